@@ -1,0 +1,2 @@
+//! The flick command line.
+fn main() {}
