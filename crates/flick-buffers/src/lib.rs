@@ -1,1 +1,16 @@
-//! flick-buffers
+//! Network buffers of one worker: pooled, counted, append-only, shared without copying.
+//! Promises: no heap allocation after [`Pool::new`]; memory is touched only once it is used; a byte that was
+//! appended never changes while anyone can see it; exhaustion is `None`, not a wait and not a crash.
+//! Refuses: crossing threads (a pool and everything from it is `!Send`); growing; buffers of other sizes.
+//! Source: FLICK §5 (buffers and task graphs are pre-allocated); slab free lists.
+
+mod buf;
+pub mod limits;
+mod pool;
+mod raw;
+mod slice;
+
+pub use buf::Buf;
+pub use limits::{LARGE_BYTES, SMALL_BYTES};
+pub use pool::{Class, Pool, PoolConfig};
+pub use slice::Slice;

@@ -1,0 +1,114 @@
+//! The memory behind one class of buffers; the only unsafe code of this crate.
+//! Promises: one allocation, zeroed by the kernel page by page as it is first touched, freed once.
+//! Refuses: knowing which bytes are frozen and which are spare; that is `buf.rs`, which upholds what is said here.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Buffers start on a cache line, so that two of them never share one.
+const LINE_BYTES: usize = 64;
+
+/// One zeroed allocation of fixed size.
+pub(crate) struct Area {
+    allocation: NonNull<u8>,
+    layout: Layout,
+    /// First byte of `allocation` that lies on a cache line.
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Area {
+    /// Takes `len` zeroed bytes from the allocator. Cost: no page is touched for a large `len`, because the
+    /// allocator gets such memory from the kernel already zeroed (this is why the alignment is made by hand:
+    /// the standard allocator writes the zeros itself when asked for a large alignment).
+    pub(crate) fn new(len: usize) -> Area {
+        let bytes = len.checked_add(LINE_BYTES).expect("a pool's bytes fit the address space");
+        let layout = Layout::from_size_align(bytes, 16).expect("a pool's bytes fit the address space");
+        // SAFETY: `layout` has at least `LINE_BYTES` bytes, so its size is not zero.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let Some(allocation) = NonNull::new(allocation) else { handle_alloc_error(layout) };
+        let skip = allocation.as_ptr().align_offset(LINE_BYTES);
+        assert!(skip < LINE_BYTES, "aligning a byte pointer skips less than the alignment");
+        // SAFETY: `skip < LINE_BYTES` (asserted above) and the allocation has `len + LINE_BYTES` bytes.
+        let base = unsafe { allocation.add(skip) };
+        Area { allocation, layout, base, len }
+    }
+
+    /// Pointer to byte `at`; `at` may be one past the end.
+    pub(crate) fn pointer(&self, at: usize) -> *mut u8 {
+        assert!(at <= self.len, "an offset into a pool's memory lies inside it");
+        // SAFETY: `at <= len` (asserted above) and `len` bytes follow `base`, by `new`.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+
+    /// The bytes `at..at + len`.
+    ///
+    /// # Safety
+    /// For the life of the returned borrow nobody writes these bytes.
+    pub(crate) unsafe fn frozen(&self, at: usize, len: usize) -> &[u8] {
+        assert!(len <= self.len && at <= self.len - len, "a view lies inside its pool's memory");
+        let start = self.pointer(at);
+        // SAFETY: in bounds by the assertion, initialised because the allocation was zeroed, alive because
+        // `self` is borrowed, unwritten by this function's own contract.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The bytes `at..at + len`, for writing.
+    ///
+    /// # Safety
+    /// For the life of the returned borrow nobody else reads or writes these bytes.
+    #[expect(clippy::mut_from_ref, reason = "disjointness is per range and is this function's contract")]
+    pub(crate) unsafe fn spare(&self, at: usize, len: usize) -> &mut [u8] {
+        assert!(len <= self.len && at <= self.len - len, "a view lies inside its pool's memory");
+        let start = self.pointer(at);
+        // SAFETY: in bounds by the assertion, initialised because the allocation was zeroed, alive because
+        // `self` is borrowed, exclusive by this function's own contract.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: `allocation` came from `alloc_zeroed` with this very `layout` and is freed only here.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+    }
+}
+
+/// The bytes `from..from + len` of one buffer's frozen part.
+///
+/// `buf.rs` hands in offsets below the buffer's length only. This is the sound wrapper around
+/// [`Area::frozen`]: bytes below a buffer's length are never written while a handle on it lives (appending
+/// writes at and above the length; `reset` and freeing need the last handle, exclusively).
+pub(crate) struct FrozenRange {
+    /// Offset in the area.
+    pub(crate) at: usize,
+    /// How many bytes.
+    pub(crate) len: usize,
+}
+
+impl FrozenRange {
+    /// Borrows the bytes for as long as the caller's handle is borrowed.
+    pub(crate) fn bytes<'handle>(&self, area: &'handle Area) -> &'handle [u8] {
+        // SAFETY: `buf::Buf::frozen_range` is the only maker of a `FrozenRange`; it asserts the range lies
+        // below the buffer's length, and the caller borrows a live handle for `'handle`.
+        unsafe { area.frozen(self.at, self.len) }
+    }
+}
+
+/// The spare bytes of one buffer while its `Busy` mark is held.
+pub(crate) struct SpareRange {
+    /// Offset in the area.
+    pub(crate) at: usize,
+    /// How many bytes.
+    pub(crate) len: usize,
+}
+
+impl SpareRange {
+    /// Borrows the bytes for writing; consumes the proof.
+    #[expect(clippy::mut_from_ref, reason = "the range is the exclusive permission, not the area")]
+    pub(crate) fn bytes(self, area: &Area) -> &mut [u8] {
+        // SAFETY: `buf::Buf::append_with` makes at most one `SpareRange` per buffer at a time (the busy mark),
+        // at or above its length, where no `FrozenRange` reaches; freeing writes only with no handle left.
+        unsafe { area.spare(self.at, self.len) }
+    }
+}

@@ -1,0 +1,204 @@
+//! What the pool promises, through its public interface; last, a random walk against a plain model.
+
+use flick_buffers::{Buf, Class, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
+use proptest::prelude::*;
+
+fn pool(small_count: u32, large_count: u32) -> Pool {
+    Pool::new(PoolConfig { small_count, large_count })
+}
+
+fn small(pool: &Pool) -> Buf {
+    pool.alloc(Class::Small).expect("the test's pool has a small buffer left")
+}
+
+#[test]
+fn exhaustion_is_none_and_ends_with_the_first_release() {
+    let pool = pool(2, 1);
+    let held = [small(&pool), small(&pool)];
+    assert!(pool.alloc(Class::Small).is_none());
+    assert_eq!(pool.free_count(Class::Small), 0);
+    assert_eq!(pool.free_count(Class::Large), 1, "classes are exhausted apart");
+    drop(held);
+    assert_eq!((pool.free_count(Class::Small), pool.live_count(Class::Small)), (2, 0));
+    assert!(pool.alloc(Class::Small).is_some());
+}
+
+#[test]
+fn an_empty_class_is_exhausted_from_the_start() {
+    assert!(pool(0, 0).alloc(Class::Large).is_none());
+}
+
+#[test]
+fn the_last_handle_returns_the_buffer_whatever_its_kind() {
+    let pool = pool(1, 0);
+    let buf = small(&pool);
+    buf.append(b"abcdef");
+    let slice = buf.slice(1..4);
+    let part = slice.sub(1..2);
+    drop((buf, slice));
+    assert_eq!((part.bytes(), pool.live_count(Class::Small)), (&b"c"[..], 1));
+    drop(part);
+    assert_eq!(pool.live_count(Class::Small), 0);
+}
+
+#[test]
+fn buffers_outlive_the_pool_handle() {
+    let pool = pool(1, 0);
+    let buf = small(&pool);
+    drop(pool);
+    assert_eq!(buf.append(b"still here"), 10);
+    assert_eq!(buf.bytes(), b"still here");
+}
+
+#[test]
+fn appending_stops_at_the_capacity_and_freezes() {
+    let pool = pool(1, 1);
+    for (class, bytes) in [(Class::Small, SMALL_BYTES), (Class::Large, LARGE_BYTES)] {
+        let buf = pool.alloc(class).expect("one of each class");
+        let first = buf.slice(0..0);
+        assert_eq!(buf.append(&vec![7; bytes as usize - 1]), bytes - 1);
+        let frozen = buf.bytes();
+        assert_eq!(buf.append(b"xy"), 1);
+        assert_eq!(buf.append(b"y"), 0);
+        assert!(frozen.iter().all(|&byte| byte == 7), "a view taken before an append does not change");
+        assert_eq!((buf.spare(), first.len()), (0, 0));
+    }
+}
+
+#[test]
+fn reset_needs_the_only_handle() {
+    let pool = pool(1, 0);
+    let mut buf = small(&pool);
+    buf.append(b"abc");
+    let slice = buf.slice(0..3);
+    assert!(!buf.reset());
+    assert_eq!(slice.bytes(), b"abc");
+    drop(slice);
+    assert!(buf.is_unique() && buf.reset() && buf.is_empty());
+}
+
+#[test]
+fn slices_merge_only_when_contiguous_in_one_buffer() {
+    let pool = pool(2, 0);
+    let (one, two) = (small(&pool), small(&pool));
+    one.append(b"abcdef");
+    two.append(b"abcdef");
+    let mut head = one.slice(0..2);
+    assert!(!head.try_extend(&one.slice(3..4)), "a gap");
+    assert!(!head.try_extend(&two.slice(2..4)), "another buffer");
+    assert!(head.try_extend(&one.slice(2..5)));
+    head.advance(1);
+    assert_eq!((head.bytes(), head.start(), head.end()), (&b"bcde"[..], 1, 5));
+}
+
+#[test]
+fn the_buffer_freed_last_is_given_out_first() {
+    let pool = pool(8, 0);
+    let mut bufs: Vec<Buf> = (0..8).map(|_| small(&pool)).collect();
+    let last = bufs.swap_remove(3);
+    let address = last.spare_ptr();
+    drop(bufs);
+    drop(last);
+    assert_eq!(small(&pool).spare_ptr(), address);
+}
+
+#[test]
+fn a_write_behind_the_back_of_rust_is_committed() {
+    let pool = pool(1, 0);
+    let buf = small(&pool);
+    buf.append(b"head ");
+    let wrote = b"tail";
+    // SAFETY: `spare_ptr` has `spare() >= 4` bytes behind it and nobody else appends in this test.
+    unsafe { buf.spare_ptr().copy_from_nonoverlapping(wrote.as_ptr(), wrote.len()) };
+    // SAFETY: the four bytes were written on the line above and are not written again.
+    unsafe { buf.commit(4) };
+    assert_eq!(buf.bytes(), b"head tail");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc,
+    Append(usize, Vec<u8>),
+    Slice(usize, u32, u32),
+    CloneBuf(usize),
+    DropBuf(usize),
+    DropSlice(usize),
+    Reset(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let at = 0..8usize;
+    let step = prop_oneof![
+        Just(Step::Alloc),
+        (at.clone(), prop::collection::vec(any::<u8>(), 0..900)).prop_map(|(i, b)| Step::Append(i, b)),
+        (at.clone(), any::<u32>(), any::<u32>()).prop_map(|(i, a, b)| Step::Slice(i, a, b)),
+        at.clone().prop_map(Step::CloneBuf),
+        at.clone().prop_map(Step::DropBuf),
+        at.clone().prop_map(Step::DropSlice),
+        at.prop_map(Step::Reset),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+/// One buffer of the model: its bytes. Handles on it are the model's indices.
+fn run(steps: Vec<Step>) {
+    let pool = pool(3, 0);
+    let mut model: Vec<Vec<u8>> = Vec::new();
+    let mut bufs: Vec<(Buf, usize)> = Vec::new();
+    let mut slices: Vec<(Slice, usize, Vec<u8>)> = Vec::new();
+    for step in steps {
+        match step {
+            Step::Alloc => match pool.alloc(Class::Small) {
+                Some(buf) => {
+                    assert!(buf.is_empty());
+                    model.push(Vec::new());
+                    bufs.push((buf, model.len() - 1));
+                }
+                None => assert_eq!(pool.free_count(Class::Small), 0),
+            },
+            Step::Append(i, bytes) => {
+                let Some((buf, id)) = bufs.get(i) else { continue };
+                let room = SMALL_BYTES as usize - model[*id].len();
+                let taken = buf.append(&bytes) as usize;
+                assert_eq!(taken, bytes.len().min(room));
+                model[*id].extend_from_slice(&bytes[..taken]);
+            }
+            Step::Slice(i, a, b) => {
+                let Some((buf, id)) = bufs.get(i) else { continue };
+                let (a, b) = (a % (buf.len() + 1), b % (buf.len() + 1));
+                let range = a.min(b)..a.max(b);
+                let bytes = model[*id][range.start as usize..range.end as usize].to_vec();
+                slices.push((buf.slice(range), *id, bytes));
+            }
+            Step::CloneBuf(i) => {
+                if let Some((buf, id)) = bufs.get(i) {
+                    bufs.push((buf.clone(), *id));
+                }
+            }
+            Step::DropBuf(i) => drop((i < bufs.len()).then(|| bufs.swap_remove(i))),
+            Step::DropSlice(i) => drop((i < slices.len()).then(|| slices.swap_remove(i))),
+            Step::Reset(i) => {
+                let Some(&(_, id)) = bufs.get(i) else { continue };
+                let handles = bufs.iter().filter(|buf| buf.1 == id).count()
+                    + slices.iter().filter(|slice| slice.1 == id).count();
+                assert_eq!(bufs[i].0.reset(), handles == 1);
+                if handles == 1 {
+                    model[id].clear();
+                }
+            }
+        }
+        let mut live: Vec<usize> = bufs.iter().map(|b| b.1).chain(slices.iter().map(|s| s.1)).collect();
+        live.sort_unstable();
+        live.dedup();
+        assert_eq!(pool.live_count(Class::Small) as usize, live.len());
+        assert!(bufs.iter().all(|(buf, id)| buf.bytes() == model[*id]));
+        assert!(slices.iter().all(|(slice, _, bytes)| slice.bytes() == bytes));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_calls_behaves_like_plain_vectors(steps in steps()) {
+        run(steps);
+    }
+}
