@@ -1,0 +1,88 @@
+//! The frame of a message: what a generated parser leaves behind, one 64-bit slot each.
+//! Promises: a frame holds no pointer, only offsets into the message, so it may be copied and kept.
+//! Source: FLICK §4.2 (fields nobody reads are never decoded).
+
+use crate::limits::FRAME_SLOTS_MAX;
+
+/// Where the parser goes on when it is called again with more bytes; 0 at the start of a message.
+pub const SLOT_STATE: usize = 0;
+/// Bytes of the message understood so far.
+pub const SLOT_CURSOR: usize = 1;
+/// Length of the whole message in bytes. Valid after `Step::Done`.
+pub const SLOT_TOTAL: usize = 2;
+/// Length of the head in bytes: what must lie in one piece; the rest may stream. Valid after `Step::Done`.
+pub const SLOT_HEAD: usize = 3;
+/// [`MessageFlags`]. Valid after `Step::Done`.
+pub const SLOT_FLAGS: usize = 4;
+/// What to write into the `loud` field when the message goes to a shared connection. Valid after `Done`.
+pub const SLOT_LOUD: usize = 5;
+/// The echo fields have all been decoded (1) or not yet (0): a malformed message can be answered if so.
+pub const SLOT_ECHO_READY: usize = 6;
+
+/// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform's own.
+///
+/// An integer field is its value (sign-extended or zero-extended to 64 bits); a bytes field is a
+/// [`crate::BytesRef`] in the message region.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Frame {
+    /// The slots.
+    pub slots: [u64; FRAME_SLOTS_MAX],
+}
+
+impl Frame {
+    /// A frame before the first byte of a message.
+    pub const fn new() -> Self {
+        Self { slots: [0; FRAME_SLOTS_MAX] }
+    }
+
+    /// Makes the frame ready for the next message. Only the head slots need it: a parser writes a field's slot
+    /// before anything reads it.
+    pub fn restart(&mut self) {
+        self.slots[SLOT_STATE] = 0;
+        self.slots[SLOT_CURSOR] = 0;
+        self.slots[SLOT_FLAGS] = 0;
+        self.slots[SLOT_ECHO_READY] = 0;
+    }
+
+    /// Length of the whole message in bytes, after `Step::Done`.
+    pub fn total_bytes(&self) -> u64 {
+        self.slots[SLOT_TOTAL]
+    }
+
+    /// Length of the message's head in bytes, after `Step::Done`.
+    pub fn head_bytes(&self) -> u64 {
+        self.slots[SLOT_HEAD]
+    }
+
+    /// What the grammar says of this message, after `Step::Done`.
+    pub fn flags(&self) -> MessageFlags {
+        MessageFlags(self.slots[SLOT_FLAGS])
+    }
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a grammar's facts say of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MessageFlags(pub u64);
+
+impl MessageFlags {
+    /// `%ends`: this request ends the session; it is not forwarded.
+    pub const ENDS: u64 = 1;
+    /// `%mute`: this request gets no reply at all.
+    pub const MUTE: u64 = 2;
+    /// `%silent`: this reply is not passed on, because the client asked not to hear it.
+    pub const SILENT: u64 = 4;
+    /// `%more`: further replies to the same request follow this one.
+    pub const MORE: u64 = 8;
+
+    /// Whether all bits of `mask` are set.
+    pub fn has(self, mask: u64) -> bool {
+        self.0 & mask == mask
+    }
+}

@@ -1,0 +1,25 @@
+//! The limits both sides rely on, and their relations.
+
+/// Slots of a message frame: the head slots and one for each decoded field.
+pub const FRAME_SLOTS_MAX: usize = 64;
+/// Slots at the front of a frame that are not fields.
+pub const FRAME_HEAD_SLOTS: usize = 8;
+/// Messages that one activation of a rule may send.
+pub const SENDS_MAX: usize = 16;
+/// Bytes that one activation of a rule may build: rebuilt heads of messages and strings.
+pub const OUT_BYTES_MAX: usize = 64 * 1024;
+/// Longest head of a message, the part that must lie in one piece before a rule may look at it.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Fields of a request that are kept while its reply is under way.
+pub const ECHO_FIELDS_MAX: usize = 4;
+/// Longest reply that the platform itself writes for a failed request.
+pub const FAILURE_BYTES_MAX: usize = 512;
+/// Largest offset or length of a bytes value.
+pub const BYTES_OFFSET_MAX: u64 = (1 << 30) - 1;
+/// Elements of an array of channels.
+pub const CHANNEL_ELEMENTS_MAX: usize = 1024;
+
+const _: () = assert!(FRAME_HEAD_SLOTS < FRAME_SLOTS_MAX);
+const _: () = assert!((HEAD_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
+const _: () = assert!((OUT_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
+const _: () = assert!(HEAD_BYTES_MAX < OUT_BYTES_MAX);

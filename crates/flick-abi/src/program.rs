@@ -1,0 +1,170 @@
+//! A program as the platform sees it: channels, rules, protocol facts and bounds; code only by number.
+
+/// A function of the program's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FuncId(pub u32);
+
+/// One process of a program, ready to be bound to addresses.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Name of the process.
+    pub name: String,
+    /// Its channels, in the order of the signature.
+    pub channels: Vec<Channel>,
+    /// Its rules, in program order.
+    pub rules: Vec<Rule>,
+    /// One per unit that travels on a channel.
+    pub protocols: Vec<Protocol>,
+    /// What the compiler found out about its needs.
+    pub bounds: Bounds,
+}
+
+/// One channel of a process.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Name in the signature, and on the command line.
+    pub name: String,
+    /// Whether it is an array.
+    pub is_array: bool,
+    /// How to read it; `None` when the process only sends on it.
+    pub view: Option<View>,
+    /// Whether the process may send on it.
+    pub sends: bool,
+    /// Index in `Program::protocols`.
+    pub protocol: usize,
+}
+
+/// How messages of one channel are read: only what the program uses is decoded.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Parser for a channel that is listened on (messages must be requests, where the grammar tells).
+    pub parse_request: FuncId,
+    /// Parser for a channel that is dialled (messages must be replies, where the grammar tells).
+    pub parse_reply: FuncId,
+    /// Longest head: bytes that must lie in one piece before a rule runs.
+    pub head_bytes_max: u32,
+}
+
+/// What happens to each message of a channel.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Index in `Program::channels`.
+    pub source: usize,
+    /// What runs.
+    pub action: RuleAction,
+}
+
+/// The body of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// `a => b`: the message goes on unchanged, no code runs.
+    Pass {
+        /// Index in `Program::channels` of a single channel.
+        to: usize,
+    },
+    /// Generated code decides.
+    Run {
+        /// The rule's function.
+        rule: FuncId,
+    },
+}
+
+/// A field at a fixed place of every message of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireField {
+    /// Offset from the first byte of the message, in bytes.
+    pub offset: u32,
+    /// Width in bytes: 1, 2, 4 or 8.
+    pub width_bytes: u8,
+    /// Byte order on the wire.
+    pub big_endian: bool,
+    /// The field's slot in a frame filled by any parser of the unit.
+    pub slot: u16,
+}
+
+impl WireField {
+    /// Overwrites the field in `message`, which starts at a message's first byte. Bits of `value` beyond the
+    /// width are dropped. Panics when the message is shorter than its fixed part.
+    pub fn write(&self, message: &mut [u8], value: u64) {
+        let (start, width) = (self.offset as usize, usize::from(self.width_bytes));
+        let target = &mut message[start..start + width];
+        if self.big_endian {
+            target.copy_from_slice(&value.to_be_bytes()[8 - width..]);
+        } else {
+            target.copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+    }
+}
+
+/// How replies find their requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyOrder {
+    /// The grammar says nothing of requests and replies: each session gets connections of its own.
+    None,
+    /// A connection answers in the order it was asked, and its clients expect their replies in theirs.
+    InOrder,
+}
+
+/// The facts of a grammar that the platform acts on.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// Name of the unit.
+    pub name: String,
+    /// How replies find their requests.
+    pub order: ReplyOrder,
+    /// A field the platform numbers on the way out and restores on the way back; also one of `echo`.
+    pub correlate: Option<WireField>,
+    /// A field to be replaced by the frame's `SLOT_LOUD` on a shared connection, so that every request is
+    /// answered; also one of `echo`, and restored on the way back.
+    pub loud: Option<WireField>,
+    /// Fields a reply repeats from its request; kept in the ledger, at most `ECHO_FIELDS_MAX`.
+    pub echo: Vec<WireField>,
+    /// Builders of the replies that the platform gives itself, by [`FailureReason`] as index.
+    pub failures: [Option<FuncId>; FailureReason::COUNT],
+    /// Largest message that the grammar can describe, in bytes; saturates.
+    pub message_bytes_max: u64,
+}
+
+/// Why the platform answers a request itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum FailureReason {
+    /// No connection to the backend, or it ended before it answered; also an element outside its array.
+    Unavailable = 0,
+    /// The backend did not answer in time.
+    Timeout = 1,
+    /// A limit of the platform is reached.
+    Overload = 2,
+    /// The request is not of the grammar. The connection is closed after the answer.
+    Malformed = 3,
+    /// The request ended the session (`%ends`).
+    Farewell = 4,
+}
+
+impl FailureReason {
+    /// Number of reasons.
+    pub const COUNT: usize = 5;
+    /// All reasons with the names that grammars use (`%on NAME = ...`).
+    pub const NAMES: [(&'static str, FailureReason); Self::COUNT] = [
+        ("unavailable", FailureReason::Unavailable),
+        ("timeout", FailureReason::Timeout),
+        ("overload", FailureReason::Overload),
+        ("malformed", FailureReason::Malformed),
+        ("farewell", FailureReason::Farewell),
+    ];
+}
+
+/// What one program needs at most, as computed by the compiler.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// Bytes per session of the program's own state (suspended asks, locals).
+    pub session_state_bytes: u64,
+    /// Bytes of global state.
+    pub global_state_bytes: u64,
+    /// Largest head of any channel, in bytes.
+    pub head_bytes_max: u64,
+    /// Steps of the costliest rule, parse included.
+    pub steps_per_message_max: u64,
+    /// Messages that one message may cause to be sent.
+    pub sends_per_message_max: u64,
+}
