@@ -41,6 +41,9 @@ pub struct View {
     pub parse_request: FuncId,
     /// Parser for a channel that is dialled (messages must be replies, where the grammar tells).
     pub parse_reply: FuncId,
+    /// Sets `SLOT_FLAGS` of a reply whose echo fields have been restored in the frame's slots; called like a parser
+    /// on the same bytes, always `Done`. `None`: no fact of the grammar concerns replies.
+    pub reply_flags: Option<FuncId>,
     /// Longest head: bytes that must lie in one piece before a rule runs.
     pub head_bytes_max: u32,
 }
