@@ -1,5 +1,10 @@
 //! Task graphs and code as data: text form, verifier, bounds, interpreter.
-//! Start reading at [`data`].
+//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), then [`interp`] (how it runs).
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod interp;
+pub mod semantics;
+pub mod weights;
+
+pub use interp::Interpreter;
