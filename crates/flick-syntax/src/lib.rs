@@ -1,1 +1,125 @@
-//! flick-syntax
+//! The front end of flick: text in, lossless tree and errors out; and the formatter.
+//! Promises: every byte of the source is in the tree; no input makes it panic, loop or overflow the stack; the parser
+//! never stops at the first error. Bounds are in [`limits`].
+//! Refuses: to know what names mean. No I/O, no unsafe.
+//!
+//! # Use
+//!
+//! ```
+//! let parse = flick_syntax::parse("proc Relay: (cmd/cmd a, cmd/cmd b)\n  a <=> b\n");
+//! assert!(parse.errors().is_empty());
+//! let file = parse.file();
+//! let proc = file.procs().next().unwrap();
+//! assert_eq!(proc.name().unwrap().text(), "Relay");
+//! ```
+//!
+//! # The typed tree ([`ast`])
+//!
+//! Every accessor returns an `Option` or an iterator, because an erroneous source gives an incomplete tree; where the
+//! parser reported no error, what the grammar requires is there. Every node has `range()` in bytes of the source, without
+//! surrounding white space, and implements [`ast::AstNode`] (`syntax()` is the untyped node). A [`ast::Name`] is a word of
+//! the source with `text()` and `range()`.
+//!
+//! ```text
+//! File          decls() -> Decl::{Use, Record, Unit, Enum, Proc, Fun};  uses() records() units() enums() procs() funs()
+//! UseDecl       name()
+//! RecordDecl    name() fields() -> RecordField { name() ty() }
+//! UnitDecl      name() items() -> UnitItem::{Property, Field, Var};  properties() fields() vars()
+//!   UnitProperty  name() qualifier() value()          %byteorder = big;   %on unavailable = ...;
+//!   UnitField     name() (None: anonymous) ty() attrs()
+//!   UnitVar       name() ty() attrs()
+//!   Attr          name() value() target()             &serialize = target = value;  elsewhere no target
+//! EnumDecl      name() base() variants() -> EnumVariant { name() value() }
+//! ProcDecl      name() params() body()
+//! FunDecl       name() params() results() body()      results: iterator of Type
+//! Param         name() channel() -> Option<Channel> | ty() -> Option<Type>      exactly one of the two
+//! Channel       ::{Single(ChanType), Array(ChanArrayType)};  input() output() -> Option<Type> (None: `-`)  is_array()
+//! Type          ::{Named(NamedType), List(ListType), Tuple(TupleType)}
+//!   NamedType     name() size() -> Option<Expr>  args() -> types      string<250>, dict<k, v>
+//!   ListType      element() len() -> Option<Expr>;   TupleType  items()
+//! Block         stmts()                               the last `Stmt::Expr` (or `If`, `Switch`) is its value
+//! Stmt          ::{Rule, Let, Expr, Chain, Join, Assign, If, Switch, For, Local, Global, Ellipsis}
+//!   Rule          stmt()                              `|` and then Expr, Chain or Join
+//!   LetStmt       name() value();   ExprStmt  expr()
+//!   ChainStmt     stages()                            a => f(b) => c: three stages
+//!   JoinStmt      left() right();   AssignStmt  target() value()
+//!   ForStmt       name() iterable() body();   LocalStmt  name() value();   GlobalStmt  name() ty() init() max_entries()
+//! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Field, Record, With,
+//!                  If, Switch, Foldt, Fold}
+//!   Literal       value() -> Option<LiteralValue>;   NameExpr  name();   ParenExpr  inner()
+//!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  op_range() left() right()
+//!   CallExpr      callee() args() args_range();   IndexExpr  base() index();   FieldExpr  base() field()
+//!   RecordExpr    name() fields();   WithExpr  base() fields();   FieldInit  name() value()
+//!   IfExpr        branches() -> IfBranch { condition() body() };  else_body()
+//!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()
+//!   Pattern       kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
+//!   FoldtExpr     channels() element() left() right() key() key_name() body();   FoldExpr  function() values() start()
+//! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may panic"))]
+
+pub mod ast;
+mod error;
+mod layout;
+mod lexer;
+pub mod limits;
+mod literal;
+mod parser;
+mod syntax_kind;
+
+use rowan::GreenNode;
+
+pub use error::{SyntaxError, SyntaxErrorKind};
+pub use literal::{LiteralValue, Unit};
+pub use syntax_kind::{FlickLanguage, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
+
+use ast::AstNode;
+use error::ErrorSink;
+
+/// A parsed source: its lossless tree and its errors, in the order of the source. May be sent between threads.
+#[derive(Clone, Debug)]
+pub struct Parse {
+    green: GreenNode,
+    errors: Vec<SyntaxError>,
+}
+
+impl Parse {
+    /// Returns the typed root of the tree.
+    pub fn file(&self) -> ast::File {
+        ast::File::cast(self.syntax()).expect("the parser makes a `File` of every source")
+    }
+
+    /// Returns the untyped root of the tree; its text is the source, but for a source that is too large.
+    pub fn syntax(&self) -> SyntaxNode {
+        SyntaxNode::new_root(self.green.clone())
+    }
+
+    /// Returns what is wrong with the source; empty if nothing is.
+    pub fn errors(&self) -> &[SyntaxError] {
+        &self.errors
+    }
+}
+
+/// Parses the text of a `.flick` file.
+///
+/// Shape:  any text; one longer than `SOURCE_BYTES_MAX` gives an empty tree and one error.
+/// Cost:   linear in the text.
+/// Errors: in the result; the tree is complete in either case.
+pub fn parse(source: &str) -> Parse {
+    let mut errors = ErrorSink::default();
+    let mut source = source;
+    if source.len() > limits::SOURCE_BYTES_MAX {
+        errors.push(
+            SyntaxErrorKind::SourceTooLarge,
+            0..0,
+            format!("this file has {} bytes; the most is {}", source.len(), limits::SOURCE_BYTES_MAX),
+            "split it into libraries and `use` them",
+        );
+        source = "";
+    }
+    let raw = lexer::lex(source, &mut errors);
+    let tokens = layout::layout(source, &raw, &mut errors);
+    let (green, parser_errors) = parser::parse_file(source, &raw, &tokens);
+    Parse { green, errors: errors.into_sorted(parser_errors) }
+}

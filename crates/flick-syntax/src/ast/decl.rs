@@ -1,0 +1,288 @@
+//! Declarations: see `parser/decl.rs` and `parser/unit.rs` for their grammar.
+
+use rowan::ast::{AstChildren, AstNode, support};
+
+use super::{Block, Channel, Expr, Name, Type, child_after, choice, named, nodes, nth_child, nth_name};
+use crate::syntax_kind::SyntaxKind;
+
+nodes! {
+    /// A whole source file.
+    File,
+    /// `use memcached_binary`
+    UseDecl,
+    /// `type cmd: record` and its fields.
+    RecordDecl,
+    /// `key : string`
+    RecordField,
+    /// `type cmd = unit { ... };`
+    UnitDecl,
+    /// `%byteorder = big;`
+    UnitProperty,
+    /// `key : string &length = self.key_len;`
+    UnitField,
+    /// `var value_len : uint32 &parse = ... &serialize = ...;`
+    UnitVar,
+    /// `&length = self.key_len`
+    Attr,
+    /// `type opcode = enum uint8 { get = 0, ... };`
+    EnumDecl,
+    /// `get = 0`
+    EnumVariant,
+    /// `proc Memcached: (...)` and its rules.
+    ProcDecl,
+    /// `fun f: (...) -> (...)` and its body.
+    FunDecl,
+    /// A parameter: a channel or a value.
+    Param,
+    /// The parentheses and the parameters between them.
+    ParamList,
+    /// `-> (uint16)`
+    ResultList,
+}
+
+choice! {
+    /// What may stand at the left margin.
+    Decl {
+        /// A library in use.
+        Use(UseDecl),
+        /// A record type, or a view of the unit of the same name.
+        Record(RecordDecl),
+        /// A message grammar.
+        Unit(UnitDecl),
+        /// An enumeration.
+        Enum(EnumDecl),
+        /// A process.
+        Proc(ProcDecl),
+        /// A function.
+        Fun(FunDecl),
+    }
+}
+
+choice! {
+    /// An item of a message grammar, in the order of the wire.
+    UnitItem {
+        /// A fact about the grammar as a whole.
+        Property(UnitProperty),
+        /// Bytes on the wire.
+        Field(UnitField),
+        /// A value computed from fields, not on the wire.
+        Var(UnitVar),
+    }
+}
+
+named! { UseDecl, RecordDecl, RecordField, UnitDecl, UnitProperty, UnitField, Attr, EnumVariant, ProcDecl, FunDecl, Param }
+
+impl File {
+    /// Returns all declarations in the order of the source.
+    pub fn decls(&self) -> AstChildren<Decl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the `use` lines.
+    pub fn uses(&self) -> AstChildren<UseDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the records.
+    pub fn records(&self) -> AstChildren<RecordDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the message grammars.
+    pub fn units(&self) -> AstChildren<UnitDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the enumerations.
+    pub fn enums(&self) -> AstChildren<EnumDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the processes.
+    pub fn procs(&self) -> AstChildren<ProcDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the functions.
+    pub fn funs(&self) -> AstChildren<FunDecl> {
+        support::children(self.syntax())
+    }
+}
+
+impl RecordDecl {
+    /// Returns its fields.
+    pub fn fields(&self) -> AstChildren<RecordField> {
+        support::children(self.syntax())
+    }
+}
+
+impl RecordField {
+    /// Returns its type.
+    pub fn ty(&self) -> Option<Type> {
+        support::child(self.syntax())
+    }
+}
+
+impl UnitDecl {
+    /// Returns properties, fields and vars in the order of the source.
+    pub fn items(&self) -> AstChildren<UnitItem> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the properties.
+    pub fn properties(&self) -> AstChildren<UnitProperty> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the fields, in the order of the wire.
+    pub fn fields(&self) -> AstChildren<UnitField> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the vars.
+    pub fn vars(&self) -> AstChildren<UnitVar> {
+        support::children(self.syntax())
+    }
+}
+
+impl UnitProperty {
+    /// Returns the second word of `%on unavailable = ...`.
+    pub fn qualifier(&self) -> Option<Name> {
+        nth_name(self.syntax(), 1)
+    }
+
+    /// Returns what stands behind the `=`.
+    pub fn value(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+}
+
+impl UnitField {
+    /// Returns its type.
+    pub fn ty(&self) -> Option<Type> {
+        support::child(self.syntax())
+    }
+
+    /// Returns its attributes.
+    pub fn attrs(&self) -> AstChildren<Attr> {
+        support::children(self.syntax())
+    }
+}
+
+impl UnitVar {
+    /// Returns its name.
+    pub fn name(&self) -> Option<Name> {
+        nth_name(self.syntax(), 1) // behind the word `var`
+    }
+
+    /// Returns its type.
+    pub fn ty(&self) -> Option<Type> {
+        support::child(self.syntax())
+    }
+
+    /// Returns its attributes.
+    pub fn attrs(&self) -> AstChildren<Attr> {
+        support::children(self.syntax())
+    }
+}
+
+impl Attr {
+    fn has_target(&self) -> bool {
+        let tokens = self.syntax().children_with_tokens();
+        tokens.filter(|element| element.kind() == SyntaxKind::Eq).count() > 1
+    }
+
+    /// Returns what is assigned to: `self.total_len` in `&serialize = self.total_len = expr`; elsewhere `None`.
+    pub fn target(&self) -> Option<Expr> {
+        if self.has_target() { nth_child(self.syntax(), 0) } else { None }
+    }
+
+    /// Returns the value; `None` for a bare `&streamed`.
+    pub fn value(&self) -> Option<Expr> {
+        nth_child(self.syntax(), usize::from(self.has_target()))
+    }
+}
+
+impl EnumDecl {
+    /// Returns its name.
+    pub fn name(&self) -> Option<Name> {
+        nth_name(self.syntax(), 0)
+    }
+
+    /// Returns the integer type it is carried in, if one is written.
+    pub fn base(&self) -> Option<Type> {
+        support::child(self.syntax())
+    }
+
+    /// Returns its values.
+    pub fn variants(&self) -> AstChildren<EnumVariant> {
+        support::children(self.syntax())
+    }
+}
+
+impl EnumVariant {
+    /// Returns its number, if one is written.
+    pub fn value(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+}
+
+impl ProcDecl {
+    /// Returns its channels.
+    pub fn params(&self) -> impl Iterator<Item = Param> + use<> {
+        support::child::<ParamList>(self.syntax()).into_iter().flat_map(|list| list.params())
+    }
+
+    /// Returns its rules and statements.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+}
+
+impl FunDecl {
+    /// Returns its parameters.
+    pub fn params(&self) -> impl Iterator<Item = Param> + use<> {
+        support::child::<ParamList>(self.syntax()).into_iter().flat_map(|list| list.params())
+    }
+
+    /// Returns the types of its results.
+    pub fn results(&self) -> impl Iterator<Item = Type> + use<> {
+        support::child::<ResultList>(self.syntax()).into_iter().flat_map(|list| list.types())
+    }
+
+    /// Returns the node of its results, for its range.
+    pub fn result_list(&self) -> Option<ResultList> {
+        support::child(self.syntax())
+    }
+
+    /// Returns its body.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+}
+
+impl ParamList {
+    /// Returns the parameters.
+    pub fn params(&self) -> AstChildren<Param> {
+        support::children(self.syntax())
+    }
+}
+
+impl ResultList {
+    /// Returns the types.
+    pub fn types(&self) -> AstChildren<Type> {
+        support::children(self.syntax())
+    }
+}
+
+impl Param {
+    /// Returns its channel type, if it is a channel.
+    pub fn channel(&self) -> Option<Channel> {
+        support::child(self.syntax())
+    }
+
+    /// Returns its type, if it is a value.
+    pub fn ty(&self) -> Option<Type> {
+        child_after(self.syntax(), SyntaxKind::Colon)
+    }
+}

@@ -1,0 +1,462 @@
+//! Expressions: see `parser/expr.rs` and `parser/flow.rs` for their grammar.
+
+use std::ops::Range;
+
+use rowan::ast::{AstChildren, AstNode, support};
+
+use super::{Block, Name, child_after_word, choice, named, nodes, nth_child, nth_name, range_of, to_range};
+use crate::literal::{LiteralValue, parse_number, unescape};
+use crate::syntax_kind::{SyntaxKind, SyntaxToken};
+
+nodes! {
+    /// A number, string, `true` or `false`.
+    Literal,
+    /// A name used as a value.
+    NameExpr,
+    /// `self`
+    SelfExpr,
+    /// `$$`, the value being parsed or written.
+    DollarExpr,
+    /// `(a)`
+    ParenExpr,
+    /// `()` or `(a, b)`
+    TupleExpr,
+    /// `[a, b]`
+    ListExpr,
+    /// `-a`, `not a`
+    UnaryExpr,
+    /// `a + b`
+    BinaryExpr,
+    /// `f(a, b)`
+    CallExpr,
+    /// The parentheses of a call.
+    ArgList,
+    /// `backends[i]`
+    IndexExpr,
+    /// `req.key`
+    FieldExpr,
+    /// `cmd{opcode = 0}`
+    RecordExpr,
+    /// `req with key = k`
+    WithExpr,
+    /// `key = k`
+    FieldInit,
+    /// `if a: b else: c`
+    IfExpr,
+    /// `if a: b`
+    IfBranch,
+    /// `else: c`
+    ElseBranch,
+    /// `switch a:` and its cases.
+    SwitchExpr,
+    /// `get, getk: result`
+    SwitchArm,
+    /// `get`
+    Pattern,
+    /// `foldt on channels ordering e a, b by e.key as k:`
+    FoldtExpr,
+    /// `fold f over values from start`
+    FoldExpr,
+}
+
+choice! {
+    /// An expression.
+    Expr {
+        /// A literal.
+        Literal(Literal),
+        /// A name.
+        Name(NameExpr),
+        /// `self`.
+        SelfValue(SelfExpr),
+        /// `$$`.
+        Dollar(DollarExpr),
+        /// A parenthesis.
+        Paren(ParenExpr),
+        /// A tuple.
+        Tuple(TupleExpr),
+        /// A list.
+        List(ListExpr),
+        /// A prefix operator.
+        Unary(UnaryExpr),
+        /// A binary operator.
+        Binary(BinaryExpr),
+        /// A call.
+        Call(CallExpr),
+        /// An element.
+        Index(IndexExpr),
+        /// A field.
+        Field(FieldExpr),
+        /// A new record.
+        Record(RecordExpr),
+        /// A changed copy of a record.
+        With(WithExpr),
+        /// A choice by condition.
+        If(IfExpr),
+        /// A choice by value.
+        Switch(SwitchExpr),
+        /// A merge of sorted streams.
+        Foldt(FoldtExpr),
+        /// A fold over a finite collection.
+        Fold(FoldExpr),
+    }
+}
+
+/// A prefix operator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum UnaryOp {
+    /// `-`
+    Neg,
+    /// `not`
+    Not,
+}
+
+/// A binary operator.
+#[expect(missing_docs, reason = "each operator is named after what it does")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BinaryOp {
+    Or,
+    And,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+}
+
+/// What a case of a `switch` compares with.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum PatternKind {
+    /// `get`
+    Name(Name),
+    /// `opcode.get`
+    Qualified(Name, Name),
+    /// `7`, `"GET"`, `true`
+    Literal(LiteralValue),
+    /// `-7`, without its sign
+    Negative(u64),
+}
+
+named! { NameExpr, RecordExpr, FieldInit }
+
+impl Expr {
+    /// Returns the expression without the parentheses around it.
+    pub fn unparenthesised(self) -> Option<Expr> {
+        let mut expr = self;
+        while let Expr::Paren(paren) = expr {
+            expr = paren.inner()?;
+        }
+        Some(expr)
+    }
+}
+
+fn first_token(node: &crate::SyntaxNode) -> Option<SyntaxToken> {
+    node.children_with_tokens()
+        .filter_map(|element| element.into_token())
+        .find(|token| !token.kind().is_trivia())
+}
+
+fn literal_value(token: &SyntaxToken) -> Option<LiteralValue> {
+    match token.kind() {
+        SyntaxKind::Number => parse_number(token.text()).ok(),
+        SyntaxKind::Str => Some(LiteralValue::Bytes(unescape(token.text()).0)),
+        SyntaxKind::TrueKw => Some(LiteralValue::Bool(true)),
+        SyntaxKind::FalseKw => Some(LiteralValue::Bool(false)),
+        _ => None,
+    }
+}
+
+impl Literal {
+    /// Returns its value; `None` for one that was reported as an error.
+    pub fn value(&self) -> Option<LiteralValue> {
+        literal_value(&first_token(self.syntax())?)
+    }
+}
+
+impl ParenExpr {
+    /// Returns what stands between the parentheses.
+    pub fn inner(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+}
+
+impl TupleExpr {
+    /// Returns its items.
+    pub fn items(&self) -> AstChildren<Expr> {
+        support::children(self.syntax())
+    }
+}
+
+impl ListExpr {
+    /// Returns its items.
+    pub fn items(&self) -> AstChildren<Expr> {
+        support::children(self.syntax())
+    }
+}
+
+impl UnaryExpr {
+    /// Returns its operator.
+    pub fn op(&self) -> Option<UnaryOp> {
+        Some(match first_token(self.syntax())?.kind() {
+            SyntaxKind::Minus => UnaryOp::Neg,
+            SyntaxKind::NotKw | SyntaxKind::Bang => UnaryOp::Not,
+            _ => return None,
+        })
+    }
+
+    /// Returns its operand.
+    pub fn operand(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+}
+
+impl BinaryExpr {
+    /// Returns its operator; one spelled as in another language is the one it stands for.
+    pub fn op(&self) -> Option<BinaryOp> {
+        Some(match first_token(self.syntax())?.kind() {
+            SyntaxKind::OrKw | SyntaxKind::Pipe2 => BinaryOp::Or,
+            SyntaxKind::AndKw | SyntaxKind::Amp2 => BinaryOp::And,
+            SyntaxKind::Eq2 | SyntaxKind::Eq => BinaryOp::Equal,
+            SyntaxKind::Neq => BinaryOp::NotEqual,
+            SyntaxKind::Lt => BinaryOp::Less,
+            SyntaxKind::Le => BinaryOp::LessEqual,
+            SyntaxKind::Gt => BinaryOp::Greater,
+            SyntaxKind::Ge => BinaryOp::GreaterEqual,
+            SyntaxKind::Plus => BinaryOp::Add,
+            SyntaxKind::Minus => BinaryOp::Sub,
+            SyntaxKind::Star => BinaryOp::Mul,
+            SyntaxKind::Slash => BinaryOp::Div,
+            SyntaxKind::ModKw | SyntaxKind::Percent => BinaryOp::Mod,
+            _ => return None,
+        })
+    }
+
+    /// Returns where the operator stands.
+    pub fn op_range(&self) -> Option<Range<usize>> {
+        first_token(self.syntax()).map(|token| to_range(token.text_range()))
+    }
+
+    /// Returns the left operand.
+    pub fn left(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 0)
+    }
+
+    /// Returns the right operand.
+    pub fn right(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+}
+
+impl CallExpr {
+    /// Returns what is called.
+    pub fn callee(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns the arguments.
+    pub fn args(&self) -> impl Iterator<Item = Expr> + use<> {
+        support::child::<ArgList>(self.syntax()).into_iter().flat_map(|list| support::children(list.syntax()))
+    }
+
+    /// Returns where the arguments stand, with their parentheses.
+    pub fn args_range(&self) -> Option<Range<usize>> {
+        support::child::<ArgList>(self.syntax()).map(|list| range_of(list.syntax()))
+    }
+}
+
+impl IndexExpr {
+    /// Returns what is indexed.
+    pub fn base(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 0)
+    }
+
+    /// Returns the index.
+    pub fn index(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+}
+
+impl FieldExpr {
+    /// Returns what the field belongs to.
+    pub fn base(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns the name of the field.
+    pub fn field(&self) -> Option<Name> {
+        nth_name(self.syntax(), 0)
+    }
+}
+
+impl RecordExpr {
+    /// Returns the fields that are given.
+    pub fn fields(&self) -> AstChildren<FieldInit> {
+        support::children(self.syntax())
+    }
+}
+
+impl WithExpr {
+    /// Returns the record that is copied.
+    pub fn base(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns the fields that change.
+    pub fn fields(&self) -> AstChildren<FieldInit> {
+        support::children(self.syntax())
+    }
+}
+
+impl FieldInit {
+    /// Returns the value of the field.
+    pub fn value(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+}
+
+impl IfExpr {
+    /// Returns the `if` and every `else if`.
+    pub fn branches(&self) -> AstChildren<IfBranch> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the block of the `else`.
+    pub fn else_body(&self) -> Option<Block> {
+        support::child::<ElseBranch>(self.syntax())?.body()
+    }
+}
+
+impl IfBranch {
+    /// Returns the condition.
+    pub fn condition(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns the block.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+}
+
+impl ElseBranch {
+    /// Returns the block.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+}
+
+impl SwitchExpr {
+    /// Returns the value that is compared.
+    pub fn subject(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns the cases.
+    pub fn arms(&self) -> AstChildren<SwitchArm> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the block of the `else`.
+    pub fn else_body(&self) -> Option<Block> {
+        support::child::<ElseBranch>(self.syntax())?.body()
+    }
+}
+
+impl SwitchArm {
+    /// Returns the patterns; one of them must match.
+    pub fn patterns(&self) -> AstChildren<Pattern> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the block.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+}
+
+impl Pattern {
+    /// Returns what it compares with; `None` for one that was reported as an error.
+    pub fn kind(&self) -> Option<PatternKind> {
+        if let Some(name) = nth_name(self.syntax(), 0) {
+            return Some(match nth_name(self.syntax(), 1) {
+                Some(member) => PatternKind::Qualified(name, member),
+                None => PatternKind::Name(name),
+            });
+        }
+        let token = first_token(self.syntax())?;
+        if token.kind() != SyntaxKind::Minus {
+            return literal_value(&token).map(PatternKind::Literal);
+        }
+        let number = support::token(self.syntax(), SyntaxKind::Number)?;
+        match literal_value(&number)? {
+            LiteralValue::Int(value) => Some(PatternKind::Negative(value)),
+            _ => None,
+        }
+    }
+}
+
+impl FoldtExpr {
+    /// Returns the channels that are merged.
+    pub fn channels(&self) -> Option<Expr> {
+        child_after_word(self.syntax(), "on")
+    }
+
+    /// Returns the name of any element, `elem` in the paper.
+    pub fn element(&self) -> Option<Name> {
+        self.name_after("ordering", 0)
+    }
+
+    /// Returns the name of the first of two elements with equal keys.
+    pub fn left(&self) -> Option<Name> {
+        self.name_after("ordering", 1)
+    }
+
+    /// Returns the name of the second of two elements with equal keys.
+    pub fn right(&self) -> Option<Name> {
+        self.name_after("ordering", 2)
+    }
+
+    /// Returns the key that elements are ordered by.
+    pub fn key(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+
+    /// Returns the name of the key.
+    pub fn key_name(&self) -> Option<Name> {
+        // on, ordering, element, left, right, by, as, key
+        nth_name(self.syntax(), 7)
+    }
+
+    /// Returns what becomes of two elements with equal keys.
+    pub fn body(&self) -> Option<Block> {
+        support::child(self.syntax())
+    }
+
+    fn name_after(&self, word: &str, offset: usize) -> Option<Name> {
+        let position =
+            (0..).map_while(|index| nth_name(self.syntax(), index)).position(|name| name.text() == word)?;
+        nth_name(self.syntax(), position + 1 + offset)
+    }
+}
+
+impl FoldExpr {
+    /// Returns the name of the function.
+    pub fn function(&self) -> Option<Name> {
+        nth_name(self.syntax(), 0)
+    }
+
+    /// Returns the values.
+    pub fn values(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 0)
+    }
+
+    /// Returns the start value.
+    pub fn start(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+}

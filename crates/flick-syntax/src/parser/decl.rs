@@ -1,0 +1,369 @@
+//! Declarations: what may stand at the left margin of a file.
+//!
+//! ```text
+//! file    := (use | type | proc | fun)*
+//! use     := 'use' NAME
+//! type    := 'type' NAME ':' 'record' block-of (NAME ':' type)
+//!          | 'type' NAME '=' (unit | enum)
+//! proc    := 'proc' NAME ':' params ':'? block
+//! fun     := 'fun' NAME ':' params '->' results ':'? block
+//!          | 'fun' NAME params '->' results ':' block
+//! params  := '(' (chan_type NAME | NAME ':' type),* ')'
+//! results := '(' type,* ')'
+//! ```
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::*;
+
+const USE: Construct = Construct { name: "a `use` line", shape: "`use memcached_binary`" };
+const TYPE: Construct = Construct {
+    name: "a type",
+    shape: "`type cmd: record` with indented fields, or `type cmd = unit { ... };`, or `type op = enum { a = 1, b };`",
+};
+const RECORD: Construct =
+    Construct { name: "a record", shape: "`type cmd: record` with one indented `name : type` per line" };
+const PROC: Construct = Construct {
+    name: "a process",
+    shape: "`proc Name: (cmd/cmd client, [cmd/cmd] backends)` with its rules indented below",
+};
+const FUN: Construct = Construct {
+    name: "a function",
+    shape: "`fun name: (-/cmd out, req: cmd) -> (uint16)` with its body indented below",
+};
+const PARAMS: Construct = Construct {
+    name: "a parameter list",
+    shape: "`(in/out channel, [in/out] channels, name: type)`; `-` is no value",
+};
+const RESULTS: Construct =
+    Construct { name: "the results of a function", shape: "`-> (type)`, or `-> ()` for none" };
+
+impl Parser<'_> {
+    pub(super) fn file(&mut self) {
+        while !self.at(EndOfFile) {
+            match self.current() {
+                LineEnd | Dedent => self.bump(),
+                Indent => {
+                    self.unexpected_indent();
+                    self.bump();
+                }
+                Semi => {
+                    self.stray_semicolon();
+                }
+                _ => self.declaration(),
+            }
+        }
+    }
+
+    fn declaration(&mut self) {
+        match self.current() {
+            UseKw => self.use_decl(),
+            TypeKw => self.type_decl(),
+            ProcKw => self.proc_decl(),
+            FunKw => self.fun_decl(),
+            Ident if self.foreign_declaration() => {}
+            _ => {
+                let title = format!("expected a declaration, found {}", self.found());
+                let help = "at the left margin stand `use`, `type`, `proc` and `fun`; everything else is indented below one of them";
+                self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+                self.skip_line();
+                self.skip_block();
+            }
+        }
+    }
+
+    /// Consumes the block after a line that could not be understood, without looking into it.
+    pub(super) fn skip_block(&mut self) {
+        if !(self.at(LineEnd) && self.nth(1) == Indent) {
+            return;
+        }
+        self.start(Error);
+        self.bump();
+        let mut open_blocks = 0u32;
+        loop {
+            match self.current() {
+                EndOfFile => break,
+                Indent => open_blocks += 1,
+                Dedent => open_blocks -= 1,
+                _ => {}
+            }
+            self.bump();
+            if open_blocks == 0 {
+                break;
+            }
+        }
+        self.finish();
+        self.after_dedent = true;
+    }
+
+    fn use_decl(&mut self) {
+        self.start(UseDecl);
+        self.bump();
+        self.name("the name of a library", USE);
+        self.finish();
+        self.end_of_line(USE);
+    }
+
+    fn type_decl(&mut self) {
+        let checkpoint = self.checkpoint();
+        // The kind of type stands behind the name, the node around both: bump first, wrap later.
+        self.bump();
+        let has_name = self.name("the name of a type", TYPE);
+        let has_colon = self.at(Colon);
+        if has_name && !has_colon && !self.at(Eq) {
+            self.expected("`:` or `=`", TYPE);
+        }
+        if has_colon || self.at(Eq) {
+            self.bump();
+        }
+        if self.at_word("unit") || self.at_word("enum") {
+            if has_colon {
+                let title = format!("a {} is declared with `=`, not with `:`", self.text());
+                let help = format!("write `type name = {} {{ ... }};`", self.text());
+                self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, help);
+            }
+            if self.at_word("unit") {
+                self.unit_decl(checkpoint)
+            } else {
+                self.enum_decl(checkpoint)
+            }
+            if !self.eat(Semi) && !self.at(LineEnd) {
+                self.expected("`;` or the end of the line", TYPE);
+            }
+        } else {
+            self.start_at(checkpoint, RecordDecl);
+            if self.at_word("record") {
+                if !has_colon {
+                    let help = "write `type name: record`";
+                    self.note(
+                        SyntaxErrorKind::Expected,
+                        self.here(),
+                        "a record is declared with `:`, not with `=`",
+                        help,
+                    );
+                }
+                self.bump();
+            } else {
+                self.expected("`record`, `unit` or `enum`", TYPE);
+                self.skip_line();
+            }
+            self.record_fields();
+            self.finish();
+            return; // a record ends with its block
+        }
+        self.finish();
+        self.end_of_line(TYPE);
+    }
+
+    fn record_fields(&mut self) {
+        if !(self.at(Colon) && self.nth(1) == LineEnd) && !self.at(LineEnd) {
+            if self.at(LBrace) {
+                self.brace_block();
+            } else {
+                self.expected("the end of the line", RECORD);
+            }
+            self.skip_line();
+        } else {
+            self.eat(Colon);
+        }
+        if self.nth(1) != Indent {
+            self.missing_block("fields", "indent the fields below the heading: `  key : string`");
+            return;
+        }
+        self.bump();
+        self.bump();
+        while !matches!(self.current(), Dedent | EndOfFile) {
+            match self.current() {
+                Indent => {
+                    self.unexpected_indent();
+                    self.skip_extra_indent();
+                }
+                LineEnd => self.bump(),
+                _ => {
+                    self.start(RecordField);
+                    if self.field_name(RECORD) && self.expect(Colon, RECORD) {
+                        self.type_ref();
+                    }
+                    self.finish();
+                    if matches!(self.current(), Semi | Comma) {
+                        self.stray_semicolon();
+                    }
+                    self.end_of_line(RECORD);
+                }
+            }
+        }
+        self.eat(Dedent);
+    }
+
+    /// Steps over the lines of a block that nothing opened, as one error node.
+    pub(super) fn skip_extra_indent(&mut self) {
+        self.start(Error);
+        let mut open_blocks = 0u32;
+        while !self.at(EndOfFile) {
+            match self.current() {
+                Indent => open_blocks += 1,
+                Dedent => open_blocks -= 1,
+                _ => {}
+            }
+            self.bump();
+            if open_blocks == 0 {
+                break;
+            }
+        }
+        self.finish();
+    }
+
+    fn proc_decl(&mut self) {
+        self.start(ProcDecl);
+        self.bump();
+        self.name("the name of a process", PROC);
+        if self.at(LParen) {
+            let help = "write `proc Name: (...)`";
+            self.note(
+                SyntaxErrorKind::Expected,
+                self.here(),
+                "a `:` is missing between the name of the process and its channels",
+                help,
+            );
+        } else {
+            self.expect(Colon, PROC);
+        }
+        self.params(PROC);
+        if self.at(Arrow) {
+            let help = "a process sends its results to channels; remove `->` and what follows";
+            self.disrupt(SyntaxErrorKind::Expected, self.here(), "a process has no results", help);
+            self.skip_until(|kind| kind == Colon);
+        }
+        self.body(PROC);
+        self.finish();
+    }
+
+    fn fun_decl(&mut self) {
+        self.start(FunDecl);
+        self.fun_heading_and_body();
+        self.finish();
+    }
+
+    /// Parses a function from its introducing word on; the node is already open.
+    pub(super) fn fun_heading_and_body(&mut self) {
+        self.bump();
+        self.name("the name of a function", FUN);
+        if !self.eat(Colon) && !self.at(LParen) {
+            self.expected("`:` or `(`", FUN);
+        }
+        self.params(FUN);
+        if self.at(FatArrow) {
+            self.note(
+                SyntaxErrorKind::ArrowConfusion,
+                self.here(),
+                "the results of a function stand behind `->`, not `=>`",
+                "write `-> (type)`; `=>` passes a message on",
+            );
+            self.results();
+        } else if self.at(Arrow) {
+            self.results();
+        } else {
+            self.expected("`->`", RESULTS);
+            self.skip_until(|kind| kind == Colon);
+        }
+        self.body(FUN);
+    }
+
+    /// Parses an optional `:` and the block below a heading.
+    fn body(&mut self, construct: Construct) {
+        if self.at(LBrace) {
+            self.brace_block();
+            self.skip_line();
+        }
+        if !self.eat(Colon) && !self.at(LineEnd) {
+            self.expected("`:` or the end of the line", construct);
+            self.skip_line();
+        }
+        self.block(construct);
+        if !self.after_dedent {
+            self.end_of_line(construct);
+        }
+    }
+
+    fn params(&mut self, construct: Construct) {
+        self.start(ParamList);
+        let open = self.here();
+        if self.expect(LParen, construct) {
+            while !self.at(RParen) && !self.current().is_virtual() {
+                self.param();
+                if !self.eat(Comma) {
+                    break;
+                }
+            }
+            if !self.expect_closing(RParen, open, PARAMS) {
+                self.skip_until(|kind| matches!(kind, RParen | Arrow | Colon));
+                self.eat(RParen);
+            }
+        }
+        self.finish();
+    }
+
+    fn param(&mut self) {
+        self.start(Param);
+        if self.current().is_word() && self.nth(1) == Colon {
+            self.name("the name of a parameter", PARAMS);
+            self.bump();
+            self.value_param_type();
+        } else if matches!(self.current(), Ident | Minus | LBrack) {
+            self.chan_type();
+            self.name("the name of a channel", PARAMS);
+        } else {
+            self.expected("a parameter", PARAMS);
+            self.skip_until(|kind| matches!(kind, Comma | RParen));
+        }
+        self.finish();
+    }
+
+    /// Parses the type behind `name:`, where channels are out of place.
+    fn value_param_type(&mut self) {
+        let start = self.here().start;
+        let is_channel = self.at(Minus)
+            || (self.at(Ident) && self.nth(1) == Slash)
+            || (self.at(LBrack) && matches!((self.nth(1), self.nth(2)), (Minus, _) | (_, Slash)));
+        if !is_channel {
+            return self.type_ref();
+        }
+        self.chan_type();
+        let range = start..self.end_of_previous().end;
+        let help = format!("put it in front: `{} name`", &self.source[range.clone()]);
+        self.note(
+            SyntaxErrorKind::ChannelForm,
+            range,
+            "the type of a channel stands before its name, without a `:`",
+            help,
+        );
+    }
+
+    fn results(&mut self) {
+        self.start(ResultList);
+        self.bump();
+        let open = self.here();
+        if self.at(LParen) {
+            self.bump();
+            while !self.at(RParen) && !self.current().is_virtual() {
+                self.type_ref();
+                if !self.eat(Comma) {
+                    break;
+                }
+            }
+            if !self.expect_closing(RParen, open, RESULTS) {
+                self.skip_until(|kind| matches!(kind, RParen | Colon));
+                self.eat(RParen);
+            }
+        } else if self.at(Ident) {
+            let title = "the results of a function stand in parentheses";
+            let help = format!("write `-> ({})`", self.text());
+            self.note(SyntaxErrorKind::Expected, self.here(), title, help);
+            self.type_ref();
+        } else {
+            self.expected("`(`", RESULTS);
+            self.skip_until(|kind| kind == Colon);
+        }
+        self.finish();
+    }
+}

@@ -1,0 +1,321 @@
+//! Constructs with blocks of their own: choices, repetitions, folds. Each but `for` is also an expression.
+//!
+//! ```text
+//! if     := 'if' expr ':' block ('else' 'if' expr ':' block)* ['else' ':' block]
+//! switch := 'switch' expr ':' LINE-END INDENT (pattern (',' pattern)* ':' block)+ ['else' ':' block] DEDENT
+//! for    := 'for' NAME 'in' expr ':' block
+//! fold   := 'fold' NAME 'over' expr 'from' expr [':' block]
+//! foldt  := 'foldt' 'on' expr 'ordering' NAME NAME ',' NAME 'by' expr 'as' NAME ':' block
+//! ```
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::*;
+
+const IF: Construct = Construct { name: "an `if`", shape: "`if condition:` with its lines indented below" };
+const ELSE: Construct = Construct { name: "an `else`", shape: "`else:` or `else if condition:`" };
+const SWITCH: Construct =
+    Construct { name: "a `switch`", shape: "`switch value:` with one indented `pattern: result` per line" };
+const CASE: Construct =
+    Construct { name: "a case of a `switch`", shape: "`get, getk: result`, the last one `else: result`" };
+const FOR: Construct =
+    Construct { name: "a `for`", shape: "`for x in values:` with its lines indented below" };
+const FOLD: Construct = Construct { name: "a `fold`", shape: "`fold f over values from start`" };
+const FOLDT: Construct = Construct {
+    name: "a `foldt`",
+    shape: "`foldt on channels ordering elem a, b by elem.key as k:` with its body indented below",
+};
+
+impl Parser<'_> {
+    pub(super) fn if_expr(&mut self) {
+        self.start(IfExpr);
+        self.start(IfBranch);
+        self.bump();
+        self.condition();
+        self.colon_block(IF);
+        self.finish();
+        while self.else_follows() {
+            if self.at_word("elif") {
+                self.note(
+                    SyntaxErrorKind::ForeignKeyword,
+                    self.here(),
+                    "there is no `elif`",
+                    "write `else if condition:`",
+                );
+                self.start(IfBranch);
+            } else if self.nth(1) == IfKw {
+                self.start(IfBranch);
+                self.bump();
+            } else {
+                self.start(ElseBranch);
+                self.bump();
+                self.colon_block(ELSE);
+                self.finish();
+                break;
+            }
+            self.bump();
+            self.condition();
+            self.colon_block(IF);
+            self.finish();
+        }
+        self.finish();
+    }
+
+    /// Says whether an `else` of this `if` follows, and steps over the line end before it. Behind a heading on the same line
+    /// (`a: if x: y`) an `else` of the next line belongs to that heading.
+    fn else_follows(&mut self) -> bool {
+        if self.at(ElseKw) || self.at_word("elif") {
+            return !(self.is_inline && self.after_dedent);
+        }
+        let next_line_is_else = self.at(LineEnd) && (self.nth(1) == ElseKw || self.nth_text(1) == "elif");
+        if next_line_is_else && !self.is_inline {
+            self.bump();
+            return true;
+        }
+        false
+    }
+
+    /// Parses a condition; `=` in the place of `==` is reported and understood.
+    fn condition(&mut self) {
+        let checkpoint = self.checkpoint();
+        self.expr();
+        if self.at(Eq) {
+            let title = "`=` gives a name to a value; it does not compare";
+            self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `==` to compare");
+            if self.wrap(checkpoint, BinaryExpr) {
+                self.bump();
+                self.expr();
+                self.finish();
+            }
+        }
+    }
+
+    /// Parses the `:` of a heading and its block.
+    fn colon_block(&mut self, construct: Construct) {
+        if self.at(LBrace) {
+            self.brace_block();
+            self.skip_line();
+        } else if !self.eat(Colon) {
+            self.expected("`:`", construct);
+            self.skip_until(|kind| kind == Colon);
+            self.eat(Colon);
+        }
+        self.block(construct);
+    }
+
+    pub(super) fn stray_else(&mut self) {
+        self.disrupt(
+            SyntaxErrorKind::StrayElse,
+            self.here(),
+            "this `else` belongs to no `if`",
+            "align it with its `if`; in a `switch` it is the last case",
+        );
+        self.start(Error);
+        self.bump();
+        if self.eat(IfKw) {
+            self.condition();
+        }
+        self.colon_block(ELSE);
+        self.finish();
+    }
+
+    pub(super) fn switch_expr(&mut self) {
+        self.start(SwitchExpr);
+        self.bump();
+        self.expr();
+        if self.at(LBrace) {
+            self.brace_block();
+            self.skip_line();
+        } else if !self.eat(Colon) {
+            self.expected("`:`", SWITCH);
+            self.skip_line();
+        }
+        if self.at(LineEnd) && self.nth(1) == Indent {
+            let was_inline = std::mem::replace(&mut self.is_inline, false);
+            self.bump();
+            self.bump();
+            self.switch_arms();
+            self.eat(Dedent);
+            self.is_inline = was_inline;
+        } else if self.current().is_virtual() {
+            self.missing_block("cases", "indent the cases below it: `  get: result`");
+        } else {
+            let help = "write each case on a line of its own, indented below the `switch`; inside brackets, name the result with `let` first";
+            self.disrupt(
+                SyntaxErrorKind::MissingBlock,
+                self.here(),
+                "the cases of a `switch` stand below it",
+                help,
+            );
+            self.skip_line();
+        }
+        self.finish();
+    }
+
+    fn switch_arms(&mut self) {
+        while !matches!(self.current(), Dedent | EndOfFile) {
+            match self.current() {
+                LineEnd => self.bump(),
+                Indent => {
+                    if !self.line_was_bad {
+                        self.unexpected_indent();
+                    }
+                    self.skip_extra_indent();
+                }
+                _ => {
+                    self.switch_arm();
+                    self.end_of_line(CASE);
+                }
+            }
+        }
+    }
+
+    fn switch_arm(&mut self) {
+        let is_foreign_default =
+            (self.at_word("default") || self.at_word("_")) && matches!(self.nth(1), Colon | FatArrow | Arrow);
+        if is_foreign_default {
+            let title = format!("the case for everything else is not `{}`", self.text());
+            self.note(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                title,
+                "write `else: result` as the last case",
+            );
+        }
+        if self.at(ElseKw) || is_foreign_default {
+            self.start(ElseBranch);
+            self.bump_as(ElseKw);
+        } else {
+            self.start(SwitchArm);
+            if self.at_word("case") && !matches!(self.nth(1), Colon | Comma | Dot) {
+                self.note(
+                    SyntaxErrorKind::ForeignKeyword,
+                    self.here(),
+                    "a case has no `case` in front",
+                    "write `pattern: result`",
+                );
+                self.bump_as(Unknown);
+            }
+            self.pattern();
+            while self.eat(Comma) {
+                self.pattern();
+            }
+        }
+        if matches!(self.current(), FatArrow | Arrow) {
+            let title = format!("a case ends with `:`, not with `{}`", self.text());
+            self.note(SyntaxErrorKind::ArrowConfusion, self.here(), title, "write `pattern: result`");
+            self.bump_as(Colon);
+            self.block(CASE);
+        } else {
+            self.colon_block(CASE);
+        }
+        self.finish();
+    }
+
+    fn pattern(&mut self) {
+        self.start(Pattern);
+        match self.current() {
+            Ident => {
+                self.bump();
+                if self.eat(Dot) {
+                    self.field_name(CASE);
+                }
+            }
+            Minus if self.nth(1) == Number => {
+                self.bump();
+                self.bump();
+            }
+            Number | Str | OpenStr | SingleQuoted | FractionalNumber | TrueKw | FalseKw => self.bump(),
+            _ => {
+                self.expected("a pattern", CASE);
+                self.skip_until(|kind| matches!(kind, Comma | Colon));
+            }
+        }
+        self.finish();
+    }
+
+    pub(super) fn for_stmt(&mut self) {
+        self.start(ForStmt);
+        self.bump();
+        if self.at(LParen) {
+            self.disrupt(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                "there is no counting `for (...; ...; ...)`",
+                "write `for x in values:`; a finite collection bounds the work",
+            );
+            self.skip_until(|kind| kind == Colon);
+            self.eat(Colon);
+            self.block(FOR);
+        } else {
+            self.name("a name", FOR);
+            if self.eat_word("in") {
+                self.expr();
+            } else {
+                self.expected("`in`", FOR);
+                self.skip_until(|kind| kind == Colon);
+            }
+            self.colon_block(FOR);
+        }
+        self.finish();
+    }
+
+    pub(super) fn fold_expr(&mut self) {
+        self.start(FoldExpr);
+        self.bump();
+        self.name("the name of a function", FOLD);
+        if self.eat_word("over") {
+            self.expr();
+            if self.eat_word("from") {
+                self.expr();
+            } else {
+                self.expected("`from`", FOLD);
+            }
+        } else {
+            self.expected("`over`", FOLD);
+        }
+        self.finish();
+    }
+
+    pub(super) fn foldt_expr(&mut self) {
+        self.start(FoldtExpr);
+        self.bump();
+        if self.foldt_heading() {
+            self.colon_block(FOLDT);
+        } else {
+            self.skip_until(|kind| kind == Colon);
+            self.eat(Colon);
+            self.block(FOLDT);
+        }
+        self.finish();
+    }
+
+    fn foldt_heading(&mut self) -> bool {
+        if !self.eat_word("on") {
+            self.expected("`on`", FOLDT);
+            return false;
+        }
+        self.expr();
+        if !self.eat_word("ordering") {
+            self.expected("`ordering`", FOLDT);
+            return false;
+        }
+        let has_names = self.name("the name of an element", FOLDT)
+            && self.name("the name of the left element", FOLDT)
+            && self.expect(Comma, FOLDT)
+            && self.name("the name of the right element", FOLDT);
+        if !has_names {
+            return false;
+        }
+        if !self.eat_word("by") {
+            self.expected("`by`", FOLDT);
+            return false;
+        }
+        self.expr();
+        if !self.eat_word("as") {
+            self.expected("`as`", FOLDT);
+            return false;
+        }
+        self.name("the name of the key", FOLDT)
+    }
+}

@@ -1,0 +1,253 @@
+//! Blocks and statements.
+//!
+//! ```text
+//! block  := LINE-END INDENT stmt+ DEDENT | stmt          # the second form on the line of its heading
+//! stmt   := '|' chain | 'let' NAME '=' expr | chain | if | switch | for | local | global | '...'
+//! chain  := expr ('=>' expr)* | expr '<=>' expr | expr ':=' expr
+//! local  := 'local' NAME ':=' expr
+//! global := 'global' NAME ':' type [':=' expr] ['max' expr 'entries']
+//! ```
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::*;
+
+const LET: Construct = Construct { name: "a `let`", shape: "`let name = value`" };
+const STATEMENT: Construct = Construct {
+    name: "a statement",
+    shape: "one to a line, like `let x = f(y)`, `req => backends[i]` or `| client => f(backends)`",
+};
+const LOCAL: Construct = Construct { name: "a `local`", shape: "`local name := value`" };
+const GLOBAL: Construct = Construct {
+    name: "a `global`",
+    shape: "`global name: dict<string, cmd> max 1000 entries` or `global name: int := 0`",
+};
+
+impl Parser<'_> {
+    /// Parses what stands below a heading, or behind it on the same line.
+    pub(super) fn block(&mut self, construct: Construct) {
+        if !self.enter() {
+            self.skip_block();
+            return;
+        }
+        self.start(Block);
+        if self.at(LineEnd) && self.nth(1) == Indent {
+            let was_inline = std::mem::replace(&mut self.is_inline, false);
+            self.bump();
+            self.bump();
+            self.statements();
+            self.eat(Dedent);
+            self.is_inline = was_inline;
+        } else if self.current().is_virtual() {
+            self.missing_block("a body", &format!("indent the body below the heading: {}", construct.shape));
+        } else {
+            let was_inline = std::mem::replace(&mut self.is_inline, true);
+            self.statement();
+            self.is_inline = was_inline;
+        }
+        self.finish();
+        self.leave();
+    }
+
+    fn statements(&mut self) {
+        while !matches!(self.current(), Dedent | EndOfFile) {
+            match self.current() {
+                LineEnd => self.bump(),
+                Indent => self.stray_block(),
+                Semi => self.stray_semicolon(),
+                _ => {
+                    let before = self.position;
+                    self.statement();
+                    if self.position == before {
+                        self.skip_line();
+                    }
+                    self.end_of_line(STATEMENT);
+                }
+            }
+        }
+    }
+
+    /// Parses lines that are deeper than they should be as a block of their own.
+    fn stray_block(&mut self) {
+        if !self.line_was_bad {
+            self.unexpected_indent();
+        }
+        if !self.enter() {
+            self.bump(); // the `Indent`; its lines are then parsed as part of the block around them
+            return;
+        }
+        self.start(Block);
+        self.bump();
+        self.statements();
+        self.eat(Dedent);
+        self.finish();
+        self.leave();
+    }
+
+    pub(super) fn statement(&mut self) {
+        match self.current() {
+            Pipe => {
+                self.start(Rule);
+                self.bump();
+                self.chain();
+                self.finish();
+            }
+            LetKw => self.let_stmt(),
+            IfKw => self.if_expr(),
+            SwitchKw => self.switch_expr(),
+            ForKw => self.for_stmt(),
+            LocalKw => {
+                self.start(LocalStmt);
+                self.bump();
+                self.name("the name of a session's value", LOCAL);
+                if self.at(Eq) {
+                    let title = "a `local` is set with `:=`, not with `=`";
+                    self.note(
+                        SyntaxErrorKind::EqualsConfusion,
+                        self.here(),
+                        title,
+                        "write `local name := value`",
+                    );
+                    self.bump();
+                    self.expr();
+                } else if self.expect(ColonEq, LOCAL) {
+                    self.expr();
+                }
+                self.finish();
+            }
+            GlobalKw => self.global_stmt(),
+            ElseKw => self.stray_else(),
+            Ellipsis => {
+                self.start(EllipsisStmt);
+                self.bump();
+                self.finish();
+            }
+            UseKw | TypeKw | ProcKw | FunKw => self.nested_declaration(),
+            Ident if self.foreign_statement() => {}
+            _ => self.chain(),
+        }
+    }
+
+    fn let_stmt(&mut self) {
+        self.start(LetStmt);
+        self.bump();
+        if self.at_word("mut") && self.nth(1) == Ident {
+            let title = "there is no `mut`: a name keeps its value";
+            self.note(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                title,
+                "write `let name = value`; state that changes is `local` or `global`",
+            );
+            self.bump_as(Unknown);
+        }
+        if self.name("a name", LET) {
+            if self.at(Colon) {
+                let title = "a `let` takes no type; it is that of the value";
+                self.note(SyntaxErrorKind::Expected, self.here(), title, "write `let name = value`");
+                self.bump();
+                self.type_ref();
+            }
+            if matches!(self.current(), Eq2 | ColonEq) {
+                let title = format!("a `let` is written with `=`, not with `{}`", self.text());
+                self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `let name = value`");
+                self.bump();
+                self.expr();
+            } else if self.expect(Eq, LET) {
+                self.expr();
+            }
+        }
+        self.finish();
+    }
+
+    fn global_stmt(&mut self) {
+        self.start(GlobalStmt);
+        self.bump();
+        if self.name("the name of a shared value", GLOBAL) && self.expect(Colon, GLOBAL) {
+            self.type_ref();
+            if self.eat(ColonEq) {
+                self.expr();
+            }
+            if self.eat_word("max") {
+                self.expr();
+                if !self.eat_word("entries") {
+                    self.expected("`entries`", GLOBAL);
+                }
+            }
+        }
+        self.finish();
+    }
+
+    fn chain(&mut self) {
+        let checkpoint = self.checkpoint();
+        self.expr();
+        match self.current() {
+            FatArrow | Arrow | PipeGt => {
+                self.start_at(checkpoint, ChainStmt);
+                while matches!(self.current(), FatArrow | Arrow | PipeGt) {
+                    self.check_arrow();
+                    self.bump();
+                    self.expr();
+                }
+            }
+            Join => {
+                self.start_at(checkpoint, JoinStmt);
+                self.bump();
+                self.expr();
+            }
+            ColonEq => {
+                self.start_at(checkpoint, AssignStmt);
+                self.bump();
+                self.expr();
+            }
+            Eq | PlusEq | MinusEq => {
+                self.start_at(checkpoint, ExprStmt);
+                self.reassignment();
+            }
+            _ => self.start_at(checkpoint, ExprStmt),
+        }
+        self.finish();
+    }
+
+    /// Expects the line to end; takes the `LineEnd` if it is not that of a block already closed.
+    pub(super) fn end_of_line(&mut self, construct: Construct) {
+        if self.after_dedent {
+            return;
+        }
+        while self.at(Semi) {
+            self.stray_semicolon();
+        }
+        if !self.current().is_virtual() {
+            self.expected("the end of the line", construct);
+            self.skip_line();
+        }
+        self.eat(LineEnd);
+    }
+
+    pub(super) fn stray_semicolon(&mut self) {
+        let title = format!("no `{}` stands at the end of a line", self.text());
+        self.note(
+            SyntaxErrorKind::StraySemicolon,
+            self.here(),
+            title,
+            "remove it; a line ends by itself, only the items of a grammar in `{ }` end with `;`",
+        );
+        self.bump();
+    }
+
+    pub(super) fn unexpected_indent(&mut self) {
+        let here = self.tokens.get(self.position + 1).and_then(|token| self.raw.get(token.raw as usize));
+        let range = here.map_or_else(|| self.here(), |token| token.range());
+        self.note(
+            SyntaxErrorKind::UnexpectedIndentation,
+            range,
+            "this line is indented deeper than the one above, but nothing opens a block there",
+            "align it with the line above; to continue that line, begin this one with an operator or keep a bracket open",
+        );
+    }
+
+    pub(super) fn missing_block(&mut self, what: &str, help: &str) {
+        let title = format!("this heading has no {} below it", what.trim_start_matches("a "));
+        self.disrupt(SyntaxErrorKind::MissingBlock, self.end_of_previous(), title, help);
+    }
+}

@@ -1,0 +1,185 @@
+//! Message grammars and enumerations: the part of the language written with braces.
+//!
+//! ```text
+//! unit     := 'unit' '{' item* '}'
+//! item     := '%' NAME [NAME] '=' expr ';'
+//!           | [NAME] ':' type attr* ';'
+//!           | 'var' NAME ':' type attr* ';'
+//! attr     := '&' NAME ['=' expr ['=' expr]]       # the second `=` assigns: `&serialize = self.len = ...`
+//! enum     := 'enum' [type] '{' (NAME ['=' expr]),* '}'
+//! ```
+
+use rowan::Checkpoint;
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::*;
+
+const UNIT: Construct = Construct { name: "a grammar", shape: "`type cmd = unit { name : type; ... };`" };
+const FIELD: Construct = Construct {
+    name: "a field of a grammar",
+    shape: "`name : type &attribute = value;` (without a name: `: uint8;`)",
+};
+const PROPERTY: Construct = Construct { name: "a property of a grammar", shape: "`%byteorder = big;`" };
+const ATTR: Construct = Construct { name: "an attribute", shape: "`&length = self.key_len` or `&streamed`" };
+const ENUM: Construct =
+    Construct { name: "an enumeration", shape: "`type op = enum uint8 { get = 0, set = 1 };`" };
+
+impl Parser<'_> {
+    /// Parses from the word `unit` on; `checkpoint` stands before `type`.
+    pub(super) fn unit_decl(&mut self, checkpoint: Checkpoint) {
+        self.start_at(checkpoint, UnitDecl);
+        self.bump();
+        let open = self.here();
+        if !self.expect(LBrace, UNIT) {
+            self.skip_line();
+            return;
+        }
+        while !self.at(RBrace) && !self.current().is_virtual() {
+            let before = self.position;
+            self.unit_item();
+            if self.position == before {
+                self.skip_item();
+            }
+        }
+        self.expect_closing(RBrace, open, UNIT);
+    }
+
+    fn unit_item(&mut self) {
+        match self.current() {
+            Percent => {
+                self.start(UnitProperty);
+                self.bump();
+                if self.field_name(PROPERTY) {
+                    if self.current().is_word() {
+                        self.bump_as(Ident);
+                    }
+                    if self.expect(Eq, PROPERTY) {
+                        self.expr();
+                    }
+                }
+                self.end_of_item(PROPERTY);
+            }
+            Semi => {
+                self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
+                self.bump();
+            }
+            _ if self.at_word("var") && self.nth(1) != Colon => {
+                self.start(UnitVar);
+                self.bump();
+                self.field_name(FIELD);
+                self.field_rest();
+            }
+            kind if kind.is_word() || kind == Colon => {
+                self.start(UnitField);
+                if !self.at(Colon) {
+                    self.field_name(FIELD);
+                }
+                self.field_rest();
+            }
+            _ => {
+                self.expected("a field or a property", UNIT);
+                self.skip_item();
+            }
+        }
+    }
+
+    fn field_rest(&mut self) {
+        if self.expect(Colon, FIELD) {
+            self.type_ref();
+            while self.at(Amp) {
+                self.attr();
+            }
+        }
+        self.end_of_item(FIELD);
+    }
+
+    fn attr(&mut self) {
+        self.start(Attr);
+        self.bump();
+        if self.field_name(ATTR) && self.eat(Eq) {
+            self.expr();
+            if self.eat(Eq) {
+                self.expr();
+            }
+        }
+        self.finish();
+    }
+
+    /// Expects the `;` of an item and closes the item's node.
+    fn end_of_item(&mut self, construct: Construct) {
+        if !self.at(Semi) {
+            let next_is_item = match self.current() {
+                Colon | Percent | RBrace => true,
+                kind => kind.is_virtual() || kind.is_word() && (self.nth(1) == Colon || self.at_word("var")),
+            };
+            if self.at(Comma) {
+                let title = format!("{} ends with `;`, not with `,`", construct.name);
+                self.disrupt(
+                    SyntaxErrorKind::MissingSemicolon,
+                    self.here(),
+                    title,
+                    "write `;` instead of `,`",
+                );
+                self.bump();
+            } else if next_is_item {
+                let title = format!("{} has no `;` at its end", construct.name);
+                let help = format!("add `;` here; it is written {}", construct.shape);
+                self.disrupt(SyntaxErrorKind::MissingSemicolon, self.end_of_previous(), title, help);
+            } else {
+                self.expected("`;`", construct);
+                self.skip_until(|kind| matches!(kind, Semi | RBrace));
+            }
+        }
+        self.eat(Semi);
+        self.finish();
+        self.is_quiet = false;
+    }
+
+    /// Skips what is no item, up to behind its `;`.
+    fn skip_item(&mut self) {
+        self.start(Error);
+        while !matches!(self.current(), Semi | RBrace) && !self.current().is_virtual() {
+            self.bump();
+        }
+        self.eat(Semi);
+        self.finish();
+        self.is_quiet = false;
+    }
+
+    /// Parses from the word `enum` on; `checkpoint` stands before `type`.
+    pub(super) fn enum_decl(&mut self, checkpoint: Checkpoint) {
+        self.start_at(checkpoint, EnumDecl);
+        self.bump();
+        if !self.at(LBrace) {
+            self.type_ref();
+        }
+        let open = self.here();
+        if !self.expect(LBrace, ENUM) {
+            self.skip_line();
+            return;
+        }
+        while !self.at(RBrace) && !self.current().is_virtual() {
+            self.start(EnumVariant);
+            if !self.field_name(ENUM) {
+                self.skip_until(|kind| matches!(kind, Comma | RBrace));
+            } else if self.eat(Eq) {
+                self.expr();
+            }
+            self.finish();
+            if self.at(Semi) {
+                let title = "the values of an enumeration are separated by `,`, not by `;`";
+                self.note(SyntaxErrorKind::Expected, self.here(), title, "write `,` instead of `;`");
+                self.bump();
+            } else if !self.eat(Comma) {
+                if self.at(RBrace) || self.current().is_virtual() {
+                    break;
+                }
+                self.expected("`,` or `}`", ENUM);
+                self.skip_until(|kind| matches!(kind, Comma | RBrace));
+                self.eat(Comma);
+            }
+        }
+        self.expect_closing(RBrace, open, ENUM);
+    }
+}
