@@ -1,1 +1,23 @@
-//! flick-net
+//! Transports: what carries bytes between the platform and its peers.
+//! Start reading at [`driver`], the one interface; then `sim`, the smallest honest implementation; then `epoll`.
+//! Promises: a driver knows bytes and readiness, never messages; after it is built it allocates nothing.
+//! Refuses: framing, retries, time-outs, name resolution. Those are the platform's.
+//! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
+
+pub mod address;
+pub mod driver;
+pub mod epoll;
+mod intake;
+pub mod limits;
+pub mod listen;
+mod output;
+mod queue;
+mod socket;
+mod table;
+mod waker;
+
+pub use address::{Endpoint, PeerAddr};
+pub use driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
+pub use epoll::EpollDriver;
+pub use listen::{ListenSocket, ListenSockets};
+pub use waker::Waker;

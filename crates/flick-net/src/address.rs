@@ -1,0 +1,135 @@
+//! Where to listen or dial, and who called.
+//! Promises: parsing and printing are inverse to each other.
+//! Refuses: names (`localhost`); resolving them blocks, and is the platform's choice.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Something to listen on or to dial.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// `127.0.0.1:11211`, `[::1]:80`, or `:11211` for every IPv4 address of the host.
+    Tcp(SocketAddr),
+    /// `unix:/run/x.sock`.
+    Unix(PathBuf),
+}
+
+/// Who connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PeerAddr {
+    /// The address the kernel reports.
+    Tcp(SocketAddr),
+    /// A process of this host; its end of the socket has no useful name.
+    Unix,
+}
+
+/// Text that names no endpoint. The message says what would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointError {
+    text: String,
+}
+
+/// Longest path of a Unix socket: `sun_path` with its closing zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+impl Endpoint {
+    /// The port, if this is TCP.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Endpoint::Tcp(address) => Some(address.port()),
+            Endpoint::Unix(_) => None,
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
+        let refused = || EndpointError { text: text.to_owned() };
+        if let Some(path) = text.strip_prefix("unix:") {
+            let fits = !path.is_empty() && path.len() <= UNIX_PATH_BYTES_MAX && !path.contains('\0');
+            return if fits { Ok(Endpoint::Unix(PathBuf::from(path))) } else { Err(refused()) };
+        }
+        if let Some(port) = text.strip_prefix(':') {
+            let port = parse_port(port).ok_or_else(refused)?;
+            return Ok(Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))));
+        }
+        text.parse().map(Endpoint::Tcp).map_err(|_| refused())
+    }
+}
+
+/// Digits only: the standard parser would take `+80`.
+fn parse_port(text: &str) -> Option<u16> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(address) => write!(f, "{address}"),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Endpoint {
+        Endpoint::Tcp(address)
+    }
+}
+
+impl fmt::Display for PeerAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddr::Tcp(address) => write!(f, "{address}"),
+            PeerAddr::Unix => f.write_str("unix"),
+        }
+    }
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for EndpointError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, printed: Option<&str>) {
+        let parsed = text.parse::<Endpoint>();
+        assert_eq!(parsed.as_ref().ok().map(ToString::to_string).as_deref(), printed, "{text:?}");
+        if let Ok(endpoint) = parsed {
+            assert_eq!(endpoint.to_string().parse(), Ok(endpoint));
+        }
+    }
+
+    #[test]
+    fn endpoints_parse_and_print_back() {
+        check("127.0.0.1:11211", Some("127.0.0.1:11211"));
+        check("[::1]:80", Some("[::1]:80"));
+        check(":11211", Some("0.0.0.0:11211"));
+        check("unix:/run/x.sock", Some("unix:/run/x.sock"));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_with_help() {
+        for text in ["", ":", "unix:", "localhost:80", "127.0.0.1", ":65536", ":+80", "::1:80", "/run/x.sock"]
+        {
+            check(text, None);
+        }
+        check(&format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX)), None);
+        let error = "x".parse::<Endpoint>().expect_err("a bare name is no endpoint");
+        assert!(error.to_string().contains("unix:/path"));
+    }
+}

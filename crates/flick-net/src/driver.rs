@@ -1,0 +1,171 @@
+//! The one interface between the platform and whatever carries bytes.
+//! Promises: a driver knows bytes and readiness, never messages; it allocates nothing after it is built and
+//! opened; it reads no more than it was told to; every outcome is an [`Event`], never a return value.
+//! Refuses: framing, retries, time-outs, name resolution. Those are the platform's.
+//! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
+
+use std::io;
+use std::time::Duration;
+
+use flick_buffers::{Pool, Slice};
+
+use crate::address::{Endpoint, PeerAddr};
+use crate::listen::ListenSocket;
+
+/// One connection of one driver. Stays unique: a handle kept past its connection's end names nothing.
+///
+/// `index < DriverLimits::conns_max`, so the platform may keep its own state in an array beside the driver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle {
+    /// Slot in the driver's table; reused after the connection ends.
+    pub index: u32,
+    /// Counts the uses of the slot, so that an old handle is told from a new one.
+    pub generation: u32,
+}
+
+/// One listening socket of one driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId(pub u32);
+
+/// What a driver may use; fixed when it is built.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverLimits {
+    /// Connections, accepted and dialled together.
+    pub conns_max: u32,
+    /// Pieces of output waiting to be sent, over all connections.
+    pub output_slices_max: u32,
+    /// Events handed out by one call of [`Driver::poll`].
+    pub events_max: usize,
+    /// Bytes asked from the kernel by one receive: one large buffer.
+    pub receive_bytes: u32,
+}
+
+/// Why a connection ended otherwise than by a clean end of stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnFault {
+    /// The peer refused the connection.
+    Refused,
+    /// The peer reset the connection or vanished.
+    Reset,
+    /// The network, or the table of files, or memory, refused; the system's error number.
+    System(i32),
+    /// A limit of this driver was reached (output slices, buffers).
+    Exhausted,
+}
+
+/// What happened since the last call. Data arrives in order for each connection.
+#[derive(Debug)]
+pub enum Event {
+    /// A peer connected. The driver receives nothing until [`Driver::receive`] says so.
+    Accepted {
+        /// Where it arrived.
+        listener: ListenerId,
+        /// The new connection.
+        conn: Handle,
+        /// Who it is.
+        peer: PeerAddr,
+    },
+    /// Accepting failed: out of file descriptors (`EMFILE`, `ENFILE`), or this driver's table of connections
+    /// is full (`ENFILE` too). The driver has paused the listener by itself and the peers wait in the kernel;
+    /// the platform resumes it with [`Driver::accept`] when it sees fit, at the latest when a connection ends.
+    AcceptFailed {
+        /// Where.
+        listener: ListenerId,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A dialled connection is up.
+    Connected {
+        /// Which.
+        conn: Handle,
+    },
+    /// Bytes arrived: never an empty slice.
+    Data {
+        /// From which connection.
+        conn: Handle,
+        /// The bytes, in the pooled buffer the kernel put them in.
+        data: Slice,
+    },
+    /// The peer will send no more; it may still read.
+    Eof {
+        /// Which connection.
+        conn: Handle,
+    },
+    /// The connection is gone and its handle with it; also when dialling failed.
+    Failed {
+        /// Which connection.
+        conn: Handle,
+        /// Why.
+        fault: ConnFault,
+    },
+    /// Output that had reached [`Driver::backlog_bytes`] above the high mark has fallen to the low mark.
+    Drained {
+        /// Which connection.
+        conn: Handle,
+    },
+    /// Another thread called the waker.
+    Woken,
+}
+
+/// A byte transport of one worker. All methods are called from that worker's thread only.
+pub trait Driver {
+    /// Opens a listening socket; accepting starts at once.
+    fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId>;
+
+    /// Takes over a socket that was opened before the workers started; accepting starts at once.
+    ///
+    /// Errors: `Unsupported` from a driver without kernel sockets.
+    fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        let _ = socket;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The address a listener really got (port 0 was asked for).
+    fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint>;
+
+    /// Pauses or resumes accepting.
+    fn accept(&mut self, listener: ListenerId, on: bool);
+
+    /// Closes a listening socket: new peers are refused from here on.
+    fn close_listener(&mut self, listener: ListenerId);
+
+    /// Starts dialling. Ends in `Connected` or `Failed`. Errors: the table of connections is full, or no
+    /// file descriptor is left.
+    fn connect(&mut self, to: &Endpoint) -> io::Result<Handle>;
+
+    /// Starts or pauses receiving. While paused no `Data` and no `Eof` of this connection is handed out.
+    fn receive(&mut self, conn: Handle, on: bool);
+
+    /// Appends to the connection's output, before it is connected too. Never blocks, never fails: what goes
+    /// wrong arrives as `Failed` (while receiving is on: behind the data that had arrived before).
+    /// Everything appended between two calls of `poll` goes out together, in one system call where it can.
+    /// What is appended to a connection that is still being dialled waits until it is up.
+    fn send(&mut self, conn: Handle, data: Slice);
+
+    /// Bytes appended and not yet taken by the kernel. 0 for a handle that names nothing.
+    fn backlog_bytes(&self, conn: Handle) -> usize;
+
+    /// Sets the marks for `Drained`.
+    fn set_marks(&mut self, high_bytes: usize, low_bytes: usize);
+
+    /// Tells the peer that nothing more will be sent, after the output so far has gone out (a FIN); receiving goes on,
+    /// so that a reply under way is not destroyed by a reset. Nothing may be sent afterwards.
+    fn shutdown(&mut self, conn: Handle);
+
+    /// Ends a connection after its output has gone out. No more events of it are handed out but `Failed`
+    /// (whose slot is free from then on) is *not*: the handle is dead for the caller at once.
+    fn close(&mut self, conn: Handle);
+
+    /// Ends a connection now; unsent output is dropped and the peer sees a reset. The one call that still
+    /// works on a closed handle: it cuts short the sending that `close` left to finish.
+    fn abort(&mut self, conn: Handle);
+
+    /// Nanoseconds of the driver's monotonic clock (simulated time in the simulator), as of the last `poll`.
+    fn now_ns(&self) -> u64;
+
+    /// Sends what was appended, waits at most `timeout` (`None`: until something happens; zero: not at all)
+    /// and appends what happened to `events`, at most [`DriverLimits::events_max`].
+    ///
+    /// Receive buffers are taken from `pool`; when it is empty, receiving pauses until buffers come back.
+    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+}

@@ -1,0 +1,150 @@
+//! Listening sockets opened before the workers start, one per worker.
+//! Promises: the workers of one process share an address: TCP by one socket each that the kernel spreads peers
+//! over (port 0 becomes the same port for all), Unix by one socket they all accept from; the socket file is
+//! removed when the last of them is closed, and one left by a process that died is replaced.
+//! Refuses: taking a Unix path away from somebody who still answers on it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::address::Endpoint;
+use crate::socket;
+
+/// One listening socket, ready to be given to a driver of any thread.
+#[derive(Debug)]
+pub struct ListenSocket {
+    fd: OwnedFd,
+    at: Endpoint,
+    /// Held, not read: the last holder removes the file.
+    _file: Option<Arc<SocketFile>>,
+}
+
+/// The sockets of one address, for the workers to take.
+#[derive(Debug)]
+pub struct ListenSockets {
+    at: Endpoint,
+    waiting: Vec<ListenSocket>,
+}
+
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have removed it before us, which is what we want.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl ListenSocket {
+    /// Opens one socket. Errors: the system's, `AddrInUse` for one.
+    pub fn open(at: &Endpoint) -> io::Result<ListenSocket> {
+        let fd = socket::open_listener(at)?;
+        let at = socket::local_endpoint(&fd)?;
+        let file = match &at {
+            Endpoint::Unix(path) => Some(Arc::new(SocketFile(path.clone()))),
+            Endpoint::Tcp(_) => None,
+        };
+        Ok(ListenSocket { fd, at, _file: file })
+    }
+
+    /// A second socket for the same address: see the module.
+    pub fn share(&self) -> io::Result<ListenSocket> {
+        match &self.at {
+            Endpoint::Tcp(_) => ListenSocket::open(&self.at),
+            Endpoint::Unix(_) => {
+                Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), _file: self._file.clone() })
+            }
+        }
+    }
+
+    /// The address the socket really got.
+    pub fn local_addr(&self) -> &Endpoint {
+        &self.at
+    }
+}
+
+impl AsFd for ListenSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl ListenSockets {
+    /// Opens `count` sockets for one address.
+    pub fn open(at: &Endpoint, count: usize) -> io::Result<ListenSockets> {
+        let first = ListenSocket::open(at)?;
+        let at = first.at.clone();
+        let mut waiting = Vec::with_capacity(count);
+        for _ in 1..count {
+            waiting.push(first.share()?);
+        }
+        waiting.push(first);
+        Ok(ListenSockets { at, waiting })
+    }
+
+    /// The address the sockets really got.
+    pub fn local_addr(&self) -> &Endpoint {
+        &self.at
+    }
+
+    /// One of the sockets, until all are taken.
+    pub fn take(&mut self) -> Option<ListenSocket> {
+        self.waiting.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// A path in the system's directory for temporary files, unique to this process and test.
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("flick-listen-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn port_zero_becomes_one_port_for_all_workers() {
+        let mut sockets =
+            ListenSockets::open(&"127.0.0.1:0".parse().expect("an endpoint"), 3).expect("loopback");
+        let at = sockets.local_addr().clone();
+        assert_ne!(at.port(), Some(0));
+        let taken: Vec<ListenSocket> = std::iter::from_fn(|| sockets.take()).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(taken.iter().all(|socket| socket.local_addr() == &at));
+    }
+
+    #[test]
+    fn the_socket_file_lives_as_long_as_its_last_socket() {
+        let path = path("shared");
+        let mut sockets = ListenSockets::open(&Endpoint::Unix(path.clone()), 2).expect("a fresh path");
+        drop(sockets.take());
+        UnixStream::connect(&path).expect("the second socket still listens");
+        drop(sockets);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+        let path = path("stale");
+        let at = Endpoint::Unix(path.clone());
+        let living = UnixListener::bind(&path).expect("a fresh path");
+        let refused = ListenSocket::open(&at).expect_err("somebody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        drop(living);
+        assert!(path.exists(), "the standard library leaves the file behind");
+        ListenSocket::open(&at).expect("nobody answers any more");
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let path = path("plain");
+        std::fs::write(&path, "precious").expect("the temporary directory is writable");
+        ListenSocket::open(&Endpoint::Unix(path.clone())).expect_err("not a socket");
+        assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
+        std::fs::remove_file(&path).expect("ours");
+    }
+}

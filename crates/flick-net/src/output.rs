@@ -1,0 +1,175 @@
+//! Output waiting to be sent: one queue per connection, all nodes in one slab made at the start.
+//! Promises: order is kept; pieces that lie side by side in one buffer become one; nothing is allocated.
+//! Refuses: growing. When the slab is used up, `push` says so.
+
+use flick_buffers::Slice;
+
+/// The nodes of all queues of one driver.
+pub(crate) struct OutputSlab {
+    nodes: Vec<Node>,
+    free: u32,
+}
+
+struct Node {
+    slice: Option<Slice>,
+    next: u32,
+}
+
+/// What one connection has still to send.
+#[derive(Debug)]
+pub(crate) struct OutputQueue {
+    head: u32,
+    tail: u32,
+    bytes: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Default for OutputQueue {
+    fn default() -> OutputQueue {
+        OutputQueue { head: NONE, tail: NONE, bytes: 0 }
+    }
+}
+
+impl OutputQueue {
+    /// Bytes waiting.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl OutputSlab {
+    pub(crate) fn new(slices_max: u32) -> OutputSlab {
+        let next = |i: u32| if i + 1 == slices_max { NONE } else { i + 1 };
+        let nodes = (0..slices_max).map(|i| Node { slice: None, next: next(i) }).collect();
+        OutputSlab { nodes, free: if slices_max == 0 { NONE } else { 0 } }
+    }
+
+    /// Appends a piece; false when no node is left. An empty piece is dropped.
+    pub(crate) fn push(&mut self, queue: &mut OutputQueue, slice: Slice) -> bool {
+        let bytes = slice.len() as usize;
+        if bytes == 0 {
+            return true;
+        }
+        if queue.tail != NONE
+            && let Some(tail) = self.nodes[queue.tail as usize].slice.as_mut()
+            && tail.try_extend(&slice)
+        {
+            queue.bytes += bytes;
+            return true;
+        }
+        let at = self.free;
+        if at == NONE {
+            return false;
+        }
+        let node = &mut self.nodes[at as usize];
+        self.free = node.next;
+        node.slice = Some(slice);
+        node.next = NONE;
+        if queue.tail == NONE {
+            queue.head = at;
+        } else {
+            self.nodes[queue.tail as usize].next = at;
+        }
+        queue.tail = at;
+        queue.bytes += bytes;
+        true
+    }
+
+    /// Drops the first `bytes` bytes, which the kernel has taken.
+    pub(crate) fn consume(&mut self, queue: &mut OutputQueue, bytes: usize) {
+        assert!(bytes <= queue.bytes, "the kernel takes no more than it was offered");
+        queue.bytes -= bytes;
+        let mut left = bytes;
+        while left > 0 {
+            let node = &mut self.nodes[queue.head as usize];
+            let slice = node.slice.as_mut().expect("a queued node holds a slice");
+            let len = slice.len() as usize;
+            if left < len {
+                slice.advance(left as u32);
+                return;
+            }
+            left -= len;
+            self.pop(queue);
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self, queue: &mut OutputQueue) {
+        while queue.head != NONE {
+            self.pop(queue);
+        }
+        queue.bytes = 0;
+    }
+
+    /// The pieces in order.
+    pub(crate) fn iter(&self, queue: &OutputQueue) -> impl Iterator<Item = &Slice> {
+        let mut at = queue.head;
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(at as usize)?;
+            at = node.next;
+            node.slice.as_ref()
+        })
+    }
+
+    fn pop(&mut self, queue: &mut OutputQueue) {
+        let at = queue.head;
+        let node = &mut self.nodes[at as usize];
+        node.slice = None;
+        queue.head = node.next;
+        if queue.head == NONE {
+            queue.tail = NONE;
+        }
+        node.next = self.free;
+        self.free = at;
+    }
+}
+
+/// When to say that output has drained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    pub(crate) high_bytes: usize,
+    pub(crate) low_bytes: usize,
+}
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks { high_bytes: 256 * 1024, low_bytes: 64 * 1024 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flick_buffers::{Class, Pool, PoolConfig};
+
+    fn text(slab: &OutputSlab, queue: &OutputQueue) -> Vec<String> {
+        slab.iter(queue).map(|slice| String::from_utf8_lossy(slice.bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn pieces_merge_are_consumed_in_order_and_give_their_nodes_back() {
+        let pool = Pool::new(PoolConfig { small_count: 1, large_count: 0 });
+        let buf = pool.alloc(Class::Small).expect("the pool is fresh");
+        buf.append(b"abcdefgh");
+        let mut slab = OutputSlab::new(2);
+        let mut queue = OutputQueue::default();
+        assert!(slab.push(&mut queue, buf.slice(0..2)));
+        assert!(slab.push(&mut queue, buf.slice(2..4)), "lies behind the first: no node needed");
+        assert!(slab.push(&mut queue, buf.slice(5..8)));
+        assert!(slab.push(&mut queue, buf.slice(5..5)), "an empty piece needs no node");
+        assert!(!slab.push(&mut queue, buf.slice(0..1)), "two nodes are all there are");
+        assert_eq!((text(&slab, &queue), queue.bytes()), (vec!["abcd".into(), "fgh".into()], 7));
+        slab.consume(&mut queue, 5);
+        assert_eq!(text(&slab, &queue), ["gh"]);
+        assert!(slab.push(&mut queue, buf.slice(0..1)));
+        slab.clear(&mut queue);
+        assert!(queue.is_empty() && text(&slab, &queue).is_empty() && slab.push(&mut queue, buf.slice(0..8)));
+    }
+}

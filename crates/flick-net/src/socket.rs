@@ -1,0 +1,188 @@
+//! Kernel sockets as both kernel drivers make them: non-blocking, close-on-exec, no delay.
+//! Promises: every system call of set-up and tear-down is here; errors come back as the system's.
+//! Refuses: reading and writing; how that is done is what tells the drivers apart.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+
+use crate::address::{Endpoint, PeerAddr};
+use crate::driver::ConnFault;
+use crate::limits::LISTEN_BACKLOG_MAX;
+
+/// How a dial began.
+pub(crate) enum Dial {
+    /// The socket is connected already (Unix sockets).
+    Done,
+    /// The kernel will tell.
+    Pending,
+    /// It failed at once.
+    Failed(ConnFault),
+}
+
+pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
+    match at {
+        Endpoint::Tcp(address) => {
+            let socket = stream_socket(family_of(address))?;
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            sockopt::set_socket_reuseport(&socket, true)?;
+            if address.is_ipv6() {
+                // `[::]:80` and `:80` are two addresses and may belong to two services.
+                sockopt::set_ipv6_v6only(&socket, true)?;
+            }
+            rustix::net::bind(&socket, address)?;
+            rustix::net::listen(&socket, LISTEN_BACKLOG_MAX)?;
+            Ok(socket)
+        }
+        Endpoint::Unix(path) => open_unix_listener(path),
+    }
+}
+
+/// Binds `path`. A file left by a process that died is removed; one that somebody answers on is not.
+fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    let address = SocketAddrUnix::new(path)?;
+    if let Err(error) = rustix::net::bind(&socket, &address) {
+        if error != Errno::ADDRINUSE || !is_stale_socket(path)? {
+            return Err(error.into());
+        }
+        std::fs::remove_file(path)?;
+        rustix::net::bind(&socket, &address)?;
+    }
+    rustix::net::listen(&socket, LISTEN_BACKLOG_MAX)?;
+    Ok(socket)
+}
+
+fn is_stale_socket(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = stream_socket(AddressFamily::UNIX)?;
+    let answer = rustix::net::connect(&probe, &SocketAddrUnix::new(path)?);
+    Ok(answer == Err(Errno::CONNREFUSED))
+}
+
+/// The address a listening socket really has.
+pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
+    let address = rustix::net::getsockname(socket)?;
+    if let Ok(address) = SocketAddr::try_from(address.clone()) {
+        return Ok(Endpoint::Tcp(address));
+    }
+    let unix = SocketAddrUnix::try_from(address)?;
+    let path = unix.path().ok_or(Errno::INVAL)?;
+    Ok(Endpoint::Unix(std::path::PathBuf::from(
+        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes()),
+    )))
+}
+
+/// Takes one waiting connection.
+pub(crate) fn accept(listener: impl AsFd) -> Result<(OwnedFd, PeerAddr), Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, peer) = rustix::net::acceptfrom_with(listener, flags)?;
+    let peer = peer_addr(peer);
+    prepare(&socket, peer);
+    Ok((socket, peer))
+}
+
+/// What every connected socket gets. A refusal only costs speed, so it is not an error.
+pub(crate) fn prepare(socket: impl AsFd, peer: PeerAddr) {
+    if matches!(peer, PeerAddr::Tcp(_)) {
+        let _ = sockopt::set_tcp_nodelay(socket, true);
+    }
+}
+
+fn peer_addr(address: Option<SocketAddrAny>) -> PeerAddr {
+    match address.map(SocketAddr::try_from) {
+        Some(Ok(address)) => PeerAddr::Tcp(address),
+        _ => PeerAddr::Unix,
+    }
+}
+
+/// Makes a socket and begins to connect it. Errors: no socket could be had.
+pub(crate) fn dial(to: &Endpoint) -> io::Result<(OwnedFd, Dial)> {
+    let (socket, outcome) = match to {
+        Endpoint::Tcp(address) => {
+            let socket = stream_socket(family_of(address))?;
+            prepare(&socket, PeerAddr::Tcp(*address));
+            let outcome = rustix::net::connect(&socket, address);
+            (socket, outcome)
+        }
+        Endpoint::Unix(path) => {
+            let socket = stream_socket(AddressFamily::UNIX)?;
+            let outcome = rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_path())?);
+            (socket, outcome)
+        }
+    };
+    let dial = match outcome {
+        Ok(()) => Dial::Done,
+        Err(Errno::INPROGRESS | Errno::INTR) => Dial::Pending,
+        Err(errno) => Dial::Failed(dial_fault(errno)),
+    };
+    Ok((socket, dial))
+}
+
+/// The error a pending dial ended with, if it failed.
+pub(crate) fn dial_outcome(socket: impl AsFd) -> Option<ConnFault> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => None,
+        Ok(Err(errno)) | Err(errno) => Some(dial_fault(errno)),
+    }
+}
+
+/// The error a connected socket has, if any; asking clears it.
+pub(crate) fn pending_fault(socket: impl AsFd) -> Option<ConnFault> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => None,
+        Ok(Err(errno)) | Err(errno) => Some(conn_fault(errno)),
+    }
+}
+
+/// A Unix path nobody listens on is refused just as a port nobody listens on.
+pub(crate) fn dial_fault(errno: Errno) -> ConnFault {
+    match errno {
+        Errno::CONNREFUSED | Errno::NOENT => ConnFault::Refused,
+        Errno::CONNRESET => ConnFault::Reset,
+        other => ConnFault::System(other.raw_os_error()),
+    }
+}
+
+pub(crate) fn conn_fault(errno: Errno) -> ConnFault {
+    match errno {
+        Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT => ConnFault::Reset,
+        other => ConnFault::System(other.raw_os_error()),
+    }
+}
+
+/// Makes the coming close a reset.
+pub(crate) fn reset_on_close(socket: impl AsFd) {
+    // Unix sockets refuse this and need it not: dropping unread or unsent data resets their peer.
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Says that we send no more.
+pub(crate) fn shutdown_write(socket: impl AsFd) {
+    // The peer may be gone already; the close that follows is the same.
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+}
+
+/// Throws away what has arrived; `Ok(0)` is the end of the stream.
+pub(crate) fn discard(socket: impl AsFd, scratch: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, scratch, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
+}
+
+fn family_of(address: &SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
+}

@@ -1,0 +1,91 @@
+//! The driver's table of connections: fixed slots, each use told apart by a generation.
+//! Promises: a handle of an ended connection finds nothing; no allocation after `new`.
+//! Refuses: growing. Full is `None`.
+
+use crate::driver::Handle;
+
+/// At most `capacity` values, named by [`Handle`].
+pub(crate) struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Generations stay below this, so that a driver can use it to mark tokens that name no connection.
+pub(crate) const GENERATION_END: u32 = u32::MAX;
+
+impl<T> Table<T> {
+    pub(crate) fn new(capacity: u32) -> Table<T> {
+        let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
+        Table { slots, free: (0..capacity).rev().collect() }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Puts `value` into a free slot.
+    pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
+        let index = self.free.pop()?;
+        let slot = &mut self.slots[index as usize];
+        assert!(slot.value.is_none(), "a slot on the free list is empty");
+        slot.value = Some(value);
+        Some(Handle { index, generation: slot.generation })
+    }
+
+    /// The value a handle names, if its connection still lives.
+    #[inline]
+    pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        let slot = self.slots.get(handle.index as usize)?;
+        if slot.generation == handle.generation { slot.value.as_ref() } else { None }
+    }
+
+    /// As [`Table::get`].
+    #[inline]
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation == handle.generation { slot.value.as_mut() } else { None }
+    }
+
+    /// The value in a slot, whatever its generation.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots[index as usize].value.as_mut()
+    }
+
+    /// The handle of the value now in a slot.
+    #[inline]
+    pub(crate) fn handle(&self, index: u32) -> Handle {
+        Handle { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Empties a slot; its handle names nothing from here on.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = &mut self.slots[index as usize];
+        let value = slot.value.take()?;
+        slot.generation = if slot.generation + 1 == GENERATION_END { 0 } else { slot.generation + 1 };
+        self.free.push(index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_handle_names_nothing() {
+        let mut table = Table::new(2);
+        let old = table.insert('a').expect("the table is empty");
+        assert_eq!(table.remove(old.index), Some('a'));
+        let new = table.insert('b').expect("a slot is free");
+        assert_eq!((new.index, new.generation), (old.index, old.generation + 1));
+        assert_eq!((table.get(old), table.get(new)), (None, Some(&'b')));
+        assert!(table.insert('c').is_some() && table.is_full() && table.insert('d').is_none());
+        assert_eq!(table.get(Handle { index: 7, generation: 0 }), None);
+    }
+}

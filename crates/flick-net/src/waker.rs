@@ -1,0 +1,61 @@
+//! Wakes a driver's poll from another thread.
+//! Promises: what was written before `wake` is visible after the driver's `Woken`; many wakes before one poll
+//! cost one system call.
+//! Refuses: carrying data; that is a queue's work.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A handle any thread may use to end the current or the next wait of one driver.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// A wake-up was asked for and not yet seen; spares the system call for the next ones.
+    pending: AtomicBool,
+    /// None in the simulator, where nothing sleeps.
+    eventfd: Option<OwnedFd>,
+}
+
+impl Waker {
+    /// Ends the driver's wait and makes its poll report `Woken`.
+    pub fn wake(&self) {
+        let already = self.0.pending.swap(true, Ordering::AcqRel);
+        if already {
+            return;
+        }
+        if let Some(eventfd) = &self.0.eventfd {
+            // Can only fail with EAGAIN at 2^64 - 1 unread wake-ups, and then the driver is awake anyway.
+            let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub(crate) fn with_eventfd() -> io::Result<Waker> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Waker(Arc::new(Shared { pending: AtomicBool::new(false), eventfd: Some(eventfd) })))
+    }
+
+    pub(crate) fn simulated() -> Waker {
+        Waker(Arc::new(Shared { pending: AtomicBool::new(false), eventfd: None }))
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.eventfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes the wake-up; says whether there was one. The eventfd is emptied first: a wake that comes between
+    /// the two steps finds `pending` still set and relies on the report this call leads to.
+    pub(crate) fn take(&self) -> bool {
+        if let Some(eventfd) = &self.0.eventfd {
+            let mut count = [0u8; 8];
+            // EAGAIN (nothing to empty) is as good as success here.
+            let _ = rustix::io::read(eventfd, &mut count);
+        }
+        self.0.pending.swap(false, Ordering::AcqRel)
+    }
+}

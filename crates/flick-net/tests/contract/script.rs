@@ -1,0 +1,122 @@
+//! What a scripted peer does, step by step, and the thread that does it on a kernel socket.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flick_net::Waker;
+
+/// One step of a peer. A peer reads only in the steps that expect something: before that it pauses.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Send(Vec<u8>),
+    Expect(Vec<u8>),
+    ExpectEof,
+    ExpectReset,
+    ShutdownWrite,
+    Close,
+    Reset,
+    /// Goes on once the test opens the gate.
+    Wait(Gate),
+}
+
+/// Lets a test decide when a peer goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Bytes that differ by position, so that a piece lost or doubled shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+/// A blocking kernel socket of either family.
+pub trait Socket: Read + Write + Send + 'static {
+    fn shut(&self, how: Shutdown);
+    fn reset(&self);
+}
+
+impl Socket for std::net::TcpStream {
+    fn shut(&self, how: Shutdown) {
+        self.shutdown(how).expect("the peer's socket is up");
+    }
+
+    fn reset(&self) {
+        rustix::net::sockopt::set_socket_linger(self, Some(std::time::Duration::ZERO)).expect("TCP lingers");
+    }
+}
+
+impl Socket for std::os::unix::net::UnixStream {
+    fn shut(&self, how: Shutdown) {
+        self.shutdown(how).expect("the peer's socket is up");
+    }
+
+    fn reset(&self) {}
+}
+
+/// Runs a script; the answer names the step that went wrong.
+pub fn run(mut socket: impl Socket, steps: Vec<Step>, wake: &Waker) -> Result<(), String> {
+    for (number, step) in steps.into_iter().enumerate() {
+        let what = format!("step {number}");
+        let failed = |error: io::Error| format!("{what}: {error}");
+        match step {
+            Step::Send(bytes) => socket.write_all(&bytes).map_err(failed)?,
+            Step::Expect(bytes) => {
+                let mut got = vec![0; bytes.len()];
+                socket.read_exact(&mut got).map_err(failed)?;
+                if got != bytes {
+                    return Err(format!("{what}: other bytes than expected"));
+                }
+            }
+            Step::ExpectEof => {
+                let mut rest = [0; 64];
+                match socket.read(&mut rest).map_err(failed)? {
+                    0 => {}
+                    more => return Err(format!("{what}: {more} more bytes instead of the end")),
+                }
+            }
+            Step::ExpectReset => {
+                let mut rest = vec![0; 1 << 16];
+                let reset = loop {
+                    match socket.read(&mut rest) {
+                        Ok(0) => break false,
+                        Ok(_) => {}
+                        Err(error) => break error.kind() == io::ErrorKind::ConnectionReset,
+                    }
+                };
+                if !reset {
+                    return Err(format!("{what}: a clean end instead of a reset"));
+                }
+            }
+            Step::ShutdownWrite => socket.shut(Shutdown::Write),
+            Step::Close => return Ok(()),
+            Step::Reset => {
+                socket.reset();
+                return Ok(());
+            }
+            Step::Wait(gate) => {
+                wake.wake();
+                while !gate.is_open() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+    Ok(())
+}

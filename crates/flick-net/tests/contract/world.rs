@@ -1,0 +1,185 @@
+//! A driver with scripted peers around it, and the loop that stands for the platform.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flick_buffers::{Pool, PoolConfig};
+use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, Event, Waker};
+
+use crate::script::{self, Step};
+
+/// How long a test may hang before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const LIMITS: DriverLimits =
+    DriverLimits { conns_max: 600, output_slices_max: 4096, events_max: 256, receive_bytes: 16384 };
+
+pub trait World: Sized {
+    type Driver: Driver;
+
+    /// Builds the driver, or says why this machine cannot.
+    fn with_limits(limits: DriverLimits) -> Self;
+    fn driver(&mut self) -> &mut Self::Driver;
+    /// Starts a peer that dials the driver.
+    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>);
+    /// Starts peers that wait for the driver to dial, one after the other.
+    fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint;
+    /// Says whether all peers have ended their scripts; panics if one failed.
+    fn peers_are_done(&mut self) -> bool;
+    /// A fresh address of a kind, for a listener or a server.
+    fn fresh(&self, kind: Kind) -> Endpoint;
+    /// How long one poll may wait.
+    fn timeout(&self) -> Option<Duration>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    V4,
+    V6,
+    Unix,
+}
+
+pub fn pool() -> Pool {
+    Pool::new(PoolConfig { small_count: 64, large_count: 512 })
+}
+
+/// Polls until `app` says at the end of a turn (`None`) that it is done, and all peers are.
+pub fn run<W: World>(world: &mut W, pool: &Pool, mut app: impl FnMut(&mut W::Driver, Option<Event>) -> bool) {
+    let end = Instant::now() + PATIENCE;
+    let mut events = Vec::with_capacity(256);
+    loop {
+        let timeout = world.timeout();
+        world.driver().poll(pool, timeout, &mut events).unwrap();
+        for event in events.drain(..) {
+            app(world.driver(), Some(event));
+        }
+        let done = app(world.driver(), None);
+        if done && world.peers_are_done() {
+            return;
+        }
+        assert!(Instant::now() < end, "the test hangs");
+    }
+}
+
+/// Peers on threads with blocking sockets; what all kernel drivers share.
+pub struct Peers {
+    waker: Waker,
+    results: (mpsc::Sender<Result<(), String>>, mpsc::Receiver<Result<(), String>>),
+    running: usize,
+}
+
+impl Peers {
+    pub fn new(waker: Waker) -> Peers {
+        Peers { waker, results: mpsc::channel(), running: 0 }
+    }
+
+    fn start(&mut self, peer: impl FnOnce(&Waker) -> Result<(), String> + Send + 'static) {
+        let (waker, sender) = (self.waker.clone(), self.results.0.clone());
+        self.running += 1;
+        std::thread::spawn(move || {
+            let result = peer(&waker);
+            sender.send(result).ok();
+            waker.wake();
+        });
+    }
+
+    pub fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
+        let to = to.clone();
+        self.start(move |wake| match to {
+            Endpoint::Tcp(to) => script::run(TcpStream::connect(to).map_err(|e| e.to_string())?, steps, wake),
+            Endpoint::Unix(to) => {
+                script::run(UnixStream::connect(to).map_err(|e| e.to_string())?, steps, wake)
+            }
+        });
+    }
+
+    pub fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
+        match at {
+            Endpoint::Tcp(at) => {
+                let listener = TcpListener::bind(at).unwrap();
+                let at = Endpoint::Tcp(listener.local_addr().unwrap());
+                self.start(move |wake| {
+                    scripts.into_iter().try_for_each(|steps| {
+                        script::run(listener.accept().map_err(|e| e.to_string())?.0, steps, wake)
+                    })
+                });
+                at
+            }
+            Endpoint::Unix(path) => {
+                let listener = UnixListener::bind(path).unwrap();
+                self.start(move |wake| {
+                    scripts.into_iter().try_for_each(|steps| {
+                        script::run(listener.accept().map_err(|e| e.to_string())?.0, steps, wake)
+                    })
+                });
+                at.clone()
+            }
+        }
+    }
+
+    pub fn are_done(&mut self) -> bool {
+        for result in self.results.1.try_iter() {
+            self.running -= 1;
+            if let Err(what) = result {
+                panic!("a peer's {what}");
+            }
+        }
+        self.running == 0
+    }
+}
+
+/// An address nobody uses: the kernel's choice of port, or a path of this process alone.
+pub fn fresh_kernel(kind: Kind) -> Endpoint {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    match kind {
+        Kind::V4 => "127.0.0.1:0".parse().unwrap(),
+        Kind::V6 => "[::1]:0".parse().unwrap(),
+        Kind::Unix => {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("flick-net-{}-{number}.sock", std::process::id());
+            Endpoint::Unix(std::env::temp_dir().join(name))
+        }
+    }
+}
+
+pub struct EpollWorld {
+    driver: EpollDriver,
+    peers: Peers,
+}
+
+impl World for EpollWorld {
+    type Driver = EpollDriver;
+
+    fn with_limits(limits: DriverLimits) -> EpollWorld {
+        let driver = EpollDriver::new(limits).unwrap();
+        let peers = Peers::new(driver.waker());
+        EpollWorld { driver, peers }
+    }
+
+    fn driver(&mut self) -> &mut EpollDriver {
+        &mut self.driver
+    }
+
+    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
+        self.peers.dial(to, steps);
+    }
+
+    fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
+        self.peers.serve(at, scripts)
+    }
+
+    fn peers_are_done(&mut self) -> bool {
+        self.peers.are_done()
+    }
+
+    fn fresh(&self, kind: Kind) -> Endpoint {
+        fresh_kernel(kind)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(Duration::from_secs(5))
+    }
+}
