@@ -1,1 +1,151 @@
-//! flick-codegen
+//! From code as data to machine code in memory, through Cranelift.
+//! Start reading at [`compile`], then `translate` (one IR operation after the other), then `symbols` (what generated
+//! code calls), then `load` (how it is called).
+//!
+//! Promises: the compiled program answers every call as `flick_ir::Interpreter` does; it allocates nothing; its
+//! memory is never writable and executable at once.
+//! Refuses: a module that the verifier refuses.
+
+mod load;
+mod options;
+mod raw;
+mod symbols;
+mod translate;
+
+use std::time::{Duration, Instant};
+
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_frontend::FunctionBuilderContext;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId as JitId, Linkage, Module as _};
+use flick_abi::{Engine, Frame, FuncId, RuleCall, Step};
+use flick_ir::data::Module;
+
+pub use options::{CompileError, Optimise, Options};
+
+/// One function of a compiled program, for profilers and listings.
+#[derive(Clone, Debug)]
+pub struct FunctionInfo {
+    /// Its name in the IR.
+    pub name: String,
+    /// Address of its first instruction.
+    pub address: usize,
+    /// Size of its code in bytes.
+    pub size_bytes: usize,
+    /// Cranelift's text, if [`Options::listings`] was set.
+    pub clif: String,
+    /// Instructions of the machine, if [`Options::listings`] was set.
+    pub asm: String,
+}
+
+/// A program in machine code.
+pub struct Compiled {
+    code: load::Code,
+    functions: Vec<FunctionInfo>,
+    compile_time: Duration,
+}
+
+impl Compiled {
+    /// The functions, by `FuncId`.
+    pub fn functions(&self) -> &[FunctionInfo] {
+        &self.functions
+    }
+
+    /// How long [`compile`] took.
+    pub fn compile_time(&self) -> Duration {
+        self.compile_time
+    }
+
+    /// All functions in Cranelift's text form. Empty without [`Options::listings`].
+    pub fn clif(&self) -> String {
+        self.functions.iter().map(|f| format!("; {}\n{}\n", f.name, f.clif)).collect()
+    }
+
+    /// All functions as instructions of the machine. Empty without [`Options::listings`].
+    pub fn asm(&self) -> String {
+        let listing = |f: &FunctionInfo| format!("; {} ({} bytes)\n{}\n", f.name, f.size_bytes, f.asm);
+        self.functions.iter().map(listing).collect()
+    }
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compiled").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Engine for Compiled {
+    #[inline]
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+        Step::from_word(self.code.parse(parser, frame, data))
+    }
+
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
+        self.code.run(rule, call);
+    }
+
+    fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
+        self.code.build(builder, frame, out)
+    }
+}
+
+/// Compiles all functions of a module into memory.
+///
+/// Errors: the module is not well-formed, or the machine is not one Cranelift knows.
+/// Cost: about a millisecond for a page of program.
+pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileError> {
+    let started = Instant::now();
+    let isa = options.isa()?;
+    let mut jit = JITModule::new(jit_builder(isa));
+    let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
+    let symbols = translate::declare_symbols(&mut jit)?;
+    let ids = declare_functions(&mut jit, module)?;
+    let shared = translate::Shared { consts: &consts, ids: &ids, symbols: &symbols };
+    let mut context = jit.make_context();
+    let mut builder_context = FunctionBuilderContext::new();
+    let mut functions = Vec::with_capacity(ids.len());
+    for (function, id) in module.functions.iter().zip(&ids) {
+        context.func.signature = translate::signature(&jit, function);
+        translate::function(&shared, &mut jit, &mut context.func, &mut builder_context, function);
+        context.set_disasm(options.listings);
+        let clif = if options.listings { context.func.display().to_string() } else { String::new() };
+        jit.define_function_with_control_plane(*id, &mut context, &mut ControlPlane::default())
+            .map_err(|error| CompileError::Backend(format!("{}: {error:?}", function.name)))?;
+        functions.push(info(&context, &function.name, clif));
+        jit.clear_context(&mut context);
+    }
+    jit.finalize_definitions().map_err(|error| CompileError::Backend(error.to_string()))?;
+    for (info, id) in functions.iter_mut().zip(&ids) {
+        info.address = jit.get_finalized_function(*id) as usize;
+    }
+    let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
+    let code = load::Code::new(jit, &ids, &kinds, consts, module.program.channels.len());
+    Ok(Compiled { code, functions, compile_time: started.elapsed() })
+}
+
+fn jit_builder(isa: OwnedTargetIsa) -> JITBuilder {
+    let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
+    for symbol in symbols::all() {
+        builder.symbol(symbol.name, symbol.address);
+    }
+    builder
+}
+
+fn declare_functions(jit: &mut JITModule, module: &Module) -> Result<Vec<JitId>, CompileError> {
+    let declare = |(index, function): (usize, &flick_ir::data::Function)| {
+        let signature = translate::signature(jit, function);
+        let name = format!("{index}.{}", function.name);
+        jit.declare_function(&name, Linkage::Local, &signature)
+            .map_err(|error| CompileError::Backend(error.to_string()))
+    };
+    module.functions.iter().enumerate().map(declare).collect()
+}
+
+fn info(context: &Context, name: &str, clif: String) -> FunctionInfo {
+    let code = context.compiled_code().expect("the function was compiled on the line before");
+    let size_bytes = code.buffer.data().len();
+    let asm = code.vcode.clone().unwrap_or_default();
+    FunctionInfo { name: name.to_owned(), address: 0, size_bytes, clif, asm }
+}

@@ -2,6 +2,7 @@
 //! Start reading at [`data`] (what code is), then [`semantics`] (what it means), then [`interp`] (how it runs).
 #![forbid(unsafe_code)]
 
+pub mod cfg;
 pub mod data;
 pub mod interp;
 pub mod semantics;

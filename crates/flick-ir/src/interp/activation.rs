@@ -115,7 +115,9 @@ impl Activation<'_> {
             Op::BytesEq(a, b) => u64::from(self.bytes(get(*a)) == self.bytes(get(*b))),
             Op::BytesStartsWith(a, b) => u64::from(self.bytes(get(*a)).starts_with(self.bytes(get(*b)))),
             Op::BytesEndsWith(a, b) => u64::from(self.bytes(get(*a)).ends_with(self.bytes(get(*b)))),
-            Op::BytesContains(a, b) => u64::from(semantics::contains(self.bytes(get(*a)), self.bytes(get(*b)))),
+            Op::BytesContains(a, b) => {
+                u64::from(semantics::contains(self.bytes(get(*a)), self.bytes(get(*b))))
+            }
             Op::BytesLess(a, b) => u64::from(self.bytes(get(*a)) < self.bytes(get(*b))),
             Op::FrameGet { slot } => {
                 let word = self.slots[usize::from(*slot)];
@@ -194,7 +196,8 @@ impl Activation<'_> {
             }
             Op::EmitMessage { start: from, end } => {
                 let (from, end) = (registers.get(*from), registers.get(*end));
-                let bytes = message_part(self.message, from, end).expect("a copied part lies inside the head");
+                let bytes =
+                    message_part(self.message, from, end).expect("a copied part lies inside the head");
                 let range = reserve(bytes.len());
                 self.out[range.clone()].copy_from_slice(bytes);
                 range
@@ -212,7 +215,10 @@ impl Activation<'_> {
     fn send_rebuilt(&mut self, chan: u64, mark: u64, tail_from: Option<u64>) {
         let len = (self.out_len as u64).checked_sub(mark).expect("a mark lies inside the output");
         let tail_from = tail_from.map_or(u32::MAX, |from| {
-            u32::try_from(from).ok().filter(|from| *from != u32::MAX).expect("a tail starts inside the message")
+            u32::try_from(from)
+                .ok()
+                .filter(|from| *from != u32::MAX)
+                .expect("a tail starts inside the message")
         });
         self.send(chan, SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from });
     }

@@ -1,0 +1,72 @@
+//! How to compile, and why it may not work.
+
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+
+/// How hard Cranelift tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimise {
+    /// As little as possible; for tests that compare.
+    None,
+    /// For speed.
+    Speed,
+}
+
+/// How to compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How hard Cranelift tries.
+    pub optimise: Optimise,
+    /// Let Cranelift check its own input; for tests.
+    pub clif_verifier: bool,
+    /// Let Cranelift prove each register allocation; for tests.
+    pub regalloc_checker: bool,
+    /// Keep the text of each function, for `--emit=clif|asm`.
+    pub listings: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { optimise: Optimise::Speed, clif_verifier: false, regalloc_checker: false, listings: false }
+    }
+}
+
+impl Options {
+    /// The machine this process runs on, with these options.
+    pub(crate) fn isa(&self) -> Result<OwnedTargetIsa, CompileError> {
+        let speed = if self.optimise == Optimise::Speed { "speed" } else { "none" };
+        let flags = [
+            ("opt_level", speed),
+            ("enable_verifier", if self.clif_verifier { "true" } else { "false" }),
+            ("regalloc_checker", if self.regalloc_checker { "true" } else { "false" }),
+            ("use_colocated_libcalls", "false"),
+            ("is_pic", "false"),
+        ];
+        let mut builder = settings::builder();
+        for (name, value) in flags {
+            builder.set(name, value).expect("Cranelift has these settings in the version we name");
+        }
+        let isa = cranelift_native::builder().map_err(|error| CompileError::Machine(error.to_owned()))?;
+        isa.finish(settings::Flags::new(builder)).map_err(|error| CompileError::Machine(error.to_string()))
+    }
+}
+
+/// Why a module was not compiled.
+#[derive(Clone, Debug)]
+pub enum CompileError {
+    /// Cranelift does not know this machine.
+    Machine(String),
+    /// Cranelift refused or failed; with its message.
+    Backend(String),
+}
+
+impl std::fmt::Display for CompileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CompileError::Machine(why) => write!(f, "no code can be made for this machine: {why}"),
+            CompileError::Backend(why) => write!(f, "the code generator failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}

@@ -1,0 +1,66 @@
+//! From our functions to Cranelift's.
+//! Promises: total on modules that pass the verifier; an integer, a bytes value, a channel is an `i64`, a boolean an
+//! `i8` that is 0 or 1.
+//! Not here: meaning, which must equal `flick_ir::semantics`; the tests compare the two.
+
+mod arithmetic;
+mod bytes;
+mod ends;
+mod function;
+
+use cranelift_codegen::ir::{AbiParam, Signature, Type as ClifType, types};
+use cranelift_jit::JITModule;
+use cranelift_module::{FuncId as JitId, Linkage, Module as _};
+use flick_ir::data::{FuncKind, Function, Type};
+
+use crate::options::CompileError;
+use crate::symbols;
+
+pub(crate) use function::function;
+
+/// What all functions of one program share.
+pub(crate) struct Shared<'a> {
+    /// Its constants at their final address.
+    pub(crate) consts: &'a [u8],
+    /// Its functions, by `FuncId`.
+    pub(crate) ids: &'a [JitId],
+    /// The runtime's functions, by `SymbolId`.
+    pub(crate) symbols: &'a [JitId],
+}
+
+/// Makes the runtime's functions known.
+pub(crate) fn declare_symbols(jit: &mut JITModule) -> Result<Vec<JitId>, CompileError> {
+    let declare = |symbol: &symbols::Symbol| {
+        let mut signature = jit.make_signature();
+        signature.params = vec![AbiParam::new(types::I64); symbol.params];
+        signature.returns = vec![AbiParam::new(types::I64); usize::from(symbol.returns)];
+        jit.declare_function(symbol.name, Linkage::Import, &signature)
+            .map_err(|error| CompileError::Backend(error.to_string()))
+    };
+    symbols::all().iter().map(declare).collect()
+}
+
+/// Cranelift's signature of a function: parsers `(frame, data, len) -> step word`, all others `(call, params...)`,
+/// where a parameter of type frame is left out.
+pub(crate) fn signature(jit: &JITModule, function: &Function) -> Signature {
+    let mut signature = jit.make_signature();
+    if function.kind == FuncKind::Parser {
+        signature.params = vec![AbiParam::new(types::I64); 3];
+        signature.returns.push(AbiParam::new(types::I64));
+        return signature;
+    }
+    signature.params.push(AbiParam::new(types::I64));
+    for param in &function.blocks[0].params {
+        let ty = function.values[param.0 as usize];
+        if ty != Type::Frame {
+            signature.params.push(AbiParam::new(clif_type(ty)));
+        }
+    }
+    signature.returns.extend(function.results.iter().map(|ty| AbiParam::new(clif_type(*ty))));
+    signature
+}
+
+/// Cranelift's type of a value.
+fn clif_type(ty: Type) -> ClifType {
+    if ty == Type::Bool { types::I8 } else { types::I64 }
+}

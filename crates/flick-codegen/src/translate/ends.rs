@@ -1,0 +1,110 @@
+//! How blocks end.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{BlockArg, InstBuilder};
+use cranelift_frontend::Switch;
+use flick_abi::Step;
+use flick_abi::frame::SLOT_STATE;
+use flick_ir::data::{BlockId, Terminator, Value};
+use flick_ir::semantics::NEED_BYTES_MAX;
+
+use super::function::{Translator, own_memory, slot_offset};
+
+impl Translator<'_, '_> {
+    pub(super) fn end(&mut self, end: &Terminator) {
+        match end {
+            Terminator::Jump(target, args) => {
+                let args = self.args(args);
+                let target = self.target(*target);
+                self.builder.ins().jump(target, &args);
+            }
+            Terminator::Branch { cond, then, otherwise } => {
+                let cond = self.get(*cond);
+                let (then_args, otherwise_args) = (self.args(&then.1), self.args(&otherwise.1));
+                let (then, otherwise) = (self.target(then.0), self.target(otherwise.0));
+                self.builder.ins().brif(cond, then, &then_args, otherwise, &otherwise_args);
+            }
+            Terminator::Switch { value, cases, default } => {
+                let mut switch = Switch::new();
+                for (case, target) in cases {
+                    switch.set_entry(u128::from(*case as u64), self.target(*target));
+                }
+                let (value, default) = (self.get(*value), self.target(*default));
+                switch.emit(&mut self.builder, value, default);
+            }
+            Terminator::Need { base, bytes, then, state } => self.need(*base, *bytes, *then, *state),
+            Terminator::Done => self.step(Step::Done),
+            Terminator::Fault { field, cause } => self.step(Step::Fault { field: *field, cause: *cause }),
+            Terminator::Return(values) => {
+                let values: Vec<_> = values.iter().map(|value| self.get(*value)).collect();
+                self.builder.ins().return_(&values);
+            }
+        }
+    }
+
+    fn target(&self, block: BlockId) -> cranelift_codegen::ir::Block {
+        self.blocks[block.0 as usize]
+    }
+
+    fn args(&self, values: &[Value]) -> Vec<BlockArg> {
+        values.iter().map(|value| BlockArg::Value(self.get(*value))).collect()
+    }
+
+    fn step(&mut self, step: Step) {
+        let word = self.iconst(step.to_word() as i64);
+        self.builder.ins().return_(&[word]);
+    }
+
+    /// Two comparisons instead of one of `base + bytes`, which could wrap: the memory safety of the loads behind
+    /// rests on this check, so it does not rest on lowering's word that a base is never negative.
+    fn need(&mut self, base: Option<Value>, bytes: u32, then: BlockId, state: u32) {
+        let (_, len) = self.message.expect("only parsers wait for bytes");
+        let then = self.target(then);
+        let more = self.builder.create_block();
+        self.builder.set_cold_block(more);
+        let mut rest = len;
+        if let Some(base) = base {
+            let base = self.get(base);
+            let enough = self.builder.create_block();
+            let is_beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, base, len);
+            if bytes == 0 {
+                self.builder.ins().brif(is_beyond, more, &[], then, &[]);
+                self.need_more(more, Some(base), bytes, state);
+                return;
+            }
+            self.builder.ins().brif(is_beyond, more, &[], enough, &[]);
+            self.builder.switch_to_block(enough);
+            rest = self.builder.ins().isub(len, base);
+        }
+        let is_there =
+            self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, i64::from(bytes));
+        self.builder.ins().brif(is_there, then, &[], more, &[]);
+        let base = base.map(|base| self.get(base));
+        self.need_more(more, base, bytes, state);
+    }
+
+    /// Stores the state and returns how much is needed, as `semantics::need_bytes` computes it.
+    fn need_more(
+        &mut self,
+        block: cranelift_codegen::ir::Block,
+        base: Option<cranelift_codegen::ir::Value>,
+        bytes: u32,
+        state: u32,
+    ) {
+        self.builder.switch_to_block(block);
+        let state = self.iconst(i64::from(state));
+        self.builder.ins().store(own_memory(), state, self.frame, slot_offset(SLOT_STATE as u16));
+        let Some(base) = base else {
+            self.step(Step::NeedMore(u64::from(bytes)));
+            return;
+        };
+        let sum = self.builder.ins().iadd_imm_u(base, i64::from(bytes));
+        let has_wrapped = self.builder.ins().icmp(IntCC::UnsignedLessThan, sum, base);
+        let limit = self.iconst(NEED_BYTES_MAX as i64);
+        let need = self.builder.ins().umin(sum, limit);
+        let need = self.builder.ins().select(has_wrapped, limit, need);
+        let payload = self.builder.ins().ishl_imm_u(need, 2);
+        let word = self.builder.ins().bor_imm_u(payload, 1);
+        self.builder.ins().return_(&[word]);
+    }
+}

@@ -1,0 +1,320 @@
+//! One function: prologue, blocks, and the operations that are one or two instructions.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    self, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Type as ClifType, types,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::JITModule;
+use cranelift_module::Module as _;
+use flick_abi::{BytesRef, Region};
+use flick_ir::cfg::Cfg;
+use flick_ir::data::{BlockId, FuncKind, Function, Inst, Op, Type, Value};
+use flick_ir::semantics::CHAN_ELEMENT_MAX;
+
+use super::{Shared, clif_type};
+use crate::raw;
+use crate::symbols::{self, SYMBOLS, SymbolId};
+
+/// Where the function under way stands.
+pub(super) struct Translator<'a, 'f> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) jit: &'a mut JITModule,
+    pub(super) function: &'a Function,
+    pub(super) builder: FunctionBuilder<'f>,
+    /// Cranelift's values, by ours.
+    pub(super) values: Vec<Option<ir::Value>>,
+    /// Cranelift's blocks, by ours.
+    pub(super) blocks: Vec<ir::Block>,
+    /// The slots of the frame.
+    pub(super) frame: ir::Value,
+    /// The `RawCall`; a parser has one on its stack if it works on bytes.
+    pub(super) call: Option<ir::Value>,
+    /// The message, in parsers: pointer and length.
+    pub(super) message: Option<(ir::Value, ir::Value)>,
+    /// Runtime functions imported so far, by `SymbolId`.
+    imported: [Option<ir::FuncRef>; SYMBOLS],
+}
+
+/// Flags of memory that is always there and aligned: the frame and the `RawCall`.
+pub(super) fn own_memory() -> MemFlagsData {
+    MemFlagsData::trusted()
+}
+
+/// Flags of own memory that does not change while the function runs.
+pub(super) fn fixed_memory() -> MemFlagsData {
+    MemFlagsData::trusted().with_readonly()
+}
+
+/// Translates `function` into `target`, whose signature is set.
+pub(crate) fn function(
+    shared: &Shared<'_>,
+    jit: &mut JITModule,
+    target: &mut ir::Function,
+    context: &mut FunctionBuilderContext,
+    function: &Function,
+) {
+    let mut builder = FunctionBuilder::new(target, context);
+    let blocks: Vec<_> = function.blocks.iter().map(|_| builder.create_block()).collect();
+    builder.append_block_params_for_function_params(blocks[0]);
+    builder.switch_to_block(blocks[0]);
+    let params = builder.block_params(blocks[0]).to_vec();
+    let is_parser = function.kind == FuncKind::Parser;
+    let frame = if is_parser {
+        params[0]
+    } else {
+        builder.ins().load(types::I64, fixed_memory(), params[0], raw::FRAME)
+    };
+    let mut translator = Translator {
+        shared,
+        jit,
+        function,
+        builder,
+        values: vec![None; function.values.len()],
+        blocks,
+        frame,
+        call: (!is_parser).then(|| params[0]),
+        message: is_parser.then(|| (params[1], params[2])),
+        imported: [None; SYMBOLS],
+    };
+    let order = Cfg::new(function).order;
+    translator.bind_parameters(&params, &order);
+    if is_parser && function.blocks.iter().flat_map(|block| &block.insts).any(|inst| works_on_bytes(&inst.op))
+    {
+        translator.call_on_stack();
+    }
+    // Definitions come before uses in this order; unreachable blocks are left out.
+    for block in &order {
+        translator.block(*block);
+    }
+    translator.builder.seal_all_blocks();
+    let config = translator.jit.target_config();
+    translator.builder.finalize(config);
+}
+
+/// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
+fn works_on_bytes(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::HashBytes(_)
+            | Op::BytesEq(..)
+            | Op::BytesStartsWith(..)
+            | Op::BytesEndsWith(..)
+            | Op::BytesContains(..)
+            | Op::BytesLess(..)
+    )
+}
+
+impl Translator<'_, '_> {
+    fn bind_parameters(&mut self, params: &[ir::Value], order: &[BlockId]) {
+        let mut next = if self.message.is_some() { 2 } else { 1 };
+        for value in &self.function.blocks[0].params {
+            // A frame has no word; its slots are reached through `frame`.
+            let word = if self.ty(*value) == Type::Frame { self.frame } else { params[next] };
+            next += usize::from(self.ty(*value) != Type::Frame);
+            self.values[value.0 as usize] = Some(word);
+        }
+        let function = self.function;
+        for block in order.iter().skip(1) {
+            for value in &function.blocks[block.0 as usize].params {
+                let (target, ty) = (self.blocks[block.0 as usize], clif_type(self.ty(*value)));
+                self.values[value.0 as usize] = Some(self.builder.append_block_param(target, ty));
+            }
+        }
+    }
+
+    /// Makes a `RawCall` on the stack of a parser: message and constants, everything else empty.
+    fn call_on_stack(&mut self) {
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, raw::SIZE, 3);
+        let slot = self.builder.create_sized_stack_slot(slot);
+        let call = self.builder.ins().stack_addr(types::I64, slot, 0);
+        let (data, len) = self.message.expect("parsers have a message");
+        let consts = self.iconst(self.shared.consts.as_ptr() as i64);
+        let consts_len = self.iconst(self.shared.consts.len() as i64);
+        let zero = self.iconst(0);
+        let words = [
+            (raw::FRAME, self.frame),
+            (raw::MESSAGE, data),
+            (raw::MESSAGE_LEN, len),
+            (raw::CONSTS, consts),
+            (raw::CONSTS_LEN, consts_len),
+            // An empty slice needs a pointer that is not null.
+            (raw::OUT, consts),
+            (raw::OUT_LEN, zero),
+            (raw::OUT_MAX, zero),
+            (raw::CHANNEL_LENS, consts),
+            (raw::SENDS, zero),
+        ];
+        for (offset, word) in words {
+            self.builder.ins().store(own_memory(), word, call, offset);
+        }
+        self.call = Some(call);
+    }
+
+    fn block(&mut self, id: BlockId) {
+        let function = self.function;
+        let block = &function.blocks[id.0 as usize];
+        if id.0 != 0 {
+            self.builder.switch_to_block(self.blocks[id.0 as usize]);
+        }
+        for inst in &block.insts {
+            let word = self.inst(inst);
+            if let Some(result) = inst.result {
+                self.values[result.0 as usize] = word;
+            }
+        }
+        self.end(&block.end);
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Option<ir::Value> {
+        Some(match &inst.op {
+            Op::Const(word) => {
+                let ty = self.result_type(inst);
+                self.builder.ins().iconst(ty, *word)
+            }
+            Op::ConstBytes { offset, len } => {
+                self.iconst(BytesRef::new(Region::Const, u64::from(*offset), *len).0 as i64)
+            }
+            Op::Binary(op, a, b) => self.binary(*op, *a, *b),
+            Op::Not(a) => {
+                let a = self.get(*a);
+                self.builder.ins().bxor_imm_u(a, 1)
+            }
+            Op::Select { cond, a, b } => {
+                let (cond, a, b) = (self.get(*cond), self.get(*a), self.get(*b));
+                self.builder.ins().select(cond, a, b)
+            }
+            Op::Len(a) => {
+                let a = self.get(*a);
+                self.bytes_len(a)
+            }
+            Op::FrameGet { slot } => self.frame_get(*slot, self.result_type(inst)),
+            Op::FrameSet { slot, value } => {
+                let word = self.word(*value);
+                self.builder.ins().store(own_memory(), word, self.frame, slot_offset(*slot));
+                return None;
+            }
+            Op::Load { .. } => self.load(&inst.op),
+            Op::MessageBytes { start, end } => self.message_bytes(*start, *end),
+            Op::ChanLen(chan) => self.chan_len(*chan),
+            Op::ChanElem { chan, index } => self.chan_elem(*chan, *index),
+            Op::Call { func, args } => return self.call(func.0 as usize, args),
+            Op::OutMark => {
+                let call = self.raw_call();
+                self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN)
+            }
+            Op::EmitInt { value, width_bytes, big_endian } => {
+                self.emit_int(*value, *width_bytes, *big_endian);
+                return None;
+            }
+            other => return self.bytes_op(other),
+        })
+    }
+
+    /// Our type of a value.
+    pub(super) fn ty(&self, value: Value) -> Type {
+        self.function.values[value.0 as usize]
+    }
+
+    fn result_type(&self, inst: &Inst) -> ClifType {
+        clif_type(self.ty(inst.result.expect("an operation that defines a value has a result")))
+    }
+
+    /// Cranelift's value of ours.
+    pub(super) fn get(&self, value: Value) -> ir::Value {
+        self.values[value.0 as usize].expect("a value is defined before it is used")
+    }
+
+    /// As [`Self::get`], a boolean widened to a word.
+    fn word(&mut self, value: Value) -> ir::Value {
+        let word = self.get(value);
+        if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
+    }
+
+    /// A constant word.
+    pub(super) fn iconst(&mut self, word: i64) -> ir::Value {
+        self.builder.ins().iconst(types::I64, word)
+    }
+
+    /// The pointer to the `RawCall`.
+    pub(super) fn raw_call(&self) -> ir::Value {
+        self.call.expect("a function that works on bytes or sends has a call")
+    }
+
+    /// Length of a bytes value.
+    pub(super) fn bytes_len(&mut self, value: ir::Value) -> ir::Value {
+        let low = self.builder.ins().ireduce(types::I32, value);
+        self.builder.ins().uextend(types::I64, low)
+    }
+
+    fn frame_get(&mut self, slot: u16, ty: ClifType) -> ir::Value {
+        // Only parsers change the frame.
+        let flags = if self.message.is_some() { own_memory() } else { fixed_memory() };
+        let word = self.builder.ins().load(types::I64, flags, self.frame, slot_offset(slot));
+        if ty == types::I8 { self.builder.ins().icmp_imm_u(IntCC::NotEqual, word, 0) } else { word }
+    }
+
+    fn message_bytes(&mut self, start: Value, end: Value) -> ir::Value {
+        let (start, end) = (self.get(start), self.get(end));
+        let is_backwards = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, start, end);
+        self.bug_if(is_backwards, symbols::BUG_BYTES_ORDER);
+        let len = self.builder.ins().isub(end, start);
+        let offset = self.builder.ins().ishl_imm_u(start, 32);
+        // The message region is 0.
+        self.builder.ins().bor(offset, len)
+    }
+
+    fn chan_len(&mut self, chan: Value) -> ir::Value {
+        let chan = self.get(chan);
+        let call = self.raw_call();
+        let lens = self.builder.ins().load(types::I64, fixed_memory(), call, raw::CHANNEL_LENS);
+        let index = self.builder.ins().band_imm_u(chan, 0xffff);
+        let offset = self.builder.ins().ishl_imm_u(index, 3);
+        let address = self.builder.ins().iadd(lens, offset);
+        self.builder.ins().load(types::I64, fixed_memory(), address, 0)
+    }
+
+    fn chan_elem(&mut self, chan: Value, index: Value) -> ir::Value {
+        let (chan, index) = (self.get(chan), self.get(index));
+        let limit = self.iconst(CHAN_ELEMENT_MAX as i64);
+        let element = self.builder.ins().umin(index, limit);
+        let element = self.builder.ins().ishl_imm_u(element, 16);
+        let channel = self.builder.ins().band_imm_u(chan, 0xffff);
+        self.builder.ins().bor(channel, element)
+    }
+
+    fn call(&mut self, func: usize, args: &[Value]) -> Option<ir::Value> {
+        let callee = self.jit.declare_func_in_func(self.shared.ids[func], self.builder.func);
+        let mut words = vec![self.raw_call()];
+        words.extend(args.iter().filter(|arg| self.ty(**arg) != Type::Frame).map(|arg| self.get(*arg)));
+        let call = self.builder.ins().call(callee, &words);
+        self.builder.inst_results(call).first().copied()
+    }
+
+    /// Calls the runtime.
+    pub(super) fn call_symbol(&mut self, symbol: SymbolId, args: &[ir::Value]) -> Option<ir::Value> {
+        let index = symbol as usize;
+        let callee = *self.imported[index].get_or_insert_with(|| {
+            self.jit.declare_func_in_func(self.shared.symbols[index], self.builder.func)
+        });
+        let call = self.builder.ins().call(callee, args);
+        self.builder.inst_results(call).first().copied()
+    }
+
+    /// Ends the process, naming an invariant, if `condition` holds.
+    pub(super) fn bug_if(&mut self, condition: ir::Value, which: i64) {
+        let (bug, next) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(bug);
+        self.builder.ins().brif(condition, bug, &[], next, &[]);
+        self.builder.switch_to_block(bug);
+        let which = self.iconst(which);
+        self.call_symbol(SymbolId::Bug, &[which]);
+        self.builder.ins().trap(ir::TrapCode::unwrap_user(1));
+        self.builder.switch_to_block(next);
+    }
+}
+
+/// Offset of a slot in the frame, in bytes.
+pub(super) fn slot_offset(slot: u16) -> i32 {
+    i32::from(slot) * 8
+}
