@@ -1,1 +1,49 @@
-//! flick-load
+//! Both ends of a memcached conversation, for demonstrations, tests and benchmarks of a proxy between them.
+//!
+//! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions.
+//! - [`store`]: an embedded store that speaks the binary protocol, so that a demonstration needs no installed server.
+//! - [`load`]: a load generator that checks every reply it receives and measures latency without coordinated omission.
+//!
+//! Promises: every buffer is bounded (see [`limits`]); the load generator allocates nothing per request once warm;
+//! a reply that is not exactly the one asked for is counted, never accepted.
+//! Not here: anything of the platform itself. This crate knows sockets and memcached, not tasks and channels, so
+//! that a fault in the platform cannot hide behind shared code.
+//!
+//! # A store and a load against it
+//!
+//! ```
+//! use flick_load::load::{self, LoadConfig};
+//! use flick_load::store::Store;
+//!
+//! let store = Store::start("127.0.0.1:0".parse().expect("a literal address"))?;
+//! let config = LoadConfig { connections: 4, requests: Some(1_000), ..LoadConfig::new(store.addr()) };
+//! load::populate(&config)?;
+//!
+//! let run = load::start(config)?;            // returns at once; the load runs on its own threads
+//! let progress = run.progress().snapshot();  // any time, from any thread: for a live view
+//! assert!(progress.replies <= 1_000);
+//! let report = run.wait();
+//!
+//! assert_eq!((report.replies, report.faults()), (1_000, 0));
+//! println!("p50 {} us, p99 {} us", report.latency.p50_us, report.latency.p99_us);
+//! store.stop();
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! Reading order: [`binary`], [`store`], [`load`].
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")
+)]
+
+pub mod binary;
+pub mod text;
+
+pub mod store;
+
+pub mod load;
+
+pub mod limits;
+mod random;

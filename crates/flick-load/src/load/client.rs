@@ -1,0 +1,306 @@
+//! One connection of a load: its socket, its unanswered requests, and the judgement of each reply.
+//!
+//! Promises: a reply is `Good` only if it answers a request of this connection that is still unanswered, with a value
+//! of the key that was asked for; buffers are bounded by the depth and the value length.
+//! Refuses: deciding when to ask and what (`driver.rs`).
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::binary::Status;
+use crate::limits::{LOAD_RECV_BYTES, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN, SLOT_BITS};
+use crate::random::mix;
+
+use super::value::is_value_of;
+use super::wire::{Ask, Body, Reply, Step};
+use super::{LoadConfig, Protocol};
+
+/// Bytes the send buffer starts with, unless all unanswered requests need less.
+const SEND_BYTES: usize = 64 << 10;
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Not open; to be tried again at this time.
+    Waiting { retry_ns: u64 },
+    /// The kernel is connecting.
+    Connecting(TcpStream),
+    /// Ready for requests.
+    Open(TcpStream),
+    /// Lost for good.
+    Dead,
+}
+
+/// A request that waits for its reply.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Zero when the slot is free; otherwise the opaque that was sent, which is never zero.
+    opaque: u32,
+    is_get: bool,
+    key: u64,
+    due_ns: u64,
+}
+
+/// What became of the next reply in the receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The right answer; `due_ns` is from when its latency counts.
+    Good { due_ns: u64 },
+    /// A rightful miss.
+    Miss { due_ns: u64 },
+    /// An error reply to one of our requests.
+    Error { status: Status, due_ns: u64 },
+    /// An answer to one of our requests, and not the right one.
+    WrongAnswer { key: u64, why: &'static str },
+    /// A reply that answers no request of this connection.
+    Unasked,
+    /// The stream has left the protocol.
+    Broken,
+    /// No whole reply is there.
+    NeedMore,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Number among all connections of the load.
+    pub(super) number: u32,
+    token: u64,
+    pub(super) state: State,
+    pause: Duration,
+    watched: EventFlags,
+    recv: Box<[u8]>,
+    recv_start: usize,
+    recv_end: usize,
+    out: Vec<u8>,
+    out_start: usize,
+    slots: Box<[Slot]>,
+    free: Vec<u16>,
+    /// Slots in the order of asking, for a protocol without opaques.
+    order: VecDeque<u16>,
+    protocol: Protocol,
+    /// Requests asked since the start.
+    pub(super) asked: u64,
+    /// Open loop: requests that have become due.
+    pub(super) due: u64,
+}
+
+impl Client {
+    pub(super) fn new(config: &LoadConfig, number: u32, token: u64) -> Client {
+        let request_max = config.protocol.request_bytes_max(config.key_bytes, config.value.max());
+        let reply_max = config.protocol.reply_bytes_max(config.value.max());
+        let depth = u16::try_from(config.depth).expect("DEPTH_MAX fits u16");
+        let free_slot = Slot { opaque: 0, is_get: false, key: 0, due_ns: 0 };
+        Client {
+            number,
+            token,
+            state: State::Waiting { retry_ns: 0 },
+            pause: RECONNECT_PAUSE_MIN,
+            watched: EventFlags::empty(),
+            recv: vec![0; (reply_max * config.depth).min(LOAD_RECV_BYTES).max(reply_max)].into_boxed_slice(),
+            recv_start: 0,
+            recv_end: 0,
+            out: Vec::with_capacity((request_max * config.depth).min(SEND_BYTES)),
+            out_start: 0,
+            slots: vec![free_slot; config.depth].into_boxed_slice(),
+            free: (0..depth).rev().collect(),
+            order: VecDeque::with_capacity(config.depth),
+            protocol: config.protocol,
+            asked: 0,
+            due: 0,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Starts to connect without blocking; the outcome comes as an event.
+    pub(super) fn connect(&mut self, epoll: &OwnedFd, addr: SocketAddr) -> io::Result<()> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &addr) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        epoll::add(epoll, &stream, EventData::new_u64(self.token), EventFlags::OUT)?;
+        self.watched = EventFlags::OUT;
+        self.state = State::Connecting(stream);
+        Ok(())
+    }
+
+    /// Takes the outcome of a connect whose event has come; returns whether the connection is open.
+    pub(super) fn finish_connect(&mut self, epoll: &OwnedFd) -> bool {
+        let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Dead) else {
+            panic!("only a connecting client finishes to connect");
+        };
+        let watch = EventFlags::IN;
+        let is_open = matches!(stream.take_error(), Ok(None))
+            && epoll::modify(epoll, &stream, EventData::new_u64(self.token), watch).is_ok();
+        if is_open {
+            self.watched = watch;
+            self.pause = RECONNECT_PAUSE_MIN;
+            self.state = State::Open(stream);
+        }
+        is_open
+    }
+
+    /// Closes the connection, forgets its buffers and returns how many requests stay unanswered.
+    ///
+    /// The next try is due after a pause that doubles with each failure in a row; `None` for `now_ns` gives up for good.
+    pub(super) fn close(&mut self, now_ns: Option<u64>) -> u64 {
+        self.state = match now_ns {
+            Some(now_ns) => State::Waiting { retry_ns: now_ns + self.pause.as_nanos() as u64 },
+            None => State::Dead,
+        };
+        self.pause = (self.pause * 2).min(RECONNECT_PAUSE_MAX);
+        self.out.clear();
+        (self.out_start, self.recv_start, self.recv_end) = (0, 0, 0);
+        self.order.clear();
+        let lost = self.slots.len() - self.free.len();
+        self.free.clear();
+        for (at, slot) in self.slots.iter_mut().enumerate().rev() {
+            slot.opaque = 0;
+            self.free.push(at as u16);
+        }
+        lost as u64
+    }
+
+    /// Puts a request into the send buffer. The caller has seen [`Client::has_room`].
+    pub(super) fn ask(&mut self, key: u64, key_bytes: usize, set_len: Option<usize>, due_ns: u64) {
+        let at = self.free.pop().expect("the caller has checked for room");
+        // Bits above the slot differ between generations of a slot and between connections, so that a reply that
+        // belongs elsewhere is told apart; the lowest of them keeps the opaque from being zero.
+        let spread = mix((u64::from(self.number) << 40) ^ self.asked) as u32;
+        let opaque = (spread << SLOT_BITS) | (1 << SLOT_BITS) | u32::from(at);
+        self.slots[usize::from(at)] = Slot { opaque, is_get: set_len.is_none(), key, due_ns };
+        if self.protocol == Protocol::Text {
+            self.order.push_back(at);
+        }
+        let writer = (u64::from(self.number) << 32) | (self.asked & u64::from(u32::MAX));
+        let set = set_len.map(|len| (writer, len));
+        if self.out_start > 0 && self.out.len() >= self.out.capacity() / 2 {
+            self.out.drain(..self.out_start);
+            self.out_start = 0;
+        }
+        self.protocol.encode(&Ask { opaque, key, key_bytes, set }, &mut self.out);
+        self.asked += 1;
+    }
+
+    /// Sends from the buffer: all that the socket takes, or `piece_bytes` at most; then watches for what is missing.
+    pub(super) fn send(&mut self, epoll: &OwnedFd, piece_bytes: Option<usize>) -> io::Result<()> {
+        let State::Open(stream) = &mut self.state else { return Ok(()) };
+        let unsent = &self.out[self.out_start..];
+        if !unsent.is_empty() {
+            let piece = &unsent[..piece_bytes.unwrap_or(usize::MAX).min(unsent.len())];
+            match stream.write(piece) {
+                Ok(sent) => self.out_start += sent,
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if self.out_start == self.out.len() {
+                self.out.clear();
+                self.out_start = 0;
+            }
+        }
+        let mut wanted = EventFlags::IN;
+        wanted.set(EventFlags::OUT, self.out_start < self.out.len());
+        if wanted != self.watched {
+            epoll::modify(epoll, &*stream, EventData::new_u64(self.token), wanted)?;
+            self.watched = wanted;
+        }
+        Ok(())
+    }
+
+    /// Reads once into the receive buffer. Errors: `UnexpectedEof` when the peer has closed.
+    pub(super) fn receive(&mut self) -> io::Result<()> {
+        let State::Open(stream) = &mut self.state else { return Ok(()) };
+        if self.recv_start > 0 {
+            self.recv.copy_within(self.recv_start..self.recv_end, 0);
+            (self.recv_start, self.recv_end) = (0, self.recv_end - self.recv_start);
+        }
+        match stream.read(&mut self.recv[self.recv_end..]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                self.recv_end += len;
+                Ok(())
+            }
+            Err(error) if is_transient(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the next reply out of the receive buffer and judges it.
+    pub(super) fn judge(&mut self) -> Verdict {
+        let received = &self.recv[self.recv_start..self.recv_end];
+        let (reply, len) = match self.protocol.parse(received) {
+            Step::Whole(reply, len) => (reply, len),
+            // A reply that does not fit into the whole buffer is longer than any rightful one.
+            Step::NeedMore if received.len() == self.recv.len() => return Verdict::Broken,
+            Step::NeedMore => return Verdict::NeedMore,
+            Step::Broken => return Verdict::Broken,
+        };
+        self.recv_start += len;
+        let at = match reply.opaque {
+            None => self.order.pop_front(),
+            Some(opaque) => {
+                let at = opaque & ((1 << SLOT_BITS) - 1);
+                let asked = self.slots.get(at as usize).is_some_and(|slot| slot.opaque == opaque);
+                asked.then_some(at as u16)
+            }
+        };
+        let Some(at) = at else { return Verdict::Unasked };
+        let slot = std::mem::replace(
+            &mut self.slots[usize::from(at)],
+            Slot { opaque: 0, is_get: false, key: 0, due_ns: 0 },
+        );
+        self.free.push(at);
+        compare(&slot, &reply)
+    }
+}
+
+/// Compares a reply with the request it answers.
+fn compare(slot: &Slot, reply: &Reply<'_>) -> Verdict {
+    let (key, due_ns) = (slot.key, slot.due_ns);
+    match reply.body {
+        Body::Value(named, _) if slot.is_get && named.is_some_and(|named| !is_key(key, named)) => {
+            Verdict::WrongAnswer { key, why: "the reply names another key" }
+        }
+        Body::Value(_, value) if slot.is_get && !is_value_of(key, value) => {
+            Verdict::WrongAnswer { key, why: "the value is not one that was written under the key" }
+        }
+        Body::Value(..) if slot.is_get => Verdict::Good { due_ns },
+        Body::Miss if slot.is_get => Verdict::Miss { due_ns },
+        Body::Stored if !slot.is_get => Verdict::Good { due_ns },
+        Body::Error(status) => Verdict::Error { status, due_ns },
+        _ => Verdict::WrongAnswer { key, why: "the reply does not fit the request" },
+    }
+}
+
+fn is_key(key: u64, named: &[u8]) -> bool {
+    let mut expected = [0; crate::limits::KEY_BYTES_MAX];
+    let Some(expected) = expected.get_mut(..named.len()).filter(|name| name.len() >= 2) else { return false };
+    // A name too short for the number is not its key; `write_key` must not see it.
+    let fits = expected.len() > 20 || key < 10u64.pow(expected.len() as u32 - 1);
+    fits && {
+        super::value::write_key(key, expected);
+        expected == named
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

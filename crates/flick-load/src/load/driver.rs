@@ -1,0 +1,428 @@
+//! The loop of one load thread: connects, asks, receives, counts, and ends in time.
+//!
+//! Promises: a turn costs one wait, and one read and one write per ready connection; nothing is allocated per request
+//! once the buffers have their size; what is due is asked even when the server stalls (open loop).
+//! Refuses: looking into requests and replies (`client.rs`, `wire.rs`).
+//! Source: open-loop timing as in Gil Tene's wrk2: latency counts from the time a request was due.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use crate::limits::{CONNECT_WAIT_MAX, EVENTS_MAX, SPLIT_BYTES_MAX};
+use crate::random::Random;
+
+use super::client::{Client, State, Verdict};
+use super::progress::{Counts, Progress, new_histogram};
+use super::{KeyOrder, LoadConfig, ValueSize};
+
+const TIMER: u64 = u64::MAX;
+
+/// Longest sleep of a turn: how late a stop or the end of a phase may be seen.
+const TURN_NS_MAX: u64 = 10_000_000;
+
+/// How often the histogram is handed over to the watchers.
+const MERGE_NS: u64 = 50_000_000;
+
+/// Due times nearer than this are not worth a sleep.
+const SLEEP_NS_MIN: u64 = 20_000;
+
+/// The phases of a load, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Connecting,
+    Warming,
+    Measuring,
+    Draining { until_ns: u64 },
+}
+
+/// One thread's part of a load.
+pub(super) struct Driver {
+    config: Arc<LoadConfig>,
+    progress: Arc<Progress>,
+    stop: Arc<AtomicBool>,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    clients: Vec<Client>,
+    random: Random,
+    epoch: Instant,
+    phase: Phase,
+    began_ns: u64,
+    measured_ns: u64,
+    last_reply_ns: u64,
+    merged_ns: u64,
+    /// Earliest time at which a lost connection is to be tried again.
+    retry_ns: u64,
+    tally: Counts,
+    histogram: Histogram<u64>,
+    unanswered: u64,
+    /// Requests that may still be asked; `u64::MAX` for no limit.
+    budget: u64,
+    /// Open loop: requests that have become due, over all connections of the thread.
+    due: u64,
+    /// Open loop: of those, the ones not yet asked.
+    overdue: u64,
+    next_key: u64,
+}
+
+impl Driver {
+    /// Prepares the `thread`-th part of a load. Errors: no descriptors left.
+    pub(super) fn new(
+        config: Arc<LoadConfig>,
+        thread: usize,
+        progress: Arc<Progress>,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<Driver> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        let numbers = (thread..config.connections).step_by(config.threads);
+        let clients = numbers.enumerate().map(|(token, number)| {
+            let number = u32::try_from(number).expect("CONNECTIONS_MAX fits u32");
+            Client::new(&config, number, token as u64)
+        });
+        let threads = config.threads as u64;
+        let budget = config
+            .requests
+            .map_or(u64::MAX, |all| all / threads + u64::from((thread as u64) < all % threads));
+        Ok(Driver {
+            clients: clients.collect(),
+            random: Random::new(config.seed ^ ((thread as u64) << 32)),
+            config,
+            progress,
+            stop,
+            epoll,
+            timer,
+            epoch: Instant::now(),
+            phase: Phase::Connecting,
+            began_ns: 0,
+            measured_ns: 0,
+            last_reply_ns: 0,
+            merged_ns: 0,
+            retry_ns: u64::MAX,
+            tally: Counts::default(),
+            histogram: new_histogram(),
+            unanswered: 0,
+            budget,
+            due: 0,
+            overdue: 0,
+            next_key: 0,
+        })
+    }
+
+    /// Runs to the end and returns the time from the end of the warm-up to the last reply.
+    pub(super) fn run(mut self) -> Duration {
+        self.epoch = Instant::now();
+        for at in 0..self.clients.len() {
+            self.connect(at);
+        }
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
+        while !self.is_over() {
+            self.wait(&mut events);
+            for event in &events {
+                match event.data.u64() {
+                    TIMER => self.clear_timer(),
+                    token => self.serve(token as usize, event.flags),
+                }
+            }
+            let now_ns = self.now_ns();
+            self.change_phase(now_ns);
+            self.ask_what_is_due(now_ns);
+            self.retry(now_ns);
+            self.tell(now_ns);
+        }
+        self.tally.lost += self.unanswered;
+        self.tally.unsent += self.overdue;
+        self.tell(u64::MAX);
+        Duration::from_nanos(self.last_reply_ns.saturating_sub(self.measured_ns))
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn is_asking(&self) -> bool {
+        matches!(self.phase, Phase::Warming | Phase::Measuring)
+    }
+
+    fn is_over(&self) -> bool {
+        let all_dead = self.clients.iter().all(|client| matches!(client.state, State::Dead));
+        match self.phase {
+            _ if all_dead => true,
+            Phase::Draining { until_ns } => self.unanswered + self.overdue == 0 || self.now_ns() >= until_ns,
+            _ => false,
+        }
+    }
+
+    fn change_phase(&mut self, now_ns: u64) {
+        if self.phase == Phase::Connecting {
+            let connecting = self.clients.iter().any(|client| matches!(client.state, State::Connecting(_)));
+            if !connecting || now_ns >= CONNECT_WAIT_MAX.as_nanos() as u64 {
+                self.phase = Phase::Warming;
+                self.began_ns = now_ns;
+                self.measured_ns = now_ns + self.config.warmup.as_nanos() as u64;
+                for at in 0..self.clients.len() {
+                    self.ask_and_send(at, now_ns);
+                }
+            }
+        }
+        if self.phase == Phase::Warming && now_ns >= self.measured_ns {
+            self.phase = Phase::Measuring;
+            self.measured_ns = now_ns;
+            self.progress.begin_measuring();
+        }
+        let is_late =
+            self.config.duration.is_some_and(|span| now_ns >= self.measured_ns + span.as_nanos() as u64);
+        // A load that ends by its count must also end when the replies it counts on never come.
+        let is_stalled = self.config.requests.is_some()
+            && self.unanswered > 0
+            && now_ns.saturating_sub(self.last_reply_ns.max(self.began_ns))
+                >= self.config.drain.as_nanos() as u64;
+        let is_done = self.budget == 0 || is_stalled || (self.phase == Phase::Measuring && is_late);
+        let is_draining = matches!(self.phase, Phase::Draining { .. });
+        if !is_draining && ((self.is_asking() && is_done) || self.stop.load(Ordering::Acquire)) {
+            self.phase = Phase::Draining { until_ns: now_ns + self.config.drain.as_nanos() as u64 };
+        }
+    }
+
+    /// Sleeps until something is ready, due or over.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        events.clear();
+        let mut sleep_ns = TURN_NS_MAX;
+        if self.is_asking() && self.config.rate_per_s.is_some() {
+            let until_due_ns = self.due_ns(self.due).saturating_sub(self.now_ns());
+            if until_due_ns < SLEEP_NS_MIN {
+                sleep_ns = 0;
+            } else if until_due_ns < TURN_NS_MAX {
+                self.set_timer(until_due_ns);
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as i64 };
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => panic!("epoll_wait on a live descriptor: {errno}"),
+        }
+    }
+
+    fn set_timer(&self, delay_ns: u64) {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let delay = Timespec { tv_sec: 0, tv_nsec: delay_ns as i64 };
+        let spec = Itimerspec { it_interval: zero, it_value: delay };
+        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)
+            .expect("the delay is positive and under a second");
+    }
+
+    fn clear_timer(&self) {
+        // An empty read means the timer was set anew since it fired, which is as good.
+        let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
+    }
+
+    /// When the `nth` request of this thread is due. Requests go round the connections of all threads in turn.
+    fn due_ns(&self, nth: u64) -> u64 {
+        let rate = self.config.rate_per_s.expect("only the open loop has due times");
+        let (round, at) = (nth / self.clients.len() as u64, nth % self.clients.len() as u64);
+        self.due_ns_of(round, self.clients[at as usize].number, rate)
+    }
+
+    fn due_ns_of(&self, round: u64, number: u32, rate: f64) -> u64 {
+        let nth_of_all = round * self.config.connections as u64 + u64::from(number);
+        self.began_ns + (nth_of_all as f64 * 1e9 / rate) as u64
+    }
+
+    /// Open loop: hands every request that has become due to its connection.
+    fn ask_what_is_due(&mut self, now_ns: u64) {
+        if self.config.rate_per_s.is_none() || !self.is_asking() {
+            return;
+        }
+        while self.budget > 0 && self.due_ns(self.due) <= now_ns {
+            let at = (self.due % self.clients.len() as u64) as usize;
+            self.clients[at].due += 1;
+            self.due += 1;
+            self.overdue += 1;
+            self.budget = self.budget.saturating_sub(u64::from(self.budget != u64::MAX));
+            self.ask_and_send(at, now_ns);
+        }
+    }
+
+    /// Asks as much as the connection has room for and the mode allows, then sends.
+    fn ask_and_send(&mut self, at: usize, now_ns: u64) {
+        if !self.clients[at].is_open() {
+            return;
+        }
+        while self.clients[at].has_room() {
+            let client = &self.clients[at];
+            let due_ns = match self.config.rate_per_s {
+                None if self.is_asking() && self.budget > 0 => {
+                    self.budget = self.budget.saturating_sub(u64::from(self.budget != u64::MAX));
+                    now_ns
+                }
+                Some(rate) if client.asked < client.due => {
+                    self.overdue -= 1;
+                    self.due_ns_of(client.asked, client.number, rate)
+                }
+                _ => break,
+            };
+            self.ask(at, due_ns);
+        }
+        let piece = self.config.split_writes.then(|| 1 + self.random.below(SPLIT_BYTES_MAX) as usize);
+        if self.clients[at].send(&self.epoll, piece).is_err() {
+            self.disconnected(at, now_ns);
+        }
+    }
+
+    fn ask(&mut self, at: usize, due_ns: u64) {
+        let config = &*self.config;
+        let key = match config.order {
+            KeyOrder::Random => self.random.below(config.keys),
+            KeyOrder::InTurn => self.next_key,
+        };
+        self.next_key = (self.next_key + 1) % config.keys;
+        let is_get = ((self.random.next_u64() >> 11) as f64) < config.get_ratio * (1u64 << 53) as f64;
+        let set_len = (!is_get).then(|| match config.value {
+            ValueSize::Fixed(len) => len,
+            ValueSize::Between(min, max) => min + self.random.below((max - min + 1) as u64) as usize,
+        });
+        self.clients[at].ask(key, config.key_bytes, set_len, due_ns);
+        self.unanswered += 1;
+        self.tally.requests += 1;
+    }
+
+    /// Serves one readiness event of one connection.
+    fn serve(&mut self, at: usize, flags: EventFlags) {
+        match self.clients[at].state {
+            State::Waiting { .. } | State::Dead => return,
+            State::Connecting(_) => {
+                if self.clients[at].finish_connect(&self.epoll) {
+                    self.progress.connection_opened();
+                    self.ask_and_send(at, self.now_ns());
+                } else {
+                    self.tally.connect_failures += 1;
+                    self.close(at, self.now_ns());
+                }
+                return;
+            }
+            State::Open(_) => {}
+        }
+        let mut is_alive = true;
+        if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
+            is_alive = self.clients[at].receive().is_ok();
+        }
+        let now_ns = self.now_ns();
+        is_alive &= self.judge(at, now_ns);
+        if is_alive {
+            self.ask_and_send(at, now_ns);
+        } else {
+            self.disconnected(at, now_ns);
+        }
+    }
+
+    /// Counts every whole reply that is there; returns false once the stream cannot be followed any more.
+    fn judge(&mut self, at: usize, now_ns: u64) -> bool {
+        loop {
+            let verdict = self.clients[at].judge();
+            let number = self.clients[at].number;
+            match verdict {
+                Verdict::NeedMore => return true,
+                Verdict::Good { due_ns } => self.good_reply(due_ns, now_ns),
+                Verdict::Miss { due_ns } => {
+                    self.tally.misses += 1;
+                    self.good_reply(due_ns, now_ns);
+                }
+                Verdict::Error { status, due_ns } => {
+                    self.reply(now_ns);
+                    self.tally.errors += 1;
+                    let position = crate::binary::Status::ALL.iter().position(|known| *known == status);
+                    self.tally.by_status[position.expect("every status is in ALL")] += 1;
+                    self.progress.note_error_latency(now_ns.saturating_sub(due_ns) / 1_000);
+                }
+                Verdict::WrongAnswer { key, why } => {
+                    self.reply(now_ns);
+                    self.tally.wrong += 1;
+                    self.progress.note_wrong(|| format!("connection {number}, key {key}: {why}"));
+                }
+                Verdict::Unasked => {
+                    self.tally.wrong += 1;
+                    let describe =
+                        || format!("connection {number}: a reply to nothing this connection asked");
+                    self.progress.note_wrong(describe);
+                }
+                Verdict::Broken => {
+                    self.tally.wrong += 1;
+                    self.progress.note_wrong(|| format!("connection {number}: bytes that are no reply"));
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn good_reply(&mut self, due_ns: u64, now_ns: u64) {
+        self.reply(now_ns);
+        if self.measured_ns <= now_ns && self.progress.is_measuring() {
+            self.histogram.saturating_record((now_ns.saturating_sub(due_ns) / 1_000).max(1));
+        }
+    }
+
+    fn reply(&mut self, now_ns: u64) {
+        self.unanswered -= 1;
+        self.tally.replies_total += 1;
+        self.last_reply_ns = now_ns;
+        if self.phase != Phase::Warming {
+            self.tally.replies += 1;
+        }
+    }
+
+    fn connect(&mut self, at: usize) {
+        let now_ns = self.now_ns();
+        if self.clients[at].connect(&self.epoll, self.config.addr).is_err() {
+            self.tally.connect_failures += 1;
+            self.close(at, now_ns);
+        }
+    }
+
+    fn disconnected(&mut self, at: usize, now_ns: u64) {
+        self.progress.connection_closed();
+        self.tally.disconnects += 1;
+        self.close(at, now_ns);
+    }
+
+    fn close(&mut self, at: usize, now_ns: u64) {
+        let lost = self.clients[at].close(self.config.reconnect.then_some(now_ns));
+        self.unanswered -= lost;
+        self.tally.lost += lost;
+        if let State::Waiting { retry_ns } = self.clients[at].state {
+            self.retry_ns = self.retry_ns.min(retry_ns);
+        }
+    }
+
+    /// Tries lost connections again whose pause is over.
+    fn retry(&mut self, now_ns: u64) {
+        if now_ns < self.retry_ns {
+            return;
+        }
+        self.retry_ns = u64::MAX;
+        for at in 0..self.clients.len() {
+            match self.clients[at].state {
+                State::Waiting { retry_ns } if retry_ns <= now_ns => self.connect(at),
+                State::Waiting { retry_ns } => self.retry_ns = self.retry_ns.min(retry_ns),
+                _ => {}
+            }
+        }
+    }
+
+    /// Publishes what has been counted since the last time.
+    fn tell(&mut self, now_ns: u64) {
+        self.progress.add(&self.tally);
+        self.tally = Counts::default();
+        if now_ns.saturating_sub(self.merged_ns) >= MERGE_NS {
+            self.merged_ns = now_ns;
+            self.progress.merge(&mut self.histogram);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The part of the memcached text protocol that a load needs: `get` and `set`, and every answer to them.
+//!
+//! Promises: no allocation in `parse_reply`; a reply is handed out only whole.
+//! Refuses: replies with more than one value (the load never asks for several keys), and lines beyond `LINE_BYTES_MAX`.
+//! Source: `doc/protocol.txt` of memcached.
+
+use std::io::Write;
+
+use crate::binary::Status;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Longest line of a reply, with its end.
+pub const LINE_BYTES_MAX: usize = KEY_BYTES_MAX + 262;
+
+/// One whole reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// The one value asked for, with its key.
+    Value {
+        /// The key as the server repeats it.
+        key: &'a [u8],
+        /// The value.
+        data: &'a [u8],
+    },
+    /// `END` without a value: a miss.
+    Miss,
+    /// `STORED`.
+    Stored,
+    /// Any error line, told in the statuses of the binary protocol.
+    Error(Status),
+}
+
+/// What the front of a receive buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A reply, and how many bytes it took.
+    Whole(Reply<'a>, usize),
+    /// Not yet a whole reply.
+    NeedMore,
+    /// Something the protocol does not allow; the stream has no known position any more.
+    Broken,
+}
+
+/// Appends `get KEY`.
+pub fn encode_get(key: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"get ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the line of a `set` of `value_len` bytes; the value and an end of line must follow.
+pub fn encode_set_line(key: &[u8], value_len: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"set ");
+    out.extend_from_slice(key);
+    write!(out, " 0 0 {value_len}\r\n").expect("writing into memory does not fail");
+}
+
+/// Parses the reply at the front of `input`.
+pub fn parse_reply(input: &[u8]) -> Step<'_> {
+    let Some((line, line_len)) = line(input) else {
+        return if input.len() > LINE_BYTES_MAX { Step::Broken } else { Step::NeedMore };
+    };
+    if let Some(rest) = line.strip_prefix(b"VALUE ") {
+        return parse_value(rest, &input[line_len..], line_len);
+    }
+    let reply = match line {
+        b"END" => Reply::Miss,
+        b"STORED" => Reply::Stored,
+        b"NOT_STORED" => Reply::Error(Status::NotStored),
+        b"EXISTS" => Reply::Error(Status::KeyExists),
+        b"NOT_FOUND" => Reply::Error(Status::KeyNotFound),
+        b"ERROR" => Reply::Error(Status::UnknownCommand),
+        other if other.starts_with(b"CLIENT_ERROR") => Reply::Error(Status::InvalidArguments),
+        other if other.starts_with(b"SERVER_ERROR out of memory") => Reply::Error(Status::OutOfMemory),
+        other if other.starts_with(b"SERVER_ERROR object too large") => Reply::Error(Status::ValueTooLarge),
+        other if other.starts_with(b"SERVER_ERROR") => Reply::Error(Status::InternalError),
+        _ => return Step::Broken,
+    };
+    Step::Whole(reply, line_len)
+}
+
+/// Parses `KEY FLAGS BYTES`, the value after it, and the `END` that closes the reply.
+fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> Step<'a> {
+    const END: &[u8] = b"\r\nEND\r\n";
+    let mut words = words.split(|&byte| byte == b' ');
+    let (Some(key), Some(_flags), Some(len)) = (words.next(), words.next(), words.next()) else {
+        return Step::Broken;
+    };
+    let Some(len) = decimal(len).filter(|&len| len <= VALUE_BYTES_MAX) else {
+        return Step::Broken;
+    };
+    let Some((data, end)) = after_line.split_at_checked(len) else {
+        return Step::NeedMore;
+    };
+    match end.get(..END.len()) {
+        Some(END) => Step::Whole(Reply::Value { key, data }, line_len + len + END.len()),
+        Some(_) => Step::Broken,
+        None if END.starts_with(end) => Step::NeedMore,
+        None => Step::Broken,
+    }
+}
+
+/// Returns the first line of `input` without its end, and its length with it.
+fn line(input: &[u8]) -> Option<(&[u8], usize)> {
+    let window = &input[..input.len().min(LINE_BYTES_MAX)];
+    let newline = window.iter().position(|&byte| byte == b'\n')?;
+    let line = &input[..newline];
+    Some((line.strip_suffix(b"\r").unwrap_or(line), newline + 1))
+}
+
+fn decimal(digits: &[u8]) -> Option<usize> {
+    if digits.is_empty() || digits.len() > 10 {
+        return None;
+    }
+    digits
+        .iter()
+        .try_fold(0usize, |sum, &digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parses `input` at every length: each shorter one must ask for more, the whole one must give `expected`.
+    #[track_caller]
+    fn check(input: &str, expected: Reply<'_>) {
+        let bytes = input.as_bytes();
+        for len in 0..bytes.len() {
+            assert_eq!(parse_reply(&bytes[..len]), Step::NeedMore, "cut at {len} of {input:?}");
+        }
+        assert_eq!(parse_reply(bytes), Step::Whole(expected, bytes.len()));
+    }
+
+    #[test]
+    fn replies_are_found_only_whole() {
+        check("VALUE k1 0 5\r\nab\r\nc\r\nEND\r\n", Reply::Value { key: b"k1", data: b"ab\r\nc" });
+        check("END\r\n", Reply::Miss);
+        check("STORED\r\n", Reply::Stored);
+        check("SERVER_ERROR Connection refused\r\n", Reply::Error(Status::InternalError));
+        check("CLIENT_ERROR bad\r\n", Reply::Error(Status::InvalidArguments));
+    }
+
+    #[test]
+    fn nonsense_is_broken() {
+        for input in [
+            "WHAT\r\n",
+            "VALUE k 0\r\n",
+            "VALUE k 0 99999999\r\n",
+            "VALUE k 0 x\r\n",
+            "VALUE k 0 1\r\nabcdefgh",
+        ] {
+            assert_eq!(parse_reply(input.as_bytes()), Step::Broken, "{input:?}");
+        }
+        assert_eq!(parse_reply(&[b'a'; LINE_BYTES_MAX + 1]), Step::Broken);
+    }
+}
