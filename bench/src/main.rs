@@ -1,2 +1,36 @@
-//! bench
-fn main() {}
+//! Measures flick beside its rivals, in the same run on the same machine: `cargo run --release -p bench -- --help`.
+//!
+//! Promises: servers, load and backends are placed alike for both sides; a run with any error or wrong reply is void;
+//! every process that is started is ended, by its own id.
+//! Refuses: figures without a rival beside them. The method is in `bench/METHOD.md`.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+
+mod memcached_proxy;
+mod store;
+
+mod machine;
+mod measure;
+mod process;
+mod report;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let outcome = match cli::Cli::parse().command {
+        cli::Command::MemcachedProxy(args) => memcached_proxy::run(&args),
+        cli::Command::Store(args) => store::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

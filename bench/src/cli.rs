@@ -1,0 +1,133 @@
+//! The command line of the benchmarks.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use flick_load::load::{LoadConfig, Protocol, ValueSize};
+
+/// Measures flick beside its rivals.
+#[derive(Debug, Parser)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The memcached proxy of Listing 1 against twemproxy and a direct connection
+    MemcachedProxy(ProxyArgs),
+    /// The embedded store, asked directly: what the load generator and the store can do by themselves
+    Store(LoadArgs),
+}
+
+/// The load, the same for every side.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    /// Connections of the load
+    #[arg(long, default_value_t = 128)]
+    pub(crate) clients: usize,
+    /// Requests each connection keeps unanswered
+    #[arg(long, default_value_t = 1)]
+    pub(crate) depth: usize,
+    /// Different keys
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) keys: u64,
+    /// Length of a key
+    #[arg(long, default_value_t = 16)]
+    pub(crate) key_bytes: usize,
+    /// Length of a value
+    #[arg(long, default_value_t = 100)]
+    pub(crate) value_bytes: usize,
+    /// Share of reads; the others write
+    #[arg(long, default_value_t = 0.9)]
+    pub(crate) get_ratio: f64,
+    /// Requests per second of an open loop, in place of the closed one
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Measured seconds of each round
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Seconds of each round before the measured ones
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) warmup_seconds: f64,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Core of the server
+    #[arg(long, default_value_t = 0)]
+    pub(crate) server_core: usize,
+    /// Core of the load and the backends
+    #[arg(long, default_value_t = 1)]
+    pub(crate) load_core: usize,
+}
+
+impl LoadArgs {
+    /// Returns the load of one round against `addr`.
+    pub(crate) fn config(&self, addr: std::net::SocketAddr, protocol: Protocol) -> LoadConfig {
+        LoadConfig {
+            protocol,
+            connections: self.clients,
+            depth: self.depth,
+            keys: self.keys,
+            key_bytes: self.key_bytes,
+            value: ValueSize::Fixed(self.value_bytes),
+            get_ratio: self.get_ratio,
+            rate_per_s: self.rate,
+            warmup: Duration::from_secs_f64(self.warmup_seconds.max(0.0)),
+            duration: Some(Duration::from_secs_f64(self.seconds.max(0.1))),
+            ..LoadConfig::new(addr)
+        }
+    }
+}
+
+/// One side of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Side {
+    /// nutcracker, text protocol
+    Twemproxy,
+    /// flick, binary protocol
+    Flick,
+    /// One memcached without a proxy, binary protocol
+    Direct,
+}
+
+impl Side {
+    /// Returns the name in tables and files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Twemproxy => "twemproxy",
+            Side::Flick => "flick",
+            Side::Direct => "direct",
+        }
+    }
+}
+
+/// The proxy comparison.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProxyArgs {
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    /// Sides to run; all by default
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) only: Vec<Side>,
+    /// Backends behind the proxies
+    #[arg(long, default_value_t = 4)]
+    pub(crate) backends: usize,
+    /// The flick command [default: target/release/flick]
+    #[arg(long)]
+    pub(crate) flick: Option<PathBuf>,
+    /// The program flick runs [default: examples/memcached_proxy/memcached_proxy.flick]
+    #[arg(long)]
+    pub(crate) program: Option<PathBuf>,
+    /// I/O driver of flick: epoll or uring; its own choice by default
+    #[arg(long)]
+    pub(crate) io: Option<String>,
+    /// twemproxy's buffer size in bytes (its -m)
+    #[arg(long, default_value_t = 16384)]
+    pub(crate) mbuf_bytes: usize,
+    /// Where results go [default: bench/results]
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}

@@ -1,0 +1,110 @@
+//! Servers as child processes: started on a chosen core, awaited, their processor time read, ended by id.
+//!
+//! Promises: a child is killed and reaped when its `Server` is dropped, also on an error path; no other process is
+//! ever signalled.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Longest wait until a started server accepts a connection.
+const START_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause between two tries to connect.
+const START_PAUSE: Duration = Duration::from_millis(5);
+
+/// Ticks per second in `/proc/PID/stat`: fixed by the kernel's interface to programs, whatever its own clock rate is.
+const TICKS_PER_S: u64 = 100;
+
+/// A running child that listens on `addr`.
+#[derive(Debug)]
+pub(crate) struct Server {
+    name: String,
+    child: Child,
+    pub(crate) addr: SocketAddr,
+}
+
+impl Server {
+    /// Starts `command` on `core` and waits until it accepts a connection on `addr`.
+    ///
+    /// Errors: the command does not exist, ends at once, or does not listen within `START_WAIT_MAX`.
+    pub(crate) fn start(mut command: Command, core: usize, home_core: usize, addr: SocketAddr) -> io::Result<Server> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A child inherits the cores of the thread that starts it, and so do all threads it will ever have.
+        pin_this_thread(core)?;
+        let started = command.spawn();
+        pin_this_thread(home_core)?;
+        let child = started.map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
+        let mut server = Server { name, child, addr };
+        server.await_listening()?;
+        Ok(server)
+    }
+
+    fn await_listening(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_WAIT_MAX;
+        while Instant::now() < deadline {
+            if TcpStream::connect(self.addr).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("{} ended at once: {status}", self.name)));
+            }
+            std::thread::sleep(START_PAUSE);
+        }
+        Err(io::Error::other(format!("{} does not listen on {}", self.name, self.addr)))
+    }
+
+    /// Returns the processor time the child has used, user and system, to a hundredth of a second.
+    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let ticks = parse_cpu_ticks(&stat)
+            .ok_or_else(|| io::Error::other(format!("unreadable /proc/{}/stat", self.child.id())))?;
+        Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_S))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if the child has ended by itself, and then it only has to be reaped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Finds user and system ticks: the 14th and 15th word, counted behind the name, which may hold anything.
+fn parse_cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut words = after_name.split_whitespace().skip(11);
+    let user: u64 = words.next()?.parse().ok()?;
+    let system: u64 = words.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// Binds the calling thread to one core; threads and children it starts from now on inherit it.
+pub(crate) fn pin_this_thread(core: usize) -> io::Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(None, &cores)
+        .map_err(|errno| io::Error::other(format!("cannot run on core {core}: {errno}; two cores are needed")))
+}
+
+/// Returns a loopback address whose port was free a moment ago.
+pub(crate) fn free_addr() -> io::Result<SocketAddr> {
+    TcpListener::bind(("127.0.0.1", 0))?.local_addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_cpu_ticks;
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let stat = "42 (a (odd) name) S 1 42 42 0 -1 4194560 120 0 0 0 17 25 0 0 20 0 1 0";
+        assert_eq!(parse_cpu_ticks(stat), Some(42));
+        assert_eq!(parse_cpu_ticks("42 (cut) S 1"), None);
+    }
+}
