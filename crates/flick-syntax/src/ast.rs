@@ -5,6 +5,7 @@
 mod decl;
 mod expr;
 mod stmt;
+mod table;
 mod types;
 
 use std::ops::Range;
@@ -17,6 +18,7 @@ use crate::syntax_kind::{FlickLanguage, SyntaxKind, SyntaxNode, SyntaxToken};
 pub use decl::*;
 pub use expr::*;
 pub use stmt::*;
+pub use table::*;
 pub use types::*;
 
 /// Returns the range of a node in bytes of the source.

@@ -205,6 +205,7 @@ impl Layout<'_> {
             // `-` also starts a value: directly in a block, or as a pattern of a `switch`.
             Minus => is_deeper && self.last != Colon && !matches!(self.line_first, FunKw | ProcKw),
             Ident if is_deeper && self.word(index) == "ordering" => self.next_kind(index) == Some(Ident),
+            Ident if self.word(index) == "in" => self.next_kind(index) == Some(LBrace),
             Pipe => false,
             _ => {
                 is_deeper

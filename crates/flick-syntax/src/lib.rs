@@ -25,7 +25,7 @@
 //! UseDecl       name()
 //! RecordDecl    name() fields() -> RecordField { name() ty() }
 //! UnitDecl      name() items() -> UnitItem::{Property, Field, Var};  properties() fields() vars()
-//!   UnitProperty  name() qualifier() value()          %byteorder = big;   %on unavailable = ...;
+//!   UnitProperty  name() qualifier() target() value() %byteorder = big;  %on qualifier = ...;  %loud target = ...;
 //!   UnitField     name() (None: anonymous) ty() attrs()
 //!   UnitVar       name() ty() attrs()
 //!   Attr          name() value() target()             &serialize = target = value;  elsewhere no target
@@ -45,13 +45,15 @@
 //!   JoinStmt      left() right();   AssignStmt  target() value()
 //!   ForStmt       name() iterable() body();   LocalStmt  name() value();   GlobalStmt  name() ty() init() max_entries()
 //! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Field, Record, With,
-//!                  If, Switch, Foldt, Fold}
+//!                  If, Switch, Map, In, Foldt, Fold}
 //!   Literal       value() -> Option<LiteralValue>;   NameExpr  name();   ParenExpr  inner()
 //!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  op_range() left() right()
 //!   CallExpr      callee() args() args_range();   IndexExpr  base() index();   FieldExpr  base() field()
 //!   RecordExpr    name() fields();   WithExpr  base() fields();   FieldInit  name() value()
 //!   IfExpr        branches() -> IfBranch { condition() body() };  else_body()
 //!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()
+//!   MapExpr       subject() arms() -> MapArm { pattern() value() };  else_value()     map a { b: c, else: d }
+//!   InExpr        subject() patterns()                                                a in { b, c }
 //!   Pattern       kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
 //!   FoldtExpr     channels() element() left() right() key() key_name() body();   FoldExpr  function() values() start()
 //! ```

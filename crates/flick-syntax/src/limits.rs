@@ -14,5 +14,9 @@ pub const ERRORS_MAX: usize = 64;
 /// Longest part of the author's text quoted inside a message, in characters.
 pub(crate) const QUOTE_CHARS_MAX: usize = 24;
 
+/// Most times the parser may look at one token before it consumes it: each of the `NESTING_DEPTH_MAX` levels that end there
+/// looks a bounded number of times. More means a loop that makes no progress.
+pub(crate) const LOOKS_PER_TOKEN_MAX: u32 = 200 * NESTING_DEPTH_MAX;
+
 // The tree library counts bytes in 32 bits.
 const _: () = assert!(SOURCE_BYTES_MAX < u32::MAX as usize);

@@ -9,9 +9,11 @@ mod expr;
 mod flow;
 mod foreign;
 mod stmt;
+mod table;
 mod types;
 mod unit;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use rowan::{Checkpoint, GreenNode, GreenNodeBuilder, Language};
@@ -19,7 +21,8 @@ use rowan::{Checkpoint, GreenNode, GreenNodeBuilder, Language};
 use crate::error::{ErrorSink, SyntaxErrorKind};
 use crate::layout::LayoutToken;
 use crate::lexer::LexToken;
-use crate::limits::{NESTING_DEPTH_MAX, QUOTE_CHARS_MAX};
+use crate::limits::{LOOKS_PER_TOKEN_MAX, NESTING_DEPTH_MAX, QUOTE_CHARS_MAX};
+use crate::literal::parse_number;
 use crate::syntax_kind::FlickLanguage;
 use crate::syntax_kind::SyntaxKind::{self, *};
 
@@ -39,6 +42,7 @@ pub(crate) fn parse_file(source: &str, raw: &[LexToken], tokens: &[LayoutToken])
         line_was_bad: false,
         after_dedent: false,
         is_inline: false,
+        looks: Cell::new(0),
     };
     parser.builder.start_node(FlickLanguage::kind_to_raw(File));
     parser.file();
@@ -72,6 +76,8 @@ struct Parser<'s> {
     after_dedent: bool,
     /// Inside a block that stands on the line of its heading.
     is_inline: bool,
+    /// How often `nth` was called since the last token was consumed.
+    looks: Cell<u32>,
 }
 
 impl Parser<'_> {
@@ -82,6 +88,11 @@ impl Parser<'_> {
     }
 
     fn nth(&self, ahead: usize) -> SyntaxKind {
+        self.looks.set(self.looks.get() + 1);
+        assert!(
+            self.looks.get() <= LOOKS_PER_TOKEN_MAX,
+            "every loop of the parser consumes a token or leaves"
+        );
         self.tokens.get(self.position + ahead).map_or(EndOfFile, |token| token.kind)
     }
 
@@ -117,6 +128,7 @@ impl Parser<'_> {
         if token.kind == EndOfFile {
             return;
         }
+        self.looks.set(0);
         self.after_dedent = token.kind == Dedent;
         if token.kind.is_virtual() {
             self.position += 1;
@@ -282,7 +294,11 @@ impl Parser<'_> {
             .iter()
             .take_while(|token| token.kind.is_trivia() && token.kind != LineBreak)
             .any(|token| token.kind == Unknown);
-        let is_known_fault = matches!(self.current(), OpenStr | SingleQuoted | FractionalNumber);
+        let is_known_fault = match self.current() {
+            OpenStr | SingleQuoted | FractionalNumber => true,
+            Number => parse_number(self.text()).is_err(),
+            _ => false,
+        };
         if !self.is_quiet && !hides_unknown && !is_known_fault {
             self.errors.push(kind, range, title, help);
         }
@@ -301,7 +317,8 @@ impl Parser<'_> {
     }
 
     fn expected(&mut self, what: &str, construct: Construct) {
-        let title = format!("expected {what} in {}, found {}", construct.name, self.found());
+        let place = if construct.name == what { String::new() } else { format!(" in {}", construct.name) };
+        let title = format!("expected {what}{place}, found {}", self.found());
         self.disrupt(
             SyntaxErrorKind::Expected,
             self.here(),

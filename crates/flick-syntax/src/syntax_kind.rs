@@ -181,6 +181,10 @@ syntax_kinds! {
     SwitchExpr,
     SwitchArm,
     Pattern,
+    MapExpr,
+    MapArm,
+    MapElse,
+    InExpr,
     FoldtExpr,
     FoldExpr,
 

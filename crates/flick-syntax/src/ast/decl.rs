@@ -151,9 +151,16 @@ impl UnitProperty {
         nth_name(self.syntax(), 1)
     }
 
+    /// Returns the field in `%loud self.opcode = ...`; elsewhere `None`.
+    pub fn target(&self) -> Option<Expr> {
+        let in_front =
+            self.syntax().children_with_tokens().take_while(|child| child.kind() != SyntaxKind::Eq);
+        in_front.filter_map(|child| child.into_node()).find_map(Expr::cast)
+    }
+
     /// Returns what stands behind the `=`.
     pub fn value(&self) -> Option<Expr> {
-        support::child(self.syntax())
+        child_after(self.syntax(), SyntaxKind::Eq)
     }
 }
 

@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Block, Name, child_after_word, choice, named, nodes, nth_child, nth_name, range_of, to_range};
+use super::{
+    Block, InExpr, MapExpr, Name, child_after_word, choice, named, nodes, nth_child, nth_name, range_of,
+    to_range,
+};
 use crate::literal::{LiteralValue, parse_number, unescape};
 use crate::syntax_kind::{SyntaxKind, SyntaxToken};
 
@@ -94,6 +97,10 @@ choice! {
         If(IfExpr),
         /// A choice by value.
         Switch(SwitchExpr),
+        /// A table of results by value.
+        Map(MapExpr),
+        /// A test for one of several values.
+        In(InExpr),
         /// A merge of sorted streams.
         Foldt(FoldtExpr),
         /// A fold over a finite collection.

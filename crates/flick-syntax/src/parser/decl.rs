@@ -156,7 +156,8 @@ impl Parser<'_> {
     }
 
     fn record_fields(&mut self) {
-        if !(self.at(Colon) && self.nth(1) == LineEnd) && !self.at(LineEnd) {
+        let heading_ends = self.at(LineEnd) || (self.at(Colon) && self.nth(1) == LineEnd);
+        if !heading_ends {
             if self.at(LBrace) {
                 self.brace_block();
             } else {
@@ -179,7 +180,9 @@ impl Parser<'_> {
                     self.skip_extra_indent();
                 }
                 LineEnd => self.bump(),
+                UseKw | TypeKw | ProcKw | FunKw if self.nth(1).is_word() => self.nested_declaration(),
                 _ => {
+                    self.after_dedent = false;
                     self.start(RecordField);
                     if self.field_name(RECORD) && self.expect(Colon, RECORD) {
                         self.type_ref();

@@ -1,9 +1,9 @@
 //! Expressions, by precedence climbing.
 //!
 //! ```text
-//! loosest  with · or · and · not · == != < <= > >= · + - · * / mod · unary - · f(x) a[i] a.b   tightest
+//! loosest  with · or · and · not · == != < <= > >= in · + - · * / mod · unary - · f(x) a[i] a.b   tightest
 //! primary  := literal | NAME | NAME '{' (NAME '=' expr),* '}' | '(' expr,* ')' | '[' expr,* ']' | '$$' | 'self'
-//!           | if | switch | foldt | fold
+//!           | if | switch | map | foldt | fold
 //! ```
 //! All binary operators group to the left. `not` may stand wherever an operand may and then reaches to the next `and`.
 
@@ -41,6 +41,11 @@ impl Parser<'_> {
         self.expr_of(ADD_POWER);
     }
 
+    /// Parses a value without binary operators, such as `self.header.opcode`.
+    pub(super) fn path_expr(&mut self) {
+        self.expr_of(UNARY_POWER);
+    }
+
     /// Parses an expression whose operators bind at least as tightly as `power_min`.
     fn expr_of(&mut self, power_min: u8) {
         if !self.enter() {
@@ -51,18 +56,19 @@ impl Parser<'_> {
         if self.operand() {
             while let Some(power) = self.binary_power().filter(|power| *power >= power_min) {
                 self.check_operator();
-                if power == WITH_POWER {
-                    if !self.wrap(checkpoint, WithExpr) {
-                        break;
-                    }
-                    self.bump();
-                    self.updates();
-                } else {
-                    if !self.wrap(checkpoint, BinaryExpr) {
-                        break;
-                    }
-                    self.bump();
-                    self.expr_of(power + 1);
+                let kind = match self.current() {
+                    WithKw => WithExpr,
+                    Ident => InExpr,
+                    _ => BinaryExpr,
+                };
+                if !self.wrap(checkpoint, kind) {
+                    break;
+                }
+                self.bump();
+                match kind {
+                    WithExpr => self.updates(),
+                    InExpr => self.set_members(),
+                    _ => self.expr_of(power + 1),
                 }
                 self.finish();
             }
@@ -77,6 +83,7 @@ impl Parser<'_> {
             OrKw | Pipe2 => OR_POWER,
             AndKw | Amp2 => AND_POWER,
             Eq2 | Neq | Lt | Le | Gt | Ge => COMPARE_POWER,
+            Ident if self.at_in() => COMPARE_POWER,
             Plus | Minus => ADD_POWER,
             Star | Slash | ModKw => MUL_POWER,
             // `%name =` is the next property of a grammar that forgot a `;`.
@@ -150,6 +157,7 @@ impl Parser<'_> {
             SelfKw => self.single(SelfExpr),
             DollarDollar => self.single(DollarExpr),
             Ident if self.nth(1) == LBrace && self.record_fields_follow() => self.record_expr(),
+            Ident if self.at_map() => self.map_expr(),
             Ident => self.single(NameExpr),
             LParen => self.paren_expr(),
             LBrack => {

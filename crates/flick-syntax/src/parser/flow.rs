@@ -163,6 +163,7 @@ impl Parser<'_> {
                     self.skip_extra_indent();
                 }
                 _ => {
+                    self.after_dedent = false;
                     self.switch_arm();
                     self.end_of_line(CASE);
                 }
@@ -196,9 +197,9 @@ impl Parser<'_> {
                 );
                 self.bump_as(Unknown);
             }
-            self.pattern();
+            self.pattern(CASE);
             while self.eat(Comma) {
-                self.pattern();
+                self.pattern(CASE);
             }
         }
         if matches!(self.current(), FatArrow | Arrow) {
@@ -212,13 +213,13 @@ impl Parser<'_> {
         self.finish();
     }
 
-    fn pattern(&mut self) {
+    pub(super) fn pattern(&mut self, construct: Construct) {
         self.start(Pattern);
         match self.current() {
             Ident => {
                 self.bump();
                 if self.eat(Dot) {
-                    self.field_name(CASE);
+                    self.field_name(construct);
                 }
             }
             Minus if self.nth(1) == Number => {
@@ -227,8 +228,8 @@ impl Parser<'_> {
             }
             Number | Str | OpenStr | SingleQuoted | FractionalNumber | TrueKw | FalseKw => self.bump(),
             _ => {
-                self.expected("a pattern", CASE);
-                self.skip_until(|kind| matches!(kind, Comma | Colon));
+                self.expected("a pattern", construct);
+                self.skip_until(|kind| matches!(kind, Comma | Colon | RBrace | Semi));
             }
         }
         self.finish();

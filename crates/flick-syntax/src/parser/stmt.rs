@@ -57,6 +57,7 @@ impl Parser<'_> {
                 Semi => self.stray_semicolon(),
                 _ => {
                     let before = self.position;
+                    self.after_dedent = false;
                     self.statement();
                     if self.position == before {
                         self.skip_line();
@@ -218,7 +219,19 @@ impl Parser<'_> {
             self.stray_semicolon();
         }
         if !self.current().is_virtual() {
-            self.expected("the end of the line", construct);
+            if matches!(self.current(), RParen | RBrack | RBrace) {
+                let title = format!("this `{}` closes nothing", self.text());
+                self.disrupt(
+                    SyntaxErrorKind::Expected,
+                    self.here(),
+                    title,
+                    "remove it, or open the bracket before it",
+                );
+            } else {
+                let title = format!("expected the end of the line, found {}", self.found());
+                let help = format!("{} is written {}", construct.name, construct.shape);
+                self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+            }
             self.skip_line();
         }
         self.eat(LineEnd);

@@ -7,6 +7,8 @@
 //! ```
 //! Behind `string` and `bytes`, and where a number stands, `<...>` holds sizes; elsewhere types.
 
+use std::ops::Range;
+
 use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::*;
@@ -107,17 +109,25 @@ impl Parser<'_> {
         if self.eat(Slash) {
             self.chan_end();
         } else if self.current().is_word() || matches!(self.current(), RBrack | Comma | RParen) {
-            let range = start..self.end_of_previous().end;
-            let kind = &self.source[range.clone()];
-            let help = format!(
-                "write `{kind}/{kind}` to receive and send, `{kind}/-` to receive only, `-/{kind}` to send only; \
-                 a plain value is written `name: {kind}`"
-            );
-            let title = "a channel needs both of its directions, `in/out`";
-            self.disrupt(SyntaxErrorKind::ChannelForm, range, title, help);
+            self.incomplete_channel(start..self.end_of_previous().end);
         } else {
             self.expected("`/`", CHANNEL);
         }
+    }
+
+    fn incomplete_channel(&mut self, range: Range<usize>) {
+        let text = &self.source[range.clone()];
+        let (title, help) = if matches!(self.current(), Comma | RParen) {
+            let help = format!("write `{text}: type` for a value, `type/type {text}` for a channel");
+            ("a parameter needs a name and a type", help)
+        } else {
+            let help = format!(
+                "write `{text}/{text}` to receive and send, `{text}/-` to receive only, `-/{text}` to send only; \
+                 a plain value is written `name: {text}`"
+            );
+            ("a channel needs both of its directions, `in/out`", help)
+        };
+        self.disrupt(SyntaxErrorKind::ChannelForm, range, title, help);
     }
 
     fn chan_end(&mut self) {

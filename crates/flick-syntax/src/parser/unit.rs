@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! unit     := 'unit' '{' item* '}'
-//! item     := '%' NAME [NAME] '=' expr ';'
+//! item     := '%' NAME [NAME | path] '=' expr ';'     # `%on timeout = ...`, `%loud self.opcode = ...`
 //!           | [NAME] ':' type attr* ';'
 //!           | 'var' NAME ':' type attr* ';'
 //! attr     := '&' NAME ['=' expr ['=' expr]]       # the second `=` assigns: `&serialize = self.len = ...`
@@ -51,7 +51,9 @@ impl Parser<'_> {
                 self.start(UnitProperty);
                 self.bump();
                 if self.field_name(PROPERTY) {
-                    if self.current().is_word() {
+                    if self.at(SelfKw) || self.at(Ident) && self.nth(1) == Dot {
+                        self.path_expr();
+                    } else if self.current().is_word() {
                         self.bump_as(Ident);
                     }
                     if self.expect(Eq, PROPERTY) {
