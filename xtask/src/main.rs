@@ -1,2 +1,68 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: every task of the project, in Rust, so that a machine needs nothing but the toolchain.
+//! Promises: without an argument it prints one line per task and changes nothing; a task that fails says what to do
+//! and ends with status 1.
+//! Not here: what a task checks (`tasks/`, `tidy.rs`), how a command is run (`run.rs`).
+#![forbid(unsafe_code)]
+
+mod tasks;
+
+mod tidy;
+
+mod run;
+
+use std::process::ExitCode;
+
+/// One task: its name, what it does in one line, and the function.
+struct Task {
+    name: &'static str,
+    about: &'static str,
+    run: fn() -> run::Outcome,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        about: "run every test; as root installs the Debian packages they use",
+        run: tasks::test::run,
+    },
+    Task { name: "fmt", about: "format the code", run: tasks::fmt },
+    Task { name: "lint", about: "clippy over everything, warnings denied", run: tasks::lint },
+    Task { name: "deny", about: "licences, sources and advisories of dependencies", run: tasks::deny::run },
+    Task { name: "doc", about: "build the API documentation, warnings denied", run: tasks::doc },
+    Task {
+        name: "tidy",
+        about: "what no other tool checks: file sizes, unsafe, pages, links",
+        run: tidy::run,
+    },
+    Task {
+        name: "ci",
+        about: "all of it, in the order and with the times that CI shows",
+        run: tasks::ci::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(name) = args.next() else {
+        for task in TASKS {
+            println!("cargo xtask {:<6} {}", task.name, task.about);
+        }
+        return ExitCode::SUCCESS;
+    };
+    if let Some(extra) = args.next() {
+        eprintln!("error: `cargo xtask {name}` takes no arguments, got `{extra}`");
+        return ExitCode::from(2);
+    }
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        let names: Vec<_> = TASKS.iter().map(|task| task.name).collect();
+        eprintln!("error: no task `{name}`; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    };
+    match (task.run)() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Runs other programs: shows the command, passes its output on, and turns a bad end into a sentence.
+//! Promises: always in the workspace's root, never with a terminal or pipe as input, so that nothing waits for a person.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `Err` is a sentence for the person at the terminal.
+pub type Outcome = Result<(), String>;
+
+/// The root of the workspace: the parent of this crate.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the crate lies in the workspace").to_path_buf()
+}
+
+/// A command in the root of the workspace, without input.
+pub fn command(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// `cargo`, the one that runs this.
+pub fn cargo(args: &[&str]) -> Command {
+    command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), args)
+}
+
+/// Shows and runs a command. Errors: it cannot be started, or ends with another status than 0.
+pub fn run(mut command: Command) -> Outcome {
+    let shown = shown(&command);
+    println!("$ {shown}");
+    let status = command.status().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
+}
+
+/// Whether a command ends with status 0; its output is dropped.
+pub fn succeeds(mut command: Command) -> bool {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The standard output of a command that succeeds.
+pub fn output(mut command: Command) -> Result<String, String> {
+    let shown = shown(&command);
+    let output = command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{shown}` failed: {}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
