@@ -6,6 +6,7 @@ pub mod cfg;
 pub mod data;
 pub mod interp;
 pub mod semantics;
+pub mod text;
 pub mod weights;
 
 pub use interp::Interpreter;

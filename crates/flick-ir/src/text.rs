@@ -1,0 +1,170 @@
+//! The text form of a module: what `flick build --emit=ir` shows and what tests are written in.
+//! Promises: [`print`] then [`parse`] gives the same module back, to the last origin; a parse error names its line.
+//! Refuses: judging what it reads; a module that was parsed may still be refused by the verifier.
+//!
+//! ```text
+//! fn f0 parser "parse_request.client" {
+//!   b0(v0: frame, v1: int):
+//!     need 24 -> b1 state 0
+//!   b1():
+//!     v2: int = load.u16be 2 @0:311          ; from byte 311 of source file 0
+//!     frame_set 8, v2
+//!     done
+//! }
+//! ```
+
+mod lexer;
+mod parse;
+mod print;
+mod program;
+
+pub use print::{print, print_function};
+
+use crate::data::{Binary, Module, Type};
+
+/// Why a text is no module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What was expected.
+    pub message: String,
+}
+
+impl std::fmt::Display for TextError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// Reads the text form of a module.
+///
+/// Errors: the first place where the text is not of the form.
+pub fn parse(text: &str) -> Result<Module, TextError> {
+    parse::module(text)
+}
+
+/// Two-operand operations by name.
+const BINARIES: [(&str, Binary); 19] = [
+    ("add", Binary::Add),
+    ("sub", Binary::Sub),
+    ("mul", Binary::Mul),
+    ("div_s", Binary::DivS),
+    ("div_u", Binary::DivU),
+    ("mod_s", Binary::ModS),
+    ("mod_u", Binary::ModU),
+    ("eq", Binary::Eq),
+    ("ne", Binary::Ne),
+    ("lt_s", Binary::LtS),
+    ("le_s", Binary::LeS),
+    ("lt_u", Binary::LtU),
+    ("le_u", Binary::LeU),
+    ("and", Binary::And),
+    ("or", Binary::Or),
+    ("min_s", Binary::MinS),
+    ("max_s", Binary::MaxS),
+    ("min_u", Binary::MinU),
+    ("max_u", Binary::MaxU),
+];
+
+/// Types by name.
+const TYPES: [(&str, Type); 6] = [
+    ("int", Type::Int),
+    ("uint", Type::Uint),
+    ("bool", Type::Bool),
+    ("bytes", Type::Bytes),
+    ("frame", Type::Frame),
+    ("chan", Type::Chan),
+];
+
+/// Name of a two-operand operation.
+pub(crate) fn binary_name(op: Binary) -> &'static str {
+    BINARIES.iter().find(|(_, known)| *known == op).map_or("?", |(name, _)| name)
+}
+
+/// Name of a type.
+pub(crate) fn type_name(ty: Type) -> &'static str {
+    TYPES.iter().find(|(_, known)| *known == ty).map_or("?", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, print};
+
+    const SMALL: &str = r#"program "p" {
+  channel "client" single protocol 0 sends view(request f0, reply f0, flags f1, head 1024)
+  channel "backends" array protocol 0 sends
+  rule 0 run f2
+  rule 1 pass 0
+  protocol "cmd" in_order max 18446744073709551615 {
+    correlate (12, u32be, slot 9)
+    echo (12, u32be, slot 9)
+    echo (1, u8le, slot 10)
+    failure malformed f3
+  }
+  bounds (session 1, global 2, head 3, steps 4, sends 5)
+}
+
+const "a\"\\\n\x00\xff"
+
+fn f0 parser "parse" {
+  b0(v0: frame, v1: int):
+    need v1 + 3 -> b1 state 7
+  b1():
+    v2: int = load.s16le v1 + 2 @1:44
+    frame_set 8, v2
+    switch v2 { -1: b2, 5: b3, else: b3 }
+  b2():
+    fault 3 cause 2
+  b3():
+    done
+}
+
+fn f1 helper "pick" -> chan {
+  unused v3: bytes
+  b0(v0: chan, v1: bool):
+    v2: chan = select v1, v0, v0
+    return v2
+}
+
+fn f2 rule "rule.0" {
+  b0(v0: frame, v1: uint):
+    v2: chan = const 65537
+    v3: bool = const 1
+    v4: chan = call f1(v2, v3)
+    v5: int = out_mark
+    emit_int.32be v5
+    send_rebuilt v4, v5, tail v5
+    branch v3, b1(v3), b1(v3)
+  b1(v6: bool):
+    return
+}
+"#;
+
+    #[test]
+    fn text_comes_back_unchanged() {
+        let module = parse(SMALL).expect("the text is of the form");
+        assert_eq!(print(&module), SMALL);
+    }
+
+    #[test]
+    fn comments_and_layout_mean_nothing() {
+        let loose = SMALL.replace("need", "; a remark\n need").replace("  ", " ");
+        assert_eq!(parse(&loose).map(|module| print(&module)).as_deref(), Ok(SMALL));
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        for (from, to, line, message) in [
+            ("need v1", "nede v1", 19, "`nede` is no operation"),
+            ("v2: int = load", "v2: nit = load", 21, "`nit` is no type"),
+            ("  b2():", "  b7():", 24, "block b2 comes here"),
+            ("fn f1 helper", "fn f1 helped", 30, "`helped` is no kind of function"),
+        ] {
+            let error = parse(&SMALL.replace(from, to)).expect_err("the text is broken");
+            assert_eq!((error.line, error.message.as_str()), (line, message));
+        }
+    }
+}

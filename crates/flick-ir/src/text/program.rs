@@ -1,0 +1,208 @@
+//! The part of the text form that the platform sees: channels, rules, protocols, bounds.
+
+use std::fmt::Write as _;
+
+use flick_abi::{
+    Bounds, Channel, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, View, WireField,
+};
+
+use super::lexer::quote;
+use super::parse::{Parsed, Reader};
+use super::print::width_name;
+
+/// Writes a program.
+pub(super) fn print(program: &Program) -> String {
+    let mut text = format!("program {} {{\n", quote(program.name.as_bytes()));
+    for channel in &program.channels {
+        text.push_str(&print_channel(channel));
+    }
+    for rule in &program.rules {
+        let _ = match rule.action {
+            RuleAction::Pass { to } => writeln!(text, "  rule {} pass {to}", rule.source),
+            RuleAction::Run { rule: id } => writeln!(text, "  rule {} run f{}", rule.source, id.0),
+        };
+    }
+    for protocol in &program.protocols {
+        text.push_str(&print_protocol(protocol));
+    }
+    let Bounds { session_state_bytes, global_state_bytes, head_bytes_max, .. } = program.bounds;
+    let Bounds { steps_per_message_max, sends_per_message_max, .. } = program.bounds;
+    let _ = writeln!(
+        text,
+        "  bounds (session {session_state_bytes}, global {global_state_bytes}, head {head_bytes_max}, \
+         steps {steps_per_message_max}, sends {sends_per_message_max})"
+    );
+    text.push_str("}\n");
+    text
+}
+
+fn print_channel(channel: &Channel) -> String {
+    let shape = if channel.is_array { "array" } else { "single" };
+    let mut text = format!("  channel {} {shape} protocol {}", quote(channel.name.as_bytes()), channel.protocol);
+    if channel.sends {
+        text.push_str(" sends");
+    }
+    if let Some(view) = &channel.view {
+        let _ = write!(text, " view(request f{}, reply f{}", view.parse_request.0, view.parse_reply.0);
+        if let Some(flags) = view.reply_flags {
+            let _ = write!(text, ", flags f{}", flags.0);
+        }
+        let _ = write!(text, ", head {})", view.head_bytes_max);
+    }
+    text.push('\n');
+    text
+}
+
+fn print_protocol(protocol: &Protocol) -> String {
+    let order = match protocol.order {
+        ReplyOrder::None => "no_order",
+        ReplyOrder::InOrder => "in_order",
+    };
+    let name = quote(protocol.name.as_bytes());
+    let mut text = format!("  protocol {name} {order} max {} {{\n", protocol.message_bytes_max);
+    let correlate = protocol.correlate.iter().map(|field| ("correlate", field));
+    let loud = protocol.loud.iter().map(|field| ("loud", field));
+    let echo = protocol.echo.iter().map(|field| ("echo", field));
+    for (role, field) in correlate.chain(loud).chain(echo) {
+        let width = width_name(field.width_bytes, field.big_endian);
+        let _ = writeln!(text, "    {role} ({}, u{width}, slot {})", field.offset, field.slot);
+    }
+    for (name, reason) in FailureReason::NAMES {
+        if let Some(builder) = protocol.failures[reason as usize] {
+            let _ = writeln!(text, "    failure {name} f{}", builder.0);
+        }
+    }
+    text.push_str("  }\n");
+    text
+}
+
+/// Reads a program.
+pub(super) fn parse(reader: &mut Reader) -> Parsed<Program> {
+    reader.expect_word("program")?;
+    let mut program = Program {
+        name: reader.name()?,
+        channels: Vec::new(),
+        rules: Vec::new(),
+        protocols: Vec::new(),
+        bounds: Bounds::default(),
+    };
+    reader.mark("{")?;
+    while !reader.opt_mark("}") {
+        match reader.word()?.as_str() {
+            "channel" => program.channels.push(channel(reader)?),
+            "rule" => program.rules.push(rule(reader)?),
+            "protocol" => program.protocols.push(protocol(reader)?),
+            "bounds" => program.bounds = bounds(reader)?,
+            other => return Err(reader.error(format!("`{other}` is no part of a program"))),
+        }
+    }
+    Ok(program)
+}
+
+fn channel(reader: &mut Reader) -> Parsed<Channel> {
+    let name = reader.name()?;
+    let is_array = reader.opt_word("array");
+    if !is_array {
+        reader.expect_word("single")?;
+    }
+    reader.expect_word("protocol")?;
+    let protocol = reader.number()?;
+    let sends = reader.opt_word("sends");
+    let view = if reader.opt_word("view") { Some(view(reader)?) } else { None };
+    Ok(Channel { name, is_array, view, sends, protocol })
+}
+
+fn view(reader: &mut Reader) -> Parsed<View> {
+    reader.mark("(")?;
+    let parse_request = labelled_func(reader, "request")?;
+    let parse_reply = labelled_func(reader, "reply")?;
+    let mut reply_flags = None;
+    if reader.opt_word("flags") {
+        reply_flags = Some(reader.func()?);
+        reader.mark(",")?;
+    }
+    reader.expect_word("head")?;
+    let head_bytes_max = reader.number()?;
+    reader.mark(")")?;
+    Ok(View { parse_request, parse_reply, reply_flags, head_bytes_max })
+}
+
+fn labelled_func(reader: &mut Reader, label: &str) -> Parsed<FuncId> {
+    reader.expect_word(label)?;
+    let id = reader.func()?;
+    reader.mark(",")?;
+    Ok(id)
+}
+
+fn rule(reader: &mut Reader) -> Parsed<Rule> {
+    let source = reader.number()?;
+    let action = match reader.word()?.as_str() {
+        "pass" => RuleAction::Pass { to: reader.number()? },
+        "run" => RuleAction::Run { rule: reader.func()? },
+        other => return Err(reader.error(format!("`{other}` is no action"))),
+    };
+    Ok(Rule { source, action })
+}
+
+fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
+    let name = reader.name()?;
+    let order = match reader.word()?.as_str() {
+        "no_order" => ReplyOrder::None,
+        "in_order" => ReplyOrder::InOrder,
+        other => return Err(reader.error(format!("`{other}` is no order"))),
+    };
+    reader.expect_word("max")?;
+    let message_bytes_max = reader.number()?;
+    let failures = [None; FailureReason::COUNT];
+    let (correlate, loud, echo) = (None, None, Vec::new());
+    let mut protocol = Protocol { name, order, correlate, loud, echo, failures, message_bytes_max };
+    reader.mark("{")?;
+    while !reader.opt_mark("}") {
+        match reader.word()?.as_str() {
+            "correlate" => protocol.correlate = Some(wire_field(reader)?),
+            "loud" => protocol.loud = Some(wire_field(reader)?),
+            "echo" => protocol.echo.push(wire_field(reader)?),
+            "failure" => {
+                let name = reader.word()?;
+                let known = FailureReason::NAMES.iter().find(|(known, _)| *known == name);
+                let (_, reason) = known.ok_or_else(|| reader.error(format!("`{name}` is no failure")))?;
+                protocol.failures[*reason as usize] = Some(reader.func()?);
+            }
+            other => return Err(reader.error(format!("`{other}` is no part of a protocol"))),
+        }
+    }
+    Ok(protocol)
+}
+
+fn wire_field(reader: &mut Reader) -> Parsed<WireField> {
+    reader.mark("(")?;
+    let offset = reader.number()?;
+    reader.mark(",")?;
+    let width = reader.word()?;
+    let (width_bytes, big_endian) = reader.width(width.trim_start_matches('u'))?;
+    reader.mark(",")?;
+    reader.expect_word("slot")?;
+    let slot = reader.number()?;
+    reader.mark(")")?;
+    Ok(WireField { offset, width_bytes, big_endian, slot })
+}
+
+fn bounds(reader: &mut Reader) -> Parsed<Bounds> {
+    let mut numbers = [0; 5];
+    reader.mark("(")?;
+    for (number, label) in numbers.iter_mut().zip(["session", "global", "head", "steps", "sends"]) {
+        reader.expect_word(label)?;
+        *number = reader.number()?;
+        reader.opt_mark(",");
+    }
+    reader.mark(")")?;
+    let [session_state_bytes, global_state_bytes, head_bytes_max, steps_per_message_max, sends_per_message_max] =
+        numbers;
+    Ok(Bounds {
+        session_state_bytes,
+        global_state_bytes,
+        head_bytes_max,
+        steps_per_message_max,
+        sends_per_message_max,
+    })
+}
