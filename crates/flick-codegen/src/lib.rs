@@ -97,6 +97,10 @@ impl Engine for Compiled {
 /// Cost: about a millisecond for a page of program.
 pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileError> {
     let started = Instant::now();
+    let errors = flick_ir::verify(module);
+    if !errors.is_empty() {
+        return Err(CompileError::Invalid(errors));
+    }
     let isa = options.isa()?;
     let mut jit = JITModule::new(jit_builder(isa));
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();

@@ -2,6 +2,7 @@
 
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
+use flick_ir::VerifyError;
 
 /// How hard Cranelift tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ impl Options {
 /// Why a module was not compiled.
 #[derive(Clone, Debug)]
 pub enum CompileError {
+    /// The module is not well-formed.
+    Invalid(Vec<VerifyError>),
     /// Cranelift does not know this machine.
     Machine(String),
     /// Cranelift refused or failed; with its message.
@@ -63,6 +66,10 @@ pub enum CompileError {
 impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            CompileError::Invalid(errors) => {
+                let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+                write!(f, "the program's code is not well-formed: {}", errors.join("; "))
+            }
             CompileError::Machine(why) => write!(f, "no code can be made for this machine: {why}"),
             CompileError::Backend(why) => write!(f, "the code generator failed: {why}"),
         }

@@ -1,12 +1,18 @@
 //! Task graphs and code as data: text form, verifier, bounds, interpreter.
-//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), then [`interp`] (how it runs).
+//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), [`interp`] (how it runs), [`verify`]
+//! (what may run), [`text`] (how people read it).
 #![forbid(unsafe_code)]
 
+pub mod bounds;
+pub mod calls;
 pub mod cfg;
 pub mod data;
 pub mod interp;
+pub mod limits;
 pub mod semantics;
 pub mod text;
+pub mod verify;
 pub mod weights;
 
 pub use interp::Interpreter;
+pub use verify::{VerifyError, verify};

@@ -170,7 +170,8 @@ impl Reader {
 
     /// Takes apart `32be`.
     pub(super) fn width(&mut self, word: &str) -> Parsed<(u8, bool)> {
-        let parts = word.strip_suffix("be").map(|bits| (bits, true)).or(word.strip_suffix("le").map(|b| (b, false)));
+        let parts =
+            word.strip_suffix("be").map(|bits| (bits, true)).or(word.strip_suffix("le").map(|b| (b, false)));
         let width = parts.and_then(|(bits, big)| Some((bits.parse::<u16>().ok()? / 8, big)));
         match width.and_then(|(bytes, big)| Some((u8::try_from(bytes).ok()?, big))) {
             Some(width) => Ok(width),

@@ -38,7 +38,8 @@ pub(super) fn print(program: &Program) -> String {
 
 fn print_channel(channel: &Channel) -> String {
     let shape = if channel.is_array { "array" } else { "single" };
-    let mut text = format!("  channel {} {shape} protocol {}", quote(channel.name.as_bytes()), channel.protocol);
+    let mut text =
+        format!("  channel {} {shape} protocol {}", quote(channel.name.as_bytes()), channel.protocol);
     if channel.sends {
         text.push_str(" sends");
     }
@@ -196,8 +197,13 @@ fn bounds(reader: &mut Reader) -> Parsed<Bounds> {
         reader.opt_mark(",");
     }
     reader.mark(")")?;
-    let [session_state_bytes, global_state_bytes, head_bytes_max, steps_per_message_max, sends_per_message_max] =
-        numbers;
+    let [
+        session_state_bytes,
+        global_state_bytes,
+        head_bytes_max,
+        steps_per_message_max,
+        sends_per_message_max,
+    ] = numbers;
     Ok(Bounds {
         session_state_bytes,
         global_state_bytes,

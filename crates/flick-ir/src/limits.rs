@@ -1,0 +1,12 @@
+//! Bounds of this crate, and their relations.
+
+use flick_abi::limits::FRAME_SLOTS_MAX;
+
+/// Channels of a program: their index is 16 bits of a channel value.
+pub const CHANNELS_MAX: usize = 1 << 16;
+/// Farthest offset of a load from its base, in bytes; what a machine's addressing reaches.
+pub const LOAD_OFFSET_MAX: u32 = i32::MAX as u32;
+/// Rounds of the passes over one function; each either shrinks it or is the last.
+pub const PASS_ROUNDS_MAX: usize = 4;
+
+const _: () = assert!(FRAME_SLOTS_MAX <= u16::MAX as usize);
