@@ -1,1 +1,28 @@
-//! flick-runtime
+//! The platform: runs a compiled program on every core, between clients and backends.
+//! Promises: one session never starves or crashes another; every queue, pool and retry has a limit named in
+//! [`limits`] or [`config`]; the path of a message allocates nothing after start.
+//! Refuses: knowing a protocol or the compiler. It sees programs only through `flick-abi`.
+//! Start reading at `worker.rs`, then `worker/requests.rs` and `worker/replies.rs` for the life of one request.
+#![forbid(unsafe_code)]
+
+mod backend;
+pub mod config;
+pub mod counters;
+mod deadlines;
+mod inbox;
+mod ledger;
+pub mod limits;
+mod pieces;
+mod platform;
+mod session;
+pub mod setup;
+mod shared;
+mod slab;
+mod worker;
+
+pub use config::{Binding, Limits, Overflow, PlatformConfig, Timeouts};
+pub use counters::{BackendCounters, Counters, Totals};
+pub use platform::{BackendTotals, Outcome, Platform, Snapshot};
+pub use setup::{Setup, StartError};
+pub use shared::Shared;
+pub use worker::{Worker, WorkerConfig};

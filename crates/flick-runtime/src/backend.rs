@@ -1,0 +1,111 @@
+//! Backends and the connections to them (links): one shared by all clients of the worker, and a few that are lent
+//! to one exchange at a time.
+
+use flick_buffers::Buf;
+use flick_net::{Endpoint, Handle};
+
+use crate::inbox::Inbox;
+use crate::ledger::{Fifo, RequestId};
+use crate::slab::Key;
+
+/// Life of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not connected; for the shared link: until the time to dial again.
+    Down,
+    /// Dialling.
+    Connecting,
+    /// Connected.
+    Up,
+}
+
+/// A large reply under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Download {
+    /// For whom; the front of the link's queue.
+    pub request: RequestId,
+    /// Bytes still to come.
+    pub bytes_left: u64,
+    /// It is the last reply to the request.
+    pub last: bool,
+    /// It is passed on (or nobody hears it).
+    pub heard: bool,
+}
+
+/// One connection to a backend.
+#[derive(Debug)]
+pub struct Link {
+    /// Index of the backend.
+    pub backend: u32,
+    /// Lent to one exchange at a time, or shared.
+    pub lent: bool,
+    /// Counts the connections of this slot.
+    pub epoch: u32,
+    /// Life.
+    pub state: LinkState,
+    /// The connection, unless down.
+    pub conn: Option<Handle>,
+    /// Bytes from the backend.
+    pub inbox: Inbox,
+    /// Requests under way, oldest first.
+    pub requests: Fifo,
+    /// Number of the next request.
+    pub next_number: u64,
+    /// Where requests are gathered.
+    pub fill: Option<Buf>,
+    /// Large reply under way.
+    pub download: Option<Download>,
+    /// A large request is still being sent on it.
+    pub uploading: bool,
+    /// Who holds it up by not reading, and until when that is borne.
+    pub stalled: Option<(Key, u64)>,
+    /// Connecting: when to give up. Down: when to dial again.
+    pub deadline_ns: u64,
+    /// The driver receives for it.
+    pub receiving: bool,
+    /// It is in the run queue.
+    pub queued: bool,
+    /// The backend has closed its side.
+    pub eof: bool,
+}
+
+impl Link {
+    /// A link that has not been dialled.
+    pub fn new(backend: u32, lent: bool) -> Self {
+        Self {
+            backend,
+            lent,
+            epoch: 0,
+            state: LinkState::Down,
+            conn: None,
+            inbox: Inbox::new(),
+            requests: Fifo::new(),
+            next_number: 0,
+            fill: None,
+            download: None,
+            uploading: false,
+            stalled: None,
+            deadline_ns: 0,
+            receiving: false,
+            queued: false,
+            eof: false,
+        }
+    }
+}
+
+/// One element of a dialled channel.
+#[derive(Debug)]
+pub struct Backend {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Index of the channel.
+    pub channel: usize,
+    /// Index in the channel's array.
+    pub element: u64,
+    /// Slot of the shared link.
+    pub shared: u32,
+    /// Slots of its lent links.
+    pub lent: std::ops::Range<u32>,
+    /// Dials that failed since it was last up.
+    pub failures: u32,
+}

@@ -1,0 +1,111 @@
+//! What an operator may set: bindings, limits and time-outs, with their defaults.
+
+use std::time::Duration;
+
+use flick_net::Endpoint;
+
+use crate::platform::IoKind;
+
+/// Addresses for one channel of the process.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// The channel's name in the signature.
+    pub channel: String,
+    /// Where to listen, or the elements of the array in order.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// What to do with a peer beyond `Limits::sessions_max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// Stop accepting until a session ends; peers wait in the kernel's queue.
+    #[default]
+    Pause,
+    /// Accept and close at once.
+    Refuse,
+}
+
+/// Limits of the whole process; each worker gets an equal part of those that count things.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Client connections at one time.
+    pub sessions_max: u32,
+    /// What happens to the next one.
+    pub overflow: Overflow,
+    /// Requests of one client under way at one time; a client with more waits.
+    pub session_requests_max: u32,
+    /// Requests under way at one time.
+    pub requests_max: u32,
+    /// Memory for network buffers, in bytes. Touched only when used.
+    pub buffer_bytes: u64,
+    /// Connections of one worker to one backend that are lent to single exchanges (messages too large to gather).
+    pub lent_links_max: u32,
+    /// Time a task may run before it goes to the back of the queue.
+    pub time_slice: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions_max: 20_000,
+            overflow: Overflow::Pause,
+            session_requests_max: 256,
+            requests_max: 131_072,
+            buffer_bytes: 1 << 30,
+            lent_links_max: 16,
+            time_slice: Duration::from_micros(50),
+        }
+    }
+}
+
+/// Time-outs.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// Dialling a backend.
+    pub connect: Duration,
+    /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
+    pub reply: Duration,
+    /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
+    pub request: Duration,
+    /// How long a client may leave a reply unread that holds up a shared backend connection.
+    pub slow_client: Duration,
+    /// A client connection without any traffic; zero: never closed for that.
+    pub idle: Duration,
+    /// First pause before a failed backend is dialled again; doubles up to `backoff_max`, with jitter.
+    pub backoff_min: Duration,
+    /// Longest pause.
+    pub backoff_max: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_millis(1_000),
+            reply: Duration::from_millis(2_000),
+            request: Duration::from_secs(30),
+            slow_client: Duration::from_millis(200),
+            idle: Duration::ZERO,
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Everything `Platform::start` needs beside the program.
+#[derive(Clone, Debug)]
+pub struct PlatformConfig {
+    /// Worker threads, each with its own listener, driver, buffers and graphs.
+    pub workers: usize,
+    /// Pin each worker to a core.
+    pub pin: bool,
+    /// Which kernel interface carries bytes.
+    pub io: IoKind,
+    /// Channels that are listened on.
+    pub listen: Vec<Binding>,
+    /// Channels that are dialled.
+    pub connect: Vec<Binding>,
+    /// Limits.
+    pub limits: Limits,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+}

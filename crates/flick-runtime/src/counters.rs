@@ -1,0 +1,86 @@
+//! Counters of one worker, written by that worker only and read by anybody.
+//! Promises: an update is a load and a store of a cache line that only this worker writes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds. Only the owning worker calls this.
+    pub fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Subtracts. Only the owning worker calls this.
+    pub fn sub(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
+    }
+
+    /// Reads.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($name:ident: $doc:literal),+ $(,)?) => {
+        /// Counters of one worker.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters { $(#[doc = $doc] pub $name: Counter,)+ }
+
+        /// Counters of the whole platform at one moment.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Totals { $(#[doc = $doc] pub $name: u64,)+ }
+
+        impl Totals {
+            /// Adds one worker's counters.
+            pub fn absorb(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)+
+            }
+
+            /// Names and values, in a fixed order.
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+        }
+    };
+}
+
+counters! {
+    sessions_accepted: "Client connections accepted.",
+    sessions_open: "Client connections open now.",
+    sessions_refused: "Client connections closed at once for want of room.",
+    accept_pauses: "Times that accepting paused: the limit of sessions, or of file descriptors, was reached.",
+    requests: "Requests taken from clients.",
+    replies: "Replies passed to clients, those of the platform included.",
+    silent: "Replies that the client had asked not to hear.",
+    failed_unavailable: "Requests answered by the platform: backend not available.",
+    failed_timeout: "Requests answered by the platform: backend too slow.",
+    failed_overload: "Requests answered by the platform: limit reached.",
+    failed_malformed: "Requests answered by the platform: not of the grammar.",
+    peer_faults_client: "Clients closed because of what they sent.",
+    peer_faults_backend: "Backend connections closed because of what they sent.",
+    truncated: "Connections that ended inside a message.",
+    slow_clients_dropped: "Clients dropped because they did not read and held up a shared connection.",
+    request_timeouts: "Clients closed because a request did not arrive in time.",
+    orphan_replies: "Replies drained because their client had gone.",
+    links_connected: "Backend connections that came up.",
+    links_failed: "Backend connections that failed or were closed by us.",
+    streamed: "Messages too large to gather, passed on as they arrived.",
+    slices_exceeded: "Times that a task used up its time slice.",
+    exhausted: "Connections closed because buffers or tables were full.",
+}
+
+/// Counters of one backend as seen by one worker.
+#[derive(Debug, Default)]
+pub struct BackendCounters {
+    /// Requests sent to it.
+    pub requests: Counter,
+    /// Requests for it that the platform answered itself.
+    pub failures: Counter,
+    /// 1 while the shared connection is up.
+    pub up: Counter,
+}

@@ -1,0 +1,223 @@
+//! The input channel of a task: bytes as they arrived, turned into messages by the grammar's parser.
+//! Promises: a message is looked at in the buffer it arrived in unless it was cut; a cut one is gathered in one
+//! buffer, so an idle connection holds at most the bytes of one unfinished message, and none between messages.
+//! Refuses: deciding what a message is; that is generated code.
+
+use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_buffers::{Buf, Class, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
+
+use crate::limits::WHOLE_BYTES_MAX;
+use crate::pieces::{PieceQueue, Pieces};
+use crate::slab::{Key, Slab};
+
+/// What is at the front of an inbox.
+#[derive(Debug)]
+pub enum Next {
+    /// A whole message; its frame is in the frame that was passed.
+    Whole(Slice),
+    /// The head of a message too large to gather, and what has arrived behind it in the same piece.
+    Large(Slice),
+    /// Nothing whole yet.
+    Starved,
+    /// Not of the grammar. `answerable`: the echo fields were decoded before the fault.
+    Fault {
+        /// Which field, for the log.
+        field: u32,
+        /// Why, see [`Step::Fault`].
+        cause: u32,
+        /// Whether the frame holds the echo fields.
+        answerable: bool,
+    },
+    /// The pool is empty.
+    NoBuffers,
+}
+
+/// What parsing needs from its worker.
+pub struct Tools<'a> {
+    /// Runs the parser.
+    pub engine: &'a dyn Engine,
+    /// Table of pieces.
+    pub pieces: &'a mut Pieces,
+    /// Parser states of unfinished messages.
+    pub frames: &'a mut Slab<Frame>,
+    /// Buffers to gather in.
+    pub pool: &'a Pool,
+}
+
+/// One input channel.
+#[derive(Debug)]
+pub struct Inbox {
+    queue: PieceQueue,
+    partial: Option<Buf>,
+    saved: Option<Key>,
+}
+
+impl Inbox {
+    /// An empty inbox.
+    pub const fn new() -> Self {
+        Self { queue: PieceQueue::new(), partial: None, saved: None }
+    }
+
+    /// Appends arrived bytes; `false` when the table of pieces is full.
+    pub fn push(&mut self, pieces: &mut Pieces, data: Slice) -> bool {
+        pieces.push(&mut self.queue, data)
+    }
+
+    /// Whether no byte waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.partial.is_none()
+    }
+
+    /// Whether a message has begun and is not complete.
+    pub fn in_message(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Looks at the front message and leaves it there; `consume` takes it.
+    ///
+    /// Cost: a parse of what is new; one copy of a message that was cut.
+    pub fn next(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame) -> Next {
+        frame.restart();
+        let Some(partial) = &self.partial else {
+            let Some(front) = tools.pieces.front(&self.queue) else { return Next::Starved };
+            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len()) {
+                Verdict::Whole => Next::Whole(front.sub(0..frame.total_bytes() as u32)),
+                Verdict::Large => Next::Large(front.clone()),
+                Verdict::Need(bytes) => self.gather(tools, parser, frame, bytes),
+                Verdict::Fault(fault) => fault,
+            };
+        };
+        let have = partial.len();
+        if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
+            frame.slots.copy_from_slice(&saved.slots);
+        }
+        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have) {
+            Verdict::Need(bytes) => self.gather(tools, parser, frame, bytes),
+            verdict => self.gathered(verdict, frame),
+        }
+    }
+
+    /// Takes the message that `next` showed, or the first `bytes` of a large one.
+    pub fn consume(&mut self, tools: &mut Tools<'_>, bytes: u32) {
+        if let Some(partial) = self.partial.take() {
+            assert!(bytes == partial.len(), "a gathered message is consumed in one piece");
+            self.forget_frame(tools.frames);
+            return;
+        }
+        tools.pieces.advance(&mut self.queue, bytes);
+    }
+
+    /// Takes at most `bytes_max` bytes, as they lie, without looking at them: the body of a large message.
+    pub fn take_raw(&mut self, pieces: &mut Pieces, bytes_max: u64) -> Option<Slice> {
+        assert!(self.partial.is_none(), "a body never waits in the gathering buffer");
+        let front = pieces.front(&self.queue)?;
+        let len = u64::from(front.len()).min(bytes_max) as u32;
+        let piece = front.sub(0..len);
+        pieces.advance(&mut self.queue, len);
+        Some(piece)
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self, pieces: &mut Pieces, frames: &mut Slab<Frame>) {
+        pieces.clear(&mut self.queue);
+        self.partial = None;
+        self.forget_frame(frames);
+    }
+
+    fn forget_frame(&mut self, frames: &mut Slab<Frame>) {
+        if let Some(key) = self.saved.take() {
+            frames.remove(key);
+        }
+    }
+
+    /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
+    fn gather(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame, need: u64) -> Next {
+        let mut need = need;
+        loop {
+            assert!(need <= WHOLE_BYTES_MAX, "a parser asks for a longer head than its bound");
+            if !self.make_room(tools.pool, need as u32) {
+                return Next::NoBuffers;
+            }
+            let partial = self.partial.as_ref().expect("room was just made");
+            while u64::from(partial.len()) < need {
+                let Some(front) = tools.pieces.front(&self.queue) else {
+                    self.save_frame(tools.frames, frame);
+                    return Next::Starved;
+                };
+                let take = (need as u32 - partial.len()).min(front.len());
+                let taken = partial.append(&front.bytes()[..take as usize]);
+                assert!(taken == take, "the gathering buffer has room for what was asked");
+                tools.pieces.advance(&mut self.queue, take);
+            }
+            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len()) {
+                Verdict::Need(more) => {
+                    assert!(more > need, "a parser that wants more wants more than it has");
+                    need = more;
+                }
+                verdict => return self.gathered(verdict, frame),
+            }
+        }
+    }
+
+    fn gathered(&self, verdict: Verdict, frame: &Frame) -> Next {
+        let partial = self.partial.as_ref().expect("a gathered message lies in its buffer");
+        match verdict {
+            Verdict::Whole => {
+                assert!(u64::from(partial.len()) == frame.total_bytes(), "gathered exactly one message");
+                Next::Whole(partial.slice(0..partial.len()))
+            }
+            Verdict::Large => Next::Large(partial.slice(0..partial.len())),
+            Verdict::Fault(fault) => fault,
+            Verdict::Need(_) => unreachable!("the caller gathers on"),
+        }
+    }
+
+    fn make_room(&mut self, pool: &Pool, need: u32) -> bool {
+        let class = if need <= SMALL_BYTES { Class::Small } else { Class::Large };
+        assert!(need <= LARGE_BYTES, "no message is gathered beyond a large buffer");
+        if self.partial.as_ref().is_some_and(|partial| partial.capacity() >= need) {
+            return true;
+        }
+        let Some(buf) = pool.alloc(class) else { return false };
+        if let Some(old) = self.partial.take() {
+            let taken = buf.append(old.bytes());
+            assert!(taken == old.len(), "the larger buffer holds what the smaller held");
+        }
+        self.partial = Some(buf);
+        true
+    }
+
+    fn save_frame(&mut self, frames: &mut Slab<Frame>, frame: &Frame) {
+        match self.saved.and_then(|key| frames.get_mut(key)) {
+            Some(saved) => saved.slots.copy_from_slice(&frame.slots),
+            None => self.saved = frames.insert(frame.clone()),
+        }
+    }
+}
+
+enum Verdict {
+    Whole,
+    Large,
+    Need(u64),
+    Fault(Next),
+}
+
+/// Judges a step on `have` bytes of a message.
+fn judge(step: Step, frame: &Frame, have: u32) -> Verdict {
+    match step {
+        Step::Done if frame.total_bytes() > WHOLE_BYTES_MAX => {
+            if u64::from(have) >= frame.head_bytes() {
+                Verdict::Large
+            } else {
+                Verdict::Need(frame.head_bytes())
+            }
+        }
+        Step::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
+        Step::Done => Verdict::Need(frame.total_bytes()),
+        Step::NeedMore(bytes) => Verdict::Need(bytes),
+        Step::Fault { field, cause } => {
+            let answerable = frame.slots[flick_abi::frame::SLOT_ECHO_READY] == 1;
+            Verdict::Fault(Next::Fault { field, cause, answerable })
+        }
+    }
+}

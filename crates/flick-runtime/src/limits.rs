@@ -1,0 +1,38 @@
+//! Named limits of the platform and how they relate. What an operator may set is in `config.rs`.
+
+use flick_buffers::{LARGE_BYTES, SMALL_BYTES};
+
+/// Largest message that is gathered whole before it goes on; a longer one is streamed. One large buffer, so that a
+/// slow sender never holds a shared connection.
+pub const WHOLE_BYTES_MAX: u64 = LARGE_BYTES as u64;
+/// Messages up to this length are copied into the outgoing batch; of longer ones only the front is copied and the
+/// rest is passed on by reference.
+pub const COPY_BYTES_MAX: u32 = 4096;
+/// Messages one activation of a task handles before the task goes to the back of the queue.
+pub const ACTIVATION_MESSAGES_MAX: u32 = 256;
+/// Messages between two looks at the clock.
+pub const CLOCK_EVERY_MESSAGES: u32 = 8;
+/// Partial messages whose parser state is kept; beyond, a message is parsed again from its start.
+pub const PARTIAL_FRAMES_MAX: usize = 4096;
+/// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait.
+pub const SESSION_BACKLOG_BYTES_MAX: usize = 256 * 1024;
+/// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
+pub const LINK_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
+/// Where waiting senders go on.
+pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
+/// Events taken from the driver in one turn.
+pub const EVENTS_MAX: usize = 4096;
+/// Longest a worker sleeps while something has a deadline.
+pub const TICK_MAX_MS: u64 = 500;
+/// Tries of the first dial before a backend counts as down.
+pub const BACKOFF_SHIFT_MAX: u32 = 6;
+/// How long a client that is being drained must be quiet before it is closed.
+pub const DRAIN_QUIET_MS: u64 = 50;
+/// How long a client may keep its side open after we have closed ours.
+pub const LINGER_MS: u64 = 1_000;
+
+const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
+const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
+const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
+const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= LINK_BACKLOG_BYTES_MAX);
+const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);

@@ -1,0 +1,114 @@
+//! Queues of slices, all from one table that is allocated once.
+//! Promises: no allocation after `new`; adjacent slices of one buffer become one piece.
+
+use flick_buffers::Slice;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Piece {
+    slice: Option<Slice>,
+    next: u32,
+}
+
+/// The table behind all queues of a worker.
+#[derive(Debug)]
+pub struct Pieces {
+    pieces: Vec<Piece>,
+    free: u32,
+    capacity: usize,
+}
+
+/// One queue. Must be emptied through its table before it is dropped.
+#[derive(Debug)]
+pub struct PieceQueue {
+    head: u32,
+    tail: u32,
+}
+
+impl PieceQueue {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        Self { head: NONE, tail: NONE }
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+}
+
+impl Pieces {
+    /// A table for at most `capacity` pieces.
+    pub fn new(capacity: usize) -> Self {
+        Self { pieces: Vec::with_capacity(capacity), free: NONE, capacity }
+    }
+
+    /// Appends; `false` when the table is full (the slice is dropped).
+    pub fn push(&mut self, queue: &mut PieceQueue, slice: Slice) -> bool {
+        if queue.tail != NONE
+            && let Some(last) = self.pieces[queue.tail as usize].slice.as_mut()
+            && last.try_extend(&slice)
+        {
+            return true;
+        }
+        let index = if self.free != NONE {
+            let index = self.free;
+            let piece = &mut self.pieces[index as usize];
+            self.free = piece.next;
+            *piece = Piece { slice: Some(slice), next: NONE };
+            index
+        } else if self.pieces.len() < self.capacity {
+            self.pieces.push(Piece { slice: Some(slice), next: NONE });
+            (self.pieces.len() - 1) as u32
+        } else {
+            return false;
+        };
+        if queue.tail == NONE {
+            queue.head = index;
+        } else {
+            self.pieces[queue.tail as usize].next = index;
+        }
+        queue.tail = index;
+        true
+    }
+
+    /// The first piece.
+    pub fn front<'a>(&'a self, queue: &PieceQueue) -> Option<&'a Slice> {
+        if queue.head == NONE { None } else { self.pieces[queue.head as usize].slice.as_ref() }
+    }
+
+    /// Drops the first `len` bytes of the first piece, and the piece when nothing is left of it.
+    pub fn advance(&mut self, queue: &mut PieceQueue, len: u32) {
+        let slice = self.pieces[queue.head as usize].slice.as_mut().expect("a queued piece has its slice");
+        if len < slice.len() {
+            slice.advance(len);
+        } else {
+            let popped = self.pop(queue);
+            debug_assert_eq!(popped.map(|slice| slice.len()), Some(len), "advanced past the first piece");
+        }
+    }
+
+    /// Takes the first piece.
+    pub fn pop(&mut self, queue: &mut PieceQueue) -> Option<Slice> {
+        if queue.head == NONE {
+            return None;
+        }
+        let index = queue.head;
+        let piece = &mut self.pieces[index as usize];
+        let slice = piece.slice.take().expect("a queued piece has its slice");
+        queue.head = piece.next;
+        piece.next = self.free;
+        self.free = index;
+        if queue.head == NONE {
+            queue.tail = NONE;
+        }
+        Some(slice)
+    }
+
+    /// Empties a queue.
+    pub fn clear(&mut self, queue: &mut PieceQueue) {
+        while self.pop(queue).is_some() {}
+    }
+}

@@ -1,0 +1,252 @@
+//! A running service: its workers, and the handle the control thread holds on them.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flick_abi::{Engine, Program};
+use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, ListenSockets, Waker};
+
+use crate::config::PlatformConfig;
+use crate::counters::{BackendCounters, Counters, Totals};
+use crate::limits::EVENTS_MAX;
+use crate::setup::{Setup, StartError};
+use crate::shared::Shared;
+use crate::worker::{Worker, WorkerConfig};
+
+/// Which kernel interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoKind { #[default] /// auto
+ Auto, /// epoll
+ Epoll, /// uring
+ Uring }
+
+/// What became of a platform.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The last counters.
+    pub totals: Totals,
+    /// Workers that ended by an error of the system, with what it said.
+    pub errors: Vec<std::io::Error>,
+}
+
+/// Counters of one backend over all workers.
+#[derive(Clone, Debug)]
+pub struct BackendTotals {
+    /// Name of its channel.
+    pub channel: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Requests for it that the platform answered itself.
+    pub failures: u64,
+    /// Workers whose shared connection to it is up.
+    pub up: u64,
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Of the platform.
+    pub totals: Totals,
+    /// By backend.
+    pub backends: Vec<BackendTotals>,
+}
+
+struct WorkerHandle {
+    thread: JoinHandle<std::io::Result<()>>,
+    waker: Waker,
+    counters: Arc<Counters>,
+    backend_counters: Arc<Vec<BackendCounters>>,
+}
+
+/// A running service.
+pub struct Platform {
+    setup: Arc<Setup>,
+    shared: Arc<Shared>,
+    workers: Vec<WorkerHandle>,
+    addresses: Vec<(String, Endpoint)>,
+    io: &'static str,
+}
+
+impl Platform {
+    /// Binds, opens and starts everything; when this returns, clients can connect.
+    ///
+    /// Errors: see [`StartError`]; nothing is left running then.
+    pub fn start(
+        program: Arc<Program>,
+        engine: Arc<dyn Engine>,
+        config: PlatformConfig,
+    ) -> Result<Self, StartError> {
+        let setup = Arc::new(Setup::new(program, engine, &config)?);
+        let workers = config.workers.max(1);
+        let mut sockets = open_listeners(&setup, workers)?;
+        let name = setup.program.channels[setup.listened].name.clone();
+        let addresses = sockets.iter().map(|set| (name.clone(), set.local_addr().clone())).collect();
+        let mut platform =
+            Self { setup, shared: Arc::new(Shared::default()), workers: Vec::new(), addresses, io: "epoll" };
+        for index in 0..workers {
+            let started = platform.start_worker(index, workers, &config, &mut sockets);
+            if let Err(error) = started {
+                platform.stop();
+                platform.wait();
+                return Err(StartError::Io { doing: format!("start worker {index}"), error });
+            }
+        }
+        Ok(platform)
+    }
+
+    fn start_worker(
+        &mut self,
+        index: usize,
+        workers: usize,
+        config: &PlatformConfig,
+        sockets: &mut [ListenSockets],
+    ) -> std::io::Result<()> {
+        let counters = Arc::new(Counters::default());
+        let backend_counters: Arc<Vec<BackendCounters>> =
+            Arc::new(self.setup.backends.iter().map(|_| BackendCounters::default()).collect());
+        let own: Vec<_> = sockets.iter_mut().filter_map(ListenSockets::take).collect();
+        let worker_config = WorkerConfig {
+            setup: Arc::clone(&self.setup),
+            shared: Arc::clone(&self.shared),
+            counters: Arc::clone(&counters),
+            backend_counters: Arc::clone(&backend_counters),
+            workers,
+            seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
+            time_slices: true,
+        };
+        let limits = driver_limits(&self.setup);
+        let core = config.pin.then_some(index);
+        let (ready, started) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || {
+            if let Some(core) = core {
+                pin_to_core(core);
+            }
+            let built = EpollDriver::new(limits).and_then(|driver| {
+                let waker = driver.waker();
+                let mut worker = Worker::new(driver, worker_config);
+                for socket in own {
+                    let listener = worker.driver().listen_on(socket)?;
+                    worker.add_listener(listener);
+                }
+                Ok((worker, waker))
+            });
+            match built {
+                Ok((mut worker, waker)) => {
+                    let _ = ready.send(Ok(waker));
+                    worker.run()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Ok(())
+                }
+            }
+        })?;
+        let waker = started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
+        self.workers.push(WorkerHandle { thread, waker, counters, backend_counters });
+        Ok(())
+    }
+
+    /// Where clients can connect, by channel.
+    pub fn addresses(&self) -> &[(String, Endpoint)] {
+        &self.addresses
+    }
+
+    /// Which kernel interface carries the bytes.
+    pub fn io(&self) -> &'static str {
+        self.io
+    }
+
+    /// The counters now.
+    pub fn metrics(&self) -> Snapshot {
+        let mut totals = Totals::default();
+        for worker in &self.workers {
+            totals.absorb(&worker.counters);
+        }
+        let backend = |index: usize| {
+            let setup = &self.setup.backends[index];
+            let sum = |read: fn(&BackendCounters) -> u64| {
+                self.workers.iter().map(|worker| read(&worker.backend_counters[index])).sum()
+            };
+            BackendTotals {
+                channel: self.setup.program.channels[setup.channel].name.clone(),
+                endpoint: setup.endpoint.clone(),
+                requests: sum(|counters| counters.requests.get()),
+                failures: sum(|counters| counters.failures.get()),
+                up: sum(|counters| counters.up.get()),
+            }
+        };
+        Snapshot { totals, backends: (0..self.setup.backends.len()).map(backend).collect() }
+    }
+
+    /// Asks all workers to take no new clients and to end when the present ones are served, at `deadline` at latest.
+    pub fn drain(&self, deadline: Duration) {
+        self.shared.drain(deadline);
+        self.wake();
+    }
+
+    /// Asks all workers to end at once.
+    pub fn stop(&self) {
+        self.shared.stop();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        for worker in &self.workers {
+            worker.waker.wake();
+        }
+    }
+
+    /// Whether all workers have ended.
+    pub fn is_finished(&self) -> bool {
+        self.workers.iter().all(|worker| worker.thread.is_finished())
+    }
+
+    /// Waits until all workers have ended. A worker that panicked passes its panic on.
+    pub fn wait(self) -> Outcome {
+        let mut errors = Vec::new();
+        let mut totals = Totals::default();
+        for worker in self.workers {
+            match worker.thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => errors.push(error),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            totals.absorb(&worker.counters);
+        }
+        Outcome { totals, errors }
+    }
+}
+
+/// Keeps this thread on one of the cores the process may use; a refusal is logged and borne.
+fn pin_to_core(index: usize) {
+    let pinned = rustix::thread::sched_getaffinity(None).and_then(|allowed| {
+        let cores: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let Some(core) = cores.get(index % cores.len().max(1)) else { return Ok(()) };
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(*core);
+        rustix::thread::sched_setaffinity(None, &set)
+    });
+    if let Err(error) = pinned {
+        tracing::warn!(index, %error, "cannot pin a worker to a core");
+    }
+}
+
+fn driver_limits(setup: &Setup) -> DriverLimits {
+    DriverLimits {
+        conns_max: Worker::<EpollDriver>::conns_max(setup),
+        output_slices_max: setup.limits.requests_max.max(65_536),
+        events_max: EVENTS_MAX,
+        receive_bytes: flick_buffers::LARGE_BYTES,
+    }
+}
+
+fn open_listeners(setup: &Setup, workers: usize) -> Result<Vec<ListenSockets>, StartError> {
+    let open = |at: &Endpoint| {
+        ListenSockets::open(at, workers)
+            .map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
+    };
+    setup.listen.iter().map(open).collect()
+}

@@ -1,0 +1,107 @@
+//! A session: one client connection and the instance of the task graph that serves it.
+
+use flick_buffers::Buf;
+use flick_net::Handle;
+
+use crate::inbox::Inbox;
+use crate::ledger::Fifo;
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Requests are read and answered.
+    Open,
+    /// No further request is taken; it ends when the last reply is out.
+    Closing,
+    /// Our side is closed; whatever the client still sends is dropped.
+    Lingering,
+}
+
+/// What keeps a session from taking its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing.
+    Nothing,
+    /// Replies to requests under way.
+    Replies,
+    /// Its own output to drain: the client does not read.
+    Client,
+    /// Something that many wait for: room in the ledger, or on a backend connection.
+    Shared,
+}
+
+/// The body of a large message under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upload {
+    /// None.
+    None,
+    /// Streams to that connection.
+    To {
+        /// Slot of the lent connection.
+        link: u32,
+        /// Its generation, so that a connection used anew is not mistaken for it.
+        epoch: u32,
+        /// Bytes still to come.
+        bytes_left: u64,
+    },
+    /// Nobody wants it any more.
+    Discard {
+        /// Bytes still to come.
+        bytes_left: u64,
+    },
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    /// The client connection.
+    pub conn: Handle,
+    /// Index of the channel it was accepted on.
+    pub channel: usize,
+    /// Bytes from the client.
+    pub inbox: Inbox,
+    /// Requests under way, oldest first.
+    pub requests: Fifo,
+    /// Where short replies are gathered.
+    pub fill: Option<Buf>,
+    /// Bytes of replies that wait for earlier ones.
+    pub held_bytes: u64,
+    /// Body under way.
+    pub upload: Upload,
+    /// Next request only when all replies are out: a large message is under way on another connection.
+    pub barrier: bool,
+    /// Life.
+    pub phase: Phase,
+    /// What it waits for.
+    pub wait: Wait,
+    /// The client has closed its side.
+    pub eof: bool,
+    /// The driver receives for it.
+    pub receiving: bool,
+    /// It is in the run queue.
+    pub queued: bool,
+    /// When it last did something.
+    pub active_ns: u64,
+}
+
+impl Session {
+    /// A session as accepted.
+    pub fn new(conn: Handle, channel: usize, now_ns: u64) -> Self {
+        Self {
+            conn,
+            channel,
+            inbox: Inbox::new(),
+            requests: Fifo::new(),
+            fill: None,
+            held_bytes: 0,
+            upload: Upload::None,
+            barrier: false,
+            phase: Phase::Open,
+            wait: Wait::Nothing,
+            eof: false,
+            receiving: false,
+            queued: false,
+            active_ns: now_ns,
+        }
+    }
+}

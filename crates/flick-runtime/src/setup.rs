@@ -1,0 +1,223 @@
+//! A program bound to addresses: everything about a service that does not change while it runs.
+//! Promises: a [`Setup`] exists only if every channel is bound, the right way round, and every limit makes sense.
+
+use std::sync::Arc;
+
+use flick_abi::{Engine, FailureReason, Program, Protocol, ReplyOrder, RuleAction, View};
+use flick_net::Endpoint;
+
+use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+
+/// Why a service does not start. The text names what was wrong and what would be right.
+#[derive(Debug)]
+pub enum StartError {
+    /// The bindings do not fit the process.
+    Binding(String),
+    /// The program asks for what this platform cannot give.
+    Program(String),
+    /// The machine refused.
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Binding(text) | StartError::Program(text) => f.write_str(text),
+            StartError::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// One backend to be dialled.
+#[derive(Clone, Debug)]
+pub struct BackendSetup {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Index of the channel.
+    pub channel: usize,
+    /// Index in the channel's array.
+    pub element: u64,
+}
+
+/// A bound program.
+pub struct Setup {
+    /// The program.
+    pub program: Arc<Program>,
+    /// Its code.
+    pub engine: Arc<dyn Engine>,
+    /// Limits.
+    pub limits: Limits,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+    /// Index of the one channel that is listened on.
+    pub listened: usize,
+    /// Where.
+    pub listen: Vec<Endpoint>,
+    /// All backends.
+    pub backends: Vec<BackendSetup>,
+    /// By channel: index of its first backend and how many it has.
+    pub elements: Vec<(u32, u32)>,
+    /// By channel: number of elements, as rules see it.
+    pub channel_lens: Vec<u64>,
+    /// By channel: actions of its rules, in program order.
+    pub actions: Vec<Vec<RuleAction>>,
+    /// Of the listened channel's protocol: which echo field is the correlated one.
+    pub correlate_echo: Option<usize>,
+    /// Of the listened channel's protocol: which echo field is the loud one.
+    pub loud_echo: Option<usize>,
+}
+
+impl Setup {
+    /// Binds a program. Errors list the channels there are.
+    pub fn new(program: Arc<Program>, engine: Arc<dyn Engine>, config: &PlatformConfig) -> Result<Self, StartError> {
+        check_names(&program, config)?;
+        let [listen] = config.listen.as_slice() else {
+            return Err(StartError::Binding(format!(
+                "this version of flick listens on exactly one channel of a process; the channels of `{}` are: {}",
+                program.name,
+                describe_channels(&program)
+            )));
+        };
+        let listened = channel_index(&program, &listen.channel)?;
+        if program.channels[listened].is_array {
+            return Err(StartError::Binding(format!(
+                "channel `{}` is an array: it can be connected (`--connect {0}=ADDRESS,...`) but not yet listened on",
+                listen.channel
+            )));
+        }
+        if program.channels[listened].view.is_none() {
+            return Err(StartError::Program(format!(
+                "process `{}` never receives from `{}`, so nothing can be listened on for it",
+                program.name, listen.channel
+            )));
+        }
+        let mut backends = Vec::new();
+        let mut elements = vec![(0, 0); program.channels.len()];
+        let mut channel_lens = vec![1; program.channels.len()];
+        for binding in &config.connect {
+            let channel = channel_index(&program, &binding.channel)?;
+            check_count(&program, channel, binding)?;
+            elements[channel] = (backends.len() as u32, binding.endpoints.len() as u32);
+            channel_lens[channel] = binding.endpoints.len() as u64;
+            backends.extend(binding.endpoints.iter().enumerate().map(|(element, endpoint)| BackendSetup {
+                endpoint: endpoint.clone(),
+                channel,
+                element: element as u64,
+            }));
+        }
+        let protocol = &program.protocols[program.channels[listened].protocol];
+        if protocol.order == ReplyOrder::None {
+            return Err(StartError::Program(format!(
+                "the grammar of `{}` does not say how replies find their requests, so its backend connections cannot \
+                 be shared; write `%order = in_order;` or `%correlate = self.FIELD;` in the unit",
+                protocol.name
+            )));
+        }
+        let position = |wanted: Option<flick_abi::WireField>| {
+            wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
+        };
+        let (correlate_echo, loud_echo) = (position(protocol.correlate), position(protocol.loud));
+        let mut actions = vec![Vec::new(); program.channels.len()];
+        for rule in &program.rules {
+            actions[rule.source].push(rule.action);
+        }
+        Ok(Self {
+            engine,
+            limits: config.limits.clone(),
+            timeouts: config.timeouts.clone(),
+            listened,
+            listen: listen.endpoints.clone(),
+            backends,
+            elements,
+            channel_lens,
+            actions,
+            correlate_echo,
+            loud_echo,
+            program,
+        })
+    }
+
+    /// How a channel is read. Only channels that receive ever deliver a message.
+    pub fn view(&self, channel: usize) -> &View {
+        self.program.channels[channel].view.as_ref().expect("only channels that receive deliver messages")
+    }
+
+    /// The protocol of the sessions.
+    pub fn protocol(&self) -> &Protocol {
+        &self.program.protocols[self.program.channels[self.listened].protocol]
+    }
+
+    /// The builder of the platform's own reply for a reason.
+    pub fn failure(&self, reason: FailureReason) -> Option<flick_abi::FuncId> {
+        self.protocol().failures[reason as usize]
+    }
+}
+
+/// `client (single, receives and sends)`, for error texts.
+fn describe_channels(program: &Program) -> String {
+    let describe = |channel: &flick_abi::Channel| {
+        let kind = if channel.is_array { "array" } else { "single" };
+        let direction = match (&channel.view, channel.sends) {
+            (Some(_), true) => "receives and sends",
+            (Some(_), false) => "receives",
+            _ => "sends",
+        };
+        format!("`{}` ({kind}, {direction} {})", channel.name, program.protocols[channel.protocol].name)
+    };
+    program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
+}
+
+fn channel_index(program: &Program, name: &str) -> Result<usize, StartError> {
+    program.channels.iter().position(|channel| channel.name == name).ok_or_else(|| {
+        StartError::Binding(format!(
+            "process `{}` has no channel `{name}`; its channels are: {}",
+            program.name,
+            describe_channels(program)
+        ))
+    })
+}
+
+fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartError> {
+    let bound: Vec<&str> = config.listen.iter().chain(&config.connect).map(|b| b.channel.as_str()).collect();
+    for (at, name) in bound.iter().enumerate() {
+        channel_index(program, name)?;
+        if bound[..at].contains(name) {
+            return Err(StartError::Binding(format!(
+                "channel `{name}` is bound twice; separate several addresses with commas: `--connect {name}=A,B`"
+            )));
+        }
+    }
+    let missing: Vec<&str> =
+        program.channels.iter().map(|channel| channel.name.as_str()).filter(|name| !bound.contains(name)).collect();
+    if let Some(first) = missing.first() {
+        return Err(StartError::Binding(format!(
+            "channel `{first}` of process `{}` is not bound; give it `--listen {first}=ADDRESS` or \
+             `--connect {first}=ADDRESS`. Its channels are: {}",
+            program.name,
+            describe_channels(program)
+        )));
+    }
+    if let Some(empty) = config.listen.iter().chain(&config.connect).find(|binding| binding.endpoints.is_empty()) {
+        return Err(StartError::Binding(format!("channel `{}` is bound to no address", empty.channel)));
+    }
+    Ok(())
+}
+
+fn check_count(program: &Program, channel: usize, binding: &Binding) -> Result<(), StartError> {
+    let (name, count) = (&binding.channel, binding.endpoints.len());
+    if !program.channels[channel].is_array && count != 1 {
+        return Err(StartError::Binding(format!("channel `{name}` is a single channel but was given {count} addresses")));
+    }
+    let most = flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+    if count > most {
+        return Err(StartError::Binding(format!("channel `{name}` was given {count} addresses; at most {most} work")));
+    }
+    Ok(())
+}

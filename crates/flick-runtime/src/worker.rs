@@ -1,0 +1,492 @@
+//! A worker: one thread with its own driver, buffers, graphs and run queue. One turn is: take what arrived, run the
+//! tasks that became runnable, send what they left.
+//! Promises: no lock and no shared cache line on the path of a message; no heap allocation after `new`; a task
+//! yields between messages when its time slice is over.
+//! Refuses: knowing a protocol. What a message is, where it goes and what a failure looks like is generated code.
+//! Source: FLICK §5; one thread per core, nothing shared.
+
+mod deliver;
+mod links;
+mod replies;
+mod requests;
+mod timers;
+mod uploads;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flick_abi::limits::OUT_BYTES_MAX;
+use flick_abi::{Frame, RuleAction, RuleCall, Send, SendBody, SendList};
+use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
+use flick_net::{Driver, Event, Handle, ListenerId};
+
+use crate::backend::{Backend, Link};
+use crate::config::Overflow;
+use crate::counters::{BackendCounters, Counters};
+use crate::deadlines::Deadlines;
+use crate::ledger::Ledger;
+use crate::limits::{
+    ACTIVATION_MESSAGES_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX, PARTIAL_FRAMES_MAX,
+    SESSION_BACKLOG_BYTES_MAX,
+};
+use crate::pieces::Pieces;
+use crate::session::{Session, Wait};
+use crate::setup::Setup;
+use crate::shared::Shared;
+use crate::slab::{Key, Slab};
+
+/// What a connection of the driver is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Nobody,
+    Client(Key),
+    Link { link: u32, epoch: u32 },
+}
+
+/// A schedulable unit: the input and compute tasks of one connection, fused because they share a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Session(Key),
+    Link(u32),
+}
+
+/// Whether a task goes on with its next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Go,
+    Stop,
+}
+
+/// Memory that one activation works in; there is one of it per worker, as activations never nest.
+struct Scratch {
+    frame: Frame,
+    other: Frame,
+    out: Vec<u8>,
+    out_len: usize,
+    sends: SendList,
+}
+
+/// One worker.
+pub struct Worker<D: Driver> {
+    driver: D,
+    pool: Pool,
+    setup: Arc<Setup>,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    backend_counters: Arc<Vec<BackendCounters>>,
+    sessions: Slab<Session>,
+    links: Vec<Link>,
+    backends: Vec<Backend>,
+    roles: Vec<Role>,
+    listeners: Vec<ListenerId>,
+    ledger: Ledger,
+    pieces: Pieces,
+    frames: Slab<Frame>,
+    deadlines: Deadlines,
+    run_queue: VecDeque<Task>,
+    blocked: VecDeque<Key>,
+    unblock: bool,
+    stalled_links: u32,
+    filled: Vec<Key>,
+    filled_links: Vec<u32>,
+    scratch: Option<Box<Scratch>>,
+    events: Vec<Event>,
+    accept_paused: bool,
+    accept_again_ns: Option<u64>,
+    draining_since_ns: Option<u64>,
+    random: u64,
+    slice: Option<Duration>,
+}
+
+/// What a worker is built from.
+pub struct WorkerConfig {
+    /// The bound program.
+    pub setup: Arc<Setup>,
+    /// What it shares with the other workers and the control thread.
+    pub shared: Arc<Shared>,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+    /// Its counters of backends.
+    pub backend_counters: Arc<Vec<BackendCounters>>,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Seed of the jitter of dialling again.
+    pub seed: u64,
+    /// Measure time slices with the real clock; off in the simulator.
+    pub time_slices: bool,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Builds a worker; everything it will ever use is allocated here.
+    pub fn new(mut driver: D, config: WorkerConfig) -> Self {
+        let WorkerConfig { setup, shared, counters, backend_counters, workers, seed, time_slices } = config;
+        let limits = &setup.limits;
+        let sessions_max = limits.sessions_max as usize;
+        let lent_max = limits.lent_links_max;
+        let mut links = Vec::new();
+        let mut backends = Vec::new();
+        for (index, backend) in setup.backends.iter().enumerate() {
+            let shared_link = links.len() as u32;
+            links.push(Link::new(index as u32, false));
+            links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
+            backends.push(Backend {
+                endpoint: backend.endpoint.clone(),
+                channel: backend.channel,
+                element: backend.element,
+                shared: shared_link,
+                lent: shared_link + 1..shared_link + 1 + lent_max,
+                failures: 0,
+            });
+        }
+        let conns_max = sessions_max + links.len() + LINGER_ROOM;
+        let per_worker_bytes = limits.buffer_bytes / workers as u64;
+        let small_count = (per_worker_bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32;
+        let large_count = (per_worker_bytes * 3 / 4 / u64::from(LARGE_BYTES)).max(64) as u32;
+        let requests_max = (limits.requests_max as usize / workers).max(1024);
+        driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
+        let tasks_max = sessions_max + links.len();
+        Self {
+            driver,
+            pool: Pool::new(PoolConfig { small_count, large_count }),
+            sessions: Slab::new(sessions_max),
+            roles: vec![Role::Nobody; conns_max],
+            listeners: Vec::new(),
+            ledger: Ledger::new(requests_max),
+            pieces: Pieces::new((small_count + large_count) as usize * 4),
+            frames: Slab::new(PARTIAL_FRAMES_MAX),
+            deadlines: Deadlines::new(sessions_max),
+            run_queue: VecDeque::with_capacity(tasks_max),
+            blocked: VecDeque::with_capacity(sessions_max),
+            unblock: false,
+            stalled_links: 0,
+            filled: Vec::with_capacity(sessions_max),
+            filled_links: Vec::with_capacity(links.len()),
+            scratch: Some(Box::new(Scratch {
+                frame: Frame::new(),
+                other: Frame::new(),
+                out: vec![0; OUT_BYTES_MAX],
+                out_len: 0,
+                sends: SendList::new(),
+            })),
+            events: Vec::with_capacity(EVENTS_MAX * 2),
+            accept_paused: false,
+            accept_again_ns: None,
+            draining_since_ns: None,
+            random: seed | 1,
+            slice: time_slices.then_some(limits.time_slice),
+            links,
+            backends,
+            setup,
+            shared,
+            counters,
+            backend_counters,
+        }
+    }
+
+    /// Connections a driver must have room for, given the limits of a service.
+    pub fn conns_max(setup: &Setup) -> u32 {
+        let links = setup.backends.len() as u32 * (1 + setup.limits.lent_links_max);
+        setup.limits.sessions_max + links + LINGER_ROOM as u32
+    }
+
+    /// The driver, for opening listeners.
+    pub fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// Adds a listener that the driver has opened.
+    pub fn add_listener(&mut self, listener: ListenerId) {
+        self.listeners.push(listener);
+    }
+
+    /// Dials every backend.
+    pub fn start(&mut self) {
+        for backend in 0..self.backends.len() as u32 {
+            self.dial_shared(backend);
+        }
+    }
+
+    /// Runs until asked to stop or drained.
+    pub fn run(&mut self) -> std::io::Result<()> {
+        self.start();
+        while self.turn(None)? {}
+        Ok(())
+    }
+
+    /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
+    pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
+        let wait = if self.run_queue.is_empty() { self.wait_time() } else { Some(Duration::ZERO) };
+        let wait = match (wait, wait_max) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let mut events = std::mem::take(&mut self.events);
+        self.driver.poll(&self.pool, wait, &mut events)?;
+        for event in events.drain(..) {
+            self.handle(event);
+        }
+        self.events = events;
+        self.run_timers();
+        self.run_tasks();
+        self.release_fills();
+        if self.shared.must_stop() {
+            return Ok(false);
+        }
+        Ok(!self.drained())
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Accepted { listener, conn, peer: _ } => self.accepted(listener, conn),
+            Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
+            Event::Connected { conn } => {
+                if let Role::Link { link, .. } = self.role(conn) {
+                    self.link_connected(link);
+                }
+            }
+            Event::Data { conn, data } => match self.role(conn) {
+                Role::Client(key) => self.client_data(key, data),
+                Role::Link { link, .. } => self.link_data(link, data),
+                Role::Nobody => {}
+            },
+            Event::Eof { conn } => match self.role(conn) {
+                Role::Client(key) => self.client_eof(key),
+                Role::Link { link, .. } => {
+                    self.links[link as usize].eof = true;
+                    self.enqueue_link(link);
+                }
+                Role::Nobody => {}
+            },
+            Event::Failed { conn, fault: _ } => match self.role(conn) {
+                Role::Client(key) => {
+                    self.forget(conn);
+                    self.end_session(key, false);
+                }
+                Role::Link { link, .. } => {
+                    self.forget(conn);
+                    self.links[link as usize].conn = None;
+                    self.link_lost(link, flick_abi::FailureReason::Unavailable);
+                }
+                Role::Nobody => {}
+            },
+            Event::Drained { conn } => match self.role(conn) {
+                Role::Client(key) => {
+                    self.unblock = true;
+                    if self.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
+                        self.enqueue_session(key);
+                    }
+                }
+                Role::Link { .. } => self.unblock = true,
+                Role::Nobody => {}
+            },
+            Event::Woken => {}
+        }
+    }
+
+    fn accepted(&mut self, listener: ListenerId, conn: Handle) {
+        let now_ns = self.driver.now_ns();
+        let refuse = self.draining_since_ns.is_some() || !self.shared.take_session(self.setup.limits.sessions_max);
+        let session = Session::new(conn, self.setup.listened, now_ns);
+        let key = if refuse { None } else { self.sessions.insert(session) };
+        let Some(key) = key else {
+            self.counters.sessions_refused.add(1);
+            self.driver.abort(conn);
+            return;
+        };
+        let _ = listener;
+        self.counters.sessions_accepted.add(1);
+        self.counters.sessions_open.add(1);
+        self.roles[conn.index as usize] = Role::Client(key);
+        self.arm_idle(key);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.receiving = true;
+        }
+        self.driver.receive(conn, true);
+        if self.setup.limits.overflow == Overflow::Pause && self.shared.sessions_full(self.setup.limits.sessions_max) {
+            self.pause_accept();
+        }
+    }
+
+    fn accept_failed(&mut self, errno: i32) {
+        tracing::warn!(errno, "accepting failed; paused");
+        self.counters.accept_pauses.add(1);
+        self.accept_paused = true;
+        self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+    }
+
+    fn pause_accept(&mut self) {
+        if self.accept_paused {
+            return;
+        }
+        self.counters.accept_pauses.add(1);
+        self.accept_paused = true;
+        self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+        for at in 0..self.listeners.len() {
+            self.driver.accept(self.listeners[at], false);
+        }
+    }
+
+    fn resume_accept(&mut self) {
+        self.accept_again_ns = None;
+        if !self.accept_paused || self.draining_since_ns.is_some() {
+            return;
+        }
+        if self.setup.limits.overflow == Overflow::Pause && self.shared.sessions_full(self.setup.limits.sessions_max) {
+            self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+            return;
+        }
+        self.accept_paused = false;
+        for at in 0..self.listeners.len() {
+            self.driver.accept(self.listeners[at], true);
+        }
+    }
+
+    fn role(&self, conn: Handle) -> Role {
+        let role = self.roles[conn.index as usize];
+        let current = match role {
+            Role::Nobody => return Role::Nobody,
+            Role::Client(key) => self.sessions.get(key).map(|session| session.conn),
+            Role::Link { link, epoch } => {
+                let link = &self.links[link as usize];
+                if link.epoch == epoch { link.conn } else { None }
+            }
+        };
+        if current == Some(conn) { role } else { Role::Nobody }
+    }
+
+    fn forget(&mut self, conn: Handle) {
+        self.roles[conn.index as usize] = Role::Nobody;
+    }
+
+    fn enqueue_session(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && !session.queued
+        {
+            session.queued = true;
+            self.run_queue.push_back(Task::Session(key));
+        }
+    }
+
+    fn enqueue_link(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        if !state.queued {
+            state.queued = true;
+            self.run_queue.push_back(Task::Link(link));
+        }
+    }
+
+    /// Runs each task that is in the queue now once; what they make runnable runs too, up to one round more.
+    fn run_tasks(&mut self) {
+        let mut rounds_left = RUN_ROUNDS_MAX;
+        while !self.run_queue.is_empty() && rounds_left > 0 {
+            rounds_left -= 1;
+            for _ in 0..self.run_queue.len() {
+                let Some(task) = self.run_queue.pop_front() else { break };
+                match task {
+                    Task::Session(key) => self.run_session(key),
+                    Task::Link(link) => self.run_link(link),
+                }
+            }
+            if self.unblock {
+                self.unblock = false;
+                self.resume_waiting();
+            }
+        }
+    }
+
+    /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.
+    fn resume_waiting(&mut self) {
+        for _ in 0..self.blocked.len() {
+            let Some(key) = self.blocked.pop_front() else { break };
+            if let Some(session) = self.sessions.get_mut(key)
+                && session.wait == Wait::Shared
+            {
+                session.wait = Wait::Nothing;
+                self.enqueue_session(key);
+            }
+        }
+        if self.stalled_links > 0 {
+            for link in 0..self.links.len() as u32 {
+                if self.links[link as usize].stalled.is_some() {
+                    self.enqueue_link(link);
+                }
+            }
+        }
+    }
+
+    fn release_fills(&mut self) {
+        for key in self.filled.drain(..) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.fill = None;
+            }
+        }
+        for link in self.filled_links.drain(..) {
+            self.links[link as usize].fill = None;
+        }
+    }
+
+    /// Runs a task's steps until it stops or has used its time; says whether it stopped by itself.
+    fn run_steps(&mut self, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
+        let begun = self.slice.map(|_| Instant::now());
+        for count in 1..=ACTIVATION_MESSAGES_MAX {
+            if step(self) == Flow::Stop {
+                return true;
+            }
+            if count % CLOCK_EVERY_MESSAGES == 0
+                && let (Some(begun), Some(slice)) = (begun, self.slice)
+                && begun.elapsed() > slice
+            {
+                break;
+            }
+        }
+        self.counters.slices_exceeded.add(1);
+        false
+    }
+
+    /// Runs all rules of `channel` on the message in `scratch.frame`; the sends are in `scratch.sends`.
+    fn run_rules(setup: &Setup, scratch: &mut Scratch, channel: usize, element: u64, message: &[u8]) {
+        scratch.sends.clear();
+        scratch.out_len = 0;
+        for action in &setup.actions[channel] {
+            match *action {
+                RuleAction::Pass { to } => {
+                    scratch.sends.push(Send { channel: to as u32, element: 0, body: SendBody::Original });
+                }
+                RuleAction::Run { rule } => {
+                    let mut call = RuleCall {
+                        frame: &scratch.frame,
+                        message,
+                        source_element: element,
+                        channel_lens: &setup.channel_lens,
+                        out: &mut scratch.out,
+                        out_len: scratch.out_len,
+                        sends: &mut scratch.sends,
+                    };
+                    setup.engine.run(rule, &mut call);
+                    scratch.out_len = call.out_len;
+                }
+            }
+        }
+    }
+}
+
+/// Splits a worker into the tools an inbox needs and the rest.
+macro_rules! tools {
+    ($worker:expr) => {
+        Tools {
+            engine: &*$worker.setup.engine,
+            pieces: &mut $worker.pieces,
+            frames: &mut $worker.frames,
+            pool: &$worker.pool,
+        }
+    };
+}
+use tools;
+
+/// Connections that linger after their session's slot was given back.
+const LINGER_ROOM: usize = 64;
+/// How long accepting pauses when the system is out of something.
+const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+/// Rounds of the run queue in one turn.
+const RUN_ROUNDS_MAX: u32 = 2;

@@ -1,0 +1,274 @@
+//! Output: replies to clients in the order of their requests, requests to backends, and the end of sessions.
+
+use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
+use flick_abi::{FailureReason, Frame};
+use flick_buffers::{Buf, Class, Pool, Slice};
+use flick_net::Driver;
+
+use super::requests::{Outgoing, Patches};
+use super::Worker;
+use crate::deadlines::Kind;
+use crate::ledger::RequestId;
+use crate::limits::{LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
+use crate::session::{Phase, Wait};
+use crate::slab::Key;
+
+impl<D: Driver> Worker<D> {
+    /// Opens a request and puts it at the end of its session's queue. `None`: the ledger is full, which the callers
+    /// have excluded, or the session is gone.
+    pub(super) fn open_request(
+        &mut self,
+        session: Option<Key>,
+        echo: [u64; ECHO_FIELDS_MAX],
+        deadline_ns: u64,
+    ) -> Option<RequestId> {
+        let request = self.ledger.open(session, echo, deadline_ns)?;
+        if let Some(session) = session.and_then(|key| self.sessions.get_mut(key)) {
+            self.ledger.push_session(&mut session.requests, request);
+        }
+        Some(request)
+    }
+
+    /// Answers the request in `frame` ourselves, in its turn.
+    pub(super) fn fail_new_request(&mut self, key: Key, frame: &Frame, reason: FailureReason) {
+        let echo = self.echo_of(frame);
+        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else {
+            self.end_session(key, true);
+            return;
+        };
+        self.fail_request(request, reason);
+    }
+
+    /// Answers a request under way ourselves; closes the session if its reply has already begun or the grammar
+    /// has no words for it.
+    pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
+        let entry = self.ledger.get(request);
+        let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
+        let Some(key) = session else { return };
+        match reason {
+            FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
+            FailureReason::Timeout => self.counters.failed_timeout.add(1),
+            FailureReason::Overload => self.counters.failed_overload.add(1),
+            FailureReason::Malformed | FailureReason::Farewell => {}
+        }
+        let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
+            if reason == FailureReason::Farewell {
+                self.finish_request(request);
+            } else {
+                self.end_session(key, true);
+            }
+            return;
+        };
+        // On the stack: failures may arise inside any other work of the worker.
+        let (mut frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
+        restore_echo(&mut frame, &self.setup.protocol().echo, &echo);
+        let len = self.setup.engine.build(builder, &frame, &mut text);
+        let front = &text[..len];
+        self.deliver_message(request, &Outgoing { front, rest: None }, [None, None]);
+        self.finish_request(request);
+    }
+
+    /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.
+    pub(super) fn deliver_message(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
+        let Some(key) = self.ledger.get(request).session else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        self.counters.replies.add(1);
+        if session.fill.is_none() {
+            self.filled.push(key);
+        }
+        let conn = session.conn;
+        let direct = session.requests.front() == Some(request);
+        let entry = self.ledger.get_mut(request);
+        let (driver, pieces) = (&mut self.driver, &mut self.pieces);
+        let mut held = 0;
+        let mut room = true;
+        let mut emit = |slice: Slice| {
+            if direct {
+                driver.send(conn, slice);
+            } else {
+                held += u64::from(slice.len());
+                room &= pieces.push(&mut entry.held, slice);
+            }
+        };
+        let buffered = append(&self.pool, &mut session.fill, Class::Small, message.front, patches, &mut emit);
+        if let Some(rest) = &message.rest {
+            emit(rest.clone());
+        }
+        session.held_bytes += held;
+        if !(room && buffered) {
+            self.counters.exhausted.add(1);
+            self.end_session(key, true);
+        }
+    }
+
+    /// Passes on a piece of a large reply.
+    pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
+        let Some(key) = self.ledger.get(request).session else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.requests.front() == Some(request) {
+            self.driver.send(session.conn, piece);
+            return;
+        }
+        session.held_bytes += u64::from(piece.len());
+        if !self.pieces.push(&mut self.ledger.get_mut(request).held, piece) {
+            self.counters.exhausted.add(1);
+            self.end_session(key, true);
+        }
+    }
+
+    /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
+    pub(super) fn held_up_by(&self, request: RequestId) -> Option<Key> {
+        let key = self.ledger.get(request).session?;
+        let session = self.sessions.get(key)?;
+        let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
+        (unread > SESSION_BACKLOG_BYTES_MAX as u64).then_some(key)
+    }
+
+    /// A request has its last reply: what waited behind it goes out, and its session may take the next one.
+    pub(super) fn finish_request(&mut self, request: RequestId) {
+        let entry = self.ledger.get_mut(request);
+        entry.done = true;
+        if let Some(key) = entry.session {
+            self.advance(key);
+        }
+    }
+
+    /// Sends everything that is due at the front of a session's queue.
+    fn advance(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        while let Some(front) = session.requests.front() {
+            let entry = self.ledger.get_mut(front);
+            while let Some(piece) = self.pieces.pop(&mut entry.held) {
+                session.held_bytes -= u64::from(piece.len());
+                self.driver.send(session.conn, piece);
+            }
+            if !entry.done {
+                break;
+            }
+            self.ledger.pop_session(&mut session.requests, &mut self.pieces);
+        }
+        let resume = session.wait == Wait::Replies;
+        if !self.blocked.is_empty() || self.stalled_links > 0 {
+            self.unblock = true;
+        }
+        let closing = session.phase == Phase::Closing && session.requests.is_empty();
+        if resume || closing {
+            self.enqueue_session(key);
+        }
+    }
+
+    /// Closes our side of a session that takes no further requests once its last reply is out.
+    pub(super) fn close_if_finished(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.phase != Phase::Closing || !session.requests.is_empty() {
+            return;
+        }
+        if session.eof {
+            self.end_session_after_output(key);
+            return;
+        }
+        session.phase = Phase::Lingering;
+        let conn = session.conn;
+        self.driver.shutdown(conn);
+        self.set_receiving(key, true);
+        self.deadlines.set(key.index, Kind::Linger, self.driver.now_ns() + LINGER_MS * 1_000_000);
+    }
+
+    fn end_session_after_output(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get(key) {
+            let conn = session.conn;
+            self.driver.close(conn);
+            self.forget(conn);
+        }
+        self.end_session(key, false);
+    }
+
+    /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.
+    /// `abort`: the connection still exists.
+    pub(super) fn end_session(&mut self, key: Key, abort: bool) {
+        if abort && let Some(session) = self.sessions.get(key) {
+            let (conn, phase) = (session.conn, session.phase);
+            if phase == Phase::Lingering {
+                self.driver.close(conn);
+            } else {
+                self.driver.abort(conn);
+            }
+            self.forget(conn);
+        }
+        if self.sessions.get(key).is_some_and(|session| session.inbox.in_message()) {
+            self.counters.truncated.add(1);
+        }
+        let Some(mut session) = self.sessions.remove(key) else { return };
+        session.inbox.clear(&mut self.pieces, &mut self.frames);
+        while self.ledger.pop_session(&mut session.requests, &mut self.pieces).is_some() {}
+        self.deadlines.clear(key.index);
+        self.counters.sessions_open.sub(1);
+        self.shared.give_session();
+        self.unblock = true;
+        self.break_lent(session.upload);
+        if self.accept_paused {
+            self.resume_accept();
+        }
+    }
+
+    /// Writes a message to a backend connection; `false` when buffers are out.
+    pub(super) fn write_to_link(&mut self, link: u32, message: &Outgoing<'_>, patches: Patches) -> bool {
+        let state = &mut self.links[link as usize];
+        let Some(conn) = state.conn else { return false };
+        if state.fill.is_none() {
+            self.filled_links.push(link);
+        }
+        let driver = &mut self.driver;
+        let mut emit = |slice: Slice| driver.send(conn, slice);
+        let fits = append(&self.pool, &mut state.fill, Class::Large, message.front, patches, &mut emit);
+        if let Some(rest) = &message.rest {
+            emit(rest.clone());
+        }
+        fits
+    }
+}
+
+/// Puts the kept fields of a request back into a frame.
+pub(super) fn restore_echo(frame: &mut Frame, fields: &[flick_abi::WireField], echo: &[u64; ECHO_FIELDS_MAX]) {
+    for (field, value) in fields.iter().zip(echo) {
+        frame.slots[usize::from(field.slot)] = *value;
+    }
+}
+
+/// Appends `bytes` to the buffer being filled, with `patches` applied, and emits the written ranges.
+/// `false` when the pool is empty.
+fn append(
+    pool: &Pool,
+    fill: &mut Option<Buf>,
+    class: Class,
+    bytes: &[u8],
+    patches: Patches,
+    emit: &mut impl FnMut(Slice),
+) -> bool {
+    let patched_end = patches.iter().flatten().map(|(field, _)| field.offset + u32::from(field.width_bytes)).max();
+    let front_len = patched_end.unwrap_or(0);
+    assert!(front_len as usize <= bytes.len(), "patched fields lie inside the message");
+    let mut at = 0;
+    while at < bytes.len() {
+        let needed = if at == 0 { front_len.max(1) } else { 1 };
+        if fill.as_ref().is_none_or(|buf| buf.spare() < needed) {
+            let Some(buf) = pool.alloc(class) else { return false };
+            *fill = Some(buf);
+        }
+        let buf = fill.as_ref().expect("a buffer was just put there");
+        let start = buf.len();
+        let rest = &bytes[at..];
+        let taken = buf.append_with(rest.len() as u32, |spare| {
+            spare.copy_from_slice(&rest[..spare.len()]);
+            if at == 0 {
+                for (field, value) in patches.iter().flatten() {
+                    field.write(spare, *value);
+                }
+            }
+            spare.len() as u32
+        });
+        at += taken as usize;
+        emit(buf.slice(start..start + taken));
+    }
+    true
+}

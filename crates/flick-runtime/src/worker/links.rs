@@ -1,0 +1,126 @@
+//! Connections to backends: dialled ahead, dialled again with growing pauses, and when one ends every request on it
+//! is answered.
+
+use flick_abi::FailureReason;
+use flick_net::Driver;
+
+use super::{Role, Worker};
+use crate::backend::LinkState;
+use crate::ledger::RequestId;
+use crate::limits::BACKOFF_SHIFT_MAX;
+
+impl<D: Driver> Worker<D> {
+    pub(super) fn dial_shared(&mut self, backend: u32) {
+        let link = self.backends[backend as usize].shared;
+        if !self.dial(link) {
+            self.link_down(link);
+        }
+    }
+
+    /// Starts dialling; `false` when the system has no descriptor or the address is refused at once.
+    pub(super) fn dial(&mut self, link: u32) -> bool {
+        let backend = self.links[link as usize].backend;
+        let conn = match self.driver.connect(&self.backends[backend as usize].endpoint) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::warn!(backend, %error, "cannot dial a backend");
+                return false;
+            }
+        };
+        let deadline_ns = self.driver.now_ns() + self.setup.timeouts.connect.as_nanos() as u64;
+        let state = &mut self.links[link as usize];
+        state.epoch = state.epoch.wrapping_add(1);
+        state.state = LinkState::Connecting;
+        state.conn = Some(conn);
+        state.deadline_ns = deadline_ns;
+        state.receiving = false;
+        state.eof = false;
+        self.roles[conn.index as usize] = Role::Link { link, epoch: state.epoch };
+        true
+    }
+
+    pub(super) fn link_connected(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        let Some(conn) = state.conn else { return };
+        state.state = LinkState::Up;
+        state.receiving = true;
+        self.driver.receive(conn, true);
+        self.counters.links_connected.add(1);
+        let (backend, lent) = (state.backend as usize, state.lent);
+        if !lent {
+            self.backends[backend].failures = 0;
+            self.backend_counters[backend].up.add(1);
+        }
+        self.unblock = true;
+    }
+
+    /// Ends a connection from our side; every request on it is answered with `reason`.
+    pub(super) fn link_broken(&mut self, link: u32, reason: FailureReason) {
+        if let Some(conn) = self.links[link as usize].conn.take() {
+            self.driver.abort(conn);
+            self.forget(conn);
+        }
+        self.link_lost(link, reason);
+    }
+
+    /// The connection is gone already.
+    pub(super) fn link_lost(&mut self, link: u32, reason: FailureReason) {
+        let state = &mut self.links[link as usize];
+        let was = state.state;
+        state.state = LinkState::Down;
+        state.conn = None;
+        state.epoch = state.epoch.wrapping_add(1);
+        state.uploading = false;
+        state.download = None;
+        state.fill = None;
+        state.inbox.clear(&mut self.pieces, &mut self.frames);
+        if state.stalled.take().is_some() {
+            self.stalled_links -= 1;
+        }
+        self.counters.links_failed.add(1);
+        let (backend, lent) = (state.backend as usize, state.lent);
+        if !lent {
+            if was == LinkState::Up {
+                self.backend_counters[backend].up.sub(1);
+            }
+            self.link_down(link);
+        }
+        self.fail_all(link, reason);
+        self.unblock = true;
+    }
+
+    /// Answers every request of a lost connection. New ones cannot join meanwhile: the link is down.
+    fn fail_all(&mut self, link: u32, reason: FailureReason) {
+        let backend = self.links[link as usize].backend as usize;
+        let mut left = self.links[link as usize].requests.len();
+        while left > 0 {
+            left -= 1;
+            let Some(request) = self.ledger.pop_link(&mut self.links[link as usize].requests) else { break };
+            self.backend_counters[backend].failures.add(1);
+            if self.ledger_has_session(request) {
+                self.fail_request(request, reason);
+            }
+        }
+    }
+
+    /// Whether the entry is still in a session's queue; an entry in neither queue has been freed.
+    pub(super) fn ledger_has_session(&self, request: RequestId) -> bool {
+        self.ledger.get(request).session.is_some()
+    }
+
+    /// Sets the time to dial a shared link again: pauses double, with jitter of a quarter either way.
+    fn link_down(&mut self, link: u32) {
+        let backend = self.links[link as usize].backend as usize;
+        let timeouts = &self.setup.timeouts;
+        let shift = self.backends[backend].failures.min(BACKOFF_SHIFT_MAX);
+        let pause = (timeouts.backoff_min.as_nanos() as u64) << shift;
+        let pause = pause.min(timeouts.backoff_max.as_nanos() as u64).max(1);
+        self.backends[backend].failures = self.backends[backend].failures.saturating_add(1);
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let jitter = self.random % (pause / 2 + 1);
+        self.links[link as usize].state = LinkState::Down;
+        self.links[link as usize].deadline_ns = self.driver.now_ns() + pause - pause / 4 + jitter;
+    }
+}

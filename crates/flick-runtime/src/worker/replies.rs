@@ -1,0 +1,237 @@
+//! The backend's side: bytes from a backend become replies, and each goes to the request the ledger names.
+//! Promises: a reply that the ledger does not expect closes its connection; nothing of it reaches a client.
+
+use flick_abi::{MessageFlags, SendBody, Step};
+use flick_buffers::Slice;
+use flick_net::Driver;
+
+use super::deliver::restore_echo;
+use super::requests::{Patches, number_mask, outgoing};
+use super::{Flow, Scratch, Worker, tools};
+use crate::backend::{Download, LinkState};
+use crate::inbox::{Next, Tools};
+use crate::ledger::RequestId;
+
+impl<D: Driver> Worker<D> {
+    pub(super) fn link_data(&mut self, link: u32, data: Slice) {
+        let state = &mut self.links[link as usize];
+        if !state.inbox.push(&mut self.pieces, data) {
+            self.counters.exhausted.add(1);
+            self.link_broken(link, flick_abi::FailureReason::Overload);
+            return;
+        }
+        self.enqueue_link(link);
+    }
+
+    pub(super) fn run_link(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        state.queued = false;
+        if state.state != LinkState::Up {
+            return;
+        }
+        if state.stalled.take().is_some() {
+            self.stalled_links -= 1;
+        }
+        if !self.run_steps(|worker| worker.link_step(link)) {
+            self.enqueue_link(link);
+            return;
+        }
+        let state = &mut self.links[link as usize];
+        if state.state != LinkState::Up {
+            return;
+        }
+        let receive = state.stalled.is_none();
+        if receive && state.eof {
+            if state.inbox.in_message() || state.download.is_some() {
+                self.counters.truncated.add(1);
+            }
+            self.link_broken(link, flick_abi::FailureReason::Unavailable);
+        } else if state.receiving != receive
+            && let Some(conn) = state.conn
+        {
+            state.receiving = receive;
+            self.driver.receive(conn, receive);
+        }
+    }
+
+    fn link_step(&mut self, link: u32) -> Flow {
+        let state = &mut self.links[link as usize];
+        if state.state != LinkState::Up {
+            return Flow::Stop;
+        }
+        if let Some(download) = state.download {
+            return self.forward_reply_body(link, download);
+        }
+        let channel = self.backends[state.backend as usize].channel;
+        let Some(view) = &self.setup.program.channels[channel].view else {
+            // The program never receives here; whatever comes is dropped with its framing unknown.
+            state.inbox.clear(&mut self.pieces, &mut self.frames);
+            return Flow::Stop;
+        };
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let next = state.inbox.next(&mut tools!(self), view.parse_reply, &mut scratch.frame);
+        let flow = match next {
+            Next::Whole(message) => self.reply(link, channel, &mut scratch, message, true),
+            Next::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
+            Next::Starved => Flow::Stop,
+            Next::Fault { field, cause, .. } => {
+                tracing::warn!(link, field, cause, "backend sent what is not of the grammar");
+                self.backend_fault(link)
+            }
+            Next::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.link_broken(link, flick_abi::FailureReason::Overload);
+                Flow::Stop
+            }
+        };
+        self.scratch = Some(scratch);
+        flow
+    }
+
+    fn backend_fault(&mut self, link: u32) -> Flow {
+        self.counters.peer_faults_backend.add(1);
+        self.link_broken(link, flick_abi::FailureReason::Unavailable);
+        Flow::Stop
+    }
+
+    /// One reply: `seen` is all of it, or of a large one at least its head.
+    fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
+        let Some(request) = self.links[link as usize].requests.front() else {
+            tracing::warn!(link, "backend sent a reply that nobody asked for");
+            return self.backend_fault(link);
+        };
+        let setup = std::sync::Arc::clone(&self.setup);
+        let protocol = setup.protocol();
+        let entry = self.ledger.get(request);
+        if let Some(field) = &protocol.correlate {
+            let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
+            if number != entry.number {
+                tracing::warn!(link, "backend answered another request than the next one");
+                return self.backend_fault(link);
+            }
+        }
+        if let Some(key) = self.held_up_by(request) {
+            self.stall(link, key);
+            return Flow::Stop;
+        }
+        let (echo, heard) = (entry.echo, entry.session.is_some());
+        restore_echo(&mut scratch.frame, &protocol.echo, &echo);
+        if let Some(judge) = setup.view(channel).reply_flags {
+            let step = setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+            assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
+        }
+        let flags = scratch.frame.flags();
+        let last = !flags.has(MessageFlags::MORE);
+        let silent = flags.has(MessageFlags::SILENT);
+        if !heard {
+            self.counters.orphan_replies.add(1);
+        } else if silent {
+            self.counters.silent.add(1);
+        }
+        let total = scratch.frame.total_bytes();
+        if whole {
+            self.consume_reply(link, seen.len());
+            if heard && !silent {
+                self.pass_reply(link, channel, scratch, request, &seen, &echo);
+            }
+            if last {
+                self.reply_was_last(link, request);
+            }
+            return Flow::Go;
+        }
+        let gathered = self.links[link as usize].inbox.in_message();
+        let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        self.consume_reply(link, head);
+        self.counters.streamed.add(1);
+        let passed = heard && !silent && self.pass_reply(link, channel, scratch, request, &seen.sub(0..head), &echo);
+        let bytes_left = total - u64::from(head);
+        self.ledger.get_mut(request).begun |= passed;
+        self.links[link as usize].download = Some(Download { request, bytes_left, last, heard: passed });
+        Flow::Go
+    }
+
+    fn consume_reply(&mut self, link: u32, bytes: u32) {
+        self.links[link as usize].inbox.consume(&mut tools!(self), bytes);
+    }
+
+    /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
+    /// the rest of a large one follows.
+    fn pass_reply(
+        &mut self,
+        link: u32,
+        channel: usize,
+        scratch: &mut Scratch,
+        request: RequestId,
+        message: &Slice,
+        echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
+    ) -> bool {
+        let element = self.backends[self.links[link as usize].backend as usize].element;
+        Self::run_rules(&self.setup, scratch, channel, element, message.bytes());
+        let setup = std::sync::Arc::clone(&self.setup);
+        let protocol = setup.protocol();
+        let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
+        let patches: Patches = [
+            restored(protocol.correlate, setup.correlate_echo),
+            restored(protocol.loud, setup.loud_echo),
+        ];
+        let mut follows = false;
+        for at in 0..scratch.sends.as_slice().len() {
+            let send = scratch.sends.as_slice()[at];
+            if send.channel as usize != setup.listened {
+                continue;
+            }
+            self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
+            follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        }
+        follows
+    }
+
+    fn forward_reply_body(&mut self, link: u32, download: Download) -> Flow {
+        let Download { request, bytes_left, last, heard } = download;
+        if heard && let Some(key) = self.held_up_by(request) {
+            self.stall(link, key);
+            return Flow::Stop;
+        }
+        let state = &mut self.links[link as usize];
+        let Some(piece) = state.inbox.take_raw(&mut self.pieces, bytes_left) else { return Flow::Stop };
+        let left = bytes_left - u64::from(piece.len());
+        state.download = (left > 0).then_some(Download { bytes_left: left, ..download });
+        let deadline = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
+        self.ledger.get_mut(request).deadline_ns = deadline;
+        if heard {
+            self.deliver_piece(request, piece);
+        }
+        if left == 0 && last {
+            self.reply_was_last(link, request);
+        }
+        Flow::Go
+    }
+
+    /// Takes a request off its connection's books, and gives a lent connection back or ends it.
+    fn reply_was_last(&mut self, link: u32, request: RequestId) {
+        let state = &mut self.links[link as usize];
+        let popped = self.ledger.pop_link(&mut state.requests);
+        assert!(popped == Some(request), "replies are booked in the order of their requests");
+        let (lent, uploading) = (state.lent, state.uploading);
+        if self.ledger_has_session(request) {
+            self.finish_request(request);
+        }
+        if lent && uploading {
+            // Answered before all of it was sent: the books of this connection no longer balance.
+            self.link_broken(link, flick_abi::FailureReason::Unavailable);
+        } else if lent {
+            self.unblock = true;
+        }
+        if !self.blocked.is_empty() {
+            self.unblock = true;
+        }
+    }
+
+    /// Pauses a connection because a client does not read what it gets from it.
+    fn stall(&mut self, link: u32, key: crate::slab::Key) {
+        let until = self.driver.now_ns() + self.setup.timeouts.slow_client.as_nanos() as u64;
+        let state = &mut self.links[link as usize];
+        state.stalled = Some((key, until));
+        self.stalled_links += 1;
+    }
+}

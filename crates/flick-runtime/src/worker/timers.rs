@@ -1,0 +1,139 @@
+//! Time: what is due, how long a turn may sleep, and the end of a worker that drains.
+
+use std::time::Duration;
+
+use flick_abi::FailureReason;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::backend::LinkState;
+use crate::deadlines::Kind;
+use crate::limits::{DRAIN_QUIET_MS, LINGER_MS, TICK_MAX_MS};
+use crate::session::Phase;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+/// How often a draining worker looks for quiet sessions.
+const DRAIN_TICK_MS: u64 = 10;
+
+impl<D: Driver> Worker<D> {
+    /// How long the next wait may last; `None`: until something happens.
+    pub(super) fn wait_time(&self) -> Option<Duration> {
+        let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
+        let due = links.chain(self.deadlines.next_ns()).chain(self.accept_again_ns).min();
+        let now_ns = self.driver.now_ns();
+        let due = due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)).min(Duration::from_millis(TICK_MAX_MS)));
+        if self.draining_since_ns.is_some() {
+            let tick = Duration::from_millis(DRAIN_TICK_MS);
+            return Some(due.map_or(tick, |due| due.min(tick)));
+        }
+        due
+    }
+
+    fn link_due_ns(&self, link: &crate::backend::Link) -> Option<u64> {
+        match link.state {
+            LinkState::Down => (!link.lent).then_some(link.deadline_ns),
+            LinkState::Connecting => Some(link.deadline_ns),
+            LinkState::Up => {
+                let reply = link.requests.front().map(|request| self.ledger.get(request).deadline_ns);
+                let stall = link.stalled.map(|(_, until)| until);
+                // A stalled connection is waiting for a client: its backend is not late.
+                stall.or(reply).filter(|due| *due != u64::MAX)
+            }
+        }
+    }
+
+    pub(super) fn run_timers(&mut self) {
+        let now_ns = self.driver.now_ns();
+        for link in 0..self.links.len() as u32 {
+            if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
+                self.link_due(link);
+            }
+        }
+        while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
+            self.session_due(slot, kind);
+        }
+        if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
+            self.resume_accept();
+        }
+        self.run_drain(now_ns);
+    }
+
+    fn link_due(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        match state.state {
+            LinkState::Down => self.dial_shared(state.backend),
+            LinkState::Connecting => self.link_broken(link, FailureReason::Timeout),
+            LinkState::Up => match state.stalled {
+                Some((key, _)) => {
+                    self.counters.slow_clients_dropped.add(1);
+                    self.end_session(key, true);
+                    self.enqueue_link(link);
+                }
+                None => {
+                    tracing::warn!(link, "backend did not answer in time");
+                    self.link_broken(link, FailureReason::Timeout);
+                }
+            },
+        }
+    }
+
+    fn session_due(&mut self, slot: u32, kind: Kind) {
+        self.deadlines.clear(slot);
+        let Some(key) = self.sessions.key_at(slot as usize) else { return };
+        match kind {
+            Kind::Message => {
+                self.counters.request_timeouts.add(1);
+                self.end_session(key, true);
+            }
+            Kind::Linger => self.end_session(key, true),
+            Kind::Idle => {
+                let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
+                if busy {
+                    self.arm_idle(key);
+                } else {
+                    self.stop_reading(key);
+                    self.close_if_finished(key);
+                }
+            }
+        }
+    }
+
+    /// Drains: no new sessions; each session ends when it has been quiet for a moment, and at the deadline after
+    /// the replies to what it had sent.
+    fn run_drain(&mut self, now_ns: u64) {
+        let Some(deadline) = self.shared.drain_asked() else { return };
+        let since_ns = match self.draining_since_ns {
+            Some(since_ns) => since_ns,
+            None => {
+                for listener in std::mem::take(&mut self.listeners) {
+                    self.driver.close_listener(listener);
+                }
+                self.draining_since_ns = Some(now_ns);
+                now_ns
+            }
+        };
+        let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
+        for index in 0..self.sessions.slots_used() {
+            let Some(key) = self.sessions.key_at(index) else { continue };
+            let Some(session) = self.sessions.get(key) else { continue };
+            let quiet = session.requests.is_empty()
+                && session.inbox.is_empty()
+                && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
+            if session.phase == Phase::Open && (quiet || late) {
+                self.stop_reading(key);
+                self.abandon_upload(key);
+                self.close_if_finished(key);
+            }
+        }
+    }
+
+    /// Whether a draining worker has nothing left to do.
+    pub(super) fn drained(&mut self) -> bool {
+        let (Some(since_ns), Some(deadline)) = (self.draining_since_ns, self.shared.drain_asked()) else {
+            return false;
+        };
+        let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
+        self.sessions.len() == 0 || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
+    }
+}
