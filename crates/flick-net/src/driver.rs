@@ -7,9 +7,10 @@
 use std::io;
 use std::time::Duration;
 
-use flick_buffers::{Pool, Slice};
+use flick_buffers::{LARGE_BYTES, Pool, Slice};
 
 use crate::address::{Endpoint, PeerAddr};
+use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
 
 /// One connection of one driver. Stays unique: a handle kept past its connection's end names nothing.
@@ -168,4 +169,16 @@ pub trait Driver {
     ///
     /// Receive buffers are taken from `pool`; when it is empty, receiving pauses until buffers come back.
     fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+}
+
+/// Refuses limits no driver can work with.
+pub(crate) fn checked(limits: DriverLimits) -> io::Result<DriverLimits> {
+    let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if limits.events_max < EVENTS_MIN {
+        return invalid("a driver needs room for more events per poll");
+    }
+    if limits.receive_bytes == 0 {
+        return invalid("a driver that receives no bytes cannot receive");
+    }
+    Ok(DriverLimits { receive_bytes: limits.receive_bytes.min(LARGE_BYTES), ..limits })
 }

@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use flick_buffers::{LARGE_BYTES, Pool, Slice};
+use flick_buffers::{Pool, Slice};
 use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
+use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
 use crate::intake::Intake;
-use crate::limits::{EVENTS_MIN, KERNEL_EVENTS_MAX, LISTENERS_MAX};
+use crate::limits::{KERNEL_EVENTS_MAX, LISTENERS_MAX};
 use crate::listen::ListenSocket;
 use crate::output::{Marks, OutputQueue, OutputSlab};
 use crate::queue::SlotQueue;
@@ -133,7 +133,7 @@ impl EpollDriver {
     /// Builds the driver and everything it will ever allocate.
     ///
     /// Errors: the system refuses an epoll or event descriptor; `InvalidInput` for limits that make no sense
-    /// (fewer than [`EVENTS_MIN`] events, no bytes per receive).
+    /// (fewer than [`crate::limits::EVENTS_MIN`] events, no bytes per receive).
     pub fn new(limits: DriverLimits) -> io::Result<EpollDriver> {
         let limits = checked(limits)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -194,18 +194,6 @@ impl EpollDriver {
     fn listener_mut(&mut self, listener: ListenerId) -> Option<&mut Listener> {
         self.listeners.get_mut(listener.0 as usize)?.as_mut()
     }
-}
-
-/// Refuses limits no driver can work with.
-pub(crate) fn checked(limits: DriverLimits) -> io::Result<DriverLimits> {
-    let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    if limits.events_max < EVENTS_MIN {
-        return invalid("a driver needs room for more events per poll");
-    }
-    if limits.receive_bytes == 0 {
-        return invalid("a driver that receives no bytes cannot receive");
-    }
-    Ok(DriverLimits { receive_bytes: limits.receive_bytes.min(LARGE_BYTES), ..limits })
 }
 
 /// The kernel's monotonic clock.
@@ -299,7 +287,7 @@ impl Driver for EpollDriver {
     }
 
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
-        if self.conns.is_full() {
+        if !self.make_room() {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
         }
         let (socket, dial) = socket::dial(to)?;

@@ -1,6 +1,6 @@
-//! The end of a connection whose peer is still sending.
+//! The end of a connection whose peer may still be sending.
 //! Promises: what we wrote last is not destroyed by the reset that closing with unread input causes; bounded in
-//! bytes, in time and in number; a connection with nothing unread closes at once.
+//! bytes, in time and in number; a peer that has ended its side already costs nothing.
 //! Source: RFC 9112 §9.6 (lingering close).
 
 use std::collections::VecDeque;
@@ -52,24 +52,33 @@ enum Discarded {
 }
 
 impl EpollDriver {
-    /// Ends a connection whose output is sent. Keeps it only if its peer has sent what nobody read.
+    /// Ends a connection whose output is sent: says so, then waits a while for the peer to end its side.
     pub(super) fn finish_close(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let may_linger = conn.phase == Phase::Open && !conn.saw_eof;
         if !may_linger || self.lingerers.waiting.len() == self.lingerers.waiting.capacity() {
             return self.drop_conn(index);
         }
-        match socket::discard(&conn.socket, &mut self.lingerers.scratch) {
-            Err(_) | Ok(0) => self.drop_conn(index),
-            Ok(_) => {
-                socket::shutdown_write(&conn.socket);
-                conn.phase = Phase::Lingering;
-                let deadline_ns = self.now_ns + LINGER_NS_MAX;
-                let conn = self.conns.handle(index);
-                self.lingerers.waiting.push_back(Lingerer { conn, deadline_ns });
-                self.push_ready(index);
+        socket::shutdown_write(&conn.socket);
+        conn.phase = Phase::Lingering;
+        let deadline_ns = self.now_ns + LINGER_NS_MAX;
+        let has_input = conn.is_readable;
+        let conn = self.conns.handle(index);
+        self.lingerers.waiting.push_back(Lingerer { conn, deadline_ns });
+        if has_input {
+            self.push_ready(index);
+        }
+    }
+
+    /// Gives up the connection that has lingered longest if its slot is needed. Says whether the table has room.
+    pub(super) fn make_room(&mut self) -> bool {
+        while self.conns.is_full() {
+            let Some(first) = self.lingerers.waiting.pop_front() else { return false };
+            if self.conns.get(first.conn).is_some() {
+                self.drop_conn(first.conn.index);
             }
         }
+        true
     }
 
     /// Throws away what arrived for a lingering connection; says whether there may be more at once.

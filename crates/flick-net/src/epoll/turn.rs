@@ -327,9 +327,9 @@ impl EpollDriver {
 
     /// Takes one waiting peer; says whether there may be another.
     fn accept_one(&mut self, id: ListenerId, sink: &mut EventSink<'_>) -> bool {
-        let is_full = self.conns.is_full();
+        let has_room = self.make_room();
         let Some(listener) = self.listener_mut(id) else { return false };
-        let accepted = if is_full { Err(Errno::NFILE) } else { socket::accept(&listener.socket) };
+        let accepted = if has_room { socket::accept(&listener.socket) } else { Err(Errno::NFILE) };
         let outcome = accepted.and_then(|(socket, peer)| {
             let conn =
                 self.conns.insert(Conn::new(socket, Phase::Open)).expect("the table was not full above");

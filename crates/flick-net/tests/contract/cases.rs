@@ -1,5 +1,6 @@
 //! The cases. Each is generic over the world, so that each driver answers for the same promises.
 
+use flick_buffers::Slice;
 use flick_net::{ConnFault, Driver, DriverLimits, Event, Handle};
 
 use crate::script::{Gate, Step, pattern};
@@ -414,7 +415,8 @@ pub fn many_connections_share_few_buffers<W: World>() {
         if let Some(Event::Data { conn, data }) = event {
             held.push((conn, data));
             most = most.max(pool.live_count(flick_buffers::Class::Large));
-            if held.len() == PEERS {
+            let held_bytes: u32 = held.iter().map(|(_, data): &(Handle, Slice)| data.len()).sum();
+            if held_bytes as usize == PEERS * 60 {
                 held.drain(..).for_each(|(conn, data)| driver.send(conn, data));
             }
             return false;

@@ -5,8 +5,12 @@
 
 mod cases;
 mod script;
+mod simulated;
 mod world;
 
+use simulated::{HostileWorld, QuietWorld};
 use world::EpollWorld;
 
 cases::on_every_driver!(epoll, EpollWorld);
+cases::on_every_driver!(sim_quiet, QuietWorld);
+cases::on_every_driver!(sim_hostile, HostileWorld);

@@ -63,10 +63,13 @@ pub fn run<W: World>(world: &mut W, pool: &Pool, mut app: impl FnMut(&mut W::Dri
     }
 }
 
+/// How a peer's script ended.
+pub type Outcome = Result<(), String>;
+
 /// Peers on threads with blocking sockets; what all kernel drivers share.
 pub struct Peers {
     waker: Waker,
-    results: (mpsc::Sender<Result<(), String>>, mpsc::Receiver<Result<(), String>>),
+    results: (mpsc::Sender<Outcome>, mpsc::Receiver<Outcome>),
     running: usize,
 }
 
@@ -75,7 +78,7 @@ impl Peers {
         Peers { waker, results: mpsc::channel(), running: 0 }
     }
 
-    fn start(&mut self, peer: impl FnOnce(&Waker) -> Result<(), String> + Send + 'static) {
+    fn start(&mut self, peer: impl FnOnce(&Waker) -> Outcome + Send + 'static) {
         let (waker, sender) = (self.waker.clone(), self.results.0.clone());
         self.running += 1;
         std::thread::spawn(move || {

@@ -1,0 +1,203 @@
+//! The simulator as a world: the same scripts, played by actors in virtual time.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::time::Duration;
+
+use flick_net::sim::{Actor, PeerIo, SimConfig};
+use flick_net::{DriverLimits, Endpoint, SimDriver, SimNet};
+
+use crate::script::Step;
+use crate::world::{Kind, Outcome, World, fresh_kernel};
+
+pub trait Weather {
+    const SEED: u64;
+    fn config() -> SimConfig;
+}
+
+pub struct Quiet;
+pub struct Hostile;
+
+impl Weather for Quiet {
+    const SEED: u64 = 1;
+
+    fn config() -> SimConfig {
+        SimConfig::default()
+    }
+}
+
+impl Weather for Hostile {
+    const SEED: u64 = 20_160_622;
+
+    fn config() -> SimConfig {
+        // Small pieces, but large enough that ten megabytes end within the patience of a test.
+        SimConfig {
+            split_bytes_max: 1000,
+            split_per_mille: 200,
+            window_bytes: 60_000,
+            ..SimConfig::hostile()
+        }
+    }
+}
+
+pub type QuietWorld = SimWorld<Quiet>;
+pub type HostileWorld = SimWorld<Hostile>;
+
+pub struct SimWorld<W> {
+    net: SimNet,
+    driver: SimDriver,
+    results: Rc<RefCell<Vec<Outcome>>>,
+    peers: usize,
+    weather: PhantomData<W>,
+}
+
+impl<W: Weather> World for SimWorld<W> {
+    type Driver = SimDriver;
+
+    fn with_limits(limits: DriverLimits) -> SimWorld<W> {
+        let net = SimNet::new(W::SEED, W::config());
+        let driver = net.driver(limits).unwrap();
+        SimWorld { net, driver, results: Rc::default(), peers: 0, weather: PhantomData }
+    }
+
+    fn driver(&mut self) -> &mut SimDriver {
+        &mut self.driver
+    }
+
+    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
+        self.peers += 1;
+        self.net.dial(to, 0, Player::new(steps, &self.results));
+    }
+
+    fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
+        self.peers += scripts.len();
+        let (results, mut scripts) = (Rc::clone(&self.results), scripts.into_iter());
+        self.net
+            .serve(at, move |_| scripts.next().map(|steps| Player::new(steps, &results) as Box<dyn Actor>))
+    }
+
+    fn peers_are_done(&mut self) -> bool {
+        for result in self.results.borrow().iter() {
+            if let Err(what) = result {
+                panic!("a peer's {what} (seed {})", W::SEED);
+            }
+        }
+        let done = self.results.borrow().len() == self.peers;
+        assert!(done || !self.net.is_quiet(), "nothing will happen any more (seed {})", W::SEED);
+        done
+    }
+
+    fn fresh(&self, kind: Kind) -> Endpoint {
+        fresh_kernel(kind)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Plays a script.
+struct Player {
+    steps: VecDeque<Step>,
+    number: usize,
+    inbox: VecDeque<u8>,
+    results: Rc<RefCell<Vec<Outcome>>>,
+    is_done: bool,
+}
+
+impl Player {
+    fn new(steps: Vec<Step>, results: &Rc<RefCell<Vec<Outcome>>>) -> Box<Player> {
+        let results = Rc::clone(results);
+        Box::new(Player { steps: steps.into(), number: 0, inbox: VecDeque::new(), results, is_done: false })
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if !std::mem::replace(&mut self.is_done, true) {
+            self.results.borrow_mut().push(outcome);
+        }
+    }
+
+    fn fail(&mut self, what: &str) {
+        let number = self.number;
+        self.end(Err(format!("step {number}: {what}")));
+    }
+
+    /// Goes on until a step has to wait. A write waits too, as a blocking one would.
+    fn advance(&mut self, io: &mut PeerIo<'_>) {
+        while !self.is_done {
+            let reads =
+                matches!(self.steps.front(), Some(Step::Expect(_) | Step::ExpectEof | Step::ExpectReset));
+            io.pause_reading(!reads);
+            match self.steps.front() {
+                Some(Step::Send(bytes)) => io.write(bytes),
+                Some(Step::Expect(bytes)) => {
+                    if self.inbox.len() < bytes.len() {
+                        return;
+                    }
+                    let got: Vec<u8> = self.inbox.drain(..bytes.len()).collect();
+                    if got != *bytes {
+                        return self.fail("other bytes than expected");
+                    }
+                }
+                Some(Step::ExpectEof | Step::ExpectReset) => return,
+                Some(Step::ShutdownWrite) => io.shutdown_write(),
+                Some(Step::Reset) => {
+                    io.reset();
+                    return self.end(Ok(()));
+                }
+                Some(Step::Wait(gate)) => {
+                    if !gate.is_open() {
+                        return io.timer(50_000, 0);
+                    }
+                }
+                Some(Step::Close) | None => {
+                    io.close();
+                    return self.end(Ok(()));
+                }
+            }
+            self.steps.pop_front();
+            self.number += 1;
+        }
+    }
+}
+
+impl Actor for Player {
+    fn on_open(&mut self, io: &mut PeerIo<'_>) {
+        self.advance(io);
+    }
+
+    fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
+        match self.steps.front() {
+            Some(Step::ExpectEof) => self.fail("more bytes instead of the end"),
+            Some(Step::ExpectReset) => {}
+            _ => {
+                self.inbox.extend(data);
+                self.advance(io);
+            }
+        }
+    }
+
+    fn on_eof(&mut self, io: &mut PeerIo<'_>) {
+        if matches!(self.steps.front(), Some(Step::ExpectEof)) {
+            self.steps.pop_front();
+            self.number += 1;
+            self.advance(io);
+        } else {
+            self.fail("the end of the stream");
+        }
+    }
+
+    fn on_reset(&mut self, _: &mut PeerIo<'_>) {
+        if matches!(self.steps.front(), Some(Step::ExpectReset)) {
+            self.end(Ok(()));
+        } else {
+            self.fail("a reset");
+        }
+    }
+
+    fn on_timer(&mut self, io: &mut PeerIo<'_>, _: u64) {
+        self.advance(io);
+    }
+}
