@@ -9,6 +9,8 @@ pub mod cfg;
 pub mod data;
 pub mod interp;
 pub mod limits;
+#[cfg(any(test, feature = "random"))]
+pub mod random;
 pub mod semantics;
 pub mod text;
 pub mod verify;

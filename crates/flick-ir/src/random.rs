@@ -1,0 +1,154 @@
+//! Random modules that are well-formed, with messages and frames to run them on; for tests that compare engines.
+//! Promises: the same seed gives the same module for ever on every machine; nearly all pass the verifier, and no
+//! input makes them break an invariant that engines panic on.
+//! Refuses: to look like programs. They are dense in the operations and corners that real ones rarely touch.
+//! Source: typed generation top-down, as in Csmith and cranelift-fuzzgen.
+
+mod body;
+
+use flick_abi::frame::SLOT_STATE;
+use flick_abi::limits::FRAME_HEAD_SLOTS;
+use flick_abi::{Bounds, BytesRef, Channel, Frame, Program, Region};
+
+use crate::data::{FuncKind, Function, Module};
+
+/// Slots that random functions use for numbers.
+const NUMBER_SLOTS: std::ops::Range<u16> = FRAME_HEAD_SLOTS as u16..FRAME_HEAD_SLOTS as u16 + 6;
+/// Slots that random functions use for booleans.
+const BOOL_SLOTS: std::ops::Range<u16> = NUMBER_SLOTS.end..NUMBER_SLOTS.end + 2;
+/// Slots that random functions use for bytes.
+const BYTES_SLOTS: std::ops::Range<u16> = BOOL_SLOTS.end..BOOL_SLOTS.end + 4;
+/// Shortest message that [`message`] makes for a rule.
+const MESSAGE_BYTES_MIN: usize = 8;
+/// Longest message that [`message`] makes.
+const MESSAGE_BYTES_MAX: usize = 40;
+/// Constant bytes of a random module.
+const CONSTS_BYTES: usize = 24;
+
+/// A small generator of random numbers.
+/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// Starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any word.
+    pub fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.word() % limit as u64) as usize
+    }
+
+    /// True `percent` times in a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `items`. Panics when there is none.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+
+    /// A word that is likely to sit in a corner: small, a power of two, an extreme, or anything.
+    pub fn corner(&mut self) -> u64 {
+        match self.below(6) {
+            0 => self.below(4) as u64,
+            1 => (self.below(9) as u64).wrapping_sub(4),
+            2 => self.pick(&[i64::MIN as u64, i64::MAX as u64, u64::MAX, u64::from(u32::MAX), 1 << 32]),
+            3 => 1_u64 << self.below(64),
+            4 => self.below(64) as u64,
+            _ => self.word(),
+        }
+    }
+}
+
+/// A module with one parser (`f0`), one builder (`f1`), two helpers (`f2`, `f3`) and one rule (`f4`).
+pub fn module(seed: u64) -> Module {
+    let mut rng = Rng::new(seed);
+    let channel = |name: &str, is_array| Channel {
+        name: name.to_owned(),
+        is_array,
+        view: None,
+        sends: true,
+        protocol: 0,
+    };
+    let program = Program {
+        name: format!("random_{seed}"),
+        channels: vec![channel("client", false), channel("backends", true)],
+        rules: Vec::new(),
+        protocols: Vec::new(),
+        bounds: Bounds::default(),
+    };
+    // Few different bytes, so that prefixes and substrings are found.
+    let consts = (0..CONSTS_BYTES).map(|_| rng.pick(b"aab\x00")).collect();
+    let mut functions: Vec<Function> = Vec::new();
+    for kind in [FuncKind::Parser, FuncKind::Builder, FuncKind::Helper, FuncKind::Helper, FuncKind::Rule] {
+        let function = body::function(&mut rng, kind, &functions);
+        functions.push(function);
+    }
+    Module { program, functions, consts }
+}
+
+/// A message: bytes of the same few kinds, at least as long as rules may assume.
+pub fn message(rng: &mut Rng) -> Vec<u8> {
+    let len = MESSAGE_BYTES_MIN + rng.below(MESSAGE_BYTES_MAX - MESSAGE_BYTES_MIN + 1);
+    (0..len).map(|_| if rng.chance(80) { rng.pick(b"aab\x00\x01\x04") } else { rng.word() as u8 }).collect()
+}
+
+/// A frame as a parser of `message` might have left it: corner numbers, and bytes inside the message.
+pub fn frame(rng: &mut Rng, message: &[u8]) -> Frame {
+    let mut frame = Frame::new();
+    for slot in NUMBER_SLOTS.chain(BOOL_SLOTS) {
+        frame.slots[usize::from(slot)] = if rng.chance(50) { 0 } else { rng.corner() };
+    }
+    for slot in BYTES_SLOTS {
+        let start = rng.below(message.len() + 1);
+        let len = rng.below(message.len() - start + 1) as u32;
+        frame.slots[usize::from(slot)] = BytesRef::new(Region::Message, start as u64, len).0;
+    }
+    frame
+}
+
+/// A frame before the first byte, with numbers left over from an earlier message.
+pub fn fresh_frame(rng: &mut Rng) -> Frame {
+    let mut frame = frame(rng, &[]);
+    frame.slots[SLOT_STATE] = 0;
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module;
+    use crate::{text, verify};
+
+    #[test]
+    fn random_modules_are_well_formed_and_survive_their_text() {
+        let seeds = 500;
+        let mut refused = 0;
+        for seed in 0..seeds {
+            let module = module(seed);
+            let printed = text::print(&module);
+            let read =
+                text::parse(&printed).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{printed}"));
+            assert_eq!(text::print(&read), printed, "seed {seed}");
+            assert_eq!(format!("{read:?}"), format!("{module:?}"), "seed {seed}");
+            let errors = verify(&module);
+            refused += u64::from(!errors.is_empty());
+            if let Some(error) = errors.first() {
+                println!("seed {seed}: {error}\n{printed}");
+            }
+        }
+        assert!(refused * 20 <= seeds, "the verifier refuses {refused} of {seeds}");
+    }
+}
