@@ -1,5 +1,6 @@
 //! The command line of the benchmarks.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,32 @@ pub(crate) enum Command {
     MemcachedProxy(ProxyArgs),
     /// The embedded store, asked directly: what the load generator and the store can do by themselves
     Store(LoadArgs),
+    /// Any server that is already running: drives it, checks every reply, prints what was seen each second
+    Load(DriveArgs),
+}
+
+/// A load against a server of somebody else.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DriveArgs {
+    /// Where the server listens
+    pub(crate) addr: SocketAddr,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    /// Speaks the text protocol
+    #[arg(long)]
+    pub(crate) text: bool,
+    /// Cuts every write into random small pieces
+    #[arg(long)]
+    pub(crate) split: bool,
+    /// Opens lost connections again
+    #[arg(long)]
+    pub(crate) reconnect: bool,
+    /// Leaves out writing every key first
+    #[arg(long)]
+    pub(crate) no_populate: bool,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// The load, the same for every side.
@@ -61,11 +88,14 @@ pub(crate) struct LoadArgs {
     /// Core of the load and the backends
     #[arg(long, default_value_t = 1)]
     pub(crate) load_core: usize,
+    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    #[arg(long)]
+    pub(crate) boost: bool,
 }
 
 impl LoadArgs {
     /// Returns the load of one round against `addr`.
-    pub(crate) fn config(&self, addr: std::net::SocketAddr, protocol: Protocol) -> LoadConfig {
+    pub(crate) fn config(&self, addr: SocketAddr, protocol: Protocol) -> LoadConfig {
         LoadConfig {
             protocol,
             connections: self.clients,

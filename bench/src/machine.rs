@@ -22,9 +22,8 @@ impl Machine {
     pub(crate) fn describe(flick: &Path) -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpu_info = read("/proc/cpuinfo");
-        let memory_kib = field(&read("/proc/meminfo"), "MemTotal").and_then(|words| {
-            words.split_whitespace().next().and_then(|number| number.parse::<u64>().ok())
-        });
+        let memory_kib = field(&read("/proc/meminfo"), "MemTotal")
+            .and_then(|words| words.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()));
         let versions = [
             ("memcached", version(Path::new("memcached"), "-V")),
             ("twemproxy", version(Path::new("nutcracker"), "-V")),

@@ -8,6 +8,7 @@
 
 mod cli;
 
+mod drive;
 mod memcached_proxy;
 mod store;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::MemcachedProxy(args) => memcached_proxy::run(&args),
         cli::Command::Store(args) => store::run(&args),
+        cli::Command::Load(args) => drive::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ use flick_load::load::Protocol;
 use crate::cli::{LoadArgs, ProxyArgs, Side};
 use crate::machine::Machine;
 use crate::measure::{self, Round};
-use crate::process::{Server, free_addr, pin_this_thread};
+use crate::process::{Boost, Server, free_addr, pin_this_thread};
 use crate::report::{Comparison, SideResult};
 
 /// twemproxy's configuration, with gaps for the addresses.
@@ -24,6 +24,7 @@ const TWEMPROXY_CONFIG: &str = include_str!("../rivals/twemproxy.yml");
 /// Runs the comparison and writes its results.
 pub(crate) fn run(args: &ProxyArgs) -> io::Result<()> {
     pin_this_thread(args.load.load_core)?;
+    let _boost = args.load.boost.then(Boost::new).transpose()?;
     let bench = Bench::prepare(args)?;
     let sides = bench.sides()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); sides.len()];
@@ -88,7 +89,7 @@ fn load_in_words(args: &ProxyArgs) -> String {
     };
     format!(
         "{} connections with {} unanswered requests each, {pace}; {} keys of {} bytes, values of {} bytes, {} % reads; \
-         {} backends; {} rounds of {} s after {} s of warm-up; server on core {}, load and backends on core {}.",
+         {} backends; {} rounds of {} s after {} s of warm-up; server on core {}, load and backends on core {}{}.",
         load.clients,
         load.depth,
         load.keys,
@@ -100,7 +101,8 @@ fn load_in_words(args: &ProxyArgs) -> String {
         load.seconds,
         load.warmup_seconds,
         load.server_core,
-        load.load_core
+        load.load_core,
+        if load.boost { ", all of them before other work of the machine" } else { "" }
     )
 }
 
@@ -125,15 +127,19 @@ impl<'a> Bench<'a> {
         let example = "examples/memcached_proxy/memcached_proxy.flick";
         let program = args.program.clone().unwrap_or_else(|| workspace().join(example));
         let core = args.load.load_core;
-        let backends = (0..args.backends.max(1)).map(|_| memcached(free_addr()?, core, core)).collect::<Result<_, _>>()?;
+        let backends = (0..args.backends.max(1))
+            .map(|_| memcached(free_addr()?, core, core))
+            .collect::<Result<_, _>>()?;
         Ok(Bench { args, flick, program, backends, scratch: Scratch::new()? })
     }
 
     /// Returns the sides to run, in order; refuses to leave flick out silently.
     fn sides(&self) -> io::Result<Vec<Side>> {
         let all = [Side::Twemproxy, Side::Flick, Side::Direct];
-        let chosen: Vec<Side> =
-            all.into_iter().filter(|side| self.args.only.is_empty() || self.args.only.contains(side)).collect();
+        let chosen: Vec<Side> = all
+            .into_iter()
+            .filter(|side| self.args.only.is_empty() || self.args.only.contains(side))
+            .collect();
         if chosen.contains(&Side::Flick) && !self.flick.exists() {
             let path = self.flick.display();
             return Err(io::Error::other(format!(

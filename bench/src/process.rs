@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,14 +32,20 @@ impl Server {
     /// Starts `command` on `core` and waits until it accepts a connection on `addr`.
     ///
     /// Errors: the command does not exist, ends at once, or does not listen within `START_WAIT_MAX`.
-    pub(crate) fn start(mut command: Command, core: usize, home_core: usize, addr: SocketAddr) -> io::Result<Server> {
+    pub(crate) fn start(
+        mut command: Command,
+        core: usize,
+        home_core: usize,
+        addr: SocketAddr,
+    ) -> io::Result<Server> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // A child inherits the cores of the thread that starts it, and so do all threads it will ever have.
         pin_this_thread(core)?;
         let started = command.spawn();
         pin_this_thread(home_core)?;
-        let child = started.map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
+        let child =
+            started.map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
         let mut server = Server { name, child, addr };
         server.await_listening()?;
         Ok(server)
@@ -88,8 +95,38 @@ fn parse_cpu_ticks(stat: &str) -> Option<u64> {
 pub(crate) fn pin_this_thread(core: usize) -> io::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(core);
-    sched_setaffinity(None, &cores)
-        .map_err(|errno| io::Error::other(format!("cannot run on core {core}: {errno}; two cores are needed")))
+    sched_setaffinity(None, &cores).map_err(|errno| {
+        io::Error::other(format!("cannot run on core {core}: {errno}; two cores are needed"))
+    })
+}
+
+/// Puts this process and its later children before the other work of the machine, for as long as the value lives.
+///
+/// The kernel groups processes by session and shares the cores between groups, so a nice value alone weighs only within
+/// one's own group; the group itself has a second one.
+#[derive(Debug)]
+pub(crate) struct Boost(());
+
+/// The nice value of this session's group.
+const GROUP_NICE: &str = "/proc/self/autogroup";
+
+impl Boost {
+    /// Errors: not allowed to raise priorities.
+    pub(crate) fn new() -> io::Result<Boost> {
+        rustix::process::nice(-19)
+            .map_err(|errno| io::Error::other(format!("cannot go before others: {errno}")))?;
+        if Path::new(GROUP_NICE).exists() {
+            std::fs::write(GROUP_NICE, "-19")?;
+        }
+        Ok(Boost(()))
+    }
+}
+
+impl Drop for Boost {
+    fn drop(&mut self) {
+        // The group may outlive this process; if it cannot be put back, it ends with its session.
+        let _ = std::fs::write(GROUP_NICE, "0");
+    }
 }
 
 /// Returns a loopback address whose port was free a moment ago.

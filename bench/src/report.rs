@@ -99,7 +99,9 @@ impl Comparison {
     /// Returns the result for readers.
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!("# {}\n\n{}\n\n", self.name, self.load);
-        text.push_str("Median of the rounds, with the least and the greatest in brackets. Times in microseconds.\n\n");
+        text.push_str(
+            "Median of the rounds, with the least and the greatest in brackets. Times in microseconds.\n\n",
+        );
         text.push_str("| side | requests/s | CPU per request | server's core | p50 | p99 | p99.9 |\n");
         text.push_str("|---|---|---|---|---|---|---|\n");
         for side in &self.sides {
@@ -114,7 +116,9 @@ impl Comparison {
             line(&mut text, &format!("| {} | {} |", side.side, cells.join(" | ")));
         }
         if !self.ratios.is_empty() {
-            text.push_str("\n| ratio of medians | requests/s | CPU per request | p50 | p99 |\n|---|---|---|---|---|\n");
+            text.push_str(
+                "\n| ratio of medians | requests/s | CPU per request | p50 | p99 |\n|---|---|---|---|---|\n",
+            );
         }
         for ratio in &self.ratios {
             let (of, to) = (ratio.of, ratio.to);

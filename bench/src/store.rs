@@ -7,11 +7,12 @@ use flick_load::store::Store;
 
 use crate::cli::LoadArgs;
 use crate::measure;
-use crate::process::{free_addr, pin_this_thread};
+use crate::process::{Boost, free_addr, pin_this_thread};
 use crate::stats::Spread;
 
 /// Runs the rounds and prints their median; there is no rival here, so nothing is written down.
 pub(crate) fn run(args: &LoadArgs) -> io::Result<()> {
+    let _boost = args.boost.then(Boost::new).transpose()?;
     // The store's thread inherits the core of this one.
     pin_this_thread(args.server_core)?;
     let store = Store::start(free_addr()?)?;

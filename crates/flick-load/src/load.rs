@@ -126,7 +126,7 @@ impl LoadConfig {
             warmup: Duration::ZERO,
             duration: None,
             requests: None,
-            drain: Duration::from_secs(2),
+            drain: Duration::from_secs(10),
             reconnect: false,
             split_writes: false,
             seed: 1,

@@ -46,7 +46,7 @@ pub(super) fn append_value(key: u64, writer: u64, len: usize, out: &mut Vec<u8>)
     out.extend_from_slice(&tail[..tail_len]);
 }
 
-/// Returns whether `value` is a whole value written under `key`. Costs one multiplication per byte quarter, no memory.
+/// Returns whether `value` is a whole value written under `key`. Costs two multiplications per eight bytes, no memory.
 pub(super) fn is_value_of(key: u64, value: &[u8]) -> bool {
     let writer = match value.get(8..).and_then(<[u8]>::first_chunk::<8>) {
         Some(word) => u64::from_le_bytes(*word),
