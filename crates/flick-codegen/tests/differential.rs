@@ -1,0 +1,156 @@
+//! Compiled code against the interpreter, on random modules, frames and messages.
+//! Compared to the bit: steps, frames, sends, output; parsers on every prefix and on input that grows while the
+//! frame is kept. Also: what the interpreter counts never exceeds the bound.
+//! `FLICK_DIFFERENTIAL_MODULES` asks for more modules, `FLICK_DIFFERENTIAL_SEED` for others.
+
+use flick_abi::limits::OUT_BYTES_MAX;
+use flick_abi::{Engine, Frame, FuncId, RuleCall, SendList, Step};
+use flick_codegen::{Compiled, Optimise, Options, compile};
+use flick_ir::Interpreter;
+use flick_ir::bounds::{FunctionBounds, bounds};
+use flick_ir::random::{self, Rng};
+
+const PARSER: FuncId = FuncId(0);
+const BUILDER: FuncId = FuncId(1);
+const RULE: FuncId = FuncId(4);
+const MODULES: u64 = 10_000;
+const THREADS: u64 = 2;
+
+/// One module on all engines.
+struct Case<'a> {
+    interpreter: &'a Interpreter,
+    bounds: &'a [FunctionBounds],
+    compiled: &'a [Compiled],
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("the variable is a number"))
+}
+
+#[test]
+fn engines_agree_on_random_modules() {
+    let first = number("FLICK_DIFFERENTIAL_SEED", 0);
+    let modules = number("FLICK_DIFFERENTIAL_MODULES", MODULES);
+    let run = |thread: u64| {
+        let mut refused = 0;
+        let mut out = [vec![0; OUT_BYTES_MAX], vec![0; OUT_BYTES_MAX]];
+        for seed in (first + thread..first + modules).step_by(THREADS as usize) {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(seed, &mut out)));
+            match result {
+                Ok(was_accepted) => refused += u64::from(!was_accepted),
+                Err(_) => panic!("seed {seed}:\n{}", flick_ir::text::print(&random::module(seed))),
+            }
+        }
+        refused
+    };
+    let refused: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || run(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the engines agree")).sum()
+    });
+    assert!(refused * 20 <= modules, "the verifier refuses {refused} of {modules}");
+}
+
+/// Compares all engines on one module. Returns whether the verifier let it pass.
+fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
+    let module = random::module(seed);
+    if !flick_ir::verify(&module).is_empty() {
+        return false;
+    }
+    // Cranelift's own checks cost more than compiling; a part of the modules is enough to find its bugs.
+    let is_checked = seed.is_multiple_of(8);
+    let options = |optimise| Options {
+        optimise,
+        clif_verifier: is_checked,
+        regalloc_checker: is_checked,
+        ..Options::default()
+    };
+    let compiled = [Optimise::None, Optimise::Speed].map(|optimise| {
+        compile(&module, &options(optimise)).expect("what the verifier lets pass can be compiled")
+    });
+    let bounds = bounds(&module);
+    let interpreter = Interpreter::new(module);
+    let case = Case { interpreter: &interpreter, bounds: &bounds, compiled: &compiled };
+    let mut rng = Rng::new(!seed);
+    for _ in 0..3 {
+        let message = random::message(&mut rng);
+        check_parser(&case, &random::fresh_frame(&mut rng), &message);
+        let frame = random::frame(&mut rng, &message);
+        let lens = [1, rng.below(9) as u64];
+        check_rule(&case, &frame, &message, rng.corner(), lens, out);
+        check_builder(&case, &random::frame(&mut rng, &[]), out);
+    }
+    true
+}
+
+/// Every prefix with a new frame, then the same message as it grows.
+fn check_parser(case: &Case<'_>, fresh: &Frame, message: &[u8]) {
+    for end in 0..=message.len() {
+        parse_all(case, &mut [(); 3].map(|()| fresh.clone()), &message[..end]);
+    }
+    let mut frames = [(); 3].map(|()| fresh.clone());
+    let mut end = 0;
+    // Each round asks for more bytes than it was given, so there are at most as many as bytes.
+    while let Step::NeedMore(need) = parse_all(case, &mut frames, &message[..end]) {
+        assert!(need > end as u64, "a parser asks for more than it was given");
+        end = need.min(usize::MAX as u64) as usize;
+        if end > message.len() {
+            break;
+        }
+    }
+}
+
+/// Parses with all engines; frames and steps must be the same.
+fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> Step {
+    let (expected, used) = case.interpreter.parse_counted(PARSER, &mut frames[2], data);
+    assert!(used <= case.bounds[PARSER.0 as usize].steps, "the bound holds");
+    for (index, compiled) in case.compiled.iter().enumerate() {
+        let step = compiled.parse(PARSER, &mut frames[index], data);
+        assert_eq!(step, expected, "engine {index} on {data:?}");
+        assert_eq!(frames[index].slots, frames[2].slots, "engine {index} on {data:?}");
+    }
+    expected
+}
+
+fn check_rule(
+    case: &Case<'_>,
+    frame: &Frame,
+    message: &[u8],
+    source_element: u64,
+    channel_lens: [u64; 2],
+    out: &mut [Vec<u8>; 2],
+) {
+    let [expected_out, found_out] = out;
+    let mut expected_sends = SendList::new();
+    let channel_lens = &channel_lens;
+    let mut expected = RuleCall {
+        frame,
+        message,
+        source_element,
+        channel_lens,
+        out: expected_out,
+        out_len: 0,
+        sends: &mut expected_sends,
+    };
+    let used = case.interpreter.run_counted(RULE, &mut expected);
+    let bound = &case.bounds[RULE.0 as usize];
+    assert!(used <= bound.steps, "the bound on steps holds");
+    assert!(expected.sends.as_slice().len() as u64 <= bound.sends, "the bound on sends holds");
+    for compiled in case.compiled {
+        let mut sends = SendList::new();
+        let (out, sends) = (&mut found_out[..], &mut sends);
+        let mut found = RuleCall { frame, message, source_element, channel_lens, out, out_len: 0, sends };
+        compiled.run(RULE, &mut found);
+        assert_eq!(found.sends, expected.sends, "sends");
+        assert_eq!(found.out[..found.out_len], expected.out[..expected.out_len], "output");
+    }
+}
+
+fn check_builder(case: &Case<'_>, frame: &Frame, out: &mut [Vec<u8>; 2]) {
+    let [expected, found] = out;
+    let (len, used) = case.interpreter.build_counted(BUILDER, frame, expected);
+    assert!(used <= case.bounds[BUILDER.0 as usize].steps, "the bound holds");
+    for compiled in case.compiled {
+        let found_len = compiled.build(BUILDER, frame, found);
+        assert_eq!(found[..found_len], expected[..len], "output");
+    }
+}
