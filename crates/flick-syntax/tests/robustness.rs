@@ -18,10 +18,10 @@ const NODES_PER_LEVEL_MAX: usize = 6;
 const PIECES: &[&str] = &[
     "use", "type", "proc", "fun", "let", "if", "else", "switch", "for", "fold", "foldt", "local", "global",
     "and", "or", "not", "mod", "with", "true", "self", "record", "unit", "enum", "var", "on", "ordering",
-    "by", "as", "in", "while", "return", "elif", "def", "x", "cmd", "1", "0x1f", "64KiB", "1.5", "\"s\"",
-    "\"open", "'q'", "(", ")", "[", "]", "{", "}", ":", ":=", ",", ";", ".", "...", "|", "=>", "<=>", "->",
-    "=", "==", "<", ">", "+", "-", "*", "/", "%", "&", "$$", "&&", "!", "//c", "# c", "?", "é", "\t", "\r\n",
-    "\n", "\n", "\n  ", "\n    ", "\n      ", "\n   ", " ",
+    "by", "as", "in", "in {", "map", "map x {", "while", "return", "elif", "def", "x", "cmd", "1", "0x1f",
+    "64KiB", "1.5", "\"s\"", "\"open", "'q'", "(", ")", "[", "]", "{", "}", ":", ":=", ",", ";", ".", "...",
+    "|", "=>", "<=>", "->", "=", "==", "<", ">", "+", "-", "*", "/", "%", "&", "$$", "&&", "!", "//c", "# c",
+    "?", "é", "\t", "\r\n", "\n", "\n", "\n  ", "\n    ", "\n      ", "\n   ", " ",
 ];
 
 fn height(root: &SyntaxNode) -> usize {
@@ -100,6 +100,8 @@ fn deep_nesting_is_one_error() {
     check_deep("negations", &body("not ".repeat(n) + "x"));
     check_deep("updates", &body("x".to_owned() + &" with a = x".repeat(n)));
     check_deep("records", &body("a{b = ".repeat(n) + "x" + &"}".repeat(n)));
+    check_deep("tables", &body("map x { a: ".repeat(n) + "x" + &" }".repeat(n)));
+    check_deep("sets", &body("x".to_owned() + &" in { a }".repeat(n)));
     check_deep("inline choices", &body("if x: ".repeat(n) + "x"));
     check_deep(
         "types",

@@ -78,6 +78,9 @@ impl Parser<'_> {
     }
 
     fn binary_power(&self) -> Option<u8> {
+        if self.after_dedent {
+            return None; // the operand ended with a block: what follows is the next line
+        }
         Some(match self.current() {
             WithKw => WITH_POWER,
             OrKw | Pipe2 => OR_POWER,
@@ -118,7 +121,7 @@ impl Parser<'_> {
     }
 
     fn postfix(&mut self, checkpoint: rowan::Checkpoint) {
-        loop {
+        while !self.after_dedent {
             let kind = match self.current() {
                 LParen => CallExpr,
                 LBrack => IndexExpr,
@@ -177,7 +180,7 @@ impl Parser<'_> {
         true
     }
 
-    fn single(&mut self, kind: SyntaxKind) {
+    pub(super) fn single(&mut self, kind: SyntaxKind) {
         self.start(kind);
         self.bump();
         self.finish();

@@ -41,7 +41,11 @@ impl Parser<'_> {
     pub(super) fn map_expr(&mut self) {
         self.start(MapExpr);
         self.bump();
-        self.expr();
+        if self.at(Ident) && self.nth(1) == LBrace {
+            self.single(NameExpr); // never a record value: those cannot be looked up
+        } else {
+            self.expr();
+        }
         let open = self.here();
         if self.expect(LBrace, MAP) {
             self.map_entries();
