@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::pool::{BufId, Shelf, Shelves, Slot};
+use crate::pool::{BufId, Shelf, Shelves, Slot, Writer};
 use crate::raw::{FrozenRange, SpareRange};
 use crate::slice::Slice;
 
@@ -45,10 +45,13 @@ impl Buf {
         self.len() == 0
     }
 
-    /// Bytes that can still be appended.
+    /// Bytes that can still be appended; none while the buffer is lent.
     #[inline]
     pub fn spare(&self) -> u32 {
-        self.capacity() - self.len()
+        match self.slot().writer.get() {
+            Writer::Lent => 0,
+            Writer::None | Writer::Appending => self.capacity() - self.len(),
+        }
     }
 
     /// The frozen bytes.
@@ -70,14 +73,19 @@ impl Buf {
     /// Shape:  the slice given to `fill` has `min(max, spare)` bytes of unspecified content.
     /// Panics: `fill` claims more than it was given, or appends to this same buffer.
     pub fn append_with(&self, max: u32, fill: impl FnOnce(&mut [u8]) -> u32) -> u32 {
-        let busy = Busy::enter(self.slot());
-        let start = self.len();
         let offered = max.min(self.spare());
+        if offered == 0 {
+            let taken = fill(&mut []);
+            assert!(taken == 0, "no more bytes are appended than there was room for");
+            return 0;
+        }
+        let appending = Appending::enter(self.slot());
+        let start = self.len();
         let range = SpareRange { at: self.offset() + start as usize, len: offered as usize };
         let taken = fill(range.bytes(&self.shelf().area));
         assert!(taken <= offered, "no more bytes are appended than there was room for");
         self.slot().len.set(start + taken);
-        drop(busy);
+        drop(appending);
         taken
     }
 
@@ -105,21 +113,15 @@ impl Buf {
         Slice::new(self.clone(), range)
     }
 
-    /// The first spare byte, for a write by the kernel that ends in [`Buf::commit`].
-    pub fn spare_ptr(&self) -> *mut u8 {
-        assert!(!self.slot().busy.get(), "nobody else is appending to this buffer");
-        self.shelf().area.pointer(self.offset() + self.len() as usize)
-    }
-
-    /// Freezes the next `n` spare bytes.
+    /// Lends the spare bytes out for writes behind Rust's back; until the loan ends, nobody else can append.
     ///
-    /// # Safety
-    /// The kernel (or the caller) has written these bytes through [`Buf::spare_ptr`] and will not write them
-    /// again while a handle on the buffer lives.
-    pub unsafe fn commit(&self, n: u32) {
-        assert!(n <= self.spare(), "no more bytes are committed than there was room for");
-        assert!(!self.slot().busy.get(), "nobody else is appending to this buffer");
-        self.slot().len.set(self.len() + n);
+    /// Panics: the buffer is lent or being appended to already.
+    pub fn lend(self) -> Lent {
+        assert!(
+            self.slot().writer.replace(Writer::Lent) == Writer::None,
+            "a buffer has one writer at a time"
+        );
+        Lent { buf: self }
     }
 
     /// Says whether both handles name the same buffer.
@@ -185,18 +187,59 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// Holding one means: the spare bytes of this buffer are lent to exactly one writer. Unset on unwind too.
-struct Busy<'slot>(&'slot Slot);
+/// The spare bytes of a buffer, lent to the kernel. Holding one means: nobody else writes them.
+///
+/// Ends when it is dropped; the holder sees to it that the kernel is done by then.
+#[derive(Debug)]
+pub struct Lent {
+    buf: Buf,
+}
 
-impl<'slot> Busy<'slot> {
-    fn enter(slot: &'slot Slot) -> Busy<'slot> {
-        assert!(!slot.busy.replace(true), "nobody else is appending to this buffer");
-        Busy(slot)
+impl Lent {
+    /// The buffer; handles on it and slices of it may be taken while it is lent.
+    pub fn buf(&self) -> &Buf {
+        &self.buf
+    }
+
+    /// Bytes from [`Lent::spare_ptr`] to the end of the buffer.
+    pub fn spare(&self) -> u32 {
+        self.buf.capacity() - self.buf.len()
+    }
+
+    /// The first spare byte.
+    pub fn spare_ptr(&self) -> *mut u8 {
+        self.buf.shelf().area.pointer(self.buf.offset() + self.buf.len() as usize)
+    }
+
+    /// Freezes the next `n` spare bytes.
+    ///
+    /// # Safety
+    /// The borrower has written these bytes through [`Lent::spare_ptr`] and will not write them again while a
+    /// handle on the buffer lives.
+    pub unsafe fn commit(&self, n: u32) {
+        assert!(n <= self.spare(), "no more bytes are committed than there was room for");
+        self.buf.slot().len.set(self.buf.len() + n);
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Lent {
     fn drop(&mut self) {
-        self.0.busy.set(false);
+        self.buf.slot().writer.set(Writer::None);
+    }
+}
+
+/// Holding one means: the spare bytes of this buffer are handed to exactly one closure. Unset on unwind too.
+struct Appending<'slot>(&'slot Slot);
+
+impl<'slot> Appending<'slot> {
+    fn enter(slot: &'slot Slot) -> Appending<'slot> {
+        assert!(slot.writer.replace(Writer::Appending) == Writer::None, "a buffer has one writer at a time");
+        Appending(slot)
+    }
+}
+
+impl Drop for Appending<'_> {
+    fn drop(&mut self) {
+        self.0.writer.set(Writer::None);
     }
 }

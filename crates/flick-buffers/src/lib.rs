@@ -10,7 +10,7 @@ mod pool;
 mod raw;
 mod slice;
 
-pub use buf::Buf;
+pub use buf::{Buf, Lent};
 pub use limits::{LARGE_BYTES, SMALL_BYTES};
 pub use pool::{Class, Pool, PoolConfig};
 pub use slice::Slice;

@@ -69,8 +69,20 @@ pub(crate) struct Slot {
     pub(crate) len: Cell<u32>,
     /// Next free slot; meaningful only while free.
     next_free: Cell<u32>,
-    /// Someone is inside `append_with`.
-    pub(crate) busy: Cell<bool>,
+    /// Who may write the bytes behind `len`.
+    pub(crate) writer: Cell<Writer>,
+}
+
+/// Who holds the spare bytes of a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// Nobody: whoever appends next.
+    #[default]
+    None,
+    /// A closure inside `append_with`.
+    Appending,
+    /// The kernel.
+    Lent,
 }
 
 const NONE: u32 = u32::MAX;

@@ -95,7 +95,7 @@ impl FrozenRange {
     }
 }
 
-/// The spare bytes of one buffer while its `Busy` mark is held.
+/// The spare bytes of one buffer while its writer mark is held.
 pub(crate) struct SpareRange {
     /// Offset in the area.
     pub(crate) at: usize,
@@ -107,7 +107,7 @@ impl SpareRange {
     /// Borrows the bytes for writing; consumes the proof.
     #[expect(clippy::mut_from_ref, reason = "the range is the exclusive permission, not the area")]
     pub(crate) fn bytes(self, area: &Area) -> &mut [u8] {
-        // SAFETY: `buf::Buf::append_with` makes at most one `SpareRange` per buffer at a time (the busy mark),
+        // SAFETY: `buf::Buf::append_with` makes at most one `SpareRange` per buffer at a time (its writer mark),
         // at or above its length, where no `FrozenRange` reaches; freeing writes only with no handle left.
         unsafe { area.spare(self.at, self.len) }
     }

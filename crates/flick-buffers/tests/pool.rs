@@ -96,10 +96,10 @@ fn the_buffer_freed_last_is_given_out_first() {
     let pool = pool(8, 0);
     let mut bufs: Vec<Buf> = (0..8).map(|_| small(&pool)).collect();
     let last = bufs.swap_remove(3);
-    let address = last.spare_ptr();
+    let address = last.bytes().as_ptr();
     drop(bufs);
     drop(last);
-    assert_eq!(small(&pool).spare_ptr(), address);
+    assert_eq!(small(&pool).bytes().as_ptr(), address);
 }
 
 #[test]
@@ -107,12 +107,16 @@ fn a_write_behind_the_back_of_rust_is_committed() {
     let pool = pool(1, 0);
     let buf = small(&pool);
     buf.append(b"head ");
+    let lent = buf.clone().lend();
+    assert_eq!((buf.spare(), buf.append(b"not now")), (0, 0), "a lent buffer takes nothing from others");
     let wrote = b"tail";
-    // SAFETY: `spare_ptr` has `spare() >= 4` bytes behind it and nobody else appends in this test.
-    unsafe { buf.spare_ptr().copy_from_nonoverlapping(wrote.as_ptr(), wrote.len()) };
+    // SAFETY: `spare_ptr` has `spare() >= 4` bytes behind it and nobody else appends to a lent buffer.
+    unsafe { lent.spare_ptr().copy_from_nonoverlapping(wrote.as_ptr(), wrote.len()) };
     // SAFETY: the four bytes were written on the line above and are not written again.
-    unsafe { buf.commit(4) };
-    assert_eq!(buf.bytes(), b"head tail");
+    unsafe { lent.commit(4) };
+    drop(lent);
+    assert_eq!(buf.append(b"!"), 1);
+    assert_eq!(buf.bytes(), b"head tail!");
 }
 
 #[derive(Clone, Debug)]
