@@ -59,10 +59,10 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod ast;
 mod error;
+mod format;
 mod layout;
 mod lexer;
 pub mod limits;
@@ -73,6 +73,7 @@ mod syntax_kind;
 use rowan::GreenNode;
 
 pub use error::{SyntaxError, SyntaxErrorKind};
+pub use format::format;
 pub use literal::{LiteralValue, Unit};
 pub use syntax_kind::{FlickLanguage, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 

@@ -42,6 +42,7 @@ pub(crate) fn parse_file(source: &str, raw: &[LexToken], tokens: &[LayoutToken])
         line_was_bad: false,
         after_dedent: false,
         is_inline: false,
+        is_condition: false,
         looks: Cell::new(0),
     };
     parser.builder.start_node(FlickLanguage::kind_to_raw(File));
@@ -76,6 +77,8 @@ struct Parser<'s> {
     after_dedent: bool,
     /// Inside a block that stands on the line of its heading.
     is_inline: bool,
+    /// Inside the condition of an `if`.
+    is_condition: bool,
     /// How often `nth` was called since the last token was consumed.
     looks: Cell<u32>,
 }
@@ -280,6 +283,11 @@ impl Parser<'_> {
         let before = self.tokens[..self.position].iter().rev().find(|token| !token.kind.is_virtual());
         let end = before.map_or(0, |token| self.raw[token.raw as usize].end as usize);
         end..end
+    }
+
+    /// Returns the range from `start` to the end of the last token consumed; empty if none was.
+    fn since(&self, start: usize) -> Range<usize> {
+        start..self.end_of_previous().end.max(start)
     }
 
     /// Reports a mistake that does not disturb the parsing of what follows.

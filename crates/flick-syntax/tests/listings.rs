@@ -1,4 +1,4 @@
-//! The paper's listings, verbatim: no errors, and the tree they give.
+//! The paper's listings, verbatim, and a program of all other constructs: no errors, and the tree they give.
 //! `UPDATE=1 cargo test` rewrites the trees.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -38,6 +38,11 @@ fn check(listing: &str) {
         std::fs::read_to_string(&golden).unwrap(),
         "{listing}: run with UPDATE=1 and review the difference"
     );
+}
+
+#[test]
+fn rest_of_the_slice() {
+    check("slice");
 }
 
 #[test]

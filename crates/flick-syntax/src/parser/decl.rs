@@ -332,7 +332,7 @@ impl Parser<'_> {
             return self.type_ref();
         }
         self.chan_type();
-        let range = start..self.end_of_previous().end;
+        let range = self.since(start);
         let help = format!("put it in front: `{} name`", &self.source[range.clone()]);
         self.note(
             SyntaxErrorKind::ChannelForm,

@@ -85,6 +85,7 @@ impl Parser<'_> {
             WithKw => WITH_POWER,
             OrKw | Pipe2 => OR_POWER,
             AndKw | Amp2 => AND_POWER,
+            Eq if self.is_condition => COMPARE_POWER,
             Eq2 | Neq | Lt | Le | Gt | Ge => COMPARE_POWER,
             Ident if self.at_in() => COMPARE_POWER,
             Plus | Minus => ADD_POWER,

@@ -75,19 +75,11 @@ impl Parser<'_> {
         false
     }
 
-    /// Parses a condition; `=` in the place of `==` is reported and understood.
+    /// Parses a condition, in which `=` is understood (and reported) as `==`.
     fn condition(&mut self) {
-        let checkpoint = self.checkpoint();
+        let was_condition = std::mem::replace(&mut self.is_condition, true);
         self.expr();
-        if self.at(Eq) {
-            let title = "`=` gives a name to a value; it does not compare";
-            self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `==` to compare");
-            if self.wrap(checkpoint, BinaryExpr) {
-                self.bump();
-                self.expr();
-                self.finish();
-            }
-        }
+        self.is_condition = was_condition;
     }
 
     /// Parses the `:` of a heading and its block.

@@ -141,14 +141,19 @@ impl Parser<'_> {
 
     /// Reports the operator at the current token if it is spelled as elsewhere.
     pub(super) fn check_operator(&mut self) {
+        let kind = match self.current() {
+            Eq => SyntaxErrorKind::EqualsConfusion,
+            _ => SyntaxErrorKind::ForeignOperator,
+        };
         let (title, help) = match self.current() {
+            Eq => ("`=` gives a name to a value; it does not compare", "write `==` to compare"),
             Amp2 => ("`&&` is not an operator", "write `and`"),
             Pipe2 => ("`||` is not an operator", "write `or`"),
             Bang => ("`!` is not an operator", "write `not`"),
             Percent => ("`%` is not an operator", "write `a mod b` for the remainder of a division"),
             _ => return,
         };
-        self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, help);
+        self.note(kind, self.here(), title, help);
     }
 
     /// Reports the arrow at the current token if it does not pass a message on.

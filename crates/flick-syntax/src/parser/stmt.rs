@@ -30,6 +30,7 @@ impl Parser<'_> {
             self.skip_block();
             return;
         }
+        let was_condition = std::mem::replace(&mut self.is_condition, false);
         self.start(Block);
         if self.at(LineEnd) && self.nth(1) == Indent {
             let was_inline = std::mem::replace(&mut self.is_inline, false);
@@ -46,6 +47,7 @@ impl Parser<'_> {
             self.is_inline = was_inline;
         }
         self.finish();
+        self.is_condition = was_condition;
         self.leave();
     }
 

@@ -109,7 +109,7 @@ impl Parser<'_> {
         if self.eat(Slash) {
             self.chan_end();
         } else if self.current().is_word() || matches!(self.current(), RBrack | Comma | RParen) {
-            self.incomplete_channel(start..self.end_of_previous().end);
+            self.incomplete_channel(self.since(start));
         } else {
             self.expected("`/`", CHANNEL);
         }

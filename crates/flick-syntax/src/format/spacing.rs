@@ -1,0 +1,33 @@
+//! Which two tokens on one line have a space between them.
+//! Promises: leaving the space out never makes one token of two.
+
+use super::Piece;
+use crate::syntax_kind::SyntaxKind::*;
+
+/// Says whether a space stands between `left` and `right`.
+pub(super) fn has_space(left: &Piece, right: &Piece) -> bool {
+    let sticks_to_right = match left.kind {
+        LParen | LBrack | Dot => true,
+        LBrace => left.parent == RecordExpr || right.kind == RBrace,
+        Lt => left.parent == TypeArgs,
+        Percent => left.parent == UnitProperty,
+        Amp => left.parent == Attr,
+        Minus => matches!(left.parent, UnaryExpr | Pattern),
+        Slash => matches!(left.parent, ChanType | ChanArrayType),
+        _ => false,
+    };
+    if sticks_to_right {
+        return false;
+    }
+    !match right.kind {
+        RParen | RBrack | Comma | Semi | Dot => true,
+        Colon => !matches!(right.parent, RecordField | UnitField | UnitVar),
+        RBrace => right.parent == RecordExpr,
+        LBrace => right.parent == RecordExpr,
+        LParen => right.parent == ArgList || right.parent == ParamList && left.kind == Ident,
+        LBrack => right.parent == IndexExpr,
+        Lt | Gt => right.parent == TypeArgs,
+        Slash => matches!(right.parent, ChanType | ChanArrayType),
+        _ => false,
+    }
+}
