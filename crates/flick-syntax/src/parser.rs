@@ -42,6 +42,7 @@ pub(crate) fn parse_file(source: &str, raw: &[LexToken], tokens: &[LayoutToken])
         line_was_bad: false,
         after_dedent: false,
         is_inline: false,
+        is_unit: false,
         is_condition: false,
         looks: Cell::new(0),
     };
@@ -77,6 +78,8 @@ struct Parser<'s> {
     after_dedent: bool,
     /// Inside a block that stands on the line of its heading.
     is_inline: bool,
+    /// Inside a grammar.
+    is_unit: bool,
     /// Inside the condition of an `if`.
     is_condition: bool,
     /// How often `nth` was called since the last token was consumed.

@@ -91,7 +91,13 @@ impl Parser<'_> {
             Plus | Minus => ADD_POWER,
             Star | Slash | ModKw => MUL_POWER,
             // `%name =` is the next property of a grammar that forgot a `;`.
-            Percent if !(self.nth(1).is_word() && (self.nth(2) == Eq || self.nth(2).is_word())) => MUL_POWER,
+            Percent
+                if !(self.is_unit
+                    && self.nth(1).is_word()
+                    && (self.nth(2) == Eq || self.nth(2).is_word())) =>
+            {
+                MUL_POWER
+            }
             _ => return None,
         })
     }

@@ -35,6 +35,7 @@ impl Parser<'_> {
             self.skip_line();
             return;
         }
+        self.is_unit = true;
         while !self.at(RBrace) && !self.current().is_virtual() {
             let before = self.position;
             self.unit_item();
@@ -42,6 +43,7 @@ impl Parser<'_> {
                 self.skip_item();
             }
         }
+        self.is_unit = false;
         self.expect_closing(RBrace, open, UNIT);
     }
 
