@@ -1,25 +1,32 @@
-//! The platform with a hand-written engine, as a yardstick for generated code: `hand_proxy LISTEN BACKEND...`.
+//! The platform with a hand-written engine, as a yardstick for generated code: same options as `flick run`.
 use std::sync::Arc;
 #[path = "../tests/common/mod.rs"]
 mod common;
 use flick_runtime::*;
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let parse = |text: &String| text.parse().expect("an address");
+    let args: Vec<String> = std::env::args().collect();
+    let option = |name: &str| {
+        let at = args.iter().position(|arg| arg == name)?;
+        args.get(at + 1).map(|text| text.split('=').next_back().unwrap_or_default().to_owned())
+    };
+    let endpoints = |name: &str| -> Vec<flick_net::Endpoint> {
+        let text = option(name).expect("--listen client=ADDRESS --connect backends=ADDRESS,...");
+        text.split(',').map(|text| text.parse().expect("an address")).collect()
+    };
     let config = PlatformConfig {
         workers: 1,
         pin: false,
         io: Default::default(),
-        listen: vec![Binding { channel: "client".into(), endpoints: vec![parse(&args[0])] }],
-        connect: vec![Binding { channel: "backends".into(), endpoints: args[1..].iter().map(parse).collect() }],
+        listen: vec![Binding { channel: "client".into(), endpoints: endpoints("--listen") }],
+        connect: vec![Binding { channel: "backends".into(), endpoints: endpoints("--connect") }],
         limits: Limits::default(),
         timeouts: Timeouts::default(),
     };
     let platform = Platform::start(common::program(), Arc::new(common::Hand), config).expect("starts");
     println!("{:?}", platform.addresses());
     loop {
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        std::thread::sleep(std::time::Duration::from_secs(60));
         println!("{:?}", platform.metrics());
     }
 }

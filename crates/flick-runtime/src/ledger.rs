@@ -83,11 +83,6 @@ impl Ledger {
         Self { requests: Vec::with_capacity(capacity), free: NONE, live: 0, capacity }
     }
 
-    /// Requests under way.
-    pub fn live(&self) -> usize {
-        self.live
-    }
-
     /// Further requests that would fit.
     pub fn room(&self) -> usize {
         self.capacity - self.live

@@ -1,6 +1,5 @@
 //! A hand-written engine for the memcached binary protocol and the program of the first listing: what the compiler
 //! makes, written by a person, so that tests of the platform do not depend on the compiler.
-#![expect(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 
