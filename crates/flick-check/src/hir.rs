@@ -168,7 +168,8 @@ pub struct Facts {
 /// Type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ty {
-    /// An integer within `lo..=hi`; `unsigned` when its arithmetic is that of `uint64`.
+    /// An integer within `lo..=hi`; `unsigned` when its arithmetic is that of `uint64`. An operation is unsigned when its
+    /// operands are (both are, then); its result is again only if some value of it does not fit `int64`.
     Int {
         /// Least value.
         lo: i128,

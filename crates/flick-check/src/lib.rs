@@ -1,5 +1,35 @@
 //! Names, types, channels, grammars and bounds of a program; one file per family of diagnostics.
-//! Start reading at [`hir`], what this crate makes of a syntax tree.
+//! Promises: any text gives a program or at least one error, never a panic; a program without errors obeys every rule
+//! that [`hir`] states. No I/O.
+//! Start reading at [`check`] (the phases in `check.rs`), then [`hir`], what this crate makes of a syntax tree;
+//! `report/` holds the wording of every mistake, by family.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may panic"))]
 
+mod body;
+mod check;
+mod cost;
+pub mod diagnostic;
+mod expr;
+mod funs;
+mod grammar;
 pub mod hir;
+mod items;
+pub mod limits;
+mod load;
+mod process;
+mod range;
+mod render;
+mod report;
+mod scope;
+mod summary;
+mod types;
+mod usage;
+mod views;
+mod walk;
+
+pub use check::{Checked, check};
+pub use diagnostic::{Diagnostic, Severity, Sources};
+pub use load::Loader;
+pub use render::render;
+pub use summary::summary;

@@ -1,0 +1,245 @@
+//! Blocks, statements and chains: what a function or rule does.
+//! Promises: a block whose value is wanted has one or is reported; nothing is computed in vain.
+
+use flick_syntax::ast;
+
+use crate::expr::{Exprs, Wanted, unknown};
+use crate::hir::{Block, Expr, ExprKind, Span, Stmt, Ty};
+use crate::report;
+
+impl Exprs<'_> {
+    /// Checks a block in a scope of its own. Returns it with its type and the place of what gives its value.
+    pub(crate) fn block(&mut self, block: &ast::Block, wanted: Wanted) -> (Block, Ty, Span) {
+        let mark = self.scope.open();
+        let checked = self.open_block(block, wanted);
+        self.scope.close(mark);
+        checked
+    }
+
+    /// As `block`, in the scope that is open.
+    pub(crate) fn open_block(&mut self, block: &ast::Block, wanted: Wanted) -> (Block, Ty, Span) {
+        let stmts: Vec<ast::Stmt> = block.stmts().collect();
+        let end = self.span(block.range().end..block.range().end);
+        let Some((last, before)) = stmts.split_last() else { return (Block::default(), Ty::Unknown, end) };
+        let mut out = Block::default();
+        for stmt in before {
+            self.stmt(stmt, &mut out.stmts);
+        }
+        let value = if wanted == Wanted::Value { self.value_stmt(last) } else { None };
+        let Some(value) = value else {
+            self.stmt(last, &mut out.stmts);
+            // A statement that is not understood may well have been meant as the value.
+            let ty = if wanted == Wanted::Value && !matches!(last, ast::Stmt::Let(_) | ast::Stmt::Chain(_)) {
+                Ty::Unknown
+            } else {
+                Ty::Nothing
+            };
+            return (out, ty, self.span(last.range()));
+        };
+        let (ty, span) = (value.ty.clone(), value.span.clone());
+        if ty == Ty::Nothing {
+            out.stmts.push(Stmt::Expr(value));
+        } else {
+            out.value = Some(Box::new(value));
+        }
+        (out, ty, span)
+    }
+
+    /// Checks a statement that gives a block its value, if it is of a kind that can.
+    fn value_stmt(&mut self, stmt: &ast::Stmt) -> Option<Expr> {
+        match stmt {
+            ast::Stmt::Expr(stmt) => {
+                let expr = stmt.expr()?;
+                Some(self.any(&expr, Wanted::Value))
+            }
+            ast::Stmt::If(choice) => {
+                let span = self.span(choice.range());
+                Some(self.if_expr(choice, Wanted::Value, span))
+            }
+            ast::Stmt::Switch(switch) => {
+                let span = self.span(switch.range());
+                Some(self.switch(switch, Wanted::Value, span))
+            }
+            _ => None,
+        }
+    }
+
+    fn stmt(&mut self, stmt: &ast::Stmt, out: &mut Vec<Stmt>) {
+        let span = self.span(stmt.range());
+        match stmt {
+            ast::Stmt::Let(stmt) => {
+                let value = self.opt_expr(stmt.value(), &span);
+                let Some(name) = stmt.name() else { return };
+                let place = self.span(name.range());
+                let local = self.scope.declare(name.text(), value.ty.clone(), place, self.sink);
+                out.push(Stmt::Let(local, value));
+            }
+            ast::Stmt::Expr(stmt) => {
+                let Some(expr) = stmt.expr() else { return };
+                let value = self.any(&expr, Wanted::Effect);
+                self.refuse_dropped(&value);
+                out.push(Stmt::Expr(value));
+            }
+            ast::Stmt::Chain(chain) => {
+                let stages: Vec<ast::Expr> = chain.stages().collect();
+                let Some((first, rest)) = stages.split_first() else { return };
+                let first = self.expr(first);
+                out.push(Stmt::Expr(self.chain(first, rest)));
+            }
+            ast::Stmt::If(choice) => out.push(Stmt::Expr(self.if_expr(choice, Wanted::Effect, span))),
+            ast::Stmt::Switch(switch) => out.push(Stmt::Expr(self.switch(switch, Wanted::Effect, span))),
+            ast::Stmt::Rule(_) | ast::Stmt::Join(_) => {
+                let help = "rules stand directly below the heading of a process; in a function, send with `message => channel`";
+                self.sink.push(
+                    report::channels::not_a_source(span, "a line of a function", std::iter::empty::<&str>())
+                        .help(help),
+                );
+            }
+            ast::Stmt::Assign(_) => {
+                self.not_yet(
+                    span,
+                    "changing a value with `:=`",
+                    "give the new value a name of its own with `let`",
+                );
+            }
+            ast::Stmt::For(_) => {
+                self.not_yet(span, "`for`", "programs of this version handle one message at a time");
+            }
+            ast::Stmt::Local(_) => {
+                self.not_yet(span, "`local` state", "compute the value from the message");
+            }
+            ast::Stmt::Global(_) => {
+                self.not_yet(span, "`global` state", "compute the value from the message");
+            }
+            ast::Stmt::Ellipsis(_) => {
+                self.sink.push(report::types::no_value(span, "`...`"));
+            }
+        }
+    }
+
+    /// Reports a value that nobody uses.
+    fn refuse_dropped(&mut self, value: &Expr) {
+        if matches!(value.ty, Ty::Nothing | Ty::Unknown) {
+            return;
+        }
+        let what = match &value.kind {
+            ExprKind::Call(fun, _) => format!("the result of `{}`", self.items.fun(*fun).name),
+            _ => self.items.describe(&value.ty),
+        };
+        self.sink.push(report::types::no_effect(value.span.clone(), &what));
+    }
+
+    /// `first => stage => ...`: a value goes through functions and into a channel.
+    pub(crate) fn chain(&mut self, first: Expr, stages: &[ast::Expr]) -> Expr {
+        let mut current = first;
+        for stage in stages {
+            if matches!(current.kind, ExprKind::Send { .. }) {
+                let span = self.span(stage.range());
+                self.sink.push(report::channels::not_a_target(
+                    span,
+                    "anything behind a channel: a send gives nothing to pass on",
+                ));
+                return current;
+            }
+            if current.ty == Ty::Nothing {
+                self.sink.push(report::types::no_value(current.span.clone(), "this stage"));
+                return current;
+            }
+            current = self.stage(current, stage);
+        }
+        if !matches!(current.ty, Ty::Nothing | Ty::Unknown) {
+            let name = match &current.kind {
+                ExprKind::Call(fun, _) => self.items.fun(*fun).name.clone(),
+                _ => "this".to_owned(),
+            };
+            let found = self.items.describe(&current.ty);
+            self.sink.push(report::channels::result_dropped(current.span.clone(), &name, &found));
+        }
+        current
+    }
+
+    fn stage(&mut self, piped: Expr, stage: &ast::Expr) -> Expr {
+        let span = self.span(stage.range());
+        if let ast::Expr::Call(call) = stage {
+            return self.call(call, Some(piped), span);
+        }
+        if let ast::Expr::Name(name) = stage
+            && let Some(name) = name.name()
+            && let Some(fun) = self.items.fun_names.get(name.text()).copied()
+            && self.scope.resolve(name.text()).is_none()
+        {
+            let help = format!("call it: `=> {}(...)`; the message becomes its last value", name.text());
+            self.sink.push(report::names::wrong_kind(
+                span.clone(),
+                name.text(),
+                "a function",
+                "a channel",
+                &help,
+            ));
+            let mut result = unknown(span);
+            if self.items.fun(fun).result == Ty::Nothing {
+                result.ty = Ty::Nothing;
+            }
+            return result;
+        }
+        let channel = self.expr(stage);
+        self.send(piped, channel, span)
+    }
+
+    /// A message sent to a channel.
+    pub(crate) fn send(&mut self, message: Expr, channel: Expr, target: Span) -> Expr {
+        let span = Span {
+            file: message.span.file,
+            range: message.span.range.start.min(target.range.start)..target.range.end,
+        };
+        match &channel.ty {
+            Ty::Chan { sends, receives } => match (sends, &message.ty) {
+                (None, _) => {
+                    let (name, decl) = self.channel_place(&channel);
+                    let receives = receives.map_or("cmd", |unit| self.items.unit(unit).name.as_str());
+                    self.sink.push(report::channels::cannot_send(target, &name, decl, receives));
+                }
+                (Some(_), Ty::Unknown) => {}
+                (Some(unit), Ty::Record(sent)) if unit == sent => {}
+                (Some(unit), found) => {
+                    let (name, decl) = self.channel_place(&channel);
+                    let (wanted, found) = (self.items.unit(*unit).name.clone(), self.items.describe(found));
+                    self.sink.push(report::channels::wrong_message(
+                        message.span.clone(),
+                        &name,
+                        &wanted,
+                        &found,
+                        decl,
+                    ));
+                }
+            },
+            Ty::ChanArray { .. } => {
+                let (name, _) = self.channel_place(&channel);
+                self.sink.push(report::channels::which_element(target, &name));
+            }
+            Ty::Unknown => {}
+            other => {
+                let found = self.items.describe(other);
+                self.sink.push(report::channels::not_a_target(target, &found));
+            }
+        }
+        let kind = ExprKind::Send { message: Box::new(message), channel: Box::new(channel) };
+        Expr { kind, ty: Ty::Nothing, span }
+    }
+
+    /// Name and place of a channel for messages.
+    fn channel_place(&self, channel: &Expr) -> (String, Span) {
+        match &channel.kind {
+            ExprKind::Local(id) => {
+                let local = &self.scope.locals[id.0 as usize];
+                (local.name.clone(), local.span.clone())
+            }
+            ExprKind::Channel(id) => {
+                let channel = &self.scope.channels[id.0 as usize];
+                (channel.name.clone(), channel.span.clone())
+            }
+            ExprKind::Index(base, _) => self.channel_place(base),
+            _ => ("this channel".to_owned(), channel.span.clone()),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The phases of checking, in their order.
+
+use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
+use crate::hir::{Program, Span};
+use crate::items::{self, Items};
+use crate::load::{self, Damage, Loader};
+use crate::{cost, funs, grammar, process, usage, views};
+
+/// What a check gives.
+#[derive(Debug)]
+pub struct Checked {
+    /// The program; `None` when there are errors.
+    pub program: Option<Program>,
+    /// Errors and warnings, in the order of the files and the places in them.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The texts that spans point into.
+    pub sources: Sources,
+}
+
+/// Checks a program and the files it uses.
+///
+/// Shape:  `name` is for people; `loader` turns the name of a `use` line into a name for people and a text.
+/// Cost:   linear in the texts, but for what is quadratic in the number of errors.
+/// Errors: as diagnostics, at most `DIAGNOSTICS_MAX`; all phases run whatever the ones before found.
+pub fn check(name: &str, text: &str, loader: Loader<'_>) -> Checked {
+    let mut sources = Sources::default();
+    let mut sink = Sink::default();
+    let (files, damage) = load::load(name, text, loader, &mut sources, &mut sink);
+    let syntax = std::mem::take(&mut sink);
+    let program = phases(&files, &mut sink);
+    let sink = join(syntax, sink, &damage);
+    let program = (!sink.has_errors()).then_some(program);
+    Checked { program, diagnostics: sink.into_sorted(), sources }
+}
+
+fn phases(files: &[load::File], sink: &mut Sink) -> Program {
+    let mut items = Items::default();
+    let decls = items::collect(files, &mut items, sink);
+    grammar::check(&decls, &mut items, sink);
+    views::check(&decls, &mut items, sink);
+    let fun_decls = funs::headings(&decls, &mut items, sink);
+    let funs = funs::bodies(&fun_decls, &items, sink);
+    let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, sink));
+    usage::check(&funs, &mut process, &mut items, sink);
+    cost::check(&funs, &process, sink);
+    Program { enums: items.enums, units: items.units, funs, process }
+}
+
+/// Adds what the later phases found to what the parser found, without echoes: where the parser lost something, names
+/// are missing for no fault of their own, and what is inside a damaged declaration is not judged.
+fn join(mut syntax: Sink, found: Sink, damage: &Damage) -> Sink {
+    let has_syntax_errors = syntax.has_errors();
+    for diagnostic in found.into_sorted() {
+        let is_missing_name =
+            matches!(diagnostic.code, "E0202" | "E0203" | "E0204" | "E0205" | "E0206" | "E0208" | "E0402");
+        let is_inside = |span: &Span| {
+            damage.broken.iter().any(|broken| {
+                broken.file == span.file
+                    && broken.range.start <= span.range.start
+                    && span.range.end <= broken.range.end
+            })
+        };
+        let is_damaged =
+            is_inside(&diagnostic.span) || diagnostic.labels.iter().any(|label| is_inside(&label.span));
+        // A warning is no help while the text is not even understood.
+        let is_premature = has_syntax_errors && diagnostic.severity == Severity::Warning;
+        let is_echo = damage.names_lost && is_missing_name || is_damaged || is_premature;
+        if !is_echo {
+            syntax.push(diagnostic);
+        }
+    }
+    syntax
+}

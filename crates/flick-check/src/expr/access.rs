@@ -1,0 +1,245 @@
+//! Names, fields, members of enumerations, elements of channel arrays.
+
+use flick_syntax::ast;
+
+use super::{Exprs, unknown};
+use crate::grammar;
+use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::items::TypeItem;
+use crate::range::Range;
+use crate::report;
+use crate::scope::Named;
+
+impl Exprs<'_> {
+    pub(super) fn name(&mut self, name: &ast::NameExpr, span: Span) -> Expr {
+        let Some(name) = name.name() else { return unknown(span) };
+        self.value_named(name.text(), span)
+    }
+
+    /// What a lone name stands for.
+    pub(super) fn value_named(&mut self, text: &str, span: Span) -> Expr {
+        if let Some((named, ty)) = self.scope.resolve(text) {
+            let kind = match named {
+                Named::Local(id) => ExprKind::Local(id),
+                Named::Channel(id) => ExprKind::Channel(id),
+            };
+            return Expr { kind, ty, span };
+        }
+        if let Some(member) = self.enum_hint.and_then(|id| self.member_of(id, text)) {
+            return Expr { ty: member.1, kind: member.0, span };
+        }
+        self.report_unknown_name(text, &span);
+        unknown(span)
+    }
+
+    fn report_unknown_name(&mut self, text: &str, span: &Span) {
+        let field = self.grammar.as_ref().and_then(|scope| {
+            self.items.unit(scope.unit).fields.iter().find(|field| field.name.as_deref() == Some(text))
+        });
+        let owner =
+            self.items.enums.iter().find(|known| known.members.iter().any(|(member, _)| member == text));
+        let report = if field.is_some() {
+            let help = format!("write `self.{text}`");
+            report::names::wrong_kind(span.clone(), text, "a field", "a value of its own", &help)
+        } else if let Some(fun) = self.items.fun_names.get(text) {
+            let help = format!(
+                "call it: `{text}({})`",
+                vec!["..."; self.items.fun(*fun).params.len().min(2)].join(", ")
+            );
+            report::names::wrong_kind(span.clone(), text, "a function", "a value", &help)
+        } else if super::call::BUILTINS.contains(&text) {
+            report::names::wrong_kind(
+                span.clone(),
+                text,
+                "a built-in function",
+                "a value",
+                &format!("call it: `{text}(...)`"),
+            )
+        } else if let Some(item) = self.items.types.get(text) {
+            let (is, help) = match item {
+                TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{text}.name`")),
+                _ => ("a type of message", format!("build a message with `{text}{{field = value}}`")),
+            };
+            report::names::wrong_kind(span.clone(), text, is, "a value", &help)
+        } else if let Some(owner) = owner {
+            let help = format!("write `{}.{text}`", owner.name);
+            report::names::wrong_kind(
+                span.clone(),
+                text,
+                "a member of an enumeration",
+                "a value of its own",
+                &help,
+            )
+        } else {
+            let known = self.scope.names();
+            report::names::unknown_value(span.clone(), text, known.iter().map(String::as_str))
+        };
+        self.sink.push(report);
+    }
+
+    pub(super) fn member_of(&self, id: EnumId, name: &str) -> Option<(ExprKind, Ty)> {
+        let (_, value) = self.items.enumeration(id).members.iter().find(|(known, _)| known == name)?;
+        Some((ExprKind::Member(id, *value), Ty::Enum(id)))
+    }
+
+    pub(super) fn report_unknown_member(&mut self, id: EnumId, name: &str, span: Span) {
+        let enumeration = self.items.enumeration(id);
+        let known = enumeration.members.iter().map(|(name, _)| name.as_str());
+        self.sink.push(report::names::unknown_member(span, &enumeration.name, name, known));
+    }
+
+    /// `self` without a field means nothing.
+    pub(super) fn lone_self(&mut self, span: Span) -> Expr {
+        let (is, help) = if self.grammar.is_some() {
+            ("the whole message", "name a field: `self.key_len`")
+        } else {
+            ("a word of grammars", "in a program, messages have names of their own: `req.key`")
+        };
+        self.sink.push(report::names::wrong_kind(span.clone(), "self", is, "a value", help));
+        unknown(span)
+    }
+
+    pub(super) fn dollar(&mut self, span: Span) -> Expr {
+        match self.grammar.as_ref().and_then(|scope| scope.dollar.clone()) {
+            Some((kind, ty)) => Expr { kind, ty, span },
+            None => {
+                let help = "`$$` stands in `&requires` for the field itself, and in `&serialize` for the new length of the field that the variable measures";
+                self.sink.push(report::names::wrong_kind(
+                    span.clone(),
+                    "$$",
+                    "a word of `&requires` and `&serialize`",
+                    "a value here",
+                    help,
+                ));
+                unknown(span)
+            }
+        }
+    }
+
+    /// `a.b.c`: a member of an enumeration, or a field of a message, nested ones included.
+    pub(super) fn field(&mut self, field: &ast::FieldExpr, span: Span) -> Expr {
+        let (base, path) = unfold_path(field);
+        let Some(path) = path else { return unknown(span) };
+        let last_span = self.span(path.last().map_or(0..0, ast::Name::range));
+        let joined = path.iter().map(|name| name.text()).collect::<Vec<_>>().join(".");
+        match base {
+            Some(ast::Expr::SelfValue(_)) if self.grammar.is_some() => {
+                grammar::self_field(self, &joined, span)
+            }
+            Some(ast::Expr::SelfValue(_)) => self.lone_self(span),
+            Some(ast::Expr::Name(name)) if path.len() == 1 => {
+                let Some(name) = name.name() else { return unknown(span) };
+                let is_value = self.scope.resolve(name.text()).is_some();
+                if let (false, Some(TypeItem::Enum(id))) = (is_value, self.items.types.get(name.text())) {
+                    let id = *id;
+                    return match self.member_of(id, &joined) {
+                        Some((kind, ty)) => Expr { kind, ty, span },
+                        None => {
+                            self.report_unknown_member(id, &joined, last_span);
+                            Expr { kind: ExprKind::Member(id, 0), ty: Ty::Enum(id), span }
+                        }
+                    };
+                }
+                let base = self.value_named(name.text(), self.span(name.range()));
+                self.field_of(base, &joined, last_span, span)
+            }
+            Some(base) => {
+                let base = self.expr(&base);
+                self.field_of(base, &joined, last_span, span)
+            }
+            None => unknown(span),
+        }
+    }
+
+    fn field_of(&mut self, base: Expr, path: &str, path_span: Span, span: Span) -> Expr {
+        let unit = match base.ty {
+            Ty::Record(unit) => unit,
+            Ty::Unknown => return unknown(span),
+            ref other => {
+                let found = self.items.describe(other);
+                self.sink.push(report::types::no_fields(base.span.clone(), &found));
+                return unknown(span);
+            }
+        };
+        match self.find_field(unit, path, &path_span) {
+            Some((field, ty)) => Expr { kind: ExprKind::Field(Box::new(base), field), ty, span },
+            None => unknown(span),
+        }
+    }
+
+    /// Finds a field that the program may use, and its type there; reports one that it may not.
+    pub(super) fn find_field(&mut self, unit: UnitId, path: &str, span: &Span) -> Option<(FieldId, Ty)> {
+        let declared = &self.items.unit(unit).fields;
+        let index = declared.iter().position(|field| field.name.as_deref() == Some(path));
+        let view = self.items.views.get(&unit.0);
+        if let Some(view) = view
+            && let Some(field) = view.fields.iter().find(|field| field.name == path)
+        {
+            return Some((field.field, field.ty.clone()));
+        }
+        if view.is_none()
+            && let Some(index) = index
+        {
+            return Some((FieldId(index as u32), grammar_type(&declared[index].kind)));
+        }
+        let hidden_type = index.map(|index| grammar::type_name(self.items, &declared[index].kind));
+        let hidden = view.map(|view| view.span.clone()).zip(hidden_type.as_deref());
+        let in_view =
+            view.map(|view| view.fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>());
+        let known =
+            in_view.unwrap_or_else(|| declared.iter().filter_map(|field| field.name.as_deref()).collect());
+        let is_group = declared
+            .iter()
+            .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&format!("{path}."))));
+        let report = if is_group {
+            let help = format!("name a field of it: `{path}.name`");
+            report::names::wrong_kind(span.clone(), path, "a nested unit", "a value", &help)
+        } else {
+            report::names::unknown_field(span.clone(), &self.items.unit(unit).name, path, known, hidden)
+        };
+        self.sink.push(report);
+        None
+    }
+
+    pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Expr {
+        let base = self.opt_expr(index.base(), &span);
+        let position = self.opt_expr(index.index(), &span);
+        let ty = match base.ty {
+            Ty::ChanArray { receives, sends } => Ty::Chan { receives, sends },
+            Ty::Unknown => return unknown(span),
+            ref other => {
+                let found = self.items.describe(other);
+                self.sink.push(report::types::not_indexable(base.span.clone(), &found));
+                return unknown(span);
+            }
+        };
+        if !matches!(position.ty, Ty::Int { .. } | Ty::Unknown) {
+            let found = self.items.describe(&position.ty);
+            self.sink.push(report::types::mismatch(position.span.clone(), "a number", &found, None));
+        }
+        Expr { kind: ExprKind::Index(Box::new(base), Box::new(position)), ty, span }
+    }
+}
+
+/// The type of a field for a program that has no record of the unit.
+pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
+    match kind {
+        FieldKind::Int { enumeration: Some(id), .. } => Ty::Enum(*id),
+        FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Range::of_repr(*repr).ty(),
+        FieldKind::Bytes { text, max_bytes, length, .. } => {
+            Ty::Bytes { max: max_bytes.unwrap_or_else(|| grammar::longest(length, None)), text: *text }
+        }
+    }
+}
+
+/// Splits `a.b.c` into `a` and `b`, `c`; the path is `None` where a name is missing.
+pub(crate) fn unfold_path(field: &ast::FieldExpr) -> (Option<ast::Expr>, Option<Vec<ast::Name>>) {
+    let mut names = vec![field.field()];
+    let mut base = field.base();
+    while let Some(ast::Expr::Field(inner)) = base {
+        names.push(inner.field());
+        base = inner.base();
+    }
+    names.reverse();
+    (base, names.into_iter().collect())
+}

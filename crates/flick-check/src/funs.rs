@@ -1,0 +1,254 @@
+//! Functions: their headings, the order of their calls, their bodies.
+//! Promises: callees stand before callers; a function that calls itself, directly or through others, is refused with
+//! the calls that close the circle.
+
+use std::collections::BTreeMap;
+
+use flick_syntax::ast::{self, AstNode};
+
+use crate::diagnostic::Sink;
+use crate::expr::{BUILTINS, Exprs, Wanted};
+use crate::hir::{Fun, FunId, Span, Ty};
+use crate::items::{Decls, FunSig, InFile, Items};
+use crate::limits::CALL_DEPTH_MAX;
+use crate::load::span_of;
+use crate::scope::Scope;
+use crate::{report, types};
+
+/// Enters the headings of all functions, callees first; returns their declarations in that order.
+pub(crate) fn headings(decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec<InFile<ast::FunDecl>> {
+    let named: Vec<&InFile<ast::FunDecl>> =
+        decls.funs.iter().filter(|fun| fun.node.name().is_some()).collect();
+    let order = order(&named, sink);
+    let mut out = Vec::new();
+    for index in order {
+        let fun = named[index];
+        let Some(name) = fun.node.name() else { continue };
+        let span = span_of(fun.file, name.range());
+        if BUILTINS.contains(&name.text()) {
+            let help = format!("choose another name, for example `my_{}`", name.text());
+            sink.push(report::names::wrong_kind(
+                span.clone(),
+                name.text(),
+                "a built-in function",
+                "free as a name",
+                &help,
+            ));
+        }
+        let mut params: Vec<crate::items::Param> = Vec::new();
+        for param in fun.node.params() {
+            if let Some(param) = types::param(items, &param, fun.file, sink) {
+                params.push(param);
+            }
+        }
+        let (result, result_span) = result(fun, items, sink, &span);
+        let id = FunId(items.funs.len() as u32);
+        items.fun_names.insert(name.text().to_owned(), id);
+        items.funs.push(FunSig { name: name.text().to_owned(), params, result, span, result_span });
+        out.push(fun.clone());
+    }
+    out
+}
+
+fn result(fun: &InFile<ast::FunDecl>, items: &Items, sink: &mut Sink, name: &Span) -> (Ty, Span) {
+    let types: Vec<ast::Type> = fun.node.results().collect();
+    let span = fun.node.result_list().map_or(name.clone(), |list| span_of(fun.file, list.range()));
+    match types.as_slice() {
+        [] => (Ty::Nothing, span),
+        [one] => (types::value_type(items, one, fun.file, sink), span),
+        [_, second, ..] => {
+            sink.push(report::types::several_results(span_of(fun.file, second.range())));
+            (Ty::Unknown, span)
+        }
+    }
+}
+
+/// A call found in the text of a function: whose, and where.
+type Call = (usize, Span);
+
+/// Sorts functions so that callees come first; reports circles.
+fn order(funs: &[&InFile<ast::FunDecl>], sink: &mut Sink) -> Vec<usize> {
+    let name_of = |index: usize| funs[index].node.name().map_or(String::new(), |name| name.text().to_owned());
+    let by_name: BTreeMap<String, usize> = (0..funs.len()).map(|index| (name_of(index), index)).collect();
+    let calls: Vec<Vec<Call>> = funs.iter().map(|fun| calls(fun, &by_name)).collect();
+    let mut sorter = Sorter {
+        calls: &calls,
+        state: vec![Visit::New; funs.len()],
+        path: Vec::new(),
+        order: Vec::new(),
+        circles: Vec::new(),
+        too_deep: Vec::new(),
+    };
+    for index in 0..funs.len() {
+        sorter.visit(index);
+    }
+    for circle in &sorter.circles {
+        let chain: Vec<(String, String, Span)> = circle
+            .iter()
+            .map(|(caller, (callee, span))| (name_of(*caller), name_of(*callee), span.clone()))
+            .collect();
+        sink.push(report::bounds::recursion(&chain));
+    }
+    for index in &sorter.too_deep {
+        let span =
+            funs[*index].node.name().map_or(Span::default(), |name| span_of(funs[*index].file, name.range()));
+        sink.push(report::bounds::calls_too_deep(span, &name_of(*index), CALL_DEPTH_MAX));
+    }
+    sorter.order
+}
+
+/// Every name of a function that is called in the body of `fun`.
+fn calls(fun: &InFile<ast::FunDecl>, by_name: &BTreeMap<String, usize>) -> Vec<Call> {
+    let nodes = fun.node.body().into_iter().flat_map(|body| body.syntax().descendants().collect::<Vec<_>>());
+    let callees = nodes.filter_map(ast::CallExpr::cast).filter_map(|call| match call.callee() {
+        Some(ast::Expr::Name(name)) => name.name(),
+        _ => None,
+    });
+    callees.filter_map(|name| Some((*by_name.get(name.text())?, span_of(fun.file, name.range())))).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    New,
+    Open,
+    Done,
+}
+
+struct Sorter<'a> {
+    calls: &'a [Vec<Call>],
+    state: Vec<Visit>,
+    /// Functions being visited, with the call that led on from each.
+    path: Vec<(usize, Call)>,
+    order: Vec<usize>,
+    circles: Vec<Vec<(usize, Call)>>,
+    too_deep: Vec<usize>,
+}
+
+impl Sorter<'_> {
+    /// Depth-first; the path is bounded, since what is deeper than that is refused.
+    fn visit(&mut self, index: usize) {
+        if self.state[index] != Visit::New {
+            return;
+        }
+        if self.path.len() >= CALL_DEPTH_MAX {
+            if let Some((first, _)) = self.path.first().cloned()
+                && !self.too_deep.contains(&first)
+            {
+                self.too_deep.push(first);
+            }
+            return;
+        }
+        self.state[index] = Visit::Open;
+        for (callee, span) in &self.calls[index] {
+            let step = (index, (*callee, span.clone()));
+            if self.state[*callee] == Visit::Open {
+                let start =
+                    self.path.iter().position(|(caller, _)| caller == callee).unwrap_or(self.path.len());
+                let mut circle: Vec<(usize, Call)> = self.path[start..].to_vec();
+                circle.push(step);
+                let known = self.circles.iter().any(|known| known.last().map(|last| last.0) == Some(index));
+                if !known {
+                    self.circles.push(circle);
+                }
+            } else {
+                self.path.push(step);
+                self.visit(*callee);
+                self.path.pop();
+            }
+        }
+        self.state[index] = Visit::Done;
+        self.order.push(index);
+    }
+}
+
+/// Checks the bodies of all functions, in the order of their ids.
+pub(crate) fn bodies(decls: &[InFile<ast::FunDecl>], items: &Items, sink: &mut Sink) -> Vec<Fun> {
+    decls.iter().enumerate().map(|(index, decl)| body(FunId(index as u32), decl, items, sink)).collect()
+}
+
+fn body(id: FunId, decl: &InFile<ast::FunDecl>, items: &Items, sink: &mut Sink) -> Fun {
+    let sig = items.fun(id);
+    let mut exprs =
+        Exprs { items, sink, file: decl.file, scope: Scope::default(), grammar: None, enum_hint: None };
+    for param in &sig.params {
+        exprs.scope.declare(&param.name, param.ty.clone(), param.span.clone(), exprs.sink);
+    }
+    let wanted = if sig.result == Ty::Nothing { Wanted::Effect } else { Wanted::Value };
+    let mut body = crate::hir::Block::default();
+    if let Some(block) = decl.node.body() {
+        let is_value_line = wanted == Wanted::Effect && gives_value_by_mistake(&mut exprs, &block, sig);
+        if !is_value_line {
+            let (checked, ty, span) = exprs.open_block(&block, wanted);
+            body = checked;
+            finish_value(&mut exprs, &mut body, &ty, span, sig);
+        }
+    }
+    let param_count = sig.params.len();
+    let unused: Vec<(usize, String, Span)> =
+        exprs.scope.unused().map(|(index, local)| (index, local.name.clone(), local.span.clone())).collect();
+    for (index, name, span) in unused {
+        let report = if index < param_count {
+            report::names::unused_param(span, &name)
+        } else {
+            report::names::unused_let(span, &name)
+        };
+        exprs.sink.push(report);
+    }
+    let locals = std::mem::take(&mut exprs.scope.locals);
+    Fun {
+        name: sig.name.clone(),
+        param_count,
+        locals,
+        result: sig.result.clone(),
+        body,
+        span: sig.span.clone(),
+    }
+}
+
+/// A function that promises nothing but ends in a plain value is told so as a whole.
+fn gives_value_by_mistake(exprs: &mut Exprs<'_>, block: &ast::Block, sig: &FunSig) -> bool {
+    let stmts: Vec<ast::Stmt> = block.stmts().collect();
+    let [ast::Stmt::Expr(only)] = stmts.as_slice() else { return false };
+    let Some(expr) = only.expr() else { return false };
+    let value = exprs.any(&expr, Wanted::Value);
+    if matches!(value.ty, Ty::Nothing | Ty::Unknown) {
+        // Checked twice: what is reported at the same place is kept once.
+        return false;
+    }
+    let found = exprs.items.describe(&value.ty);
+    exprs.sink.push(report::types::wrong_result(
+        value.span,
+        &sig.name,
+        "nothing",
+        &found,
+        sig.result_span.clone(),
+    ));
+    true
+}
+
+/// Compares the value of a body with what the heading promises.
+fn finish_value(exprs: &mut Exprs<'_>, body: &mut crate::hir::Block, ty: &Ty, span: Span, sig: &FunSig) {
+    if sig.result == Ty::Nothing || *ty == Ty::Unknown {
+        return;
+    }
+    let Some(value) = body.value.take() else {
+        let wanted = exprs.items.describe(&sig.result);
+        let report =
+            report::types::wrong_result(span, &sig.name, &wanted, "nothing", sig.result_span.clone());
+        exprs.sink.push(report);
+        return;
+    };
+    let same_kind =
+        Items::same_kind(&value.ty, &sig.result) || matches!(value.kind, crate::hir::ExprKind::Str(_));
+    let is_enum_number = matches!((&value.ty, &sig.result), (Ty::Int { .. }, Ty::Enum(_)));
+    if same_kind || is_enum_number || sig.result == Ty::Unknown {
+        let target = format!("the result of `{}`", sig.name);
+        let value = exprs.coerce(*value, &sig.result, &target, Some(sig.result_span.clone()));
+        body.value = Some(Box::new(value));
+        return;
+    }
+    let (wanted, found) = (exprs.items.describe(&sig.result), exprs.items.describe(&value.ty));
+    let report =
+        report::types::wrong_result(value.span.clone(), &sig.name, &wanted, &found, sig.result_span.clone());
+    exprs.sink.push(report);
+}

@@ -1,0 +1,166 @@
+//! Which fields follow from others when a changed message is written.
+//! Promises: a field follows from one rule at most, and no two fields follow from each other.
+
+use flick_syntax::ast;
+
+use super::flatten::Draft;
+use super::{GrammarScope, Purpose, with_exprs};
+use crate::diagnostic::Sink;
+use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Ty, UnitId};
+use crate::items::Items;
+use crate::load::span_of;
+use crate::range::Range;
+use crate::report;
+use crate::walk;
+
+pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mut Sink) {
+    let lengths = measured(items, unit);
+    for &(source, measured) in &lengths {
+        if let FieldKind::Int { derived, .. } =
+            &mut items.units[unit.0 as usize].fields[source.0 as usize].kind
+            && derived.is_none()
+        {
+            *derived = Some(Derived::LengthOf(measured));
+        }
+    }
+    for (index, draft) in drafts.iter().enumerate() {
+        let is_serialize = |attr: &&ast::Attr| attr.name().is_some_and(|name| name.text() == "serialize");
+        let is_var = matches!(items.unit(unit).fields[index].kind, FieldKind::Var { .. });
+        let Some(attr) = draft.attrs.iter().find(is_serialize).filter(|_| is_var && !draft.is_broken) else {
+            continue;
+        };
+        let var = FieldId(index as u32);
+        let measured = lengths.iter().find(|(source, _)| *source == var).map(|(_, measured)| *measured);
+        serialize(unit, var, measured, draft, attr, items, sink);
+    }
+    circles(unit, items, sink);
+}
+
+/// Pairs of a field or variable and the bytes field whose length it is.
+fn measured(items: &Items, unit: UnitId) -> Vec<(FieldId, FieldId)> {
+    let fields = items.unit(unit).fields.iter().enumerate();
+    let pairs = fields.filter_map(|(index, field)| match &field.kind {
+        FieldKind::Bytes { length, .. } => match length.kind {
+            ExprKind::SelfField(source) => Some((source, FieldId(index as u32))),
+            _ => None,
+        },
+        _ => None,
+    });
+    pairs.collect()
+}
+
+fn serialize(
+    unit: UnitId,
+    var: FieldId,
+    measured: Option<FieldId>,
+    draft: &Draft,
+    attr: &ast::Attr,
+    items: &mut Items,
+    sink: &mut Sink,
+) {
+    let span = span_of(draft.file, attr.range());
+    let own = items.field(unit, var).name.clone().unwrap_or_default();
+    let (Some(target), Some(value)) = (attr.target(), attr.value()) else {
+        if attr.value().is_some() {
+            let help = "write the field that is set, then its value: `&serialize = self.total_len = self.key_len + $$`";
+            sink.push(report::grammar::serialize(span, "says a value, but not which field gets it", help));
+        }
+        return;
+    };
+    let dollar = measured.map(|field| {
+        let longest = match items.field(unit, field).kind {
+            FieldKind::Bytes { max_bytes: Some(max), .. } => i128::from(max),
+            _ => i128::from(u32::MAX),
+        };
+        (ExprKind::LenOf(field), Range { lo: 0, hi: longest }.ty())
+    });
+    let prefix = draft.prefix.clone();
+    let scope = GrammarScope { unit, prefix, purpose: Purpose::Writing, dollar };
+    let (target, value) =
+        with_exprs(items, sink, draft.file, scope, |exprs| (exprs.expr(&target), exprs.expr(&value)));
+    let field = match target.kind {
+        ExprKind::SelfField(field) => field,
+        _ if target.ty == Ty::Unknown => return,
+        _ => {
+            sink.push(report::grammar::serialize(
+                target.span,
+                "sets a field, but this is none",
+                "write `&serialize = self.total_len = ...`",
+            ));
+            return;
+        }
+    };
+    if !matches!(value.ty, Ty::Int { .. } | Ty::Unknown) {
+        let found = items.describe(&value.ty);
+        sink.push(report::types::mismatch(value.span.clone(), "a number", &found, None));
+    }
+    if measured.is_none() {
+        let help = format!("let a field have this length: `&length = self.{own}`");
+        sink.push(report::grammar::serialize(
+            span,
+            &format!("has no effect: `{own}` is the length of no field"),
+            &help,
+        ));
+    }
+    let name = items.field(unit, field).name.clone().unwrap_or_default();
+    match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {
+        FieldKind::Int { derived: derived @ None, .. } => *derived = Some(Derived::Expr(value)),
+        FieldKind::Int { .. } => {
+            let help = "let each field follow from one length only";
+            sink.push(report::grammar::serialize(
+                target.span,
+                &format!("sets `{name}`, which follows from something else already"),
+                help,
+            ));
+        }
+        _ => {
+            let help = "set a number that is in the message";
+            sink.push(report::grammar::serialize(
+                target.span,
+                &format!("sets `{name}`, which is no number of the message"),
+                help,
+            ));
+        }
+    }
+}
+
+/// Reports a field whose value when written needs, in the end, itself.
+fn circles(unit: UnitId, items: &Items, sink: &mut Sink) {
+    let fields = &items.unit(unit).fields;
+    for (index, field) in fields.iter().enumerate() {
+        let Some(derived) = derived_expr(&field.kind) else { continue };
+        let own = FieldId(index as u32);
+        let mut seen = vec![false; fields.len()];
+        let mut due = used(derived);
+        while let Some(next) = due.pop() {
+            let next_index = next.0 as usize;
+            if next == own {
+                let name = field.name.clone().unwrap_or_default();
+                sink.push(report::grammar::circular(derived.span.clone(), &name, &name, field.span.clone()));
+                return;
+            }
+            if !std::mem::replace(&mut seen[next_index], true)
+                && let Some(derived) = derived_expr(&fields[next_index].kind)
+            {
+                due.extend(used(derived));
+            }
+        }
+    }
+}
+
+fn derived_expr(kind: &FieldKind) -> Option<&Expr> {
+    match kind {
+        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. } => Some(expr),
+        _ => None,
+    }
+}
+
+fn used(expr: &Expr) -> Vec<FieldId> {
+    let mut out = Vec::new();
+    walk::expr(expr, &mut |expr| {
+        if let ExprKind::SelfField(field) = expr.kind {
+            out.push(field);
+        }
+    });
+    out
+}

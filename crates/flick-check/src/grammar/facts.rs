@@ -1,0 +1,263 @@
+//! Properties of a unit: what the platform must know to carry its messages.
+//! Promises: every fact is of the kind the platform expects; fields it keeps stand at fixed places.
+
+use flick_syntax::ast;
+
+use super::{GrammarScope, Purpose, with_exprs};
+use crate::diagnostic::Sink;
+use crate::expr::Exprs;
+use crate::hir::{Expr, ExprKind, Facts, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::items::{InFile, Items};
+use crate::load::span_of;
+use crate::report;
+use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
+
+/// Reasons for which the platform answers in a backend's stead.
+const REASONS: &[&str] = &["unavailable", "timeout", "overload", "malformed", "farewell"];
+
+pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
+    let mut reader = Reader { unit, file: decl.file, items, sink, facts: Facts::default() };
+    let mut seen: Vec<(String, Span)> = Vec::new();
+    let mut answers = Vec::new();
+    for property in decl.node.properties() {
+        let Some(name) = property.name() else { continue };
+        let span = span_of(decl.file, property.range());
+        let key = match property.qualifier() {
+            Some(qualifier) => format!("{} {}", name.text(), qualifier.text()),
+            None => name.text().to_owned(),
+        };
+        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == key && name.text() != "echo") {
+            reader.sink.push(report::names::duplicate(span, "property", &key, first.clone()));
+            continue;
+        }
+        seen.push((key, span));
+        if name.text() == "on" {
+            answers.push(property);
+        } else {
+            reader.property(&property, &name);
+        }
+    }
+    reader.close_echo(span_of(decl.file, decl.node.range()));
+    for answer in answers {
+        reader.answer(&answer);
+    }
+    let facts = reader.facts;
+    items.units[unit.0 as usize].facts = facts;
+}
+
+struct Reader<'a> {
+    unit: UnitId,
+    file: u32,
+    items: &'a Items,
+    sink: &'a mut Sink,
+    facts: Facts,
+}
+
+impl Reader<'_> {
+    fn property(&mut self, property: &ast::UnitProperty, name: &ast::Name) {
+        let name_span = span_of(self.file, name.range());
+        match name.text() {
+            "byteorder" => {}
+            "order" => {
+                let is_in_order = matches!(property.value(), Some(ast::Expr::Name(word)) if word.name().is_some_and(|word| word.text() == "in_order"));
+                if let (false, Some(value)) = (is_in_order, property.value()) {
+                    let span = span_of(self.file, value.range());
+                    self.sink.push(report::grammar::bad_fact(
+                        span,
+                        "order",
+                        "`in_order`",
+                        "%order = in_order;",
+                    ));
+                }
+                self.facts.in_order = true;
+            }
+            "request" => self.facts.request = self.truth(property, "request"),
+            "reply" => self.facts.reply = self.truth(property, "reply"),
+            "ends" => self.facts.ends = self.truth(property, "ends"),
+            "mute" => self.facts.mute = self.truth(property, "mute"),
+            "silent" => self.facts.silent = self.truth(property, "silent"),
+            "more" => self.facts.more = self.truth(property, "more"),
+            "correlate" => {
+                self.facts.correlate =
+                    property.value().and_then(|value| self.fixed_field(&value, "correlate"));
+                self.facts.in_order = true;
+            }
+            "echo" => {
+                let field = property.value().and_then(|value| self.fixed_field(&value, "echo"));
+                self.keep(field);
+            }
+            "loud" => self.loud(property, name_span),
+            other => self.sink.push(report::grammar::unknown_property(name_span, other)),
+        }
+    }
+
+    fn scope(&self, fact: &'static str) -> GrammarScope {
+        GrammarScope { unit: self.unit, prefix: String::new(), purpose: Purpose::Fact(fact), dollar: None }
+    }
+
+    fn exprs<T>(&mut self, scope: GrammarScope, check: impl FnOnce(&mut Exprs<'_>) -> T) -> T {
+        with_exprs(self.items, self.sink, self.file, scope, check)
+    }
+
+    fn truth(&mut self, property: &ast::UnitProperty, fact: &'static str) -> Option<Expr> {
+        let value = property.value()?;
+        let target = format!("`%{fact}`");
+        let scope = self.scope(fact);
+        let checked = self.exprs(scope, |exprs| {
+            let checked = exprs.expr(&value);
+            exprs.coerce(checked, &Ty::Bool, &target, None)
+        });
+        Some(checked)
+    }
+
+    /// A number at a fixed place, named by `value`.
+    fn fixed_field(&mut self, value: &ast::Expr, fact: &'static str) -> Option<FieldId> {
+        let scope = self.scope(fact);
+        let checked = self.exprs(scope, |exprs| exprs.expr(value));
+        let example = format!("%{fact} = self.opaque;");
+        let field = match checked.kind {
+            ExprKind::SelfField(field) => field,
+            _ if checked.ty == Ty::Unknown => return None,
+            _ => {
+                self.sink.push(report::grammar::bad_fact(checked.span, fact, "a field", &example));
+                return None;
+            }
+        };
+        let fields = &self.items.unit(self.unit).fields;
+        if !matches!(fields[field.0 as usize].kind, FieldKind::Int { .. }) {
+            self.sink.push(report::grammar::bad_fact(
+                checked.span,
+                fact,
+                "a number that is in the message",
+                &example,
+            ));
+            return None;
+        }
+        let varying = fields[..field.0 as usize].iter().find(|before| {
+            matches!(&before.kind, FieldKind::Bytes { length, .. } if !matches!(length.kind, ExprKind::Int(_)))
+        });
+        if let Some(before) = varying {
+            let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();
+            let name = before.name.as_deref().unwrap_or("a field without a name");
+            self.sink.push(report::grammar::not_fixed(checked.span, fact, own, name, before.span.clone()));
+            return None;
+        }
+        Some(field)
+    }
+
+    fn loud(&mut self, property: &ast::UnitProperty, name_span: Span) {
+        let (Some(target), Some(value)) = (property.target(), property.value()) else {
+            if property.value().is_some() {
+                let example = "%loud self.opcode = map self.opcode { getq: get, else: self.opcode };";
+                self.sink.push(report::grammar::bad_fact(
+                    name_span,
+                    "loud",
+                    "the field that is written",
+                    example,
+                ));
+            }
+            return;
+        };
+        let Some(field) = self.fixed_field(&target, "loud") else { return };
+        let ty = crate::expr::grammar_type(&self.items.field(self.unit, field).kind);
+        let scope = self.scope("loud");
+        let checked = self.exprs(scope, |exprs| {
+            let checked = exprs.expr(&value);
+            exprs.coerce(checked, &ty, "the field", None)
+        });
+        self.facts.loud = Some((field, checked));
+    }
+
+    fn keep(&mut self, field: Option<FieldId>) {
+        if let Some(field) = field
+            && !self.facts.echo.contains(&field)
+        {
+            self.facts.echo.push(field);
+        }
+    }
+
+    /// What identifies a reply and what was changed on the way is kept without being asked for.
+    fn close_echo(&mut self, unit_span: Span) {
+        self.keep(self.facts.correlate);
+        self.keep(self.facts.loud.as_ref().map(|(field, _)| *field));
+        self.facts.echo.sort_unstable();
+        if self.facts.echo.len() > ECHO_FIELDS_MAX {
+            let name = self.items.unit(self.unit).span.clone();
+            let span = if name.range.is_empty() { unit_span } else { name };
+            self.sink.push(report::grammar::too_many_echoes(span, self.facts.echo.len(), ECHO_FIELDS_MAX));
+        }
+    }
+
+    /// `%on reason = unit{...}`.
+    fn answer(&mut self, property: &ast::UnitProperty) {
+        let property_span = span_of(self.file, property.range());
+        let Some(reason) = property.qualifier() else {
+            let example = "%on timeout = cmd{status = 0x86};";
+            self.sink.push(report::grammar::bad_fact(property_span, "on", "a reason", example));
+            return;
+        };
+        if !REASONS.contains(&reason.text()) {
+            let span = span_of(self.file, reason.range());
+            let help = match report::similar(reason.text(), REASONS.iter().copied()) {
+                Some(close) => format!("did you mean `{close}`?"),
+                None => format!("the reasons are {}", report::list(REASONS.iter().copied())),
+            };
+            self.sink.push(report::grammar::answer(
+                span,
+                &format!("has no reason `{}`", reason.text()),
+                &help,
+            ));
+            return;
+        }
+        let Some(value) = property.value() else { return };
+        let scope = GrammarScope {
+            unit: self.unit,
+            prefix: String::new(),
+            purpose: Purpose::Answer(self.facts.echo.clone()),
+            dollar: None,
+        };
+        let built = self.exprs(scope, |exprs| exprs.expr(&value));
+        let is_own = matches!(built.kind, ExprKind::Build(unit, _) if unit == self.unit);
+        if !is_own {
+            if built.ty != Ty::Unknown {
+                let name = &self.items.unit(self.unit).name;
+                let help = format!("write `{name}{{field = value, ...}}`");
+                self.sink.push(report::grammar::answer(
+                    built.span,
+                    &format!("is not a message `{name}`"),
+                    &help,
+                ));
+            }
+            return;
+        }
+        self.answer_size(&built);
+        self.facts.on.push((reason.text().to_owned(), built));
+    }
+
+    /// The platform writes its answers into a small buffer of their own.
+    fn answer_size(&mut self, built: &Expr) {
+        let ExprKind::Build(_, inits) = &built.kind else { return };
+        let fields = self.items.unit(self.unit).fields.iter();
+        let fixed: u64 = fields
+            .map(|field| match &field.kind {
+                FieldKind::Int { repr, .. } => u64::from(repr.width_bytes),
+                FieldKind::Bytes { length, .. } => match length.kind {
+                    ExprKind::Int(bytes) => bytes as u64,
+                    _ => 0,
+                },
+                FieldKind::Var { .. } => 0,
+            })
+            .sum();
+        let given: u64 = inits
+            .iter()
+            .map(|(_, value)| if let Ty::Bytes { max, .. } = value.ty { u64::from(max) } else { 0 })
+            .sum();
+        if fixed + given > FAILURE_BYTES_MAX as u64 {
+            let why = format!(
+                "may be {} bytes, more than the {FAILURE_BYTES_MAX} there is room for",
+                fixed + given
+            );
+            self.sink.push(report::grammar::answer(built.span.clone(), &why, "write a shorter text"));
+        }
+    }
+}

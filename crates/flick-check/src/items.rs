@@ -1,0 +1,212 @@
+//! What a program declares: the tables that names are looked up in.
+//! Promises: after `collect`, every type name has one meaning; after the later phases, every id in the tables is valid.
+//! Not here: what is inside a unit (`grammar.rs`), a record (`views.rs`), a function (`funs.rs`).
+
+use std::collections::BTreeMap;
+
+use flick_syntax::ast;
+
+use crate::diagnostic::Sink;
+use crate::hir::{self, EnumId, FieldId, FunId, Span, Ty, UnitId};
+use crate::load::{File, span_of};
+use crate::report;
+
+/// What a type name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TypeItem {
+    Enum(EnumId),
+    Unit(UnitId),
+    /// A record that no grammar describes; it was reported.
+    Broken,
+}
+
+/// A unit or record or function with the file it stands in.
+#[derive(Clone)]
+pub(crate) struct InFile<N> {
+    pub(crate) file: u32,
+    pub(crate) node: N,
+}
+
+/// The record that says which fields of a unit the program uses.
+pub(crate) struct View {
+    pub(crate) span: Span,
+    pub(crate) fields: Vec<ViewField>,
+}
+
+/// One field of a view.
+pub(crate) struct ViewField {
+    /// Dotted path.
+    pub(crate) name: String,
+    pub(crate) field: FieldId,
+    pub(crate) ty: Ty,
+    /// Bound that the record writes.
+    pub(crate) bound: Option<u32>,
+    pub(crate) span: Span,
+}
+
+/// What calls of a function need to know.
+pub(crate) struct FunSig {
+    pub(crate) name: String,
+    pub(crate) params: Vec<Param>,
+    pub(crate) result: Ty,
+    pub(crate) span: Span,
+    /// Place of the result types, or of the name where none are written.
+    pub(crate) result_span: Span,
+}
+
+/// A parameter.
+#[derive(Clone)]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) ty: Ty,
+    pub(crate) span: Span,
+}
+
+/// All tables.
+#[derive(Default)]
+pub(crate) struct Items {
+    pub(crate) enums: Vec<hir::Enum>,
+    pub(crate) units: Vec<hir::Unit>,
+    pub(crate) types: BTreeMap<String, TypeItem>,
+    pub(crate) views: BTreeMap<u32, View>,
+    pub(crate) funs: Vec<FunSig>,
+    pub(crate) fun_names: BTreeMap<String, FunId>,
+}
+
+/// Declarations that still have to be looked into.
+#[derive(Default)]
+pub(crate) struct Decls {
+    /// By `UnitId`.
+    pub(crate) units: Vec<InFile<ast::UnitDecl>>,
+    pub(crate) records: Vec<InFile<ast::RecordDecl>>,
+    pub(crate) funs: Vec<InFile<ast::FunDecl>>,
+    /// By `EnumId`.
+    pub(crate) enums: Vec<InFile<ast::EnumDecl>>,
+    pub(crate) process: Option<InFile<ast::ProcDecl>>,
+}
+
+impl Items {
+    pub(crate) fn enumeration(&self, id: EnumId) -> &hir::Enum {
+        &self.enums[id.0 as usize]
+    }
+
+    pub(crate) fn unit(&self, id: UnitId) -> &hir::Unit {
+        &self.units[id.0 as usize]
+    }
+
+    pub(crate) fn field(&self, unit: UnitId, field: FieldId) -> &hir::Field {
+        &self.unit(unit).fields[field.0 as usize]
+    }
+
+    pub(crate) fn fun(&self, id: FunId) -> &FunSig {
+        &self.funs[id.0 as usize]
+    }
+
+    /// A type in the author's words, with its article.
+    pub(crate) fn describe(&self, ty: &Ty) -> String {
+        match ty {
+            Ty::Int { .. } => "a number".to_owned(),
+            Ty::Bool => "a truth value".to_owned(),
+            Ty::Bytes { text: true, .. } => "text".to_owned(),
+            Ty::Bytes { text: false, .. } => "bytes".to_owned(),
+            Ty::Enum(id) => format!("a value of `{}`", self.enumeration(*id).name),
+            Ty::Record(id) => format!("a message `{}`", self.unit(*id).name),
+            Ty::Chan { .. } => "a channel".to_owned(),
+            Ty::ChanArray { .. } => "an array of channels".to_owned(),
+            Ty::Nothing => "nothing".to_owned(),
+            Ty::Unknown => "something unknown".to_owned(),
+        }
+    }
+
+    /// Whether the two are the same kind of value; ranges and bounds are not compared.
+    pub(crate) fn same_kind(a: &Ty, b: &Ty) -> bool {
+        match (a, b) {
+            (Ty::Unknown, _) | (_, Ty::Unknown) | (Ty::Int { .. }, Ty::Int { .. }) => true,
+            (Ty::Bytes { text: a, .. }, Ty::Bytes { text: b, .. }) => a == b,
+            _ => a == b,
+        }
+    }
+}
+
+/// Enters every declaration under its name and reports names given twice.
+pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Decls {
+    let mut decls = Decls::default();
+    let mut type_spans: BTreeMap<String, Span> = BTreeMap::new();
+    let mut record_spans: BTreeMap<String, Span> = BTreeMap::new();
+    let mut fun_spans: BTreeMap<String, Span> = BTreeMap::new();
+    for file in files {
+        for decl in file.tree.decls() {
+            let (name, spans, what) = match &decl {
+                ast::Decl::Use(_) => continue,
+                ast::Decl::Unit(node) => (node.name(), &mut type_spans, "type"),
+                ast::Decl::Enum(node) => (node.name(), &mut type_spans, "type"),
+                ast::Decl::Record(node) => (node.name(), &mut record_spans, "record"),
+                ast::Decl::Fun(node) => (node.name(), &mut fun_spans, "function"),
+                ast::Decl::Proc(node) => {
+                    process(node, file, &mut decls, sink);
+                    continue;
+                }
+            };
+            let Some(name) = name else { continue };
+            let span = span_of(file.id, name.range());
+            if let Some(first) = spans.get(name.text()) {
+                sink.push(report::names::duplicate(span, what, name.text(), first.clone()));
+                continue;
+            }
+            spans.insert(name.text().to_owned(), span.clone());
+            enter(decl, name.text(), span, file.id, items, &mut decls);
+        }
+    }
+    enum_and_record_clashes(items, &type_spans, &record_spans, sink);
+    decls
+}
+
+fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, decls: &mut Decls) {
+    match decl {
+        ast::Decl::Unit(node) => {
+            items.types.insert(name.to_owned(), TypeItem::Unit(UnitId(items.units.len() as u32)));
+            let facts = hir::Facts::default();
+            items.units.push(hir::Unit { name: name.to_owned(), fields: Vec::new(), facts, span });
+            decls.units.push(InFile { file, node });
+        }
+        ast::Decl::Enum(node) => {
+            items.types.insert(name.to_owned(), TypeItem::Enum(EnumId(items.enums.len() as u32)));
+            items.enums.push(hir::Enum { name: name.to_owned(), repr: None, members: Vec::new(), span });
+            decls.enums.push(InFile { file, node });
+        }
+        ast::Decl::Record(node) => decls.records.push(InFile { file, node }),
+        ast::Decl::Fun(node) => decls.funs.push(InFile { file, node }),
+        ast::Decl::Use(_) | ast::Decl::Proc(_) => {}
+    }
+}
+
+fn process(node: &ast::ProcDecl, file: &File, decls: &mut Decls, sink: &mut Sink) {
+    let name = node.name();
+    let span = span_of(file.id, name.as_ref().map_or(node.range(), ast::Name::range));
+    let text = name.as_ref().map_or("", |name| name.text());
+    if file.id != 0 {
+        sink.push(report::channels::process_in_library(span, text));
+        return;
+    }
+    match &decls.process {
+        Some(first) => {
+            let first_range = first.node.name().map_or(first.node.range(), |name| name.range());
+            sink.push(report::channels::second_process(span, text, span_of(first.file, first_range)));
+        }
+        None => decls.process = Some(InFile { file: file.id, node: node.clone() }),
+    }
+}
+
+/// A record may share its name with a unit, which makes it a view, but not with an enumeration.
+fn enum_and_record_clashes(
+    items: &Items,
+    types: &BTreeMap<String, Span>,
+    records: &BTreeMap<String, Span>,
+    sink: &mut Sink,
+) {
+    for (name, span) in records {
+        if let (Some(TypeItem::Enum(_)), Some(first)) = (items.types.get(name), types.get(name)) {
+            sink.push(report::names::duplicate(span.clone(), "type", name, first.clone()));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The limits of checking, in one place.
+//! Promises: a program within them is checked in time linear in its size times the depth of its calls.
+
+/// Most diagnostics reported in one run; what comes after helps nobody.
+pub const DIAGNOSTICS_MAX: usize = 64;
+/// Most files that one program may use, directly or through others.
+pub const FILES_MAX: usize = 32;
+/// Bound of a `string` or `bytes` field where none is written, in bytes.
+pub const DEFAULT_BYTES_MAX: u32 = 1024;
+/// Largest bound that may be written for a `string` or `bytes`, in bytes.
+pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::HEAD_BYTES_MAX as u32;
+/// Deepest nesting of units in units.
+pub const UNIT_NESTING_MAX: usize = 8;
+/// Fields and variables of one flattened unit that a frame has room for.
+pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
+/// Most work that one message may cause, in steps: one for each operation, call and byte looked at.
+pub const WORK_STEPS_MAX: u64 = 1 << 20;
+/// Most functions on one path of calls, so that what walks calls needs a bounded stack.
+pub const CALL_DEPTH_MAX: usize = 64;
+
+const _: () = assert!(DEFAULT_BYTES_MAX <= WRITTEN_BYTES_MAX);

@@ -1,0 +1,93 @@
+//! The files of a program: the program itself and what its `use` lines name, each once.
+//! Promises: any circle of `use` lines ends; at most `FILES_MAX` files.
+//! Refuses: I/O. Whoever calls says where texts come from.
+
+use flick_syntax::ast::{self, AstNode};
+
+use crate::diagnostic::{Sink, Sources};
+use crate::hir::Span;
+use crate::limits::FILES_MAX;
+use crate::report;
+
+/// A file that was parsed.
+pub(crate) struct File {
+    pub(crate) id: u32,
+    pub(crate) tree: ast::File,
+}
+
+/// Which parts of the sources the parser did not understand; what is said about those parts is likely an echo.
+#[derive(Default)]
+pub(crate) struct Damage {
+    /// Whole declarations that hold an error.
+    pub(crate) broken: Vec<Span>,
+    /// Something at the left margin was lost, so that a missing name may be no mistake.
+    pub(crate) names_lost: bool,
+}
+
+/// Where the text of a used file comes from: name in the `use` line to name for people and text.
+pub type Loader<'a> = &'a dyn Fn(&str) -> Option<(String, String)>;
+
+/// Parses the program and everything it uses.
+pub(crate) fn load(
+    name: &str,
+    text: &str,
+    loader: Loader<'_>,
+    sources: &mut Sources,
+    sink: &mut Sink,
+) -> (Vec<File>, Damage) {
+    let mut damage = Damage::default();
+    let mut files = vec![parse(name, text, sources, sink, &mut damage)];
+    let mut names: Vec<String> = Vec::new();
+    let mut next = 0;
+    while next < files.len() {
+        let id = files[next].id;
+        for use_decl in files[next].tree.uses().collect::<Vec<_>>() {
+            let Some(used) = use_decl.name() else { continue };
+            if names.iter().any(|known| known == used.text()) {
+                continue;
+            }
+            let span = span_of(id, used.range());
+            if files.len() >= FILES_MAX {
+                sink.push(report::names::too_many_files(span, FILES_MAX));
+                continue;
+            }
+            names.push(used.text().to_owned());
+            match loader(used.text()) {
+                Some((name, text)) => files.push(parse(&name, &text, sources, sink, &mut damage)),
+                None => {
+                    sink.push(report::names::use_not_found(span, used.text()));
+                    damage.names_lost = true;
+                }
+            }
+        }
+        next += 1;
+    }
+    (files, damage)
+}
+
+fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage: &mut Damage) -> File {
+    let id = sources.add(name, text);
+    let parse = flick_syntax::parse(text);
+    let tree = parse.file();
+    for error in parse.errors() {
+        sink.push(report::syntax::from_parser(id, error));
+        let around = tree.decls().find(|decl| {
+            // Trivia between declarations belongs to the one above: an error there is about its end.
+            let next_start =
+                decl.syntax().next_sibling().map_or(text.len(), |next| ast::range_of(&next).start);
+            (decl.range().start..=next_start.max(decl.range().end)).contains(&error.range.start)
+        });
+        match around {
+            Some(decl) => damage.broken.push(span_of(id, decl.range())),
+            None => damage.names_lost = true,
+        }
+        // A declaration whose heading is damaged may have lost its name, or its neighbours theirs.
+        damage.names_lost = true;
+    }
+    File { id, tree }
+}
+
+/// A range of the syntax tree as a place.
+pub(crate) fn span_of(file: u32, range: std::ops::Range<usize>) -> Span {
+    Span { file, range: range.start as u32..range.end as u32 }
+}

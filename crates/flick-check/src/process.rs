@@ -1,0 +1,262 @@
+//! The process: its channels and its rules.
+//! Promises: a rule starts at a channel that receives; every message has one rule at most.
+
+use flick_syntax::ast;
+
+use crate::diagnostic::Sink;
+use crate::expr::Exprs;
+use crate::hir::{Block, Channel, ChannelId, Expr, ExprKind, Proc, Rule, Span, Stmt, Ty, UnitId};
+use crate::items::{InFile, Items};
+use crate::load::span_of;
+use crate::scope::{Scope, ScopeChannel};
+use crate::{report, types};
+
+/// Checks the process of the program. `None` when it has no name.
+pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Option<Proc> {
+    let name = decl.node.name()?;
+    let span = span_of(decl.file, name.range());
+    let channels = channels(decl, items, sink);
+    let mut rules =
+        Rules { decl, items, sink, channels, out: Vec::new(), places: Vec::new(), is_silent: false };
+    let stmts: Vec<ast::Stmt> = decl.node.body().into_iter().flat_map(|body| body.stmts()).collect();
+    for stmt in &stmts {
+        rules.stmt(stmt);
+    }
+    let Rules { channels, out, is_silent, .. } = rules;
+    if stmts.is_empty() && decl.node.body().is_some() {
+        sink.push(report::channels::no_rules(span.clone(), name.text()));
+    }
+    if !is_silent {
+        warn_unused(&channels, &out, items, sink);
+    }
+    if !channels.iter().any(|channel| ends(&channel.ty).0.is_some() || channel.ty == Ty::Unknown)
+        && !stmts.is_empty()
+    {
+        sink.push(report::channels::no_channels(span.clone(), name.text()));
+    }
+    let channels = channels.into_iter().map(|channel| {
+        let (receives, sends) = ends(&channel.ty);
+        let is_array = matches!(channel.ty, Ty::ChanArray { .. });
+        Channel { name: channel.name, is_array, receives, sends, view: Vec::new(), span: channel.span }
+    });
+    Some(Proc { name: name.text().to_owned(), channels: channels.collect(), rules: out, span })
+}
+
+fn ends(ty: &Ty) -> (Option<UnitId>, Option<UnitId>) {
+    match ty {
+        Ty::Chan { receives, sends } | Ty::ChanArray { receives, sends } => (*receives, *sends),
+        _ => (None, None),
+    }
+}
+
+fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec<ScopeChannel> {
+    let mut out: Vec<ScopeChannel> = Vec::new();
+    for param in decl.node.params() {
+        let is_channel = param.channel().is_some();
+        let Some(mut param) = types::param(items, &param, decl.file, sink) else { continue };
+        if !is_channel {
+            sink.push(report::channels::value_parameter(param.span.clone(), &param.name));
+            param.ty = Ty::Unknown;
+        }
+        if let Some(first) = out.iter().find(|known| known.name == param.name) {
+            sink.push(report::names::duplicate(param.span, "channel", &param.name, first.span.clone()));
+            continue;
+        }
+        out.push(ScopeChannel { name: param.name, ty: param.ty, span: param.span, is_used: false });
+    }
+    out
+}
+
+fn warn_unused(channels: &[ScopeChannel], rules: &[Rule], items: &Items, sink: &mut Sink) {
+    for (index, channel) in channels.iter().enumerate() {
+        if channel.ty == Ty::Unknown {
+            continue;
+        }
+        let is_read = rules.iter().any(|rule| rule.source == ChannelId(index as u32));
+        if !channel.is_used && !is_read {
+            sink.push(report::channels::unused_channel(channel.span.clone(), &channel.name));
+        } else if let (Some(unit), false) = (ends(&channel.ty).0, is_read) {
+            let ty = &items.unit(unit).name;
+            sink.push(report::channels::never_read(channel.span.clone(), &channel.name, ty));
+        }
+    }
+}
+
+struct Rules<'a> {
+    decl: &'a InFile<ast::ProcDecl>,
+    items: &'a Items,
+    sink: &'a mut Sink,
+    channels: Vec<ScopeChannel>,
+    out: Vec<Rule>,
+    /// Source and place of each rule so far.
+    places: Vec<(ChannelId, Span)>,
+    /// Something was not understood, so that what seems unused may not be.
+    is_silent: bool,
+}
+
+impl Rules<'_> {
+    fn span(&self, range: std::ops::Range<usize>) -> Span {
+        span_of(self.decl.file, range)
+    }
+
+    fn stmt(&mut self, stmt: &ast::Stmt) {
+        let span = self.span(stmt.range());
+        match stmt {
+            ast::Stmt::Rule(rule) => match rule.stmt() {
+                Some(inner) => self.rule(&inner, span),
+                None => self.is_silent = true,
+            },
+            ast::Stmt::Chain(_) | ast::Stmt::Join(_) => self.rule(stmt, span),
+            other => {
+                self.is_silent = true;
+                let (what, help) = match other {
+                    ast::Stmt::Local(_) => ("`local` state", "compute what you need from the message"),
+                    ast::Stmt::Global(_) => ("`global` state", "compute what you need from the message"),
+                    ast::Stmt::If(_) => (
+                        "an `if` in a process",
+                        "begin a rule with the channel that messages come from: `| client => f(backends)`",
+                    ),
+                    _ => (
+                        "a statement in a process",
+                        "begin a rule with the channel that messages come from: `| client => f(backends)`",
+                    ),
+                };
+                self.sink.push(report::not_yet::construct(span, what, help));
+            }
+        }
+    }
+
+    fn rule(&mut self, stmt: &ast::Stmt, span: Span) {
+        match stmt {
+            ast::Stmt::Chain(chain) => {
+                let stages: Vec<ast::Expr> = chain.stages().collect();
+                let Some((first, rest)) = stages.split_first() else { return };
+                if let Some((source, unit, place)) = self.source(first) {
+                    self.enter(source, unit, place, span, |exprs, message| exprs.chain(message, rest));
+                }
+            }
+            ast::Stmt::Join(join) => self.join(join, span),
+            ast::Stmt::Expr(_) => {
+                self.is_silent = true;
+                let help = "say where its messages go: `| client => f(backends)`";
+                self.sink.push(
+                    report::channels::not_a_source(
+                        span,
+                        "a line without `=>`",
+                        self.channels.iter().map(|channel| channel.name.as_str()),
+                    )
+                    .help(help),
+                );
+            }
+            _ => {
+                self.is_silent = true;
+                let help = "a rule is a chain: `| client => f(backends)`; put the rest into a function";
+                self.sink.push(report::not_yet::construct(span, "this kind of rule", help));
+            }
+        }
+    }
+
+    /// The channel that a rule starts with; anything else is reported.
+    fn source(&mut self, stage: &ast::Expr) -> Option<(ChannelId, UnitId, Span)> {
+        let span = self.span(stage.range());
+        let names: Vec<String> = self.channels.iter().map(|channel| channel.name.clone()).collect();
+        let known = names.iter().map(String::as_str);
+        let name = match stage {
+            ast::Expr::Name(name) => name.name(),
+            ast::Expr::Index(_) => {
+                let report = report::channels::not_a_source(span.clone(), "one element of an array", known);
+                self.sink
+                    .push(report.help("name the array: messages of all its elements come through one rule"));
+                self.is_silent = true;
+                None
+            }
+            other => {
+                let found = if matches!(other, ast::Expr::Call(_)) { "a call" } else { "a value" };
+                self.sink.push(report::channels::not_a_source(span, found, known));
+                self.is_silent = true;
+                return None;
+            }
+        }?;
+        let Some(index) = names.iter().position(|known| known == name.text()) else {
+            self.is_silent = true;
+            self.sink.push(report::names::unknown_value(span, name.text(), names.iter().map(String::as_str)));
+            return None;
+        };
+        let channel = &mut self.channels[index];
+        channel.is_used = true;
+        let (receives, sends) = ends(&channel.ty);
+        let Some(unit) = receives else {
+            if channel.ty != Ty::Unknown {
+                let sends = sends.map_or("cmd", |unit| self.items.unit(unit).name.as_str());
+                self.sink.push(report::channels::cannot_receive(
+                    span,
+                    &channel.name,
+                    channel.span.clone(),
+                    sends,
+                ));
+            }
+            return None;
+        };
+        Some((ChannelId(index as u32), unit, span))
+    }
+
+    fn enter(
+        &mut self,
+        source: ChannelId,
+        unit: UnitId,
+        place: Span,
+        span: Span,
+        check: impl FnOnce(&mut Exprs<'_>, Expr) -> Expr,
+    ) {
+        if let Some((_, first)) = self.places.iter().find(|(known, _)| *known == source) {
+            let name = &self.channels[source.0 as usize].name;
+            self.sink.push(report::channels::second_rule(place.clone(), name, first.clone()));
+        }
+        self.places.push((source, place.clone()));
+        let scope = Scope::of_process(std::mem::take(&mut self.channels));
+        let mut exprs = Exprs {
+            items: self.items,
+            sink: self.sink,
+            file: self.decl.file,
+            scope,
+            grammar: None,
+            enum_hint: None,
+        };
+        let ty = Ty::Record(unit);
+        let local = exprs.scope.hidden("", ty.clone(), place.clone());
+        let message = Expr { kind: ExprKind::Local(local), ty, span: place };
+        let effect = check(&mut exprs, message);
+        let Scope { locals, channels, .. } = exprs.scope;
+        self.channels = channels;
+        let body = Block { stmts: vec![Stmt::Expr(effect)], value: None };
+        self.out.push(Rule { source, locals, body, span });
+    }
+
+    /// `a <=> b`: two rules.
+    fn join(&mut self, join: &ast::JoinStmt, span: Span) {
+        let (Some(left), Some(right)) = (join.left(), join.right()) else { return };
+        for side in [&left, &right] {
+            let is_single = match side {
+                ast::Expr::Name(name) => name.name().is_some_and(|name| {
+                    self.channels.iter().any(|channel| {
+                        channel.name == name.text() && !matches!(channel.ty, Ty::ChanArray { .. })
+                    }) || !self.channels.iter().any(|channel| channel.name == name.text())
+                }),
+                _ => false,
+            };
+            if !is_single {
+                self.is_silent = true;
+                let span = self.span(side.range());
+                self.sink.push(report::channels::join_directions(span));
+                return;
+            }
+        }
+        for (from, to) in [(&left, &right), (&right, &left)] {
+            if let Some((source, unit, place)) = self.source(from) {
+                self.enter(source, unit, place, span.clone(), |exprs, message| {
+                    exprs.chain(message, std::slice::from_ref(to))
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is said about each kind of mistake, one file per family of codes.
+//! Promises: checking code never words a message itself, so that one mistake reads the same wherever it is found.
+
+pub(crate) mod bounds;
+pub(crate) mod channels;
+pub(crate) mod grammar;
+pub(crate) mod names;
+pub(crate) mod not_yet;
+pub(crate) mod syntax;
+pub(crate) mod types;
+
+/// Edits after which two names are no longer likely to be meant for each other.
+const EDITS_MAX: usize = 2;
+/// Longest name that is compared; the comparison is quadratic.
+const COMPARED_CHARS_MAX: usize = 40;
+/// Most names listed in a message.
+const LISTED_MAX: usize = 12;
+
+/// Finds the candidate most like `name`, if any is close.
+pub(crate) fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = EDITS_MAX.min(name.chars().count().div_ceil(3));
+    let scored = candidates
+        .into_iter()
+        .filter(|candidate| *candidate != name)
+        .map(|candidate| (edits(name, candidate), candidate));
+    scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
+}
+
+/// Counts insertions, deletions, substitutions and swaps of neighbours between two names.
+fn edits(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS_MAX).collect();
+    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS_MAX).collect();
+    let width = b.len() + 1;
+    let mut cost = vec![0usize; (a.len() + 1) * width];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            cost[i * width + j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let change = usize::from(a[i - 1] != b[j - 1]);
+                let mut best = cost[(i - 1) * width + j - 1] + change;
+                best = best.min(cost[(i - 1) * width + j] + 1).min(cost[i * width + j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    best = best.min(cost[(i - 2) * width + j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    cost[a.len() * width + b.len()]
+}
+
+/// Lists names for a message: `a`, `b` and `c`; a long list is cut.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let shown: Vec<String> = names.iter().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
+    match shown.as_slice() {
+        [] => "none".to_owned(),
+        [only] => only.clone(),
+        _ if names.len() > shown.len() => {
+            format!("{} and {} more", shown.join(", "), names.len() - shown.len())
+        }
+        [start @ .., last] => format!("{} and {last}", start.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{list, similar};
+
+    #[test]
+    fn a_typo_finds_the_name_that_was_meant() {
+        for (name, expected) in [
+            ("bakcends", Some("backends")),
+            ("clinet", Some("client")),
+            ("kye", Some("key")),
+            ("opaque", None),
+        ] {
+            assert_eq!(similar(name, ["backends", "client", "key"]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_read_as_prose() {
+        assert_eq!(list(["a"]), "`a`");
+        assert_eq!(list(["a", "b", "c"]), "`a`, `b` and `c`");
+    }
+}

@@ -1,0 +1,98 @@
+//! The names that are visible inside a function or rule.
+//! Promises: a name means one thing as long as it is visible; every local that is named is counted as used.
+
+use crate::diagnostic::Sink;
+use crate::hir::{ChannelId, Local, LocalId, Span, Ty};
+use crate::report;
+
+/// What a name in a body stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Local(LocalId),
+    Channel(ChannelId),
+}
+
+/// A channel of the process, and what its rules did with it.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeChannel {
+    pub(crate) name: String,
+    pub(crate) ty: Ty,
+    pub(crate) span: Span,
+    pub(crate) is_used: bool,
+}
+
+/// Names of a body; empty in a grammar.
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) locals: Vec<Local>,
+    used: Vec<bool>,
+    visible: Vec<(String, LocalId)>,
+    pub(crate) channels: Vec<ScopeChannel>,
+}
+
+impl Scope {
+    /// The scope of a rule.
+    pub(crate) fn of_process(channels: Vec<ScopeChannel>) -> Self {
+        Self { channels, ..Self::default() }
+    }
+
+    /// Declares a local; a name that is already visible is reported, and then means the newer one.
+    pub(crate) fn declare(&mut self, name: &str, ty: Ty, span: Span, sink: &mut Sink) -> LocalId {
+        if let Some(first) = self.place_of(name)
+            && name != "_"
+        {
+            sink.push(report::names::shadowed(span.clone(), name, first));
+        }
+        let id = self.hidden(name, ty, span);
+        self.visible.push((name.to_owned(), id));
+        id
+    }
+
+    /// Adds a local that the author cannot name, such as the message of a rule.
+    pub(crate) fn hidden(&mut self, name: &str, ty: Ty, span: Span) -> LocalId {
+        let id = LocalId(self.locals.len() as u32);
+        self.locals.push(Local { name: name.to_owned(), ty, span });
+        self.used.push(false);
+        id
+    }
+
+    fn place_of(&self, name: &str) -> Option<Span> {
+        let local = self.visible.iter().rev().find(|(known, _)| known == name);
+        let channel = self.channels.iter().find(|channel| channel.name == name);
+        local
+            .map(|(_, id)| self.locals[id.0 as usize].span.clone())
+            .or_else(|| channel.map(|channel| channel.span.clone()))
+    }
+
+    /// Finds a name and counts it as used.
+    pub(crate) fn resolve(&mut self, name: &str) -> Option<(Named, Ty)> {
+        if let Some((_, id)) = self.visible.iter().rev().find(|(known, _)| known == name) {
+            self.used[id.0 as usize] = true;
+            return Some((Named::Local(*id), self.locals[id.0 as usize].ty.clone()));
+        }
+        let index = self.channels.iter().position(|channel| channel.name == name)?;
+        self.channels[index].is_used = true;
+        Some((Named::Channel(ChannelId(index as u32)), self.channels[index].ty.clone()))
+    }
+
+    /// Where blocks open; pass it to `close`.
+    pub(crate) fn open(&self) -> usize {
+        self.visible.len()
+    }
+
+    /// Forgets the names declared since `open`.
+    pub(crate) fn close(&mut self, mark: usize) {
+        self.visible.truncate(mark);
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let locals = self.visible.iter().map(|(name, _)| name.clone());
+        locals.chain(self.channels.iter().map(|channel| channel.name.clone())).collect()
+    }
+
+    /// Locals that nothing names, in order of declaration; a leading underscore says that this is meant.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = (usize, &Local)> {
+        let unused = self.locals.iter().enumerate().filter(|(index, _)| !self.used[*index]);
+        unused.filter(|(_, local)| !local.name.starts_with('_') && !local.name.is_empty())
+    }
+}

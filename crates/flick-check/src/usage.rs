@@ -1,0 +1,176 @@
+//! Who uses what: fields that are read, functions that are called. Decides what streams and what each channel decodes.
+//! Promises: afterwards every bytes field has a bound or streams, the head of every unit fits, and the view of a channel
+//! holds exactly the fields its rules read and those whose bound the program narrows.
+
+use std::collections::BTreeSet;
+
+use crate::diagnostic::Sink;
+use crate::grammar;
+use crate::hir::{Block, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, UnitId};
+use crate::items::Items;
+use crate::{report, walk};
+use flick_abi::limits::HEAD_BYTES_MAX;
+
+/// What a body does, with everything it calls.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    reads: BTreeSet<(u32, FieldId)>,
+    writes: BTreeSet<(u32, FieldId)>,
+    calls: BTreeSet<u32>,
+    /// Places of reads, for messages.
+    places: Vec<((u32, FieldId), Span)>,
+}
+
+impl Uses {
+    fn of(block: &Block, funs: &[Uses]) -> Self {
+        let mut uses = Uses::default();
+        walk::block(block, &mut |expr| match &expr.kind {
+            ExprKind::Field(base, field) => {
+                if let Ty::Record(unit) = base.ty {
+                    uses.reads.insert((unit.0, *field));
+                    uses.places.push(((unit.0, *field), expr.span.clone()));
+                }
+            }
+            ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
+                let unit = match expr.ty {
+                    Ty::Record(unit) => unit.0,
+                    _ => return,
+                };
+                uses.writes.extend(fields.iter().map(|(field, _)| (unit, *field)));
+                uses.places.extend(fields.iter().map(|(field, value)| ((unit, *field), value.span.clone())));
+            }
+            ExprKind::Call(fun, _) => {
+                uses.calls.insert(fun.0);
+                if let Some(callee) = funs.get(fun.0 as usize) {
+                    uses.reads.extend(&callee.reads);
+                    uses.writes.extend(&callee.writes);
+                    uses.calls.extend(&callee.calls);
+                }
+            }
+            _ => {}
+        });
+        uses
+    }
+}
+
+/// Completes units and channels with what the program's code needs of them, and warns of what nobody uses.
+pub(crate) fn check(funs: &[Fun], process: &mut Option<Proc>, items: &mut Items, sink: &mut Sink) {
+    let mut fun_uses: Vec<Uses> = Vec::new();
+    for fun in funs {
+        let uses = Uses::of(&fun.body, &fun_uses);
+        fun_uses.push(uses);
+    }
+    let rule_uses: Vec<Uses> = match process {
+        Some(process) => process.rules.iter().map(|rule| Uses::of(&rule.body, &fun_uses)).collect(),
+        None => Vec::new(),
+    };
+    let all: Vec<&Uses> = fun_uses.iter().chain(&rule_uses).collect();
+    for unit in 0..items.units.len() {
+        close_last(UnitId(unit as u32), &all, items, sink);
+        head_size(UnitId(unit as u32), items, sink);
+    }
+    let Some(process) = process else { return };
+    for (index, channel) in process.channels.iter_mut().enumerate() {
+        let Some(unit) = channel.receives else { continue };
+        let rules = process.rules.iter().zip(&rule_uses).filter(|(rule, _)| rule.source.0 as usize == index);
+        let mut fields: BTreeSet<FieldId> = BTreeSet::new();
+        for (_, uses) in rules {
+            fields.extend(uses.reads.iter().filter(|(of, _)| *of == unit.0).map(|(_, field)| *field));
+        }
+        let view = items.views.get(&unit.0).map_or(&[][..], |view| view.fields.as_slice());
+        let bound =
+            |field: FieldId| view.iter().find(|known| known.field == field).and_then(|known| known.bound);
+        fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
+        channel.view = fields.into_iter().map(|field| (field, bound(field))).collect();
+    }
+    warn_unused(funs, &all, &rule_uses, items, sink);
+}
+
+/// A last field without a written bound streams unless the program looks into it.
+fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
+    let fields = &items.unit(unit).fields;
+    let Some(index) = fields.iter().rposition(|field| !matches!(field.kind, FieldKind::Var { .. })) else {
+        return;
+    };
+    let key = (unit.0, FieldId(index as u32));
+    let field = &fields[index];
+    let (declared, length) = match &field.kind {
+        FieldKind::Bytes { streamed, length, max_bytes: None, .. } => (*streamed, length.clone()),
+        _ => return,
+    };
+    let is_touched = all.iter().any(|uses| uses.reads.contains(&key) || uses.writes.contains(&key));
+    if is_touched && declared {
+        let name = field.name.clone().unwrap_or_default();
+        let places = all.iter().flat_map(|uses| &uses.places).filter(|(known, _)| *known == key);
+        let span = places.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
+        sink.push(report::grammar::streamed_read(span, &name, field.span.clone()));
+    }
+    let view_bound = items
+        .views
+        .get(&unit.0)
+        .and_then(|view| view.fields.iter().find(|known| known.field == key.1)?.bound);
+    let bound = (is_touched || view_bound.is_some()).then(|| grammar::longest(&length, view_bound));
+    if let FieldKind::Bytes { streamed, max_bytes, .. } = &mut items.units[unit.0 as usize].fields[index].kind
+    {
+        *streamed = bound.is_none();
+        *max_bytes = bound;
+    }
+}
+
+/// The part of a message that must lie in memory at once has a bound of its own.
+fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
+    let declared = items.unit(unit);
+    let mut fixed = 0u64;
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    for field in &declared.fields {
+        match &field.kind {
+            FieldKind::Int { repr, .. } => fixed += u64::from(repr.width_bytes),
+            FieldKind::Bytes { max_bytes: Some(max), .. } => {
+                let name = field
+                    .name
+                    .as_ref()
+                    .map_or("a field without a name".to_owned(), |name| format!("`{name}`"));
+                parts.push((name, u64::from(*max)));
+            }
+            FieldKind::Bytes { max_bytes: None, .. } | FieldKind::Var { .. } => {}
+        }
+    }
+    let total = fixed + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    if total > HEAD_BYTES_MAX as u64 {
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        parts.push(("numbers".to_owned(), fixed));
+        let span = declared.span.clone();
+        sink.push(report::bounds::head_too_large(span, &declared.name, total, HEAD_BYTES_MAX as u64, &parts));
+    }
+}
+
+fn warn_unused(funs: &[Fun], all: &[&Uses], rule_uses: &[Uses], items: &Items, sink: &mut Sink) {
+    for (index, fun) in funs.iter().enumerate() {
+        let is_called = rule_uses.iter().any(|uses| uses.calls.contains(&(index as u32)));
+        if !is_called && fun.span.file == 0 && !fun.name.starts_with('_') {
+            sink.push(report::names::unused_function(fun.span.clone(), &fun.name));
+        }
+    }
+    for (unit, view) in &items.views {
+        for field in view.fields.iter().filter(|field| field.span.file == 0) {
+            let key = (*unit, field.field);
+            let is_used = all.iter().any(|uses| uses.reads.contains(&key) || uses.writes.contains(&key));
+            // One line may name a whole nested unit; it is used if any of its fields is.
+            let shares_line = view.fields.iter().any(|other| {
+                let other_key = (*unit, other.field);
+                other.span == field.span
+                    && all
+                        .iter()
+                        .any(|uses| uses.reads.contains(&other_key) || uses.writes.contains(&other_key))
+            });
+            if !is_used && !shares_line && field.bound.is_none() {
+                let name = field.name.split('.').next().unwrap_or(&field.name);
+                sink.push(report::names::unused_view_field(
+                    field.span.clone(),
+                    &items.unit(UnitId(*unit)).name,
+                    name,
+                ));
+            }
+        }
+    }
+}

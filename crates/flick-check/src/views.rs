@@ -1,0 +1,184 @@
+//! Records as views: which fields of a unit a program uses, under which types.
+//! Promises: a view's field exists in its unit, and its type is one the field can have without loss.
+
+use flick_syntax::ast;
+
+use crate::diagnostic::Sink;
+use crate::hir::{FieldId, FieldKind, Span, Ty, UnitId};
+use crate::items::{Decls, InFile, Items, TypeItem, View, ViewField};
+use crate::load::span_of;
+use crate::range::{INT, Range};
+use crate::{grammar, report, types};
+
+/// Enters every record as the view of the unit of its name.
+pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
+    for record in &decls.records {
+        let Some(name) = record.node.name() else { continue };
+        let span = span_of(record.file, name.range());
+        match items.types.get(name.text()) {
+            Some(TypeItem::Unit(unit)) => {
+                let unit = *unit;
+                let view = view(record, unit, span, items, sink);
+                items.views.insert(unit.0, view);
+            }
+            Some(_) => {}
+            None => {
+                let grammars: Vec<&str> = items.units.iter().map(|unit| unit.name.as_str()).collect();
+                sink.push(report::names::record_without_grammar(span, name.text(), &grammars));
+                items.types.insert(name.text().to_owned(), TypeItem::Broken);
+            }
+        }
+    }
+}
+
+fn view(record: &InFile<ast::RecordDecl>, unit: UnitId, span: Span, items: &Items, sink: &mut Sink) -> View {
+    let mut fields: Vec<ViewField> = Vec::new();
+    for field in record.node.fields() {
+        let (Some(name), Some(ty)) = (field.name(), field.ty()) else { continue };
+        let place = span_of(record.file, name.range());
+        if let Some(first) = fields.iter().find(|known| known.name == name.text()) {
+            sink.push(report::names::duplicate(place, "field", name.text(), first.span.clone()));
+            continue;
+        }
+        let declared = &items.unit(unit).fields;
+        let Some(index) = declared.iter().position(|known| known.name.as_deref() == Some(name.text())) else {
+            group(name.text(), &ty, unit, record.file, place, items, sink, &mut fields);
+            continue;
+        };
+        let id = FieldId(index as u32);
+        if let Some((ty, bound)) = field_type(unit, id, &ty, record.file, items, sink) {
+            fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, span: place });
+        }
+    }
+    View { span, fields }
+}
+
+/// `header : hdr` names all fields of a nested unit.
+#[expect(clippy::too_many_arguments, reason = "one call; the arguments are the loop's state")]
+fn group(
+    name: &str,
+    ty: &ast::Type,
+    unit: UnitId,
+    file: u32,
+    place: Span,
+    items: &Items,
+    sink: &mut Sink,
+    fields: &mut Vec<ViewField>,
+) {
+    let prefix = format!("{name}.");
+    let declared = &items.unit(unit).fields;
+    let inside = declared
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| field.name.as_deref().is_some_and(|known| known.starts_with(&prefix)));
+    let inside: Vec<_> = inside.collect();
+    if inside.is_empty() {
+        let known: Vec<&str> = declared.iter().filter_map(|field| field.name.as_deref()).collect();
+        sink.push(report::names::unknown_field(place, &items.unit(unit).name, name, known, None));
+        return;
+    }
+    let is_unit = match ty {
+        ast::Type::Named(named) => {
+            named.name().is_some_and(|name| matches!(items.types.get(name.text()), Some(TypeItem::Unit(_))))
+        }
+        _ => false,
+    };
+    if !is_unit {
+        let span = span_of(file, ty.range());
+        sink.push(report::types::view_type(
+            span,
+            name,
+            "a single value",
+            declared[inside[0].0].span.clone(),
+            &["the name of the nested unit"],
+        ));
+        return;
+    }
+    for (index, field) in inside {
+        let full = field.name.clone().unwrap_or_default();
+        let ty = crate::expr::grammar_type(&field.kind);
+        fields.push(ViewField {
+            name: full,
+            field: FieldId(index as u32),
+            ty,
+            bound: None,
+            span: place.clone(),
+        });
+    }
+}
+
+/// The type that the program sees, and the bound it writes.
+fn field_type(
+    unit: UnitId,
+    id: FieldId,
+    ty: &ast::Type,
+    file: u32,
+    items: &Items,
+    sink: &mut Sink,
+) -> Option<(Ty, Option<u32>)> {
+    let field = items.field(unit, id);
+    let span = span_of(file, ty.range());
+    let shown = field.name.as_deref().unwrap_or_default();
+    let named = match ty {
+        ast::Type::Named(named) => named,
+        _ => {
+            types::value_type(items, ty, file, sink);
+            return None;
+        }
+    };
+    let written = named.name()?;
+    let written = written.text();
+    let known = types::PRIMITIVES.contains(&written) || items.types.contains_key(written);
+    if !known {
+        types::unknown(items, written, span, sink);
+        return None;
+    }
+    let fits = match &field.kind {
+        FieldKind::Int { repr, enumeration, .. } => {
+            let range = Range::of_repr(*repr);
+            let own = enumeration.map(|id| items.enumeration(id).name.as_str());
+            match written {
+                "int" if range.is_inside(INT) => Some((range.ty(), None)),
+                _ if types::sized_int(written) == Some(*repr) => Some((range.ty(), None)),
+                _ if own == Some(written) => enumeration.map(|id| (Ty::Enum(id), None)),
+                _ => None,
+            }
+        }
+        FieldKind::Var { repr, .. } => {
+            let range = Range::of_repr(*repr);
+            let fits = written == "int" && range.is_inside(INT) || types::sized_int(written) == Some(*repr);
+            fits.then(|| (range.ty(), None))
+        }
+        FieldKind::Bytes { text, max_bytes, length, .. } => {
+            let fits = written == if *text { "string" } else { "bytes" };
+            let bound = types::bound(named, file, sink);
+            if let (true, Some(bound), Some(allowed)) = (fits, bound, max_bytes)
+                && bound > *allowed
+            {
+                sink.push(report::bounds::view_wider(
+                    span.clone(),
+                    shown,
+                    bound,
+                    *allowed,
+                    field.span.clone(),
+                ));
+            }
+            let max = max_bytes.map_or_else(
+                || grammar::longest(length, bound),
+                |allowed| bound.unwrap_or(allowed).min(allowed),
+            );
+            let narrows = bound.filter(|bound| max_bytes.is_none_or(|allowed| *bound < allowed));
+            fits.then_some((Ty::Bytes { max, text: *text }, narrows))
+        }
+    };
+    if fits.is_none() {
+        let own = grammar::type_name(items, &field.kind);
+        let mut allowed = vec![own.as_str()];
+        if matches!(field.kind, FieldKind::Int { enumeration: Some(_), .. }) {
+            allowed.push("int");
+        }
+        let found = format!("`{written}`");
+        sink.push(report::types::view_type(span, shown, &found, field.span.clone(), &allowed));
+    }
+    fits
+}
