@@ -13,7 +13,8 @@ use flick_ir::random::{self, Rng};
 const PARSER: FuncId = FuncId(0);
 const BUILDER: FuncId = FuncId(1);
 const RULE: FuncId = FuncId(4);
-const MODULES: u64 = 10_000;
+/// Without optimisation each module takes milliseconds.
+const MODULES: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const THREADS: u64 = 2;
 
 /// One module on all engines.
