@@ -68,7 +68,8 @@ pub enum Event {
     },
     /// Accepting failed: out of file descriptors (`EMFILE`, `ENFILE`), or this driver's table of connections
     /// is full (`ENFILE` too). The driver has paused the listener by itself and the peers wait in the kernel;
-    /// the platform resumes it with [`Driver::accept`] when it sees fit, at the latest when a connection ends.
+    /// the platform resumes it with [`Driver::accept`] when it sees fit. A full table the driver also notices
+    /// by itself: it resumes when a slot is free (a closed connection may keep its slot until its output is out).
     AcceptFailed {
         /// Where.
         listener: ListenerId,

@@ -16,7 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::address::Endpoint;
 use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
 use crate::intake::Intake;
-use crate::limits::{KERNEL_EVENTS_MAX, LISTENERS_MAX};
+use crate::limits::{KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
+use crate::linger::Lingerers;
 use crate::listen::ListenSocket;
 use crate::output::{Marks, OutputQueue, OutputSlab};
 use crate::queue::SlotQueue;
@@ -26,8 +27,6 @@ use crate::waker::Waker;
 
 mod linger;
 mod turn;
-
-use linger::Lingerers;
 
 /// Kernel sockets through epoll.
 pub struct EpollDriver {
@@ -45,6 +44,8 @@ pub struct EpollDriver {
     /// Connections with output appended since their last write.
     dirty: SlotQueue,
     lingerers: Lingerers,
+    /// Where lingerers' input goes.
+    scratch: Box<[u8]>,
     kernel_events: Vec<epoll::Event>,
     waker: Waker,
     now_ns: u64,
@@ -94,6 +95,8 @@ struct Listener {
     is_accepting: bool,
     /// The kernel reported a waiting connection in this poll.
     is_ready: bool,
+    /// Paused by the driver because the table was full; resumed when it is not.
+    waits_for_slot: bool,
 }
 
 const WAKER_TOKEN: u64 = u64::MAX;
@@ -153,6 +156,7 @@ impl EpollDriver {
             is_starved: false,
             dirty: SlotQueue::new(limits.conns_max),
             lingerers: Lingerers::new(limits.conns_max),
+            scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
             kernel_events: Vec::with_capacity(limits.events_max.min(KERNEL_EVENTS_MAX)),
             waker,
             now_ns: monotonic_ns(),
@@ -176,8 +180,12 @@ impl EpollDriver {
 
     /// Forgets a connection; closing the socket ends its registration.
     fn drop_conn(&mut self, index: u32) {
-        if let Some(mut conn) = self.conns.remove(index) {
-            self.outputs.clear(&mut conn.output);
+        let Some(mut conn) = self.conns.remove(index) else { return };
+        self.outputs.clear(&mut conn.output);
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].as_ref().is_some_and(|listener| listener.waits_for_slot) {
+                self.accept(ListenerId(index as u32), true);
+            }
         }
     }
 
@@ -242,7 +250,7 @@ impl Driver for EpollDriver {
             return Err(io::Error::other("a driver has at most 64 listeners"));
         }
         let id = ListenerId(index as u32);
-        let listener = Some(Listener { socket, is_accepting: false, is_ready: false });
+        let listener = Some(Listener { socket, is_accepting: false, is_ready: false, waits_for_slot: false });
         if index == self.listeners.len() {
             self.listeners.push(listener);
         } else {
@@ -259,6 +267,7 @@ impl Driver for EpollDriver {
 
     fn accept(&mut self, id: ListenerId, on: bool) {
         let Some(listener) = self.listeners.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        listener.waits_for_slot = false;
         if listener.is_accepting == on {
             return;
         }

@@ -5,21 +5,26 @@
 //! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
 
 pub mod address;
+pub mod any;
 pub mod driver;
 pub mod epoll;
 mod intake;
 pub mod limits;
+mod linger;
 pub mod listen;
 mod output;
 mod queue;
 pub mod sim;
 mod socket;
 mod table;
+pub mod uring;
 mod waker;
 
 pub use address::{Endpoint, PeerAddr};
+pub use any::{AnyDriver, IoKind};
 pub use driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
 pub use epoll::EpollDriver;
 pub use listen::{ListenSocket, ListenSockets};
 pub use sim::{SimDriver, SimNet};
+pub use uring::UringDriver;
 pub use waker::Waker;

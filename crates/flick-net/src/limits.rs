@@ -35,8 +35,34 @@ pub const LINGER_BYTES_MAX: usize = 1 << 20;
 /// Receives of one closing connection in one poll.
 pub const LINGER_RECEIVES_MAX: usize = 16;
 
+/// Bytes one such receive throws away.
+pub const LINGER_SCRATCH_BYTES: usize = 16 * 1024;
+
 /// How long a closing connection waits for its peer to stop sending.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 
+/// Large buffers the ring holds ready for the kernel to receive into.
+pub const PROVIDED_BUFS_MAX: u16 = 16;
+
+/// Requests handed to the ring by one system call.
+pub const RING_REQUESTS_MAX: u32 = 512;
+
+/// Results the ring holds before the kernel keeps them aside.
+pub const RING_RESULTS_MAX: u32 = 4096;
+
+/// Pieces that arrived for connections whose receiving was turned off meanwhile.
+pub const STASH_SLICES_MAX: u32 = 4096;
+
+/// Peers the kernel had accepted when the platform paused a listener; more are let go.
+pub const ACCEPTS_PARKED_MAX: usize = 1024;
+
+/// Vectors for gathered writes in one system call's worth of requests.
+pub const RING_VECTORS_MAX: usize = 4096;
+
+/// Rounds in which a driver that is dropped waits for the kernel to let go of its buffers.
+pub const RING_DRAIN_ROUNDS_MAX: usize = 64;
+
+const _: () = assert!(PROVIDED_BUFS_MAX.is_power_of_two());
+const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);
 const _: () = assert!(WRITE_SLICES_MAX <= 1024, "the kernel's UIO_MAXIOV");

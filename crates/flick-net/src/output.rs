@@ -100,6 +100,14 @@ impl OutputSlab {
         }
     }
 
+    /// Takes the first piece out.
+    pub(crate) fn take_first(&mut self, queue: &mut OutputQueue) -> Option<Slice> {
+        let slice = self.nodes.get_mut(queue.head as usize)?.slice.take()?;
+        queue.bytes -= slice.len() as usize;
+        self.pop(queue);
+        Some(slice)
+    }
+
     /// Drops everything.
     pub(crate) fn clear(&mut self, queue: &mut OutputQueue) {
         while queue.head != NONE {

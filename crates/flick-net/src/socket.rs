@@ -34,6 +34,8 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
             let socket = stream_socket(family_of(address))?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
             sockopt::set_socket_reuseport(&socket, true)?;
+            // Accepted sockets inherit it from here.
+            sockopt::set_tcp_nodelay(&socket, true)?;
             if address.is_ipv6() {
                 // `[::]:80` and `:80` are two addresses and may belong to two services.
                 sockopt::set_ipv6_v6only(&socket, true)?;
@@ -88,16 +90,18 @@ pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
 pub(crate) fn accept(listener: impl AsFd) -> Result<(OwnedFd, PeerAddr), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, peer) = rustix::net::acceptfrom_with(listener, flags)?;
-    let peer = peer_addr(peer);
-    prepare(&socket, peer);
-    Ok((socket, peer))
+    Ok((socket, peer_addr(peer)))
 }
 
-/// What every connected socket gets. A refusal only costs speed, so it is not an error.
-pub(crate) fn prepare(socket: impl AsFd, peer: PeerAddr) {
-    if matches!(peer, PeerAddr::Tcp(_)) {
-        let _ = sockopt::set_tcp_nodelay(socket, true);
-    }
+/// Who is at the other end of a connected socket.
+pub(crate) fn peer_of(socket: impl AsFd) -> PeerAddr {
+    peer_addr(rustix::net::getpeername(socket).ok().flatten())
+}
+
+/// Makes a socket wait (or not) when it is not ready. The ring needs sockets that would wait: it takes
+/// `O_NONBLOCK` as the wish to be told so instead of being waited for.
+pub(crate) fn set_blocking(socket: impl AsFd, blocking: bool) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(socket, !blocking)?)
 }
 
 fn peer_addr(address: Option<SocketAddrAny>) -> PeerAddr {
@@ -112,7 +116,7 @@ pub(crate) fn dial(to: &Endpoint) -> io::Result<(OwnedFd, Dial)> {
     let (socket, outcome) = match to {
         Endpoint::Tcp(address) => {
             let socket = stream_socket(family_of(address))?;
-            prepare(&socket, PeerAddr::Tcp(*address));
+            sockopt::set_tcp_nodelay(&socket, true)?;
             let outcome = rustix::net::connect(&socket, address);
             (socket, outcome)
         }

@@ -348,6 +348,9 @@ impl EpollDriver {
             Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
             Err(errno) => {
                 self.accept(id, false);
+                if let Some(listener) = self.listener_mut(id) {
+                    listener.waits_for_slot = !has_room;
+                }
                 sink.put(Event::AcceptFailed { listener: id, errno: errno.raw_os_error() });
                 return false;
             }

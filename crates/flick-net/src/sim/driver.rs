@@ -45,6 +45,8 @@ pub(super) struct DriverState {
 pub(super) struct SimListener {
     at: Endpoint,
     is_accepting: bool,
+    /// Paused by the driver because the table was full; resumed when it is not.
+    waits_for_slot: bool,
     pub(super) waiting: VecDeque<LinkId>,
 }
 
@@ -181,6 +183,9 @@ impl DriverState {
     fn leave(&mut self, core: &mut Core, index: u32, last: Option<Piece>) {
         let Some(mut conn) = self.conns.remove(index) else { return };
         self.outputs.clear(&mut conn.output);
+        for listener in self.listeners.iter_mut().flatten() {
+            listener.is_accepting |= std::mem::take(&mut listener.waits_for_slot);
+        }
         match last {
             Some(piece) => core.send_to_peer(conn.link, piece),
             None => send_fin(core, conn.link),
@@ -322,6 +327,7 @@ impl DriverState {
             let is_full = self.conns.is_full();
             if let Some(errno) = core.accept_errno.take().or(is_full.then_some(libc::ENFILE)) {
                 listener.is_accepting = false;
+                listener.waits_for_slot = is_full;
                 core.trace(15, u64::from(id.0), &[]);
                 sink.put(Event::AcceptFailed { listener: id, errno });
                 return;
@@ -461,7 +467,12 @@ impl Driver for SimDriver {
             if driver.listeners.len() == LISTENERS_MAX {
                 return Err(io::Error::other("a driver has at most 64 listeners"));
             }
-            driver.listeners.push(Some(SimListener { at, is_accepting: true, waiting: VecDeque::new() }));
+            driver.listeners.push(Some(SimListener {
+                at,
+                is_accepting: true,
+                waits_for_slot: false,
+                waiting: VecDeque::new(),
+            }));
             Ok(ListenerId(driver.listeners.len() as u32 - 1))
         })
     }
@@ -477,6 +488,7 @@ impl Driver for SimDriver {
         self.with(|driver, _| {
             if let Some(Some(listener)) = driver.listeners.get_mut(listener.0 as usize) {
                 listener.is_accepting = on;
+                listener.waits_for_slot = false;
             }
         });
     }

@@ -9,8 +9,9 @@ mod simulated;
 mod world;
 
 use simulated::{HostileWorld, QuietWorld};
-use world::EpollWorld;
+use world::{EpollWorld, UringWorld};
 
 cases::on_every_driver!(epoll, EpollWorld);
+cases::on_every_driver!(uring, UringWorld);
 cases::on_every_driver!(sim_quiet, QuietWorld);
 cases::on_every_driver!(sim_hostile, HostileWorld);

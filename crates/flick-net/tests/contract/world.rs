@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, Event, Waker};
+use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, Event, UringDriver, Waker};
 
 use crate::script::{self, Step};
 
@@ -148,21 +148,44 @@ pub fn fresh_kernel(kind: Kind) -> Endpoint {
     }
 }
 
-pub struct EpollWorld {
-    driver: EpollDriver,
+/// A kernel driver with threads for peers.
+pub struct KernelWorld<D> {
+    driver: D,
     peers: Peers,
 }
 
-impl World for EpollWorld {
-    type Driver = EpollDriver;
+pub type EpollWorld = KernelWorld<EpollDriver>;
+pub type UringWorld = KernelWorld<UringDriver>;
 
-    fn with_limits(limits: DriverLimits) -> EpollWorld {
+pub trait KernelDriver: Driver + Sized {
+    fn open(limits: DriverLimits) -> (Self, Waker);
+}
+
+impl KernelDriver for EpollDriver {
+    fn open(limits: DriverLimits) -> (EpollDriver, Waker) {
         let driver = EpollDriver::new(limits).unwrap();
-        let peers = Peers::new(driver.waker());
-        EpollWorld { driver, peers }
+        let waker = driver.waker();
+        (driver, waker)
+    }
+}
+
+impl KernelDriver for UringDriver {
+    fn open(limits: DriverLimits) -> (UringDriver, Waker) {
+        let driver = UringDriver::new(limits).unwrap();
+        let waker = driver.waker();
+        (driver, waker)
+    }
+}
+
+impl<D: KernelDriver> World for KernelWorld<D> {
+    type Driver = D;
+
+    fn with_limits(limits: DriverLimits) -> KernelWorld<D> {
+        let (driver, waker) = D::open(limits);
+        KernelWorld { driver, peers: Peers::new(waker) }
     }
 
-    fn driver(&mut self) -> &mut EpollDriver {
+    fn driver(&mut self) -> &mut D {
         &mut self.driver
     }
 

@@ -1,0 +1,180 @@
+//! One turn of the io_uring driver: requests in, results out.
+//! Promises: one system call while there is work, one more to wait when there is none; every loop is bounded.
+
+use std::io;
+use std::time::Duration;
+
+use flick_buffers::Pool;
+
+use super::{KIND_RECEIVE, KIND_SEND, KIND_WAKER, Phase, Receive, UringDriver, token};
+use crate::driver::{Event, Handle};
+use crate::epoll::monotonic_ns;
+use crate::queue::Sink;
+use crate::socket;
+
+pub(super) type EventSink<'poll> = Sink<'poll, Event>;
+
+impl UringDriver {
+    pub(super) fn turn(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        let mut sink = Sink::new(events, self.limits.events_max);
+        let room = sink.room();
+        self.prepare(pool);
+        let is_busy = !self.ready.is_empty() || self.ring.has_completions() || self.has_parked();
+        if self.ring.has_work() {
+            self.ring.enter(0, None)?;
+        }
+        self.now_ns = monotonic_ns();
+        self.hand_out(&mut sink);
+        let has_more = !self.dirty.is_empty() || !self.ready.is_empty();
+        if is_busy || has_more || sink.room() < room || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.prepare(pool);
+        self.ring.enter(1, self.wait_time(timeout))?;
+        self.now_ns = monotonic_ns();
+        self.hand_out(&mut sink);
+        Ok(())
+    }
+
+    /// Makes requests of everything that was asked for since the last turn.
+    fn prepare(&mut self, pool: &Pool) {
+        if !self.waker_is_armed
+            && let Some(eventfd) = self.waker.fd()
+        {
+            self.waker_is_armed = true;
+            self.ring.watch(eventfd, libc::POLLIN, true, token(KIND_WAKER, 0));
+        }
+        for _ in 0..self.dirty.len() {
+            if let Some(index) = self.dirty.pop() {
+                self.start_send(index);
+            }
+        }
+        if self.ring.provide(pool) {
+            while let Some(index) = self.unarmed.pop() {
+                self.arm(index);
+            }
+        }
+    }
+
+    fn start_send(&mut self, index: u32) {
+        let Some(conn) = self.conns.at_mut(index) else { return };
+        let may_send = conn.phase == Phase::Open && conn.fault.is_none() && !conn.is_sending;
+        if may_send && !conn.output.is_empty() {
+            conn.is_sending = true;
+            conn.requests += 1;
+            self.ring.send(&conn.socket, self.outputs.iter(&conn.output), token(KIND_SEND, index));
+        }
+    }
+
+    fn arm(&mut self, index: u32) {
+        let Some(conn) = self.conns.at_mut(index) else { return };
+        let is_wanted = match conn.phase {
+            Phase::Open => conn.wants && conn.fault.is_none() && !conn.met_eof,
+            Phase::Lingering => true,
+            Phase::Dialling | Phase::Dead => false,
+        };
+        if is_wanted && conn.receive == Receive::Idle {
+            conn.receive = Receive::Armed;
+            conn.requests += 1;
+            self.ring.receive(&conn.socket, token(KIND_RECEIVE, index));
+        }
+    }
+
+    fn wait_time(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(deadline_ns) = self.lingerers.deadline_ns() else { return timeout };
+        let linger = Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns));
+        Some(timeout.map_or(linger, |timeout| timeout.min(linger)))
+    }
+
+    /// Hands out what was left from before, then what the ring has brought.
+    fn hand_out(&mut self, sink: &mut EventSink<'_>) {
+        while let Some(conn) = self.lingerers.pop_expired(self.now_ns) {
+            self.give_up(conn);
+        }
+        self.serve_ready(sink);
+        self.accept_parked(sink);
+        while !sink.is_full() {
+            let Some(completion) = self.ring.next_completion() else { break };
+            self.complete(completion, sink);
+        }
+        self.serve_ready(sink);
+    }
+
+    fn give_up(&mut self, conn: Handle) {
+        if self.conns.get(conn).is_some_and(|conn| conn.phase == Phase::Lingering) {
+            self.end(conn.index);
+        }
+    }
+
+    /// Ends the connection that has lingered longest if its slot is needed. Says whether the table has room:
+    /// often only a turn later, when the kernel has let go of it.
+    pub(super) fn make_room(&mut self) -> bool {
+        while self.conns.is_full() {
+            let Some(oldest) = self.lingerers.pop_oldest() else { return false };
+            self.give_up(oldest);
+        }
+        true
+    }
+
+    fn serve_ready(&mut self, sink: &mut EventSink<'_>) {
+        for _ in 0..self.ready.len() {
+            if sink.is_full() {
+                return;
+            }
+            if let Some(index) = self.ready.pop()
+                && self.serve(index, sink)
+            {
+                self.ready.push(index);
+            }
+        }
+    }
+
+    /// Reports what one connection has; says whether the room for events was too small for it.
+    fn serve(&mut self, index: u32, sink: &mut EventSink<'_>) -> bool {
+        let handle = self.conns.handle(index);
+        let Some(conn) = self.conns.at_mut(index).filter(|conn| !conn.is_closing) else { return false };
+        if std::mem::take(&mut conn.connected) {
+            sink.put(Event::Connected { conn: handle });
+        }
+        if conn.drained && !sink.is_full() {
+            conn.drained = false;
+            sink.put(Event::Drained { conn: handle });
+        }
+        while conn.wants && !conn.stash.is_empty() && !sink.is_full() {
+            if let Some(data) = self.stashes.take_first(&mut conn.stash) {
+                sink.put(Event::Data { conn: handle, data });
+            }
+        }
+        if conn.wants
+            && conn.stash.is_empty()
+            && conn.met_eof
+            && !conn.saw_eof
+            && conn.fault.is_none()
+            && !sink.is_full()
+        {
+            conn.saw_eof = true;
+            sink.put(Event::Eof { conn: handle });
+        }
+        if conn.wants {
+            self.unarmed.push(index);
+        }
+        let hides_data = conn.wants && (!conn.stash.is_empty() || conn.receive != Receive::Idle);
+        if let Some(fault) = conn.fault.filter(|_| !hides_data) {
+            if sink.is_full() {
+                return true;
+            }
+            sink.put(Event::Failed { conn: handle, fault });
+            // Output was lost, so the peer must not take what it got for the whole.
+            socket::reset_on_close(&conn.socket);
+            self.end(index);
+            return false;
+        }
+        sink.is_full()
+            && (conn.drained || (conn.wants && (!conn.stash.is_empty() || conn.met_eof != conn.saw_eof)))
+    }
+}
