@@ -1,0 +1,256 @@
+//! One function body on its way from checked expressions to instructions: the state all constructs share.
+//! Promises: a fault is raised only in exact mode, where a peer's numbers are at work; in rules arithmetic wraps.
+//! Source: the constructs are in `expr.rs`, `number.rs`, `branch.rs`, `record.rs`, `call.rs`, `serialise.rs`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flick_abi::frame::SLOT_FLAGS;
+use flick_check::hir::{FieldId, FieldKind, Span, Ty, UnitId};
+use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
+
+use crate::builder::{ConstPool, FunctionBuilder};
+use crate::context::Context;
+use crate::interval::Interval;
+use crate::unit::Key;
+use crate::value::{Num, Record, Shape, Val};
+
+/// A check of a grammar failed.
+pub const CAUSE_CHECK: u32 = 1;
+/// Arithmetic on a peer's numbers left its range.
+pub const CAUSE_ARITHMETIC: u32 = 2;
+/// A field is longer than its bound.
+pub const CAUSE_TOO_LONG: u32 = 3;
+
+/// How arithmetic behaves.
+#[derive(Clone, Copy, Debug)]
+pub enum Mode {
+    /// As on integers without end; what cannot be represented is a fault of this field.
+    Exact {
+        /// Index of the field that is being decoded or checked.
+        field: u32,
+    },
+    /// In 64 bits.
+    Wrapping,
+}
+
+/// What `self` is.
+#[derive(Clone, Debug)]
+pub enum SelfScope {
+    /// Nothing: program text.
+    None,
+    /// A message being parsed: what has been decoded so far.
+    Parsing(BTreeMap<Key, Val>),
+    /// A message parsed before; its fields are in the frame.
+    Frame,
+    /// A message about to be sent.
+    Shape(Shape),
+}
+
+/// The state of one function body.
+#[derive(Debug)]
+pub struct Body<'p> {
+    /// The program.
+    pub cx: &'p Context<'p>,
+    /// Constant bytes.
+    pub consts: &'p mut ConstPool,
+    /// The function.
+    pub f: FunctionBuilder,
+    /// How arithmetic behaves here.
+    pub mode: Mode,
+    /// Locals of the function whose text is being lowered, by `LocalId`.
+    pub locals: Vec<Option<Val>>,
+    /// What `self` is here, and of which grammar.
+    pub scope: (UnitId, SelfScope),
+    /// What `$$` is here.
+    pub dollar: Option<Val>,
+    /// The frame parameter, where there is one.
+    pub frame: Option<Value>,
+    faults: HashMap<(u32, u32), BlockId>,
+    /// A function of flags: where a fault would be, it sets none and is done.
+    pub never_faults: bool,
+}
+
+impl<'p> Body<'p> {
+    /// Starts a body in wrapping mode without `self`.
+    pub fn new(
+        cx: &'p Context<'p>,
+        consts: &'p mut ConstPool,
+        name: impl Into<String>,
+        kind: FuncKind,
+        params: &[Type],
+        results: Vec<Type>,
+    ) -> Self {
+        let f = FunctionBuilder::new(name, kind, params, results);
+        let entry = f.current();
+        let frame = f.params(entry).iter().copied().find(|&value| f.type_of(value) == Type::Frame);
+        Self {
+            cx,
+            consts,
+            f,
+            mode: Mode::Wrapping,
+            locals: Vec::new(),
+            scope: (UnitId(0), SelfScope::None),
+            dollar: None,
+            frame,
+            faults: HashMap::new(),
+            never_faults: false,
+        }
+    }
+
+    /// Marks the following instructions as coming from `span`.
+    pub fn at(&mut self, span: &Span) {
+        self.f.set_origin(Origin { file: span.file, offset: span.range.start });
+    }
+
+    /// The block that refuses the message because of `field`.
+    pub fn fault_block(&mut self, field: u32, cause: u32) -> BlockId {
+        if let Some(&block) = self.faults.get(&(field, cause)) {
+            return block;
+        }
+        let here = self.f.current();
+        let block = self.f.new_block(&[]);
+        self.f.go_on_in(block);
+        if self.never_faults {
+            let none = self.f.int(0);
+            self.set_slot(SLOT_FLAGS as u16, none);
+            self.f.end(Terminator::Done);
+        } else {
+            self.f.end(Terminator::Fault { field, cause });
+        }
+        self.f.go_on_in(here);
+        self.faults.insert((field, cause), block);
+        block
+    }
+
+    /// Goes on only where `cond` holds.
+    pub fn expect(&mut self, cond: Value, field: u32, cause: u32) {
+        let fault = self.fault_block(field, cause);
+        let go_on = self.f.new_block(&[]);
+        self.f.branch_to(cond, go_on, fault);
+        self.f.go_on_in(go_on);
+    }
+
+    /// Writes a slot of the frame.
+    pub fn set_slot(&mut self, slot: u16, value: Value) {
+        self.f.effect(Op::FrameSet { slot, value });
+    }
+
+    /// Reads a field or a length that a parser of `unit` left in the frame.
+    pub fn get_key(&mut self, unit: UnitId, key: Key) -> Val {
+        let info = self.cx.unit(unit);
+        let slot = info.slot(key);
+        let ty = info.key_type(key);
+        let value = self.f.define(ty, Op::FrameGet { slot });
+        info.key_val(key, value)
+    }
+
+    /// `self.field`.
+    pub fn self_field(&mut self, field: FieldId) -> Val {
+        let (unit, scope) = &self.scope;
+        let unit = *unit;
+        match scope {
+            SelfScope::None => panic!("the checker allows `self` only in grammars"),
+            SelfScope::Parsing(known) => known
+                .get(&Key::Field(field))
+                .unwrap_or_else(|| panic!("field {} is decoded before it is used", field.0))
+                .clone(),
+            SelfScope::Frame => self.get_key(unit, Key::Field(field)),
+            SelfScope::Shape(shape) => {
+                let shape = shape.clone();
+                self.shape_field(&shape, field)
+            }
+        }
+    }
+
+    /// The length of a bytes field of `self`.
+    pub fn self_len_of(&mut self, field: FieldId) -> Val {
+        let (unit, scope) = &self.scope;
+        let unit = *unit;
+        match scope {
+            SelfScope::Shape(shape) => {
+                let shape = shape.clone();
+                self.shape_len_of(&shape, field)
+            }
+            SelfScope::Parsing(known) => {
+                let key = self.cx.unit(unit).canonical(Key::Length(field));
+                known.get(&key).expect("a length is computed before it is used").clone()
+            }
+            _ => self.original_length(unit, field),
+        }
+    }
+
+    /// Runs `lower` with another `self` in another mode.
+    pub fn with_scope<T>(
+        &mut self,
+        unit: UnitId,
+        scope: SelfScope,
+        mode: Mode,
+        lower: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let before = (std::mem::replace(&mut self.scope, (unit, scope)), self.mode, self.f.origin());
+        self.mode = mode;
+        let result = lower(self);
+        self.scope = before.0;
+        self.mode = before.1;
+        self.f.set_origin(before.2);
+        result
+    }
+
+    /// A value of this type from one word.
+    pub fn val_of_word(&self, ty: &Ty, value: Value) -> Val {
+        match ty {
+            Ty::Int { lo, hi, unsigned } => {
+                let word = if *unsigned { Interval::UINT } else { Interval::INT };
+                let range = if *lo <= *hi { Interval::new(*lo, *hi) } else { word };
+                Val::Num(Num::one(value, if range.within(word) { range } else { word }))
+            }
+            Ty::Enum(_) => Val::Num(Num::one(value, Interval::INT)),
+            Ty::Bool => Val::Bool(value),
+            Ty::Bytes { .. } => Val::Bytes(value),
+            Ty::Chan { .. } | Ty::ChanArray { .. } => Val::Chan(value),
+            Ty::Record(unit) => Val::Record(Record::original(*unit)),
+            Ty::Nothing => Val::Nothing,
+            Ty::Unknown => panic!("a program without errors has no unknown types"),
+        }
+    }
+
+    /// The word of a value. A message is its frame.
+    pub fn word_of_val(&self, val: &Val) -> Value {
+        match val {
+            Val::Num(num) => num.value(),
+            Val::Bool(value) | Val::Bytes(value) | Val::Chan(value) => *value,
+            Val::Record(record) => {
+                assert!(record.is_original(), "only a message as it arrived is passed by its frame");
+                self.frame.expect("a message has a frame")
+            }
+            Val::Nothing => panic!("no value is no word"),
+        }
+    }
+
+    /// The value of a field of a message that was changed or built: `val` in the field's own shape.
+    pub fn fit_to_field(&mut self, unit: UnitId, field: FieldId, val: Val) -> Val {
+        let info = self.cx.unit(unit);
+        match (&info.unit.fields[field.0 as usize].kind, val) {
+            (FieldKind::Bytes { .. }, val) => val,
+            (_, Val::Num(num)) => Val::Num(Num::one(num.value(), info.range(field))),
+            (_, Val::Bool(value)) => {
+                let value = self.f.bool_to_int(value);
+                Val::Num(Num::one(value, Interval::new(0, 1)))
+            }
+            (_, other) => panic!("the checker fits values to fields, not {other:?}"),
+        }
+    }
+}
+
+/// The kind of word that carries a type.
+pub fn word_type(ty: &Ty) -> Type {
+    match ty {
+        Ty::Int { unsigned: true, .. } => Type::Uint,
+        Ty::Int { .. } | Ty::Enum(_) => Type::Int,
+        Ty::Bool => Type::Bool,
+        Ty::Bytes { .. } => Type::Bytes,
+        Ty::Record(_) => Type::Frame,
+        Ty::Chan { .. } | Ty::ChanArray { .. } => Type::Chan,
+        Ty::Nothing | Ty::Unknown => panic!("{ty:?} has no word"),
+    }
+}

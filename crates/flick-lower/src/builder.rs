@@ -1,0 +1,207 @@
+//! Writes one IR function, block by block, and keeps the constant bytes of the module.
+//! Promises: every block it hands back is ended exactly once; a value's type is known when it is made.
+//! Refuses: to check what the verifier checks (dominance, coverage of loads); it only keeps the books.
+
+use std::collections::HashMap;
+
+use flick_abi::FuncId;
+use flick_ir::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
+
+use crate::limits::FUNCTION_INSTS_MAX;
+
+/// All constant bytes of a module; equal strings are kept once.
+#[derive(Debug, Default)]
+pub struct ConstPool {
+    bytes: Vec<u8>,
+    known: HashMap<Vec<u8>, u32>,
+}
+
+impl ConstPool {
+    /// The place of `text`.
+    pub fn intern(&mut self, text: &[u8]) -> Op {
+        let len = u32::try_from(text.len()).expect("the lexer bounds string literals");
+        let offset = *self.known.entry(text.to_vec()).or_insert_with(|| {
+            let offset = u32::try_from(self.bytes.len()).expect("source text is bounded, so its strings are");
+            self.bytes.extend_from_slice(text);
+            offset
+        });
+        Op::ConstBytes { offset, len }
+    }
+
+    /// The const region.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// A function under construction.
+#[derive(Debug)]
+pub struct FunctionBuilder {
+    name: String,
+    kind: FuncKind,
+    results: Vec<Type>,
+    values: Vec<Type>,
+    blocks: Vec<OpenBlock>,
+    current: BlockId,
+    origin: Origin,
+    insts: usize,
+}
+
+/// A block whose end may not be known yet.
+#[derive(Debug, Default)]
+struct OpenBlock {
+    params: Vec<Value>,
+    insts: Vec<Inst>,
+    end: Option<Terminator>,
+}
+
+impl FunctionBuilder {
+    /// Starts a function with these parameters and an open entry block.
+    pub fn new(name: impl Into<String>, kind: FuncKind, params: &[Type], results: Vec<Type>) -> Self {
+        let mut builder = Self {
+            name: name.into(),
+            kind,
+            results,
+            values: Vec::new(),
+            blocks: Vec::new(),
+            current: BlockId(0),
+            origin: Origin::default(),
+            insts: 0,
+        };
+        let entry = builder.new_block(params);
+        builder.go_on_in(entry);
+        builder
+    }
+
+    /// Sets where the next instructions come from.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = origin;
+    }
+
+    /// Where the next instructions come from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// A new block with parameters of these types.
+    pub fn new_block(&mut self, params: &[Type]) -> BlockId {
+        let params = params.iter().map(|&ty| self.new_value(ty)).collect();
+        self.blocks.push(OpenBlock { params, ..OpenBlock::default() });
+        BlockId((self.blocks.len() - 1) as u32)
+    }
+
+    /// The parameters of a block.
+    pub fn params(&self, block: BlockId) -> &[Value] {
+        &self.blocks[block.0 as usize].params
+    }
+
+    /// The block that instructions go to.
+    pub fn current(&self) -> BlockId {
+        self.current
+    }
+
+    /// Sends the following instructions to an open block.
+    pub fn go_on_in(&mut self, block: BlockId) {
+        assert!(self.blocks[block.0 as usize].end.is_none(), "a block that has ended takes no instructions");
+        self.current = block;
+    }
+
+    /// Ends the current block.
+    pub fn end(&mut self, end: Terminator) {
+        let block = &mut self.blocks[self.current.0 as usize];
+        assert!(block.end.is_none(), "a block ends once");
+        block.end = Some(end);
+    }
+
+    /// Type of a value.
+    pub fn type_of(&self, value: Value) -> Type {
+        self.values[value.0 as usize]
+    }
+
+    /// Appends an instruction that defines a value.
+    pub fn define(&mut self, ty: Type, op: Op) -> Value {
+        let result = self.new_value(ty);
+        self.append(Some(result), op);
+        result
+    }
+
+    /// Appends an instruction for its effect.
+    pub fn effect(&mut self, op: Op) {
+        self.append(None, op);
+    }
+
+    /// A signed constant.
+    pub fn int(&mut self, value: i64) -> Value {
+        self.define(Type::Int, Op::Const(value))
+    }
+
+    /// A truth constant.
+    pub fn bool(&mut self, value: bool) -> Value {
+        self.define(Type::Bool, Op::Const(i64::from(value)))
+    }
+
+    /// A two-operand instruction.
+    pub fn binary(&mut self, ty: Type, op: Binary, a: Value, b: Value) -> Value {
+        self.define(ty, Op::Binary(op, a, b))
+    }
+
+    /// 1 or 0 for a truth value.
+    pub fn bool_to_int(&mut self, value: Value) -> Value {
+        let (a, b) = (self.int(1), self.int(0));
+        self.define(Type::Int, Op::Select { cond: value, a, b })
+    }
+
+    /// Ends the current block towards `target`.
+    pub fn jump(&mut self, target: BlockId, args: Vec<Value>) {
+        self.end(Terminator::Jump(target, args));
+    }
+
+    /// Ends the current block two ways, to new blocks without parameters.
+    pub fn branch(&mut self, cond: Value) -> (BlockId, BlockId) {
+        let (then, otherwise) = (self.new_block(&[]), self.new_block(&[]));
+        self.branch_to(cond, then, otherwise);
+        (then, otherwise)
+    }
+
+    /// Ends the current block two ways, to blocks without parameters.
+    pub fn branch_to(&mut self, cond: Value, then: BlockId, otherwise: BlockId) {
+        self.end(Terminator::Branch { cond, then: (then, Vec::new()), otherwise: (otherwise, Vec::new()) });
+    }
+
+    /// The finished function. Panics when a block has no end.
+    pub fn finish(self) -> Function {
+        let name = self.name;
+        let blocks = self
+            .blocks
+            .into_iter()
+            .map(|block| Block {
+                params: block.params,
+                insts: block.insts,
+                end: block.end.unwrap_or_else(|| panic!("every block of `{name}` ends")),
+            })
+            .collect();
+        Function { name, kind: self.kind, results: self.results, values: self.values, blocks }
+    }
+
+    fn new_value(&mut self, ty: Type) -> Value {
+        self.values.push(ty);
+        Value((self.values.len() - 1) as u32)
+    }
+
+    fn append(&mut self, result: Option<Value>, op: Op) {
+        self.insts += 1;
+        assert!(self.insts <= FUNCTION_INSTS_MAX, "the checker bounds the work of `{}`", self.name);
+        let block = &mut self.blocks[self.current.0 as usize];
+        assert!(block.end.is_none(), "a block that has ended takes no instructions");
+        block.insts.push(Inst { result, op, origin: self.origin });
+    }
+}
+
+/// Sends every call of `functions` to the new number of its callee. Panics when the callee was dropped.
+pub fn renumber_calls(functions: &mut [Function], new_ids: &HashMap<FuncId, FuncId>) {
+    for inst in functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.insts) {
+        if let Op::Call { func, .. } = &mut inst.op {
+            *func = *new_ids.get(func).expect("a called helper is kept");
+        }
+    }
+}

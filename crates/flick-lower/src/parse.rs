@@ -1,0 +1,76 @@
+//! Parsers: for each receiving channel one for requests and one for replies, and one function for the flags of a
+//! reply whose fields the platform has restored.
+//! Promises: see [`plan`] for what is decoded and when, [`emit`] for how a parser stops and goes on.
+
+pub mod emit;
+pub mod plan;
+
+use flick_abi::MessageFlags;
+use flick_abi::frame::SLOT_FLAGS;
+use flick_check::hir::{Channel, Expr, UnitId};
+use flick_ir::data::{Binary, FuncKind, Function, Op, Terminator, Type, Value};
+
+use crate::body::{Body, Mode, SelfScope};
+use crate::builder::ConstPool;
+use crate::context::Context;
+use crate::parse::plan::Role;
+
+/// A parser and what it found out about its messages.
+#[derive(Debug)]
+pub struct Parser {
+    /// The code.
+    pub function: Function,
+    /// Longest head, in bytes.
+    pub head_bytes_max: u64,
+}
+
+/// The two parsers of a channel: of requests, of replies.
+pub fn lower_parsers(
+    cx: &Context<'_>,
+    consts: &mut ConstPool,
+    channel: &Channel,
+    unit: UnitId,
+) -> [Parser; 2] {
+    [Role::Request, Role::Reply].map(|role| emit::lower_parser(cx, consts, channel, unit, role))
+}
+
+/// The function that sets the flags of a reply, if the grammar has facts about replies. It reads slots only.
+pub fn lower_reply_flags(
+    cx: &Context<'_>,
+    consts: &mut ConstPool,
+    channel: &Channel,
+    unit: UnitId,
+) -> Option<Function> {
+    let facts = &cx.unit(unit).unit.facts;
+    if facts.silent.is_none() && facts.more.is_none() {
+        return None;
+    }
+    let name = format!("reply_flags.{}", channel.name);
+    let mut body = Body::new(cx, consts, name, FuncKind::Parser, &[Type::Frame, Type::Int], Vec::new());
+    body.never_faults = true;
+    body.with_scope(unit, SelfScope::Frame, Mode::Exact { field: 0 }, |body| {
+        let flags = [(&facts.silent, MessageFlags::SILENT), (&facts.more, MessageFlags::MORE)];
+        body.set_flags(&flags.map(|(fact, bit)| (fact.as_ref(), bit)));
+    });
+    body.f.end(Terminator::Done);
+    Some(body.f.finish())
+}
+
+impl Body<'_> {
+    /// Sets the message's flags: each bit whose condition holds.
+    pub fn set_flags(&mut self, flags: &[(Option<&Expr>, u64)]) {
+        let none = self.f.int(0);
+        let mut all: Option<Value> = None;
+        for (fact, bit) in flags {
+            let Some(fact) = fact else { continue };
+            let cond = self.expr(fact).bool();
+            let bit = self.f.int(*bit as i64);
+            let flag = self.f.define(Type::Int, Op::Select { cond, a: bit, b: none });
+            all = Some(match all {
+                None => flag,
+                Some(others) => self.f.binary(Type::Int, Binary::Add, others, flag),
+            });
+        }
+        self.set_slot(SLOT_FLAGS as u16, all.unwrap_or(none));
+    }
+}

@@ -1,0 +1,360 @@
+//! What a parser does, in which order, before a single instruction is written.
+//! Promises: a field is decoded only if the channel's view, the grammar's facts for the role, a check or the
+//! length of the message asks for it; every check runs as soon as what it reads is there; the order depends on
+//! the grammar alone, so any split of the input gives the same answer.
+//! Refuses: grammars whose lengths depend on later fields; the checker finds those.
+//! Source: FLICK §4.2; RELIABILITY P1 (split invariance), P4 (progress).
+
+use std::collections::BTreeSet;
+
+use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind};
+
+use crate::unit::{Key, UnitInfo};
+use crate::walk::{keys_of, walk_expr};
+
+/// Who sends the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A client: `%request` must hold.
+    Request,
+    /// A backend: `%reply` must hold.
+    Reply,
+}
+
+/// One step of a parser.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// This many bytes from the cursor must be there.
+    Need {
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Reads an integer.
+    Load {
+        /// Which.
+        field: FieldId,
+        /// Where, from the cursor, in bytes.
+        offset: u32,
+    },
+    /// All echo fields are decoded.
+    EchoReady,
+    /// The role's fact (`%request`, `%reply`) must hold.
+    RoleCheck,
+    /// Computes a variable.
+    Var(FieldId),
+    /// Computes the length of a bytes field and checks it.
+    Length(FieldId),
+    /// A `&requires` of a field must hold.
+    Requires(FieldId, usize),
+    /// Sets the message's flags.
+    Flags,
+    /// Sets what to write into the loud field.
+    Loud,
+    /// Sets the lengths of message and head.
+    Totals,
+    /// A bytes field that is read: all of it must be there. The cursor moves behind it.
+    Take {
+        /// Which.
+        field: FieldId,
+        /// Where it starts, from the cursor, in bytes.
+        offset: u32,
+    },
+    /// A bytes field that nobody reads, before one that somebody does. The cursor moves behind it.
+    Skip {
+        /// Which.
+        field: FieldId,
+        /// Where it starts, from the cursor, in bytes.
+        offset: u32,
+    },
+}
+
+/// What a parser does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// What must be in the frame when the parser is done.
+    pub persistent: BTreeSet<Key>,
+    /// The last field that must lie in the head.
+    pub head_end: Option<FieldId>,
+}
+
+/// The fact that messages of a role obey.
+pub fn role_fact<'p>(info: &UnitInfo<'p>, role: Role) -> Option<&'p Expr> {
+    match role {
+        Role::Request => info.unit.facts.request.as_ref(),
+        Role::Reply => info.unit.facts.reply.as_ref(),
+    }
+}
+
+/// What code behind the parser finds in the frame: the view, what the platform keeps, what updates need.
+pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
+    let facts = &info.unit.facts;
+    let mut keys: BTreeSet<Key> = channel.view.iter().map(|(field, _)| Key::Field(*field)).collect();
+    keys.extend(&info.update_needs);
+    match role {
+        Role::Request => keys.extend(info.echo().into_iter().map(Key::Field)),
+        Role::Reply => {
+            let loud = facts.loud.iter().map(|(field, _)| *field);
+            keys.extend(facts.correlate.into_iter().chain(loud).map(Key::Field));
+            keys.extend(facts.silent.iter().chain(&facts.more).flat_map(keys_of));
+        }
+    }
+    keys.into_iter().map(|key| info.canonical(key)).collect()
+}
+
+/// Everything that a parser may have to keep in the frame between two calls.
+pub fn stored_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
+    let mut keys: BTreeSet<Key> = needed(info, role, channel).into_iter().map(Key::Field).collect();
+    keys.extend(info.fields().map(|(id, _)| id).filter(|id| info.is_bytes(*id)).map(Key::Length));
+    keys
+}
+
+/// The fields that are decoded or computed.
+fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldId> {
+    let facts = &info.unit.facts;
+    let mut open: Vec<Key> = persistent_keys(info, role, channel).into_iter().collect();
+    open.extend(role_fact(info, role).into_iter().flat_map(keys_of));
+    if role == Role::Request {
+        let loud = facts.loud.iter().map(|(_, expr)| expr);
+        open.extend(facts.ends.iter().chain(&facts.mute).chain(loud).flat_map(keys_of));
+    }
+    for (id, field) in info.fields() {
+        if let FieldKind::Bytes { .. } = field.kind {
+            open.push(Key::Length(id));
+        }
+        for check in &field.requires {
+            open.extend(check_keys(id, check));
+        }
+    }
+    let mut needed = BTreeSet::new();
+    let mut lengths = BTreeSet::new();
+    while let Some(key) = open.pop() {
+        match key {
+            Key::Field(id) if needed.insert(id) => match &info.field(id).kind {
+                FieldKind::Var { parse, .. } => open.extend(keys_of(parse)),
+                FieldKind::Bytes { .. } => open.push(Key::Length(id)),
+                FieldKind::Int { .. } => {}
+            },
+            Key::Length(id) if lengths.insert(id) => {
+                let FieldKind::Bytes { length, .. } = &info.field(id).kind else {
+                    panic!("the checker allows the length of bytes only")
+                };
+                open.extend(keys_of(length));
+            }
+            _ => {}
+        }
+    }
+    needed
+}
+
+/// What a `&requires` of `field` reads, itself included where it says `$$`.
+fn check_keys(field: FieldId, check: &Expr) -> Vec<Key> {
+    let mut keys = keys_of(check);
+    walk_expr(check, &mut |inner| {
+        if matches!(inner.kind, ExprKind::Dollar) {
+            keys.push(Key::Field(field));
+        }
+    });
+    if keys.is_empty() {
+        keys.push(Key::Field(field));
+    }
+    keys
+}
+
+/// Plans the parser of `channel` for messages of `role`.
+pub fn plan(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> Plan {
+    let needed = needed(info, role, channel);
+    let on_wire = |id: &FieldId| !matches!(info.field(*id).kind, FieldKind::Var { .. });
+    let head_end = needed.iter().copied().filter(on_wire).max();
+    let mut planner = Planner {
+        info,
+        steps: Vec::new(),
+        known: BTreeSet::new(),
+        waiting: waiting_steps(info, role, &needed),
+        loads: Vec::new(),
+    };
+    let mut fixed = 0;
+    for (id, field) in info.fields() {
+        if head_end.is_none_or(|end| id > end) {
+            break;
+        }
+        match &field.kind {
+            FieldKind::Var { .. } => {}
+            FieldKind::Int { repr, .. } => {
+                let width = u32::from(repr.width_bytes);
+                if needed.contains(&id) {
+                    planner.loads.push((id, fixed, width));
+                }
+                fixed += width;
+            }
+            FieldKind::Bytes { .. } => {
+                planner.flush();
+                planner.bytes(id, fixed, needed.contains(&id));
+                fixed = 0;
+            }
+        }
+    }
+    planner.flush();
+    planner.run_ready();
+    assert!(planner.waiting.is_empty(), "what a parser of `{}` needs is decoded at its end", info.unit.name);
+    let persistent = persistent_keys(info, role, channel);
+    Plan { steps: planner.steps, persistent, head_end }
+}
+
+/// Steps that wait for what they read, in the order in which they run when several are ready.
+fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) -> Vec<(Step, Vec<Key>)> {
+    let facts = &info.unit.facts;
+    let mut waiting = Vec::new();
+    if role == Role::Request && !info.echo().is_empty() {
+        waiting.push((Step::EchoReady, info.echo().into_iter().map(Key::Field).collect()));
+    }
+    if let Some(fact) = role_fact(info, role) {
+        waiting.push((Step::RoleCheck, keys_of(fact)));
+    }
+    let mut lengths = Vec::new();
+    for (id, field) in info.fields() {
+        match &field.kind {
+            FieldKind::Var { parse, .. } if needed.contains(&id) => {
+                waiting.push((Step::Var(id), keys_of(parse)));
+            }
+            FieldKind::Bytes { length, .. } => {
+                waiting.push((Step::Length(id), keys_of(length)));
+                lengths.push(Key::Length(id));
+            }
+            _ => {}
+        }
+        for (index, check) in field.requires.iter().enumerate() {
+            waiting.push((Step::Requires(id, index), check_keys(id, check)));
+        }
+    }
+    if role == Role::Request {
+        if facts.ends.is_some() || facts.mute.is_some() {
+            waiting.push((Step::Flags, facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect()));
+        }
+        if let Some((_, expr)) = &facts.loud {
+            waiting.push((Step::Loud, keys_of(expr)));
+        }
+    }
+    waiting.push((Step::Totals, lengths));
+    waiting
+}
+
+struct Planner<'a, 'p> {
+    info: &'a UnitInfo<'p>,
+    steps: Vec<Step>,
+    known: BTreeSet<Key>,
+    waiting: Vec<(Step, Vec<Key>)>,
+    /// Integers of the segment under way: field, offset, width.
+    loads: Vec<(FieldId, u32, u32)>,
+}
+
+impl Planner<'_, '_> {
+    /// Decodes the integers of the segment under way: first those up to the first check, then the others.
+    fn flush(&mut self) {
+        let prefix = (1..self.loads.len()).find(|&len| self.check_is_ready_after(len));
+        if let Some(len) = prefix {
+            let rest = self.loads.split_off(len);
+            self.flush_all();
+            self.loads = rest;
+        }
+        self.flush_all();
+    }
+
+    fn flush_all(&mut self) {
+        if let Some(&(_, offset, width)) = self.loads.last() {
+            self.steps.push(Step::Need { bytes: offset + width });
+        }
+        for (field, offset, _) in std::mem::take(&mut self.loads) {
+            self.steps.push(Step::Load { field, offset });
+            self.known.insert(Key::Field(field));
+        }
+        self.run_ready();
+    }
+
+    /// Whether the first `len` integers of the segment suffice for a check that has not run.
+    fn check_is_ready_after(&self, len: usize) -> bool {
+        let loaded: BTreeSet<Key> = self.loads[..len].iter().map(|(field, ..)| Key::Field(*field)).collect();
+        self.waiting.iter().any(|(step, reads)| {
+            matches!(step, Step::RoleCheck | Step::Requires(..))
+                && reads.iter().all(|key| self.known.contains(key) || loaded.contains(key))
+        })
+    }
+
+    fn run_ready(&mut self) {
+        while let Some(index) = self.waiting.iter().position(|(_, reads)| self.all_known(reads)) {
+            let (step, _) = self.waiting.remove(index);
+            match step {
+                Step::Var(field) => _ = self.known.insert(Key::Field(field)),
+                Step::Length(field) => _ = self.known.insert(Key::Length(field)),
+                _ => {}
+            }
+            self.steps.push(step);
+        }
+    }
+
+    fn all_known(&self, reads: &[Key]) -> bool {
+        reads.iter().all(|key| self.known.contains(key))
+    }
+
+    fn bytes(&mut self, field: FieldId, offset: u32, is_read: bool) {
+        let name = &self.info.unit.name;
+        assert!(self.known.contains(&Key::Length(field)), "a length in `{name}` depends on earlier fields");
+        if is_read {
+            self.steps.push(Step::Take { field, offset });
+            self.known.insert(Key::Field(field));
+            self.run_ready();
+        } else {
+            self.steps.push(Step::Skip { field, offset });
+        }
+    }
+}
+
+impl Plan {
+    /// What the steps after `index` read that was found out before, by canonical key.
+    pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<Key> {
+        let mut live = BTreeSet::new();
+        for step in self.steps[index..].iter().rev() {
+            if let Some(key) = step.defines() {
+                live.remove(&info.canonical(key));
+            }
+            live.extend(step.reads(info, role).into_iter().map(|key| info.canonical(key)));
+        }
+        live
+    }
+}
+
+impl Step {
+    fn defines(&self) -> Option<Key> {
+        match self {
+            Step::Load { field, .. } | Step::Var(field) | Step::Take { field, .. } => {
+                Some(Key::Field(*field))
+            }
+            Step::Length(field) => Some(Key::Length(*field)),
+            _ => None,
+        }
+    }
+
+    fn reads(&self, info: &UnitInfo<'_>, role: Role) -> Vec<Key> {
+        let facts = &info.unit.facts;
+        match self {
+            Step::Need { .. } | Step::Load { .. } | Step::EchoReady => Vec::new(),
+            Step::RoleCheck => role_fact(info, role).into_iter().flat_map(keys_of).collect(),
+            Step::Var(field) => match &info.field(*field).kind {
+                FieldKind::Var { parse, .. } => keys_of(parse),
+                _ => Vec::new(),
+            },
+            Step::Length(field) => match &info.field(*field).kind {
+                FieldKind::Bytes { length, .. } => keys_of(length),
+                _ => Vec::new(),
+            },
+            Step::Requires(field, index) => check_keys(*field, &info.field(*field).requires[*index]),
+            Step::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
+            Step::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
+            Step::Totals => {
+                info.fields().map(|(id, _)| id).filter(|id| info.is_bytes(*id)).map(Key::Length).collect()
+            }
+            Step::Take { field, .. } | Step::Skip { field, .. } => vec![Key::Length(*field)],
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Messages as values: reading fields, changing them, building new ones.
+//! Promises: a field that follows from others (a length) is read as it will be sent; what the author writes into
+//! such a field is not believed, because the frame of the message depends on it.
+//! Refuses: nothing at run time; a changed message costs only what is different in it.
+
+use std::collections::BTreeMap;
+
+use flick_check::hir::{Expr, FieldId, FieldKind, UnitId};
+use flick_ir::data::{Binary, Op, Type, Value};
+
+use crate::body::{Body, Mode, SelfScope};
+use crate::interval::Interval;
+use crate::unit::{Formula, Key};
+use crate::value::{Num, Record, Shape, ShapeKind, Val, Word};
+
+impl Body<'_> {
+    /// Reads a field of a message.
+    pub fn record_field(&mut self, record: &Record, field: FieldId) -> Val {
+        let vals: Vec<Val> =
+            record.shapes.iter().map(|shape| self.shape_field(&shape.clone(), field)).collect();
+        if let [val] = vals.as_slice() {
+            return val.clone();
+        }
+        let vals: Vec<Val> = vals.into_iter().map(|val| self.fit_to_field(record.unit, field, val)).collect();
+        let words: Vec<Value> = vals
+            .iter()
+            .map(|val| match val {
+                Val::Num(num) => num.value(),
+                other => other.bytes(),
+            })
+            .collect();
+        let word = self.select_shape(record, &words);
+        self.cx.unit(record.unit).key_val(Key::Field(field), word)
+    }
+
+    /// The word of `words` that belongs to the shape which the message has.
+    pub fn select_shape(&mut self, record: &Record, words: &[Value]) -> Value {
+        let (&last, others) = words.split_last().expect("a message has a shape");
+        let Some(selector) = record.selector else { return last };
+        others.iter().enumerate().fold(last, |rest, (index, &word)| {
+            let index = self.f.int(index as i64);
+            let cond = self.f.binary(Type::Bool, Binary::Eq, selector, index);
+            self.f.define(self.f.type_of(word), Op::Select { cond, a: word, b: rest })
+        })
+    }
+
+    /// Reads a field of one shape of a message.
+    pub fn shape_field(&mut self, shape: &Shape, field: FieldId) -> Val {
+        let info = self.cx.unit(shape.unit);
+        let follows = info.formula(field).filter(|formula| match shape.kind {
+            ShapeKind::Original => false,
+            ShapeKind::Built => true,
+            ShapeKind::Changed => {
+                let affected = info.affected(shape.overrides.keys().copied());
+                formula.keys().iter().any(|key| affected.contains(&key.id()))
+            }
+        });
+        if let Some(formula) = follows {
+            let val = self.with_scope(shape.unit, SelfScope::Shape(shape.clone()), Mode::Wrapping, |body| {
+                match formula {
+                    Formula::LengthOf(bytes) => body.self_len_of(bytes),
+                    Formula::Expr(expr) => body.expr(expr),
+                }
+            });
+            return self.fit_to_field(shape.unit, field, val);
+        }
+        match (shape.overrides.get(&field), shape.kind) {
+            (Some(val), _) => val.clone(),
+            (None, ShapeKind::Built) => self.empty_field(shape.unit, field),
+            (None, _) => self.get_key(shape.unit, Key::Field(field)),
+        }
+    }
+
+    /// The length of a bytes field of one shape of a message.
+    pub fn shape_len_of(&mut self, shape: &Shape, field: FieldId) -> Val {
+        if let Some(val) = shape.overrides.get(&field) {
+            let len = self.f.define(Type::Int, Op::Len(val.bytes()));
+            return Val::Num(Num::one(len, self.cx.unit(shape.unit).range(field)));
+        }
+        match shape.kind {
+            ShapeKind::Built => Val::Num(self.constant(0)),
+            _ => self.original_length(shape.unit, field),
+        }
+    }
+
+    /// The length of a bytes field of the message under way, as it arrived.
+    pub fn original_length(&mut self, unit: UnitId, field: FieldId) -> Val {
+        self.get_key(unit, Key::Length(field))
+    }
+
+    /// What a field is that nobody gave a value: 0 or empty.
+    pub fn empty_field(&mut self, unit: UnitId, field: FieldId) -> Val {
+        let ty = self.cx.unit(unit).key_type(Key::Field(field));
+        if ty == Type::Bytes {
+            let op = self.consts.intern(b"");
+            return Val::Bytes(self.f.define(ty, op));
+        }
+        Val::Num(Num::one(self.f.define(ty, Op::Const(0)), Interval::of(0)))
+    }
+
+    /// `message with field = value, ...`: the values are computed from the message as it was.
+    pub fn lower_with(&mut self, record: &Expr, fields: &[(FieldId, Expr)]) -> Val {
+        let record = self.expr(record).record();
+        let changes = self.field_values(record.unit, fields);
+        let mut shapes: Vec<Shape> = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
+        for mut shape in record.shapes.clone() {
+            shape.overrides.extend(changes.iter().map(|(field, val)| (*field, val.clone())));
+            if shape.kind == ShapeKind::Original {
+                shape.kind = ShapeKind::Changed;
+            }
+            places.push(shapes.len());
+            shapes.push(shape);
+        }
+        // Original and changed have become the same kind: one shape is enough, with either's values.
+        let changed: Vec<usize> =
+            (0..shapes.len()).filter(|&index| shapes[index].kind == ShapeKind::Changed).collect();
+        if let [first, second] = changed[..] {
+            let merged = self.merge_shapes(&record, &shapes[first], &shapes[second], first);
+            shapes[first] = merged;
+            shapes.remove(second);
+            places = (0..places.len())
+                .map(|index| if index == second { first } else { index - usize::from(index > second) })
+                .collect();
+        }
+        let selector = (shapes.len() > 1).then(|| {
+            let words: Vec<Value> = places.iter().map(|&place| self.f.int(place as i64)).collect();
+            self.select_shape(&record, &words)
+        });
+        Val::Record(Record { unit: record.unit, selector, shapes })
+    }
+
+    /// One changed shape in place of two: each field has the value of the shape that the message has.
+    fn merge_shapes(&mut self, record: &Record, a: &Shape, b: &Shape, a_index: usize) -> Shape {
+        let selector = record.selector.expect("a message of several shapes has a selector");
+        let index = self.f.int(a_index as i64);
+        let cond = self.f.binary(Type::Bool, Binary::Eq, selector, index);
+        let fields: std::collections::BTreeSet<FieldId> =
+            a.overrides.keys().chain(b.overrides.keys()).copied().collect();
+        let mut overrides = BTreeMap::new();
+        for field in fields {
+            let [a, b] = [a, b].map(|shape| match shape.overrides.get(&field) {
+                Some(val) => val.clone(),
+                None => self.get_key(shape.unit, Key::Field(field)),
+            });
+            let val = match (a, b) {
+                (Val::Num(a), Val::Num(b)) => Val::Num(self.select_num(cond, a, b)),
+                (a, b) => {
+                    let (a, b) = (a.bytes(), b.bytes());
+                    Val::Bytes(self.f.define(Type::Bytes, Op::Select { cond, a, b }))
+                }
+            };
+            overrides.insert(field, val);
+        }
+        Shape { kind: ShapeKind::Changed, unit: a.unit, overrides }
+    }
+
+    /// `unit{field = value, ...}`.
+    pub fn lower_build(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> Val {
+        let overrides = self.field_values(unit, fields);
+        let shape = Shape { kind: ShapeKind::Built, unit, overrides };
+        Val::Record(Record { unit, selector: None, shapes: vec![shape] })
+    }
+
+    fn field_values(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> BTreeMap<FieldId, Val> {
+        let vals: Vec<(FieldId, Val)> = fields
+            .iter()
+            .map(|(field, expr)| {
+                let val = self.expr(expr);
+                (*field, self.fit_to_field(unit, *field, val))
+            })
+            .collect();
+        vals.into_iter()
+            .filter(|(field, _)| !matches!(self.cx.unit(unit).field(*field).kind, FieldKind::Var { .. }))
+            .collect()
+    }
+
+    /// `a` where `cond` holds, else `b`.
+    pub fn select_num(&mut self, cond: Value, a: Num, b: Num) -> Num {
+        let range = a.range.hull(b.range);
+        if let (Word::One(a), Word::One(b)) = (a.word, b.word)
+            && (range.within(Interval::INT) || range.within(Interval::UINT))
+        {
+            let ty = if range.within(Interval::INT) { Type::Int } else { Type::Uint };
+            return Num::one(self.f.define(ty, Op::Select { cond, a, b }), range);
+        }
+        let ((a_hi, a_lo), (b_hi, b_lo)) = (self.wide(a), self.wide(b));
+        let hi = self.f.define(Type::Int, Op::Select { cond, a: a_hi, b: b_hi });
+        let lo = self.f.define(Type::Uint, Op::Select { cond, a: a_lo, b: b_lo });
+        if let Mode::Wrapping = self.mode {
+            return Num::one(lo, Interval::UINT);
+        }
+        Num { word: Word::Two { hi, lo }, range }
+    }
+}
