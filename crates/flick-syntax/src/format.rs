@@ -1,8 +1,8 @@
 //! The formatter: one layout for every program, with the author's line breaks and comments kept.
 //! Promises: the result has the tokens, the comments and the tree of the source; formatting it again changes nothing.
 //! Refuses: to touch a source with errors, whose structure it could only guess.
-//! Two spaces to a level, one between tokens; the items of a grammar on lines of their own; the colons of neighbouring
-//! fields and the comments behind neighbouring lines aligned; at most one empty line in a row.
+//! Two spaces to a level, one between tokens; the items of a grammar on lines of their own; the colons or
+//! equals signs of neighbouring items and the comments behind neighbouring lines aligned; at most one empty line in a row.
 
 mod align;
 mod spacing;
@@ -30,13 +30,25 @@ pub fn format(parse: &Parse) -> String {
     let mut printer = Printer {
         levels: vec![Level { out: 0, original: 0 }],
         brackets: Vec::new(),
+        item: File,
         is_continued: false,
         lines: Vec::new(),
         last_comment_column: None,
         has_code: false,
     };
+    let mut previous = None;
+    let mut next = 0;
     for (index, piece) in pieces.iter().enumerate() {
-        printer.piece(&pieces[..index], piece, &pieces[index + 1..]);
+        if piece.is_comment() {
+            next = next.max(index + 1);
+            while pieces[next].is_comment() {
+                next += 1; // stops at the `EndOfFile` at the latest
+            }
+            printer.comment(piece, &pieces[next]);
+        } else {
+            printer.token(previous, piece);
+            previous = Some(piece);
+        }
     }
     align::render(printer.lines)
 }
@@ -65,7 +77,17 @@ impl Piece {
     }
 
     fn starts_item(&self) -> bool {
-        self.starts_parent && matches!(self.parent, UnitProperty | UnitField | UnitVar | RecordField)
+        self.starts_parent
+            && matches!(self.parent, UnitProperty | UnitField | UnitVar | RecordField | EnumVariant)
+    }
+
+    /// Says whether neighbouring items are aligned at this token.
+    fn is_marker(&self) -> bool {
+        match self.kind {
+            Colon => matches!(self.parent, RecordField | UnitField | UnitVar),
+            Eq => matches!(self.parent, UnitProperty | EnumVariant),
+            _ => false,
+        }
     }
 }
 
@@ -120,10 +142,17 @@ struct Level {
     original: usize,
 }
 
+/// An open bracket: what it belongs to, and the indentation of the line it stands on.
+struct Bracket {
+    construct: SyntaxKind,
+    line_indent: usize,
+}
+
 struct Printer {
     levels: Vec<Level>,
-    /// The constructs whose brackets are open.
-    brackets: Vec<SyntaxKind>,
+    brackets: Vec<Bracket>,
+    /// The kind of the item that was begun last.
+    item: SyntaxKind,
     /// The last line continues the one before it, so a block below must stand deeper to be told apart.
     is_continued: bool,
     lines: Vec<Line>,
@@ -134,29 +163,20 @@ struct Printer {
 }
 
 impl Printer {
-    fn piece(&mut self, before: &[Piece], piece: &Piece, after: &[Piece]) {
-        let has_own_line = piece.line_breaks_before > 0 || before.is_empty();
-        if piece.is_comment() {
-            if has_own_line {
-                self.comment_line(before.is_empty(), piece, after);
-            } else if let Some(line) = self.lines.last_mut() {
-                line.comment = Some(piece.text.clone());
-                self.last_comment_column = Some(piece.column);
-            }
-            return;
-        }
-        let is_logical_start = self.apply_layout(piece) || !self.has_code;
+    fn token(&mut self, previous: Option<&Piece>, piece: &Piece) {
+        let is_logical_start = self.apply_layout(piece) || previous.is_none();
         if piece.kind == EndOfFile {
             return;
         }
-        let previous = before.iter().rev().find(|piece| !piece.is_comment());
-        let starts_line = is_logical_start || has_own_line || self.must_break(previous, piece);
+        let starts_line = is_logical_start
+            || piece.line_breaks_before > 0
+            || previous.is_some_and(|previous| must_break(previous, piece));
         if starts_line {
             let indent = if is_logical_start { self.base() } else { self.continuation(piece) };
             self.is_continued = !is_logical_start && !is_closing(piece.kind);
             self.start_line(indent, piece);
         }
-        self.token(previous.filter(|_| !starts_line), piece);
+        self.append(previous.filter(|_| !starts_line), piece);
         self.track_brackets(piece);
     }
 
@@ -181,34 +201,20 @@ impl Printer {
         self.levels.last().map_or(0, |level| level.out)
     }
 
-    /// Says whether a line of the result starts here although none does in the source.
-    fn must_break(&self, previous: Option<&Piece>, piece: &Piece) -> bool {
-        let Some(previous) = previous else { return true };
-        let opens_unit = previous.kind == LBrace && previous.parent == UnitDecl;
-        let ends_item =
-            previous.kind == Semi && matches!(previous.parent, UnitProperty | UnitField | UnitVar);
-        let closes_unit = piece.kind == RBrace && piece.parent == UnitDecl;
-        opens_unit || ends_item || closes_unit
-    }
-
     /// Returns the indentation of a line that starts inside brackets or continues the one above.
     fn continuation(&self, piece: &Piece) -> usize {
-        let depth = self.brackets.len() - usize::from(is_closing(piece.kind) && !self.brackets.is_empty());
-        let base = self.base();
-        if self.brackets.first() == Some(&UnitDecl) {
-            return base
-                + match depth {
-                    0 => 0,
-                    1 if piece.starts_item() => LEVEL_COLUMNS,
-                    1 if piece.kind == Amp => 2 * LEVEL_COLUMNS,
-                    _ => 2 * LEVEL_COLUMNS + CONTINUATION_COLUMNS + LEVEL_COLUMNS * (depth - 1),
-                };
-        }
-        if !self.brackets.is_empty() {
-            return base + LEVEL_COLUMNS * depth;
-        }
-        let is_step = matches!(piece.kind, FatArrow | Join | Dot | ElseKw) || piece.text == "ordering";
-        base + if is_step { LEVEL_COLUMNS } else { CONTINUATION_COLUMNS }
+        let Some(open) = self.brackets.last() else {
+            let is_step = matches!(piece.kind, FatArrow | Join | Dot | ElseKw) || piece.text == "ordering";
+            return self.base() + if is_step { LEVEL_COLUMNS } else { CONTINUATION_COLUMNS };
+        };
+        open.line_indent
+            + match open.construct {
+                _ if is_closing(piece.kind) => 0,
+                UnitDecl if piece.starts_item() => LEVEL_COLUMNS,
+                UnitDecl if piece.kind == Amp || self.item == UnitProperty => 2 * LEVEL_COLUMNS,
+                UnitDecl => 2 * LEVEL_COLUMNS + CONTINUATION_COLUMNS,
+                _ => LEVEL_COLUMNS,
+            }
     }
 
     fn start_line(&mut self, indent: usize, piece: &Piece) {
@@ -221,11 +227,14 @@ impl Printer {
         self.last_comment_column = None;
     }
 
-    fn token(&mut self, previous: Option<&Piece>, piece: &Piece) {
+    /// Adds a token to the last line; `previous` is the one before it on that line.
+    fn append(&mut self, previous: Option<&Piece>, piece: &Piece) {
         let line = self.lines.last_mut().expect("the first token starts a line");
-        let is_field_colon = piece.kind == Colon && matches!(piece.parent, RecordField | UnitField | UnitVar);
-        if is_field_colon && line.starts_item && line.colon.is_none() {
-            line.colon = Some(line.code.len());
+        if previous.is_some() && piece.starts_item() {
+            line.forget_marker(); // several items on a line: nothing to align
+        }
+        if line.starts_item && line.marker.is_none() && piece.is_marker() {
+            line.marker = Some((piece.kind, line.code.len()));
         } else if previous.is_some_and(|previous| spacing::has_space(previous, piece)) {
             line.code.push(' ');
         }
@@ -234,23 +243,34 @@ impl Printer {
     }
 
     fn track_brackets(&mut self, piece: &Piece) {
+        if piece.starts_item() {
+            self.item = piece.parent;
+        }
         if matches!(piece.kind, LParen | LBrack | LBrace) {
-            self.brackets.push(piece.parent);
+            let line_indent = self.lines.last().map_or(0, |line| line.indent);
+            self.brackets.push(Bracket { construct: piece.parent, line_indent });
         } else if is_closing(piece.kind) {
             self.brackets.pop();
         }
     }
 
-    /// Prints a comment that has a line of its own.
-    fn comment_line(&mut self, is_first: bool, piece: &Piece, after: &[Piece]) {
+    /// Prints a comment, behind the last line or on a line of its own; `next` is the token behind it.
+    fn comment(&mut self, piece: &Piece, next: &Piece) {
+        let is_first = self.lines.is_empty();
+        if piece.line_breaks_before == 0
+            && let Some(line) = self.lines.last_mut()
+        {
+            line.comment = Some(piece.text.clone());
+            self.last_comment_column = Some(piece.column);
+            return;
+        }
         let follows_comment = piece.line_breaks_before == 1 && self.last_comment_column == Some(piece.column);
-        let next = after.iter().find(|piece| !piece.is_comment());
-        let indent = match next {
-            Some(next) if next.starts_logical_line() || !self.has_code => self.comment_level(piece, next),
-            Some(next) if next.kind == RBrace && next.parent == UnitDecl => self.base() + LEVEL_COLUMNS,
-            Some(next) if is_closing(next.kind) => self.base() + LEVEL_COLUMNS * self.brackets.len(),
-            Some(next) => self.continuation(next),
-            None => 0,
+        let indent = if next.starts_logical_line() || !self.has_code {
+            self.comment_level(piece, next)
+        } else if is_closing(next.kind) {
+            self.continuation(next) + LEVEL_COLUMNS
+        } else {
+            self.continuation(next)
         };
         self.lines.push(Line {
             indent,
@@ -276,6 +296,14 @@ impl Printer {
         let inside = candidates.iter().rev().find(|level| level.original <= comment.column);
         inside.or(candidates.first()).map_or(0, |level| level.out)
     }
+}
+
+/// Says whether a line of the result starts at `piece` although none may in the source.
+fn must_break(previous: &Piece, piece: &Piece) -> bool {
+    let opens_unit = previous.kind == LBrace && previous.parent == UnitDecl;
+    let ends_item = previous.kind == Semi && matches!(previous.parent, UnitProperty | UnitField | UnitVar);
+    let closes_unit = piece.kind == RBrace && piece.parent == UnitDecl;
+    opens_unit || ends_item || closes_unit
 }
 
 fn is_closing(kind: SyntaxKind) -> bool {

@@ -13,6 +13,9 @@
 //! assert_eq!(proc.name().unwrap().text(), "Relay");
 //! ```
 //!
+//! Errors are in [`Parse::errors`], in the order of the source; a [`SyntaxErrorKind`] is the name to hang a code on.
+//! [`format()`] gives every program one layout; two of its promises (the same tree, a fixpoint) are properties under test.
+//!
 //! # The typed tree ([`ast`])
 //!
 //! Every accessor returns an `Option` or an iterator, because an erroneous source gives an incomplete tree; where the
@@ -74,7 +77,7 @@ use rowan::GreenNode;
 
 pub use error::{SyntaxError, SyntaxErrorKind};
 pub use format::format;
-pub use literal::{LiteralValue, Unit};
+pub use literal::LiteralValue;
 pub use syntax_kind::{FlickLanguage, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 
 use ast::AstNode;

@@ -4,14 +4,10 @@
 
 use std::ops::Range;
 
-/// What a number is measured in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unit {
-    /// A plain number.
-    None,
-    /// A size; the value is in bytes.
+/// What a number with a unit is measured in.
+#[derive(Clone, Copy)]
+enum Unit {
     Bytes,
-    /// A duration; the value is in nanoseconds.
     Nanoseconds,
 }
 
@@ -69,7 +65,7 @@ pub(crate) fn parse_number(text: &str) -> Result<LiteralValue, NumberFault> {
     let scaled = value.checked_mul(factor).ok_or(NumberFault::TooLarge)?;
     Ok(match unit {
         Unit::Bytes => LiteralValue::Size(scaled),
-        _ => LiteralValue::Duration(scaled),
+        Unit::Nanoseconds => LiteralValue::Duration(scaled),
     })
 }
 

@@ -109,9 +109,47 @@ fn untidy_grammar() {
 
   var y : int
     &parse = (self.x +
-          1); # last
+      1); # last
 }
 type e = enum uint8 { a = 1, b }
+",
+    );
+}
+
+#[test]
+fn tables_and_sets() {
+    check(
+        "type a=unit{%loud   self . op=map self.op{getq:get,-1 :getk,else:self.op};%loud self.op = map self.op {
+ getq:get, # quiet
+ # all others
+ else : map x {a:b} };%silent=self.op in{getq,getkq ,
+  gatq} and (self.x
+ == 0);
+x:uint8&requires=map $$ {
+ 1:true,
+ else:false
+};}
+fun f(x: int) -> (bool):\n  let y = map x{a:1,\n else:2\n}\n  not x in{a,b}
+",
+        "type a = unit {
+  %loud self.op = map self.op { getq: get, -1: getk, else: self.op };
+  %loud self.op = map self.op {
+    getq: get, # quiet
+    # all others
+    else: map x { a: b } };
+  %silent = self.op in { getq, getkq,
+    gatq } and (self.x
+      == 0);
+  x : uint8 &requires = map $$ {
+    1: true,
+    else: false
+  };
+}
+fun f(x: int) -> (bool):
+  let y = map x { a: 1,
+    else: 2
+  }
+  not x in { a, b }
 ",
     );
 }
@@ -178,6 +216,9 @@ const LINES: &[&str] = &[
     "n := n + 1",
     "not a or",
     "[1, 2]",
+    "map x { a: 1,",
+    "else: 2 }",
+    "in { a, b }",
     "",
 ];
 const ITEMS: &[&str] = &[
@@ -328,4 +369,58 @@ fn a_line_behind_a_block_is_not_its_argument() {
   -y => b
 ";
     check(source, source);
+}
+
+#[test]
+fn equals_signs_of_neighbours_are_aligned() {
+    check(
+        "type op = enum uint8 {\n a = 0, # first\n  # between\n longer = 1,# second\n\n x=2,\n y,\n z = 3, more = 4,\n w = 5\n};\ntype u = unit { %a = b; %c longer=d; x : e; };\n",
+        "type op = enum uint8 {
+  a      = 0, # first
+  # between
+  longer = 1, # second
+
+  x = 2,
+  y,
+  z = 3, more = 4,
+  w = 5
+};
+type u = unit {
+  %a        = b;
+  %c longer = d;
+  x : e;
+};
+",
+    );
+}
+
+#[test]
+fn promises_hold_for_every_shipped_program() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![root.join("stdlib"), root.join("examples")];
+    let mut program_count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "flick") {
+                let source = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(parse(&source).errors(), [], "{}", path.display());
+                check_promises(&source);
+                program_count += 1;
+            }
+        }
+    }
+    assert!(program_count > 0, "no program was found");
+}
+
+#[test]
+fn cost_is_linear_in_the_source() {
+    // A quadratic step would take minutes here.
+    for piece in ["# a\n", "use a # b\n", "\n", "fun f: () -> ()\n  x\n  # a\n"] {
+        check_promises(&piece.repeat(200_000 / piece.len()));
+    }
+    let wide = format!("fun f: () -> ()\n  f({})\n", vec!["# a\n  x"; 20_000].join(", "));
+    check_promises(&wide);
 }
