@@ -1,5 +1,6 @@
 //! A driver with scripted peers around it, and the loop that stands for the platform.
 
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc;
@@ -19,7 +20,10 @@ pub const LIMITS: DriverLimits =
 pub trait World: Sized {
     type Driver: Driver;
 
-    /// Builds the driver, or says why this machine cannot.
+    /// Why this machine cannot have such a driver, if so.
+    fn unavailable() -> Option<String> {
+        None
+    }
     fn with_limits(limits: DriverLimits) -> Self;
     fn driver(&mut self) -> &mut Self::Driver;
     /// Starts a peer that dials the driver.
@@ -158,30 +162,34 @@ pub type EpollWorld = KernelWorld<EpollDriver>;
 pub type UringWorld = KernelWorld<UringDriver>;
 
 pub trait KernelDriver: Driver + Sized {
-    fn open(limits: DriverLimits) -> (Self, Waker);
+    fn open(limits: DriverLimits) -> io::Result<(Self, Waker)>;
 }
 
 impl KernelDriver for EpollDriver {
-    fn open(limits: DriverLimits) -> (EpollDriver, Waker) {
-        let driver = EpollDriver::new(limits).unwrap();
+    fn open(limits: DriverLimits) -> io::Result<(EpollDriver, Waker)> {
+        let driver = EpollDriver::new(limits)?;
         let waker = driver.waker();
-        (driver, waker)
+        Ok((driver, waker))
     }
 }
 
 impl KernelDriver for UringDriver {
-    fn open(limits: DriverLimits) -> (UringDriver, Waker) {
-        let driver = UringDriver::new(limits).unwrap();
+    fn open(limits: DriverLimits) -> io::Result<(UringDriver, Waker)> {
+        let driver = UringDriver::new(limits)?;
         let waker = driver.waker();
-        (driver, waker)
+        Ok((driver, waker))
     }
 }
 
 impl<D: KernelDriver> World for KernelWorld<D> {
     type Driver = D;
 
+    fn unavailable() -> Option<String> {
+        D::open(LIMITS).err().map(|error| error.to_string())
+    }
+
     fn with_limits(limits: DriverLimits) -> KernelWorld<D> {
-        let (driver, waker) = D::open(limits);
+        let (driver, waker) = D::open(limits).unwrap();
         KernelWorld { driver, peers: Peers::new(waker) }
     }
 

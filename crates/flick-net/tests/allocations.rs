@@ -1,0 +1,101 @@
+//! After warming up, a driver's turn touches the heap not once.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use flick_buffers::{Pool, PoolConfig};
+use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind};
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own number only.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: our contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: our contract is the system allocator's, and `pointer` came from it.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const LIMITS: DriverLimits =
+    DriverLimits { conns_max: 64, output_slices_max: 256, events_max: 64, receive_bytes: 16384 };
+
+const PEERS: usize = 8;
+
+/// One round: every peer sends a request and gets it back, in several pieces the second time.
+fn round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<Event>, peers: &mut [TcpStream]) {
+    for peer in peers.iter_mut() {
+        peer.write_all(&[7; 60]).expect("the connection is up");
+    }
+    let mut owed = 60 * peers.len();
+    while owed > 0 {
+        driver.poll(pool, Some(Duration::from_secs(5)), events).expect("the driver polls");
+        for event in events.drain(..) {
+            match event {
+                Event::Accepted { conn, .. } => driver.receive(conn, true),
+                Event::Data { conn, data } => {
+                    owed -= data.len() as usize;
+                    let half = data.len() / 2;
+                    driver.send(conn, data.sub(half..data.len()));
+                    driver.send(conn, data.sub(0..half));
+                    driver.receive(conn, false);
+                    driver.receive(conn, true);
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+    driver.poll(pool, Some(Duration::ZERO), events).expect("the driver polls");
+    let mut reply = [0; 60];
+    for peer in peers {
+        peer.read_exact(&mut reply).expect("the connection is up");
+        assert_eq!(reply, [7; 60]);
+    }
+}
+
+fn check(kind: IoKind) {
+    let mut driver = match AnyDriver::open(kind, LIMITS) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64 });
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let at = driver.local_addr(listener).expect("just opened").to_string();
+    let mut peers: Vec<TcpStream> =
+        (0..PEERS).map(|_| TcpStream::connect(&at).expect("the driver listens")).collect();
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    for _ in 0..10 {
+        round(&mut driver, &pool, &mut events, &mut peers);
+    }
+    let before = COUNT.get();
+    for _ in 0..500 {
+        round(&mut driver, &pool, &mut events, &mut peers);
+    }
+    assert_eq!(COUNT.get() - before, 0, "{} allocated after warming up", driver.name());
+}
+
+#[test]
+fn epoll_allocates_nothing_after_warming_up() {
+    check(IoKind::Epoll);
+}
+
+#[test]
+fn uring_allocates_nothing_after_warming_up() {
+    check(IoKind::Uring);
+}

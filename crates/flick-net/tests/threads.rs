@@ -1,0 +1,118 @@
+//! What crosses threads: waking a driver, and one Unix address served by several workers.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flick_buffers::{Pool, PoolConfig};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets};
+
+const LIMITS: DriverLimits =
+    DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+
+fn pool() -> Pool {
+    Pool::new(PoolConfig { small_count: 8, large_count: 64 })
+}
+
+fn open(kind: IoKind) -> Option<AnyDriver> {
+    AnyDriver::open(kind, LIMITS).inspect_err(|error| eprintln!("not tested: {error}")).ok()
+}
+
+/// Another thread counts up and wakes; every count is seen, though many wakes become one event.
+fn check_waking(kind: IoKind) {
+    let Some(mut driver) = open(kind) else { return };
+    let (waker, pool) = (driver.waker(), pool());
+    let (sender, receiver) = mpsc::channel();
+    let other = std::thread::spawn(move || {
+        for number in 0..10_000u32 {
+            sender.send(number).expect("the driver's thread listens to the end");
+            waker.wake();
+        }
+    });
+    let (mut next, mut events, mut woken) = (0, Vec::new(), 0);
+    let end = Instant::now() + Duration::from_secs(30);
+    while next < 10_000 {
+        assert!(Instant::now() < end, "a wake was lost after {next}");
+        driver.poll(&pool, Some(Duration::from_secs(5)), &mut events).expect("the driver polls");
+        for event in events.drain(..) {
+            assert!(matches!(event, Event::Woken), "{event:?}");
+            woken += 1;
+        }
+        for number in receiver.try_iter() {
+            assert_eq!(number, next);
+            next += 1;
+        }
+    }
+    assert!((1..=10_000).contains(&woken));
+    other.join().expect("the other thread only counts");
+}
+
+#[test]
+fn no_wake_is_lost_by_epoll() {
+    check_waking(IoKind::Epoll);
+}
+
+#[test]
+fn no_wake_is_lost_by_uring() {
+    check_waking(IoKind::Uring);
+}
+
+/// Two workers accept from one Unix path until told to stop; all peers are served.
+fn check_sharing(kind: IoKind) {
+    const PEERS: usize = 40;
+    if open(kind).is_none() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("flick-threads-{}-{kind:?}.sock", std::process::id()));
+    let mut sockets = ListenSockets::open(&Endpoint::Unix(path.clone()), 2).expect("a fresh path");
+    let (wakers, waker_of) = mpsc::channel();
+    let workers: Vec<_> = std::iter::from_fn(|| sockets.take())
+        .map(|socket| {
+            let wakers = wakers.clone();
+            std::thread::spawn(move || {
+                let mut driver = open(kind).expect("opened once already");
+                driver.listen_on(socket).expect("a listening socket");
+                wakers.send(driver.waker()).expect("the test waits");
+                let (pool, mut events, mut served) = (pool(), Vec::new(), 0);
+                loop {
+                    driver.poll(&pool, Some(Duration::from_secs(5)), &mut events).expect("the driver polls");
+                    for event in events.drain(..) {
+                        match event {
+                            Event::Woken => return served,
+                            Event::Accepted { conn, .. } => driver.receive(conn, true),
+                            Event::Data { conn, data } => driver.send(conn, data),
+                            Event::Eof { conn } => {
+                                served += 1;
+                                driver.close(conn);
+                            }
+                            other => panic!("unexpected {other:?}"),
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..PEERS {
+        let mut peer = UnixStream::connect(&path).expect("two workers listen");
+        peer.write_all(b"hello").expect("the connection is up");
+        peer.shutdown(std::net::Shutdown::Write).expect("the connection is up");
+        let mut reply = String::new();
+        peer.read_to_string(&mut reply).expect("the reply comes");
+        assert_eq!(reply, "hello");
+    }
+    waker_of.iter().take(2).for_each(|waker| waker.wake());
+    let served: usize = workers.into_iter().map(|worker| worker.join().expect("no worker fails")).sum();
+    assert_eq!(served, PEERS);
+    assert!(!path.exists(), "the last worker removes the file");
+}
+
+#[test]
+fn two_epoll_workers_share_a_unix_path() {
+    check_sharing(IoKind::Epoll);
+}
+
+#[test]
+fn two_uring_workers_share_a_unix_path() {
+    check_sharing(IoKind::Uring);
+}
