@@ -17,7 +17,7 @@ fn main() {
     let config = PlatformConfig {
         workers: 1,
         pin: false,
-        io: Default::default(),
+        io: option("--io").map_or_else(Default::default, |io| io.parse().expect("auto, epoll or uring")),
         listen: vec![Binding { channel: "client".into(), endpoints: endpoints("--listen") }],
         connect: vec![Binding { channel: "backends".into(), endpoints: endpoints("--connect") }],
         limits: Limits::default(),

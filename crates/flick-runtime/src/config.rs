@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use flick_net::Endpoint;
-
-use crate::platform::IoKind;
+use flick_net::{Endpoint, IoKind};
 
 /// Addresses for one channel of the process.
 #[derive(Clone, Debug)]

@@ -81,7 +81,11 @@ impl Deadlines {
 
     /// The earliest deadline of all.
     pub fn next_ns(&self) -> Option<u64> {
-        self.heads.iter().filter(|head| **head != NONE).map(|head| self.nodes[*head as usize].deadline_ns).min()
+        self.heads
+            .iter()
+            .filter(|head| **head != NONE)
+            .map(|head| self.nodes[*head as usize].deadline_ns)
+            .min()
     }
 
     /// A slot whose deadline has passed; it keeps it until it is set anew or cleared.

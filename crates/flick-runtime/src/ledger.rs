@@ -89,7 +89,12 @@ impl Ledger {
     }
 
     /// Opens an entry that is in no queue yet; `None` when the ledger is full.
-    pub fn open(&mut self, session: Option<Key>, echo: [u64; ECHO_FIELDS_MAX], deadline_ns: u64) -> Option<RequestId> {
+    pub fn open(
+        &mut self,
+        session: Option<Key>,
+        echo: [u64; ECHO_FIELDS_MAX],
+        deadline_ns: u64,
+    ) -> Option<RequestId> {
         if self.live == self.capacity {
             return None;
         }

@@ -36,7 +36,6 @@ impl PieceQueue {
     pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
-
 }
 
 impl Pieces {

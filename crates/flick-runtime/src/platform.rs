@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flick_abi::{Engine, Program};
-use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, ListenSockets, Waker};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, ListenSockets, Waker};
 
 use crate::config::PlatformConfig;
 use crate::counters::{BackendCounters, Counters, Totals};
@@ -13,13 +13,6 @@ use crate::limits::EVENTS_MAX;
 use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerConfig};
-
-/// Which kernel interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum IoKind { #[default] /// auto
- Auto, /// epoll
- Epoll, /// uring
- Uring }
 
 /// What became of a platform.
 #[derive(Debug)]
@@ -85,7 +78,7 @@ impl Platform {
         let name = setup.program.channels[setup.listened].name.clone();
         let addresses = sockets.iter().map(|set| (name.clone(), set.local_addr().clone())).collect();
         let mut platform =
-            Self { setup, shared: Arc::new(Shared::default()), workers: Vec::new(), addresses, io: "epoll" };
+            Self { setup, shared: Arc::new(Shared::default()), workers: Vec::new(), addresses, io: "none" };
         for index in 0..workers {
             let started = platform.start_worker(index, workers, &config, &mut sockets);
             if let Err(error) = started {
@@ -119,23 +112,24 @@ impl Platform {
         };
         let limits = driver_limits(&self.setup);
         let core = config.pin.then_some(index);
+        let io = config.io;
         let (ready, started) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || {
             if let Some(core) = core {
                 pin_to_core(core);
             }
-            let built = EpollDriver::new(limits).and_then(|driver| {
-                let waker = driver.waker();
+            let built = AnyDriver::open(io, limits).and_then(|driver| {
+                let (waker, name) = (driver.waker(), driver.name());
                 let mut worker = Worker::new(driver, worker_config);
                 for socket in own {
                     let listener = worker.driver().listen_on(socket)?;
                     worker.add_listener(listener);
                 }
-                Ok((worker, waker))
+                Ok((worker, waker, name))
             });
             match built {
-                Ok((mut worker, waker)) => {
-                    let _ = ready.send(Ok(waker));
+                Ok((mut worker, waker, name)) => {
+                    let _ = ready.send(Ok((waker, name)));
                     worker.run()
                 }
                 Err(error) => {
@@ -144,7 +138,9 @@ impl Platform {
                 }
             }
         })?;
-        let waker = started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
+        let (waker, name) =
+            started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
+        self.io = name;
         self.workers.push(WorkerHandle { thread, waker, counters, backend_counters });
         Ok(())
     }
@@ -223,7 +219,8 @@ impl Platform {
 /// Keeps this thread on one of the cores the process may use; a refusal is logged and borne.
 fn pin_to_core(index: usize) {
     let pinned = rustix::thread::sched_getaffinity(None).and_then(|allowed| {
-        let cores: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let cores: Vec<usize> =
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
         let Some(core) = cores.get(index % cores.len().max(1)) else { return Ok(()) };
         let mut set = rustix::thread::CpuSet::new();
         set.set(*core);
@@ -236,7 +233,7 @@ fn pin_to_core(index: usize) {
 
 fn driver_limits(setup: &Setup) -> DriverLimits {
     DriverLimits {
-        conns_max: Worker::<EpollDriver>::conns_max(setup),
+        conns_max: Worker::<AnyDriver>::conns_max(setup),
         output_slices_max: setup.limits.requests_max.max(65_536),
         events_max: EVENTS_MAX,
         receive_bytes: flick_buffers::LARGE_BYTES,

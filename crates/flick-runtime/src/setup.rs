@@ -76,7 +76,11 @@ pub struct Setup {
 
 impl Setup {
     /// Binds a program. Errors list the channels there are.
-    pub fn new(program: Arc<Program>, engine: Arc<dyn Engine>, config: &PlatformConfig) -> Result<Self, StartError> {
+    pub fn new(
+        program: Arc<Program>,
+        engine: Arc<dyn Engine>,
+        config: &PlatformConfig,
+    ) -> Result<Self, StartError> {
         check_names(&program, config)?;
         let [listen] = config.listen.as_slice() else {
             return Err(StartError::Binding(format!(
@@ -194,8 +198,12 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             )));
         }
     }
-    let missing: Vec<&str> =
-        program.channels.iter().map(|channel| channel.name.as_str()).filter(|name| !bound.contains(name)).collect();
+    let missing: Vec<&str> = program
+        .channels
+        .iter()
+        .map(|channel| channel.name.as_str())
+        .filter(|name| !bound.contains(name))
+        .collect();
     if let Some(first) = missing.first() {
         return Err(StartError::Binding(format!(
             "channel `{first}` of process `{}` is not bound; give it `--listen {first}=ADDRESS` or \
@@ -204,7 +212,9 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             describe_channels(program)
         )));
     }
-    if let Some(empty) = config.listen.iter().chain(&config.connect).find(|binding| binding.endpoints.is_empty()) {
+    if let Some(empty) =
+        config.listen.iter().chain(&config.connect).find(|binding| binding.endpoints.is_empty())
+    {
         return Err(StartError::Binding(format!("channel `{}` is bound to no address", empty.channel)));
     }
     Ok(())
@@ -213,11 +223,15 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
 fn check_count(program: &Program, channel: usize, binding: &Binding) -> Result<(), StartError> {
     let (name, count) = (&binding.channel, binding.endpoints.len());
     if !program.channels[channel].is_array && count != 1 {
-        return Err(StartError::Binding(format!("channel `{name}` is a single channel but was given {count} addresses")));
+        return Err(StartError::Binding(format!(
+            "channel `{name}` is a single channel but was given {count} addresses"
+        )));
     }
     let most = flick_abi::limits::CHANNEL_ELEMENTS_MAX;
     if count > most {
-        return Err(StartError::Binding(format!("channel `{name}` was given {count} addresses; at most {most} work")));
+        return Err(StartError::Binding(format!(
+            "channel `{name}` was given {count} addresses; at most {most} work"
+        )));
     }
     Ok(())
 }

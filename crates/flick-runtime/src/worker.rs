@@ -286,7 +286,8 @@ impl<D: Driver> Worker<D> {
 
     fn accepted(&mut self, listener: ListenerId, conn: Handle) {
         let now_ns = self.driver.now_ns();
-        let refuse = self.draining_since_ns.is_some() || !self.shared.take_session(self.setup.limits.sessions_max);
+        let refuse =
+            self.draining_since_ns.is_some() || !self.shared.take_session(self.setup.limits.sessions_max);
         let session = Session::new(conn, self.setup.listened, now_ns);
         let key = if refuse { None } else { self.sessions.insert(session) };
         let Some(key) = key else {
@@ -303,7 +304,9 @@ impl<D: Driver> Worker<D> {
             session.receiving = true;
         }
         self.driver.receive(conn, true);
-        if self.setup.limits.overflow == Overflow::Pause && self.shared.sessions_full(self.setup.limits.sessions_max) {
+        if self.setup.limits.overflow == Overflow::Pause
+            && self.shared.sessions_full(self.setup.limits.sessions_max)
+        {
             self.pause_accept();
         }
     }
@@ -332,7 +335,9 @@ impl<D: Driver> Worker<D> {
         if !self.accept_paused || self.draining_since_ns.is_some() {
             return;
         }
-        if self.setup.limits.overflow == Overflow::Pause && self.shared.sessions_full(self.setup.limits.sessions_max) {
+        if self.setup.limits.overflow == Overflow::Pause
+            && self.shared.sessions_full(self.setup.limits.sessions_max)
+        {
             self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
             return;
         }

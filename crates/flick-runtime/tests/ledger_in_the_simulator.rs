@@ -23,10 +23,17 @@ fn hand() -> (Arc<flick_abi::Program>, Arc<dyn flick_abi::Engine>) {
 }
 
 /// Runs clients against four servers; `faults` are the network's. Returns what failed.
-fn check(seed: u64, config: SimConfig, kills: bool, clients: u64, requests: u64) -> Result<(u32, u32), String> {
+fn check(
+    seed: u64,
+    config: SimConfig,
+    kills: bool,
+    clients: u64,
+    requests: u64,
+) -> Result<(u32, u32), String> {
     let mut rng = Rng::new(seed ^ 0xf11c);
     let lossless = config.reset_per_mille == 0 && !kills;
-    let mut service = Service::new(seed, config, 4, small_limits(), hand(), || Box::new(sim::Server::default()));
+    let mut service =
+        Service::new(seed, config, 4, small_limits(), hand(), || Box::new(sim::Server::default()));
     if kills {
         for _ in 0..rng.between(1, 4) {
             let server = service.backends[rng.between(0, 3) as usize].clone();
@@ -40,7 +47,8 @@ fn check(seed: u64, config: SimConfig, kills: bool, clients: u64, requests: u64)
         })
         .collect();
     let all = verdicts.clone();
-    service.run(20_000 * MS, || all.iter().all(|verdict| verdict.borrow().finished || verdict.borrow().closed));
+    service
+        .run(20_000 * MS, || all.iter().all(|verdict| verdict.borrow().finished || verdict.borrow().closed));
     let (mut answered, mut failed) = (0, 0);
     for (client, verdict) in verdicts.iter().enumerate() {
         let verdict = verdict.borrow();

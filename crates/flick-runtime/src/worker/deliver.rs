@@ -5,8 +5,8 @@ use flick_abi::{FailureReason, Frame};
 use flick_buffers::{Buf, Class, Pool, Slice};
 use flick_net::Driver;
 
-use super::requests::{Outgoing, Patches};
 use super::Worker;
+use super::requests::{Outgoing, Patches};
 use crate::deadlines::Kind;
 use crate::ledger::RequestId;
 use crate::limits::{LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
@@ -229,7 +229,11 @@ impl<D: Driver> Worker<D> {
 }
 
 /// Puts the kept fields of a request back into a frame.
-pub(super) fn restore_echo(frame: &mut Frame, fields: &[flick_abi::WireField], echo: &[u64; ECHO_FIELDS_MAX]) {
+pub(super) fn restore_echo(
+    frame: &mut Frame,
+    fields: &[flick_abi::WireField],
+    echo: &[u64; ECHO_FIELDS_MAX],
+) {
     for (field, value) in fields.iter().zip(echo) {
         frame.slots[usize::from(field.slot)] = *value;
     }
@@ -245,7 +249,8 @@ fn append(
     patches: Patches,
     emit: &mut impl FnMut(Slice),
 ) -> bool {
-    let patched_end = patches.iter().flatten().map(|(field, _)| field.offset + u32::from(field.width_bytes)).max();
+    let patched_end =
+        patches.iter().flatten().map(|(field, _)| field.offset + u32::from(field.width_bytes)).max();
     let front_len = patched_end.unwrap_or(0);
     assert!(front_len as usize <= bytes.len(), "patched fields lie inside the message");
     let mut at = 0;

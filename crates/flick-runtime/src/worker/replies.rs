@@ -143,7 +143,8 @@ impl<D: Driver> Worker<D> {
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         self.consume_reply(link, head);
         self.counters.streamed.add(1);
-        let passed = heard && !silent && self.pass_reply(link, channel, scratch, request, &seen.sub(0..head), &echo);
+        let passed =
+            heard && !silent && self.pass_reply(link, channel, scratch, request, &seen.sub(0..head), &echo);
         let bytes_left = total - u64::from(head);
         self.ledger.get_mut(request).begun |= passed;
         self.links[link as usize].download = Some(Download { request, bytes_left, last, heard: passed });
@@ -170,10 +171,8 @@ impl<D: Driver> Worker<D> {
         let setup = std::sync::Arc::clone(&self.setup);
         let protocol = setup.protocol();
         let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
-        let patches: Patches = [
-            restored(protocol.correlate, setup.correlate_echo),
-            restored(protocol.loud, setup.loud_echo),
-        ];
+        let patches: Patches =
+            [restored(protocol.correlate, setup.correlate_echo), restored(protocol.loud, setup.loud_echo)];
         let mut follows = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];

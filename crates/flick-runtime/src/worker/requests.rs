@@ -214,7 +214,8 @@ impl<D: Driver> Worker<D> {
     /// Sends one whole request on a shared connection. `copy`: nobody waits for the reply.
     fn send_request(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: &Slice, copy: bool) {
         let mute = scratch.frame.flags().has(MessageFlags::MUTE);
-        let Some(backend) = self.backend_of(send).filter(|backend| self.shared_link_is_usable(*backend)) else {
+        let Some(backend) = self.backend_of(send).filter(|backend| self.shared_link_is_usable(*backend))
+        else {
             if let Some(backend) = self.backend_of(send) {
                 self.backend_counters[backend as usize].failures.add(1);
             }
@@ -339,10 +340,15 @@ pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
 /// How a whole message leaves: short ones are copied, of long ones only the front is.
 pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: &'a Slice) -> Outgoing<'a> {
     match body {
-        SendBody::Original if message.len() <= COPY_BYTES_MAX => Outgoing { front: message.bytes(), rest: None },
+        SendBody::Original if message.len() <= COPY_BYTES_MAX => {
+            Outgoing { front: message.bytes(), rest: None }
+        }
         SendBody::Original => {
             let front = (scratch.frame.head_bytes() as u32).min(message.len());
-            Outgoing { front: &message.bytes()[..front as usize], rest: Some(message.sub(front..message.len())) }
+            Outgoing {
+                front: &message.bytes()[..front as usize],
+                rest: Some(message.sub(front..message.len())),
+            }
         }
         SendBody::Rebuilt { offset, len, tail_from } => {
             let front = &scratch.out[offset as usize..(offset + len) as usize];

@@ -22,7 +22,9 @@ impl<D: Driver> Worker<D> {
         let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
         let due = links.chain(self.deadlines.next_ns()).chain(self.accept_again_ns).min();
         let now_ns = self.driver.now_ns();
-        let due = due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)).min(Duration::from_millis(TICK_MAX_MS)));
+        let due = due.map(|due| {
+            Duration::from_nanos(due.saturating_sub(now_ns)).min(Duration::from_millis(TICK_MAX_MS))
+        });
         if self.draining_since_ns.is_some() {
             let tick = Duration::from_millis(DRAIN_TICK_MS);
             return Some(due.map_or(tick, |due| due.min(tick)));

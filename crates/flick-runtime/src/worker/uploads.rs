@@ -28,7 +28,12 @@ impl<D: Driver> Worker<D> {
         }
         let (channel, gathered) = (session.channel, session.inbox.in_message());
         Self::run_rules(&self.setup, scratch, channel, 0, seen.bytes());
-        let chosen = scratch.sends.as_slice().iter().find(|send| send.channel as usize != self.setup.listened).copied();
+        let chosen = scratch
+            .sends
+            .as_slice()
+            .iter()
+            .find(|send| send.channel as usize != self.setup.listened)
+            .copied();
         let total = scratch.frame.total_bytes();
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
@@ -81,11 +86,8 @@ impl<D: Driver> Worker<D> {
         let bytes_left = total - u64::from(head.len());
         if let Some(session) = self.sessions.get_mut(key) {
             session.barrier = true;
-            session.upload = if streams {
-                Upload::To { link, epoch, bytes_left }
-            } else {
-                Upload::Discard { bytes_left }
-            };
+            session.upload =
+                if streams { Upload::To { link, epoch, bytes_left } } else { Upload::Discard { bytes_left } };
         }
         if !streams {
             self.upload_sent(link);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Program, Protocol, ReplyOrder, Rule, RuleAction, RuleCall,
-    Send, SendBody, Step, View, WireField,
+    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Program, Protocol, ReplyOrder, Rule, RuleAction,
+    RuleCall, Send, SendBody, Step, View, WireField,
 };
 
 const OPCODE: usize = 8;
@@ -23,9 +23,24 @@ const BUILD: u32 = 4;
 pub struct Hand;
 
 const QUIET: [(u8, u8); 18] = [
-    (0x09, 0x00), (0x0d, 0x0c), (0x11, 0x01), (0x12, 0x02), (0x13, 0x03), (0x14, 0x04), (0x15, 0x05), (0x16, 0x06),
-    (0x18, 0x08), (0x19, 0x0e), (0x1a, 0x0f), (0x1e, 0x1d), (0x24, 0x23), (0x17, 0x07), (0x09, 0x00), (0x0d, 0x0c),
-    (0x1e, 0x1d), (0x24, 0x23),
+    (0x09, 0x00),
+    (0x0d, 0x0c),
+    (0x11, 0x01),
+    (0x12, 0x02),
+    (0x13, 0x03),
+    (0x14, 0x04),
+    (0x15, 0x05),
+    (0x16, 0x06),
+    (0x18, 0x08),
+    (0x19, 0x0e),
+    (0x1a, 0x0f),
+    (0x1e, 0x1d),
+    (0x24, 0x23),
+    (0x17, 0x07),
+    (0x09, 0x00),
+    (0x0d, 0x0c),
+    (0x1e, 0x1d),
+    (0x24, 0x23),
 ];
 
 fn loud(opcode: u8) -> u8 {
@@ -40,7 +55,8 @@ impl Engine for Hand {
             let lookup = matches!(loud(opcode), 0x00 | 0x0c | 0x1d | 0x23);
             let silent = quiet && if lookup { status == 1 } else { status == 0 };
             let more = opcode == 0x10 && status == 0 && frame.slots[KEY_LEN] > 0;
-            frame.slots[SLOT_FLAGS] = if silent { MessageFlags::SILENT } else { 0 } | if more { MessageFlags::MORE } else { 0 };
+            frame.slots[SLOT_FLAGS] =
+                if silent { MessageFlags::SILENT } else { 0 } | if more { MessageFlags::MORE } else { 0 };
             return Step::Done;
         }
         let Some(magic) = data.first() else { return Step::NeedMore(1) };
@@ -111,7 +127,13 @@ pub fn program() -> Arc<Program> {
         reply_flags: Some(REPLY_FLAGS),
         head_bytes_max: 529,
     });
-    let channel = |name: &str, is_array| Channel { name: name.into(), is_array, view: view.clone(), sends: true, protocol: 0 };
+    let channel = |name: &str, is_array| Channel {
+        name: name.into(),
+        is_array,
+        view: view.clone(),
+        sends: true,
+        protocol: 0,
+    };
     Arc::new(Program {
         name: "Memcached".into(),
         channels: vec![channel("client", false), channel("backends", true)],

@@ -37,8 +37,18 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn request(opcode: u8, opaque: u32, key: &[u8], value: &[u8]) -> Self {
-        let extras = if matches!(opcode, SET | SETQ) { vec![0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0] } else { vec![] };
-        Self { magic: 0x80, opcode, status: 0, opaque, cas: 0, extras, key: key.to_vec(), value: value.to_vec() }
+        let extras =
+            if matches!(opcode, SET | SETQ) { vec![0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0] } else { vec![] };
+        Self {
+            magic: 0x80,
+            opcode,
+            status: 0,
+            opaque,
+            cas: 0,
+            extras,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
@@ -65,7 +75,8 @@ impl Cmd {
         if bytes.len() < 24 + total {
             return None;
         }
-        let (key_len, extras_len) = (usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), usize::from(bytes[4]));
+        let (key_len, extras_len) =
+            (usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), usize::from(bytes[4]));
         let body = &bytes[24..24 + total];
         let cmd = Self {
             magic: bytes[0],
@@ -116,10 +127,15 @@ impl Actor for Server {
 
 /// What a memcached server says to a request.
 pub fn answer(request: &Cmd) -> Vec<Cmd> {
-    let reply = Cmd { magic: 0x81, extras: vec![], key: vec![], value: vec![], cas: 0, status: 0, ..request.clone() };
+    let reply =
+        Cmd { magic: 0x81, extras: vec![], key: vec![], value: vec![], cas: 0, status: 0, ..request.clone() };
     match request.opcode {
         GET | GETQ if request.key.starts_with(b"miss") => {
-            if request.opcode == GETQ { vec![] } else { vec![Cmd { status: 1, ..reply }] }
+            if request.opcode == GETQ {
+                vec![]
+            } else {
+                vec![Cmd { status: 1, ..reply }]
+            }
         }
         GET | GETQ => vec![Cmd {
             extras: vec![1, 2, 3, 4],
@@ -169,7 +185,9 @@ impl Client {
 
     fn check(&mut self, reply: &Cmd) -> Result<(), String> {
         loop {
-            let Some(expected) = self.waiting.front() else { return Err(format!("a reply nobody asked for: {reply:?}")) };
+            let Some(expected) = self.waiting.front() else {
+                return Err(format!("a reply nobody asked for: {reply:?}"));
+            };
             if (reply.opaque, reply.opcode, reply.magic) == (expected.opaque, expected.opcode, 0x81) {
                 break;
             }
@@ -194,8 +212,15 @@ impl Client {
                 }
             }
             GET | GETQ => {
-                if reply.value != value_of(&expected.key) || reply.cas != 0x0102_0304_0506_0708 || reply.status != 0 {
-                    return Err(format!("wrong value for {expected:?}: {} bytes, {:?}", reply.value.len(), reply.status));
+                if reply.value != value_of(&expected.key)
+                    || reply.cas != 0x0102_0304_0506_0708
+                    || reply.status != 0
+                {
+                    return Err(format!(
+                        "wrong value for {expected:?}: {} bytes, {:?}",
+                        reply.value.len(),
+                        reply.status
+                    ));
                 }
             }
             SETQ => return Err(format!("a quiet success was not silent: {reply:?}")),
@@ -257,7 +282,13 @@ pub struct Service {
 }
 
 pub fn small_limits() -> Limits {
-    Limits { sessions_max: 256, requests_max: 8192, buffer_bytes: 16 << 20, lent_links_max: 2, ..Limits::default() }
+    Limits {
+        sessions_max: 256,
+        requests_max: 8192,
+        buffer_bytes: 16 << 20,
+        lent_links_max: 2,
+        ..Limits::default()
+    }
 }
 
 impl Service {
@@ -283,7 +314,10 @@ impl Service {
             workers: 1,
             pin: false,
             io: Default::default(),
-            listen: vec![Binding { channel: program.channels[0].name.clone(), endpoints: vec![listen.clone()] }],
+            listen: vec![Binding {
+                channel: program.channels[0].name.clone(),
+                endpoints: vec![listen.clone()],
+            }],
             connect: vec![Binding { channel: program.channels[1].name.clone(), endpoints: backends.clone() }],
             limits,
             timeouts: Timeouts::default(),
@@ -298,7 +332,8 @@ impl Service {
             })
             .expect("a driver");
         let counters = Arc::new(Counters::default());
-        let backend_counters: Arc<Vec<BackendCounters>> = Arc::new((0..servers).map(|_| Default::default()).collect());
+        let backend_counters: Arc<Vec<BackendCounters>> =
+            Arc::new((0..servers).map(|_| Default::default()).collect());
         let shared = Arc::new(Shared::default());
         let mut worker = Worker::new(
             driver,
@@ -330,7 +365,10 @@ impl Service {
         let mut turns = 0_u64;
         while self.net.now_ns() < until_ns && !done() {
             let left = Duration::from_nanos(until_ns - self.net.now_ns());
-            let goes_on = self.worker.turn(Some(left.min(Duration::from_millis(10)))).expect("the simulator never fails");
+            let goes_on = self
+                .worker
+                .turn(Some(left.min(Duration::from_millis(10))))
+                .expect("the simulator never fails");
             turns += 1;
             assert!(turns < 5_000_000, "the service spins: {turns} turns for {} ms", self.net.now_ns() / MS);
             if !goes_on {
