@@ -6,23 +6,13 @@ use crate::items::{self, Items};
 use crate::load::{self, Damage, Loader};
 use crate::{cost, funs, grammar, process, usage, views};
 
-/// What a check gives.
-#[derive(Debug)]
-pub struct Checked {
-    /// The program; `None` when there are errors.
-    pub program: Option<Program>,
-    /// Errors and warnings, in the order of the files and the places in them.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The texts that spans point into.
-    pub sources: Sources,
-}
-
 /// Checks a program and the files it uses.
 ///
 /// Shape:  `name` is for people; `loader` turns the name of a `use` line into a name for people and a text.
 /// Cost:   linear in the texts, but for what is quadratic in the number of errors.
-/// Errors: as diagnostics, at most `DIAGNOSTICS_MAX`; all phases run whatever the ones before found.
-pub fn check(name: &str, text: &str, loader: Loader<'_>) -> Checked {
+/// Errors: as diagnostics, in the order of the files and the places in them, at most `DIAGNOSTICS_MAX`; all phases run
+/// whatever the ones before found. The program is `None` when there is an error.
+pub fn check(name: &str, text: &str, loader: Loader<'_>) -> (Option<Program>, Vec<Diagnostic>, Sources) {
     let mut sources = Sources::default();
     let mut sink = Sink::default();
     let (files, damage) = load::load(name, text, loader, &mut sources, &mut sink);
@@ -30,7 +20,7 @@ pub fn check(name: &str, text: &str, loader: Loader<'_>) -> Checked {
     let program = phases(&files, &mut sink);
     let sink = join(syntax, sink, &damage);
     let program = (!sink.has_errors()).then_some(program);
-    Checked { program, diagnostics: sink.into_sorted(), sources }
+    (program, sink.into_sorted(), sources)
 }
 
 fn phases(files: &[load::File], sink: &mut Sink) -> Program {
@@ -49,7 +39,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
 /// Adds what the later phases found to what the parser found, without echoes: where the parser lost something, names
 /// are missing for no fault of their own, and what is inside a damaged declaration is not judged.
 fn join(mut syntax: Sink, found: Sink, damage: &Damage) -> Sink {
-    let has_syntax_errors = syntax.has_errors();
+    let has_errors = syntax.has_errors() || found.has_errors();
     for diagnostic in found.into_sorted() {
         let is_missing_name =
             matches!(diagnostic.code, "E0202" | "E0203" | "E0204" | "E0205" | "E0206" | "E0208" | "E0402");
@@ -62,10 +52,10 @@ fn join(mut syntax: Sink, found: Sink, damage: &Damage) -> Sink {
         };
         let is_damaged =
             is_inside(&diagnostic.span) || diagnostic.labels.iter().any(|label| is_inside(&label.span));
-        // A warning is no help while the text is not even understood.
-        let is_premature = has_syntax_errors && diagnostic.severity == Severity::Warning;
-        let is_echo = damage.names_lost && is_missing_name || is_damaged || is_premature;
-        if !is_echo {
+        // What looks unused may be used by what was refused.
+        let is_premature = has_errors && diagnostic.severity == Severity::Warning;
+        let is_echo = damage.names_lost && is_missing_name || is_damaged;
+        if !is_echo && !is_premature {
             syntax.push(diagnostic);
         }
     }

@@ -4,12 +4,12 @@
 //! Start reading at [`check`] (the phases in `check.rs`), then [`hir`], what this crate makes of a syntax tree;
 //! `report/` holds the wording of every mistake, by family.
 #![forbid(unsafe_code)]
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod body;
 mod check;
 mod cost;
 pub mod diagnostic;
+mod explain;
 mod expr;
 mod funs;
 mod grammar;
@@ -28,7 +28,8 @@ mod usage;
 mod views;
 mod walk;
 
-pub use check::{Checked, check};
+pub use check::check;
+pub use explain::{codes, explain};
 pub use diagnostic::{Diagnostic, Severity, Sources};
 pub use load::Loader;
 pub use render::render;

@@ -1,0 +1,40 @@
+//! Golden programs: what is said about bad ones, and what good ones mean.
+
+use flick_check::{Severity, render, summary};
+use flick_testkit::golden::{Golden, check_dir};
+
+use crate::support::{check, root};
+
+/// Length of the comment that makes a file too large.
+const PADDING_BYTES: usize = 5 * 1024 * 1024;
+
+#[test]
+fn bad_programs_are_told_what_to_write_instead() {
+    check_dir(&root().join("tests/golden/bad"), "check", |golden| {
+        let (program, diagnostics, sources) = check(&golden.name, &input(golden));
+        let has_errors = diagnostics.iter().any(|found| found.severity == Severity::Error);
+        assert!(!diagnostics.is_empty(), "{}: nothing is said about it", golden.name);
+        assert_eq!(program.is_none(), has_errors, "{}: a program exactly when there are no errors", golden.name);
+        diagnostics.iter().map(|found| render(found, &sources, false)).collect::<Vec<_>>().join("\n")
+    });
+}
+
+#[test]
+fn good_programs_mean_what_they_say() {
+    check_dir(&root().join("tests/golden/ok"), "check", |golden| {
+        let (program, diagnostics, sources) = check(&golden.name, &golden.input);
+        let said: Vec<String> = diagnostics.iter().map(|found| render(found, &sources, false)).collect();
+        assert!(said.is_empty(), "{}: {}", golden.name, said.join("\n"));
+        summary(&program.expect("a program without errors"))
+    });
+}
+
+/// The text to check; a directive may ask for more than a file should hold.
+fn input(golden: &Golden) -> String {
+    let mut text = golden.input.clone();
+    if golden.directive.contains("padded to 5 MiB") {
+        text.push('#');
+        text.push_str(&"x".repeat(PADDING_BYTES));
+    }
+    text
+}
