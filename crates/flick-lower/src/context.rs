@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Program, Ty, UnitId};
 
-use crate::parse::plan::{Role, persistent_keys, stored_keys};
+use crate::parse::plan::{Role, plan};
 use crate::unit::UnitInfo;
 use crate::walk::{keys_of, walk_block};
 
@@ -36,8 +36,7 @@ impl<'p> Context<'p> {
             let channels = program.process.iter().flat_map(|process| &process.channels);
             for channel in channels.filter(|channel| channel.receives == Some(info.id)) {
                 for role in [Role::Request, Role::Reply] {
-                    keys.extend(persistent_keys(info, role, channel));
-                    keys.extend(stored_keys(info, role, channel));
+                    keys.extend(plan(info, role, channel).stored(info, role));
                 }
             }
             info.assign_slots(&keys);

@@ -1,7 +1,11 @@
 //! Tests of lowering, through both engines: what parsers load, where they stop, what rules send.
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
-#[path = "suite/first.rs"]
-mod first;
+#[path = "suite/engines.rs"]
+mod engines;
+#[path = "suite/golden.rs"]
+mod golden;
 #[path = "suite/hand.rs"]
 mod hand;
+#[path = "suite/source.rs"]
+mod source;

@@ -38,7 +38,7 @@ pub fn lower_parser(
     };
     let mut body = Body::new(cx, consts, name, FuncKind::Parser, &[Type::Frame, Type::Int], Vec::new());
     body.scope = (unit, SelfScope::Parsing(BTreeMap::new()));
-    let stored = stored(&plan, info, role);
+    let stored = plan.stored(info, role);
     let entry = body.f.current();
     let start = body.f.new_block(&[]);
     body.f.go_on_in(start);
@@ -59,25 +59,6 @@ pub fn lower_parser(
     }
     emitter.body.f.end(Terminator::Done);
     emitter.finish(entry, start)
-}
-
-/// What must be written to the frame as soon as it is known: what stays, and what a later stage needs.
-fn stored(plan: &Plan, info: &UnitInfo<'_>, role: Role) -> BTreeSet<Key> {
-    let mut stored = plan.persistent.clone();
-    let mut found = BTreeSet::new();
-    for (index, step) in plan.steps.iter().enumerate() {
-        if matches!(step, Step::Need { .. } | Step::Take { .. }) {
-            stored.extend(plan.live_after(info, role, index).intersection(&found));
-        }
-        match step {
-            Step::Load { field, .. } | Step::Var(field) | Step::Take { field, .. } => {
-                found.insert(Key::Field(*field));
-            }
-            Step::Length(field) => _ = found.insert(info.canonical(Key::Length(*field))),
-            _ => {}
-        }
-    }
-    stored
 }
 
 /// A place in the message, in bytes from its start.

@@ -103,13 +103,6 @@ pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BT
     keys.into_iter().map(|key| info.canonical(key)).collect()
 }
 
-/// Everything that a parser may have to keep in the frame between two calls.
-pub fn stored_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
-    let mut keys: BTreeSet<Key> = needed(info, role, channel).into_iter().map(Key::Field).collect();
-    keys.extend(info.fields().map(|(id, _)| id).filter(|id| info.is_bytes(*id)).map(Key::Length));
-    keys
-}
-
 /// The fields that are decoded or computed.
 fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldId> {
     let facts = &info.unit.facts;
@@ -311,6 +304,19 @@ impl Planner<'_, '_> {
 }
 
 impl Plan {
+    /// What must be written to the frame as soon as it is known: what stays, and what is read behind a cut.
+    pub fn stored(&self, info: &UnitInfo<'_>, role: Role) -> BTreeSet<Key> {
+        let mut stored = self.persistent.clone();
+        let mut found = BTreeSet::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            if matches!(step, Step::Need { .. } | Step::Take { .. }) {
+                stored.extend(self.live_after(info, role, index).intersection(&found));
+            }
+            found.extend(step.defines().map(|key| info.canonical(key)));
+        }
+        stored
+    }
+
     /// What the steps after `index` read that was found out before, by canonical key.
     pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<Key> {
         let mut live = BTreeSet::new();

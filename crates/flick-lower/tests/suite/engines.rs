@@ -1,0 +1,1 @@
+//! Runs a module on both engines at once and insists that they agree.
