@@ -135,7 +135,9 @@ pub trait Driver {
     /// file descriptor is left.
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle>;
 
-    /// Starts or pauses receiving. While paused no `Data` and no `Eof` of this connection is handed out.
+    /// Starts or pauses receiving. While paused no poll hands out `Data` or `Eof` of this connection (what the
+    /// poll before the pause handed out stays in the platform's hands, several pieces perhaps); that
+    /// its peer has reset it may be told at once or only when it is resumed or written to.
     fn receive(&mut self, conn: Handle, on: bool);
 
     /// Appends to the connection's output, before it is connected too. Never blocks, never fails: what goes

@@ -50,11 +50,29 @@ pub fn pool() -> Pool {
 }
 
 /// Polls until `app` says at the end of a turn (`None`) that it is done, and all peers are.
-pub fn run<W: World>(world: &mut W, pool: &Pool, mut app: impl FnMut(&mut W::Driver, Option<Event>) -> bool) {
+pub fn run<W: World>(world: &mut W, pool: &Pool, app: impl FnMut(&mut W::Driver, Option<Event>) -> bool) {
+    let timeout = world.timeout();
+    run_polling(world, pool, timeout, app);
+}
+
+/// As [`run`], for a platform that has something to do in every turn and so never waits.
+pub fn run_busy<W: World>(
+    world: &mut W,
+    pool: &Pool,
+    app: impl FnMut(&mut W::Driver, Option<Event>) -> bool,
+) {
+    run_polling(world, pool, Some(Duration::ZERO), app);
+}
+
+fn run_polling<W: World>(
+    world: &mut W,
+    pool: &Pool,
+    timeout: Option<Duration>,
+    mut app: impl FnMut(&mut W::Driver, Option<Event>) -> bool,
+) {
     let end = Instant::now() + PATIENCE;
     let mut events = Vec::with_capacity(256);
     loop {
-        let timeout = world.timeout();
         world.driver().poll(pool, timeout, &mut events).unwrap();
         for event in events.drain(..) {
             app(world.driver(), Some(event));
