@@ -15,6 +15,7 @@ mod driver;
 mod link;
 mod peer;
 mod rng;
+mod state;
 mod world;
 
 pub use driver::SimDriver;

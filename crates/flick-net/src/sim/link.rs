@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::agenda::Piece;
-use crate::address::Endpoint;
+use super::agenda::{LinkId, Piece};
+use crate::address::{Endpoint, PeerAddr};
 use crate::driver::Handle;
 
 /// The state of a connection apart from the driver's own view of it.
@@ -74,4 +74,9 @@ impl Stream {
         self.read_bytes += bytes as u64;
         self.held_bytes -= bytes;
     }
+}
+
+/// The address a connection's dialling end has: no two of one run share it soon.
+pub(super) fn peer_addr(link: LinkId) -> PeerAddr {
+    PeerAddr::Tcp(([127, 0, 0, 1], 1024 + (link % 30_000) as u16).into())
 }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::agenda::{Action, Entry, LinkId, Piece};
-use super::driver::DriverState;
-use super::link::Link;
+use super::link::{Link, peer_addr};
 use super::peer::{Actor, PeerIo};
+use super::state::DriverState;
 use super::{Reach, Rng, SimConfig};
 use crate::address::{Endpoint, PeerAddr};
 use crate::limits::{LINGER_BYTES_MAX, LINGER_NS_MAX};
@@ -279,7 +279,7 @@ impl World {
         if self.core.links[link].driver_is_gone {
             return;
         }
-        let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1024).into());
+        let peer = peer_addr(link);
         let server = self.core.links[link].server.as_ref().and_then(|server| self.servers.get_mut(server));
         let actor = match server {
             Some(server) if server.reach == Reach::Up => (server.factory)(peer),
