@@ -73,7 +73,7 @@ impl Body<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, ty: &Ty) -> Val {
-        if matches!(op, BinaryOp::And | BinaryOp::Or) {
+        if is_logic(op) {
             return Val::Bool(self.and_or(op, a, b));
         }
         let a = self.expr(a);
@@ -180,6 +180,15 @@ fn is_comparison(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
 }
 
+/// In grammars arithmetic may fail, and a branch around it may be what keeps it from failing.
+fn is_arithmetic(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Binary(op, ..) if !is_comparison(op) && !is_logic(op))
+}
+
+fn is_logic(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::And | BinaryOp::Or)
+}
+
 /// Whether evaluating `expr` costs no more than a branch around it.
 fn is_cheap(expr: &Expr) -> bool {
     let (mut parts, mut plain) = (0, true);
@@ -196,8 +205,8 @@ fn is_cheap(expr: &Expr) -> bool {
                 | ExprKind::Dollar
                 | ExprKind::Not(_)
                 | ExprKind::Binary(..)
-        ) && !matches!(inner.ty, Ty::Bytes { .. });
+        ) && !matches!(inner.ty, Ty::Bytes { .. })
+            && !is_arithmetic(inner);
     });
-    // In grammars arithmetic may fail, and a branch around it may be what keeps it from failing.
     plain && parts <= EAGER_PARTS_MAX
 }

@@ -5,7 +5,17 @@
 mod engines;
 #[path = "suite/golden.rs"]
 mod golden;
+#[path = "suite/grammars.rs"]
+mod grammars;
 #[path = "suite/hand.rs"]
 mod hand;
+#[path = "suite/listing_1.rs"]
+mod listing_1;
+#[path = "suite/memcached.rs"]
+mod memcached;
+#[path = "suite/model.rs"]
+mod model;
+#[path = "suite/random.rs"]
+mod random;
 #[path = "suite/source.rs"]
 mod source;

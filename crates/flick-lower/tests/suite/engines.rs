@@ -1,1 +1,138 @@
 //! Runs a module on both engines at once and insists that they agree.
+
+use flick_abi::frame::{SLOT_CURSOR, SLOT_STATE};
+use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
+use flick_abi::{Engine, Frame, FuncId, RuleCall, SendBody, SendList, Step};
+use flick_codegen::{Compiled, Options, compile};
+use flick_ir::Interpreter;
+use flick_ir::data::Module;
+
+/// A module, interpreted and compiled.
+pub struct Engines {
+    /// The module.
+    pub module: Module,
+    interpreter: Interpreter,
+    compiled: Compiled,
+}
+
+/// A message as it leaves: channel, element, bytes.
+pub type Sent = (u32, u64, Vec<u8>);
+
+impl Engines {
+    /// Prepares both engines.
+    pub fn new(module: Module) -> Self {
+        let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
+        Self { interpreter: Interpreter::new(module.clone()), compiled, module }
+    }
+
+    /// The number of a function.
+    pub fn find(&self, name: &str) -> FuncId {
+        let index = self.module.functions.iter().position(|function| function.name == name);
+        FuncId(index.unwrap_or_else(|| panic!("the module has `{name}`")) as u32)
+    }
+
+    /// Calls a parser once.
+    pub fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+        let mut other = frame.clone();
+        let step = self.interpreter.parse(parser, frame, data);
+        assert_eq!(step, self.compiled.parse(parser, &mut other, data), "steps on {data:?}");
+        assert_eq!(frame.slots, other.slots, "slots on {data:?}");
+        step
+    }
+
+    /// Parses a message that is all there.
+    pub fn parse_whole(&self, parser: FuncId, data: &[u8]) -> (Step, Frame) {
+        let mut frame = Frame::new();
+        let step = self.parse(parser, &mut frame, data);
+        (step, frame)
+    }
+
+    /// Parses `data` cut once at every byte, and once byte by byte; always with the outcome of `parse_whole`.
+    pub fn parse_at_every_cut(&self, parser: FuncId, data: &[u8]) -> (Step, Frame) {
+        let whole = self.parse_whole(parser, data);
+        for cut in 0..data.len() {
+            self.parse_parts(parser, data, [cut, data.len()].into_iter(), &whole);
+        }
+        self.parse_parts(parser, data, 0..=data.len(), &whole);
+        whole
+    }
+
+    fn parse_parts(
+        &self,
+        parser: FuncId,
+        data: &[u8],
+        lens: impl Iterator<Item = usize>,
+        whole: &(Step, Frame),
+    ) {
+        let mut frame = Frame::new();
+        let mut wanted = 0;
+        let mut last = None;
+        for len in lens.filter(|len| *len <= data.len()) {
+            if (len as u64) < wanted {
+                continue;
+            }
+            match self.parse(parser, &mut frame, &data[..len]) {
+                Step::NeedMore(bytes) => {
+                    assert!(bytes > len as u64, "a parser asks for bytes that it has: {bytes} of {len}");
+                    wanted = bytes;
+                    last = Some(Step::NeedMore(bytes));
+                }
+                step => {
+                    last = Some(step);
+                    break;
+                }
+            }
+        }
+        // A message cut for good may leave the two at different places of the same wait.
+        if let (Step::NeedMore(_), Some(Step::NeedMore(_)) | None) = (whole.0, last) {
+            return;
+        }
+        assert_eq!(last, Some(whole.0), "a cut changes the outcome on {data:?}");
+        let values = |frame: &Frame| {
+            let mut slots = frame.slots;
+            (slots[SLOT_STATE], slots[SLOT_CURSOR]) = (0, 0);
+            slots
+        };
+        assert_eq!(values(&frame), values(&whole.1), "a cut changes values on {data:?}");
+    }
+
+    /// Runs a rule and returns what leaves.
+    pub fn run(&self, rule: FuncId, frame: &Frame, message: &[u8], channel_lens: &[u64]) -> Vec<Sent> {
+        let interpreted = run(&self.interpreter, rule, frame, message, channel_lens);
+        assert_eq!(interpreted, run(&self.compiled, rule, frame, message, channel_lens), "sends on {message:?}");
+        interpreted
+    }
+
+    /// Builds one of the platform's own replies.
+    pub fn build(&self, builder: FuncId, frame: &Frame) -> Vec<u8> {
+        let [interpreted, compiled] = [&self.interpreter as &dyn Engine, &self.compiled].map(|engine| {
+            let mut out = vec![0xee; FAILURE_BYTES_MAX];
+            let len = engine.build(builder, frame, &mut out);
+            out.truncate(len);
+            out
+        });
+        assert_eq!(interpreted, compiled);
+        interpreted
+    }
+}
+
+fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel_lens: &[u64]) -> Vec<Sent> {
+    let mut out = vec![0; OUT_BYTES_MAX];
+    let mut sends = SendList::new();
+    // A rule sees the head only; the rest of the message may not have arrived.
+    let head = &message[..frame.head_bytes() as usize];
+    let mut call =
+        RuleCall { frame, message: head, source_element: 0, channel_lens, out: &mut out, out_len: 0, sends: &mut sends };
+    engine.run(rule, &mut call);
+    let bytes_of = |body: SendBody| match body {
+        SendBody::Original => message.to_vec(),
+        SendBody::Rebuilt { offset, len, tail_from } => {
+            let mut bytes = out[offset as usize..(offset + len) as usize].to_vec();
+            if tail_from != u32::MAX {
+                bytes.extend(&message[tail_from as usize..]);
+            }
+            bytes
+        }
+    };
+    sends.as_slice().iter().map(|send| (send.channel, send.element, bytes_of(send.body))).collect()
+}
