@@ -1,0 +1,48 @@
+//! The subcommands, one file each.
+
+mod build;
+mod check;
+mod demo;
+mod explain;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Outcome;
+
+/// Turns a page of typed, bounded code into a network service.
+#[derive(Debug, Parser)]
+#[command(name = "flick", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the tool can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Says whether a program is right, and what it needs
+    Check(check::Check),
+    /// Runs a program as a service
+    Run(Box<run::Run>),
+    /// Writes what the compiler makes of a program
+    Build(build::Build),
+    /// Explains an error code
+    Explain(explain::Explain),
+    /// Shows a memcached proxy at work: stores, proxy and load in one process
+    Demo(demo::Demo),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self) -> Outcome {
+        match self {
+            Command::Check(check) => check.run(),
+            Command::Run(run) => run.run(),
+            Command::Build(build) => build.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Demo(demo) => demo.run(),
+        }
+    }
+}

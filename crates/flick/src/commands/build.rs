@@ -1,0 +1,87 @@
+//! `flick build`: what the compiler makes of a program, for reading. Running needs no build.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use flick_codegen::Options;
+use flick_ir::data::Module;
+
+use crate::compile;
+use crate::failure::{Failure, Outcome};
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    /// The program as IR, in its text form
+    Ir,
+    /// The code generator's input
+    Clif,
+    /// Instructions of this machine
+    Asm,
+    /// The task graph, as a picture (SVG) and as DOT
+    Graph,
+}
+
+/// Writes what the compiler makes of a program.
+#[derive(Debug, Args)]
+pub struct Build {
+    /// The program
+    file: PathBuf,
+    /// What to write
+    #[arg(long, value_name = "WHAT")]
+    emit: Emit,
+    /// Where to; a directory for `graph` [default: stdout, for `graph` the current directory]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+impl Build {
+    /// Compiles as far as needed and writes.
+    pub fn run(self) -> Outcome {
+        let (program, _) = compile::accepted(compile::check_file(&self.file)?)?;
+        let module = compile::lower(&program)?;
+        match self.emit {
+            Emit::Ir => self.write_text(&flick_ir::text::print(&module)),
+            Emit::Clif => self.write_text(&listing(&module)?.clif()),
+            Emit::Asm => self.write_text(&listing(&module)?.asm()),
+            Emit::Graph => self.write_graph(&module),
+        }
+    }
+
+    fn write_text(&self, text: &str) -> Outcome {
+        match &self.output {
+            Some(path) => write(path, text),
+            None => {
+                anstream::println!("{}", text.trim_end());
+                Ok(())
+            }
+        }
+    }
+
+    fn write_graph(&self, module: &Module) -> Outcome {
+        let directory = self.output.clone().unwrap_or_else(|| PathBuf::from("."));
+        fs::create_dir_all(&directory)
+            .map_err(|error| Failure::failed(format!("cannot create {}: {error}", directory.display())))?;
+        let stem = self
+            .file
+            .file_stem()
+            .map_or_else(|| module.program.name.clone(), |stem| stem.to_string_lossy().into_owned());
+        let forms: [(&str, String); 0] = [];
+        for (ending, text) in forms {
+            let path = directory.join(format!("{stem}.{ending}"));
+            write(&path, &text)?;
+            anstream::println!("{}", path.display());
+        }
+        Ok(())
+    }
+}
+
+fn listing(module: &Module) -> Result<flick_codegen::Compiled, Failure> {
+    compile::native(module, &Options { listings: true, ..Options::default() })
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+}

@@ -1,0 +1,158 @@
+//! `flick demo`: the main job in one process, on a bare machine: stores, the proxy of Listing 1, and a load that
+//! checks every reply.
+//! Promises: all ports are free ones of the loopback; the last line of `--plain` is
+//! `replies N, errors N, p50 N us, p99 N us`; a wrong reply, or none at all, ends it with 1.
+
+mod plain;
+mod stores;
+mod view;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use flick_load::load::{self, LoadConfig, LoadReport, LoadRun};
+use flick_net::{Endpoint, IoKind};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
+
+use crate::commands::run::not_started;
+use crate::compile::{self, EngineKind};
+use crate::failure::{Failure, Outcome};
+use crate::supervise;
+use stores::{Kind, Stores};
+
+/// The program of the demonstration: the paper's first listing.
+const PROGRAM: &str = include_str!("../../../../examples/memcached_proxy/memcached_proxy.flick");
+/// Where it would lie.
+const PROGRAM_PATH: &str = "examples/memcached_proxy/memcached_proxy.flick";
+/// Backends behind the proxy.
+const STORES: usize = 4;
+/// How long clients may take to leave at the end.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Which stores stand behind the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Backends {
+    /// Stores of this process
+    Embedded,
+    /// memcached, as installed on this machine
+    Memcached,
+}
+
+/// Shows a memcached proxy at work.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// A line each second instead of a picture, for logs and CI
+    #[arg(long)]
+    plain: bool,
+    /// Which stores stand behind the proxy
+    #[arg(long, value_name = "KIND", default_value = "embedded")]
+    backends: Backends,
+    /// Worker threads of the proxy
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// Clients, each with one request under way
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    connections: u16,
+}
+
+/// What a view watches.
+pub struct Scene<'a> {
+    /// The proxy.
+    pub platform: &'a Platform,
+    /// The load.
+    pub run: &'a LoadRun,
+    /// Signals that end the show.
+    pub signals: &'a std::sync::mpsc::Receiver<i32>,
+    /// How long the show takes.
+    pub length: Duration,
+    /// What stands behind the proxy.
+    pub backends: &'static str,
+    /// Clients.
+    pub connections: usize,
+}
+
+impl Demo {
+    /// Starts everything, shows it, and sums up.
+    pub fn run(self) -> Outcome {
+        let signals = supervise::signals()
+            .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+        let kind = match self.backends {
+            Backends::Embedded => Kind::Embedded,
+            Backends::Memcached => Kind::Memcached,
+        };
+        let stores = Stores::start(kind, STORES)?;
+        let platform = self.start_proxy(stores.addresses())?;
+        let address = match platform.addresses().first() {
+            Some((_, Endpoint::Tcp(address))) => *address,
+            other => panic!("the demonstration listens on one TCP address, not {other:?}"),
+        };
+        let config = LoadConfig {
+            connections: usize::from(self.connections),
+            duration: Some(Duration::from_secs(self.seconds)),
+            ..LoadConfig::new(address)
+        };
+        let io_failed = |error: std::io::Error| Failure::failed(format!("the load does not work: {error}"));
+        load::populate(&config).map_err(io_failed)?;
+        let run = load::start(config).map_err(io_failed)?;
+        let scene = Scene {
+            platform: &platform,
+            run: &run,
+            signals: &signals,
+            length: Duration::from_secs(self.seconds),
+            backends: kind.name(),
+            connections: usize::from(self.connections),
+        };
+        if self.plain || !std::io::stdout().is_terminal() {
+            plain::show(&scene);
+        } else {
+            view::show(&scene)
+                .map_err(|error| Failure::failed(format!("the terminal does not work: {error}")))?;
+        }
+        run.stop();
+        let report = run.wait();
+        platform.drain(DRAIN_DEADLINE);
+        platform.wait();
+        drop(stores);
+        verdict(&report)
+    }
+
+    fn start_proxy(&self, backends: Vec<Endpoint>) -> Result<Platform, Failure> {
+        let ready = compile::ready(Path::new(PROGRAM_PATH), Some(PROGRAM), EngineKind::Native)?;
+        let any_port = Endpoint::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = PlatformConfig {
+            workers: usize::from(self.workers),
+            // Proxy, stores and load share the machine here; the kernel spreads them better than a fixed place would.
+            pin: false,
+            io: IoKind::Auto,
+            listen: vec![Binding { channel: "client".to_owned(), endpoints: vec![any_port] }],
+            connect: vec![Binding { channel: "backends".to_owned(), endpoints: backends }],
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+        };
+        anstream::eprintln!("{}", ready.times.line());
+        Platform::start(Arc::new(ready.module.program.clone()), ready.engine, config).map_err(not_started)
+    }
+}
+
+/// The last line, and whether it is good news.
+fn verdict(report: &LoadReport) -> Outcome {
+    if let Some(wrong) = &report.first_wrong {
+        anstream::eprintln!("the first wrong reply: {wrong}");
+    }
+    let (replies, errors) = (report.replies, report.faults());
+    let (p50, p99) = (report.latency.p50_us, report.latency.p99_us);
+    anstream::println!("replies {replies}, errors {errors}, p50 {p50} us, p99 {p99} us");
+    if errors > 0 {
+        return Err(Failure::failed(format!("{errors} requests went wrong: {:?}", report.counts)));
+    }
+    if replies == 0 {
+        return Err(Failure::failed("no request was answered"));
+    }
+    Ok(())
+}

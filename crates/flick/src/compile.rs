@@ -1,0 +1,158 @@
+//! From a program's text to running code, one phase after the other, each timed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flick_abi::Engine;
+use flick_check::{Diagnostic, Sources, hir};
+use flick_codegen::Options;
+use flick_ir::Interpreter;
+use flick_ir::data::Module;
+
+use crate::failure::Failure;
+use crate::library::Loader;
+use crate::report;
+
+/// What runs the code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// Machine code.
+    #[default]
+    Native,
+    /// The reference interpreter: the same answers, slowly.
+    Interpreter,
+}
+
+/// A program as far as the checker takes it.
+pub struct Checked {
+    /// Its meaning; `None` when it was refused.
+    pub program: Option<hir::Program>,
+    /// What there is to say about it.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The texts.
+    pub sources: Sources,
+}
+
+/// How long each phase took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// Text to trees, of the program and what it uses.
+    pub parse: Duration,
+    /// Reading the files; names, types, channels, bounds.
+    pub check: Duration,
+    /// To IR, and the IR's verifier.
+    pub lower: Duration,
+    /// To code that runs.
+    pub compile: Duration,
+}
+
+impl Times {
+    /// One line for `-v`.
+    pub fn line(&self) -> String {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        format!(
+            "source to running code: {:.2} ms (parse {:.2}, check {:.2}, lower {:.2}, compile {:.2})",
+            ms(self.parse + self.check + self.lower + self.compile),
+            ms(self.parse),
+            ms(self.check),
+            ms(self.lower),
+            ms(self.compile)
+        )
+    }
+}
+
+/// Code that runs, and what it came from.
+pub struct Ready {
+    /// Program and code as data.
+    pub module: Arc<Module>,
+    /// What runs it.
+    pub engine: Arc<dyn Engine>,
+    /// How long it took.
+    pub times: Times,
+}
+
+/// Reads and checks the program at `path`.
+///
+/// Errors: the file, or one it uses, cannot be read. Mistakes in it are diagnostics, not errors.
+pub fn check_file(path: &Path) -> Result<Checked, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    check_text(path, &text)
+}
+
+/// Checks `text` as the program at `path`.
+///
+/// Errors: as [`check_file`].
+pub fn check_text(path: &Path, text: &str) -> Result<Checked, Failure> {
+    let loader = Loader::beside(path);
+    let name = path.display().to_string();
+    let (program, diagnostics, sources) = flick_check::check(&name, text, &|name| loader.load(name));
+    match loader.troubles().first() {
+        Some(trouble) => Err(Failure::failed(trouble.clone())),
+        None => Ok(Checked { program, diagnostics, sources }),
+    }
+}
+
+/// Reports the diagnostics; the program, if it was accepted.
+pub fn accepted(checked: Checked) -> Result<(hir::Program, Sources), Failure> {
+    report::report(&checked.diagnostics, &checked.sources);
+    match checked.program {
+        Some(program) => Ok((program, checked.sources)),
+        None => Err(Failure::reported()),
+    }
+}
+
+/// Lowers a program that has a process. Panics when the result is not well-formed: our mistake, not the author's.
+pub fn lower(program: &hir::Program) -> Result<Module, Failure> {
+    if program.process.is_none() {
+        return Err(Failure::failed(
+            "the file has no process, so there is nothing to run; write one: `proc NAME: (TYPE/TYPE client, ...)`",
+        ));
+    }
+    let module = flick_lower::lower(program);
+    let errors = flick_ir::verify(&module);
+    assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
+    Ok(module)
+}
+
+/// Makes the program at `path` ready to run, or the given `text` as if it were there.
+pub fn ready(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Ready, Failure> {
+    let start = Instant::now();
+    let checked = match text {
+        Some(text) => check_text(path, text)?,
+        None => check_file(path)?,
+    };
+    let checked_at = Instant::now();
+    let (program, sources) = accepted(checked)?;
+    let parse = parse_time(&sources);
+    let lower_from = Instant::now();
+    let module = Arc::new(lower(&program)?);
+    let lowered_at = Instant::now();
+    let engine: Arc<dyn Engine> = match engine {
+        EngineKind::Native => Arc::new(native(&module, &Options::default())?),
+        EngineKind::Interpreter => Arc::new(Interpreter::new(Arc::clone(&module))),
+    };
+    let times = Times {
+        parse,
+        check: (checked_at - start).saturating_sub(parse),
+        lower: lowered_at - lower_from,
+        compile: lowered_at.elapsed(),
+    };
+    Ok(Ready { module, engine, times })
+}
+
+/// Compiles to machine code.
+pub fn native(module: &Module, options: &Options) -> Result<flick_codegen::Compiled, Failure> {
+    flick_codegen::compile(module, options).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// What parsing takes of the time to check: the checker parses and checks in one go, so it is measured once more.
+fn parse_time(sources: &Sources) -> Duration {
+    let start = Instant::now();
+    for source in sources.iter() {
+        std::hint::black_box(flick_syntax::parse(&source.text));
+    }
+    start.elapsed()
+}

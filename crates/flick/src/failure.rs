@@ -1,0 +1,55 @@
+//! Why the tool ends with another status than 0.
+//!
+//! | status | meaning |
+//! |---|---|
+//! | 0 | it worked; a service was drained |
+//! | 1 | the program is wrong, or the run failed |
+//! | 2 | the command line or `flick.toml` is wrong |
+//! | 128 + n | a second signal of number n stopped a service at once |
+
+use std::process::ExitCode;
+
+/// A failure with its exit status. Having one means: whoever returns it has not told the person yet, unless
+/// `message` is empty.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    message: String,
+}
+
+/// What every subcommand returns.
+pub type Outcome = Result<(), Failure>;
+
+impl Failure {
+    /// The program is wrong or the run failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { status: 1, message: message.into() }
+    }
+
+    /// The same, when everything has been said already.
+    pub fn reported() -> Self {
+        Self::failed("")
+    }
+
+    /// The command line or the settings are wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { status: 2, message: message.into() }
+    }
+
+    /// A signal stopped the service at once.
+    pub fn signal(number: i32) -> Self {
+        let number = u8::try_from(number).unwrap_or(0);
+        Self { status: 128 + (number & 0x7f), message: String::new() }
+    }
+
+    /// Tells the person, and gives the status.
+    pub fn report(&self) -> ExitCode {
+        if !self.message.is_empty() {
+            let message = self.message.trim_end();
+            // Messages with an excerpt bring their own title.
+            let title = if message.starts_with("error") { "" } else { "error: " };
+            anstream::eprintln!("{title}{message}");
+        }
+        ExitCode::from(self.status)
+    }
+}

@@ -1,0 +1,39 @@
+//! Diagnostics on the terminal: coloured there, plain in a file or pipe.
+
+use std::io::IsTerminal;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use flick_check::{Diagnostic, Severity, Sources, render};
+
+/// Writes all diagnostics to stderr, and how many errors there were. Returns whether there were any.
+pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
+    let color = stderr_has_color();
+    for diagnostic in diagnostics {
+        anstream::eprintln!("{}", render(diagnostic, sources, color));
+    }
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+    if errors > 0 {
+        let what = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+        anstream::eprintln!("{what}; the program was not accepted");
+    }
+    errors > 0
+}
+
+/// A mistake in a text that is not a program: title and excerpt in the same look.
+pub fn excerpt(title: &str, name: &str, text: &str, place: Range<usize>, help: Option<&str>) -> String {
+    let end = place.end.min(text.len());
+    let place = place.start.min(end)..end;
+    let snippet = Snippet::source(text).path(name).annotation(AnnotationKind::Primary.span(place));
+    let mut group = Level::ERROR.primary_title(title).element(snippet);
+    if let Some(help) = help {
+        group = group.element(Level::HELP.message(help));
+    }
+    let renderer = if stderr_has_color() { Renderer::styled() } else { Renderer::plain() };
+    renderer.render(&[group]).to_string()
+}
+
+fn stderr_has_color() -> bool {
+    let choice = anstream::AutoStream::choice(&std::io::stderr());
+    !matches!(choice, anstream::ColorChoice::Never) && std::io::stderr().is_terminal()
+}

@@ -1,0 +1,151 @@
+//! `flick.toml`: the same settings, kept.
+//! Promises: an unknown key, a wrong value or a wrong channel is shown at its line with what would be right.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use flick_net::Endpoint;
+use flick_runtime::Binding;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use toml::Spanned;
+
+use super::Io;
+use super::limits::{LimitSettings, TimeoutSettings};
+use super::units::{Period, Workers};
+use crate::compile::EngineKind;
+use crate::failure::Failure;
+use crate::logging::LogFormat;
+use crate::report;
+
+/// Channels of one table, with the places of their names.
+pub type Table = BTreeMap<Spanned<String>, Addresses>;
+
+/// The whole file; `None` where it says nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    /// Worker threads.
+    pub workers: Option<Workers>,
+    /// Whether each worker stays on a core.
+    pub pin: Option<bool>,
+    /// Which kernel interface.
+    pub io: Option<Io>,
+    /// How the log looks.
+    pub log: Option<LogFormat>,
+    /// How long a drain may take.
+    pub drain_deadline: Option<Period>,
+    /// What to run.
+    pub service: Option<Service>,
+    /// Channels to listen on.
+    pub listen: Table,
+    /// Channels to connect.
+    pub connect: Table,
+    /// Limits.
+    pub limits: LimitSettings,
+    /// Time-outs.
+    pub timeouts: TimeoutSettings,
+}
+
+/// What to run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Service {
+    /// The program; relative to the file that names it.
+    pub program: Option<PathBuf>,
+    /// What runs it.
+    pub engine: Option<EngineKind>,
+}
+
+/// One address, or a list of them.
+#[derive(Debug, Default)]
+pub struct Addresses(Vec<Endpoint>);
+
+/// One address.
+struct Address(Endpoint);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map(Self)
+            .map_err(|error: flick_net::address::EndpointError| de::Error::custom(error.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Addresses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Addresses;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address in quotes, or a list of them in [brackets]")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Addresses, E> {
+                let endpoint = text
+                    .parse()
+                    .map_err(|error: flick_net::address::EndpointError| E::custom(error.to_string()))?;
+                Ok(Addresses(vec![endpoint]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Addresses, A::Error> {
+                let mut endpoints = Vec::new();
+                while let Some(Address(endpoint)) = items.next_element()? {
+                    endpoints.push(endpoint);
+                }
+                Ok(Addresses(endpoints))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+/// A settings file that was read: enough to show a place in it.
+#[derive(Debug)]
+pub struct Named {
+    /// Where it is.
+    pub path: PathBuf,
+    text: String,
+    /// Names of channels and where they stand.
+    channels: Vec<(String, Range<usize>)>,
+}
+
+impl Named {
+    /// A failure at the first channel of the file that is not one of `known`; `list` says which there are.
+    pub fn unknown_channel(&self, known: &[&str], list: &str) -> Option<Failure> {
+        let (name, place) = self.channels.iter().find(|(name, _)| !known.contains(&name.as_str()))?;
+        let title = format!("the process has no channel `{name}`");
+        let help = format!("its channels are: {list}");
+        let path = self.path.display().to_string();
+        Some(Failure::usage(report::excerpt(&title, &path, &self.text, place.clone(), Some(&help))))
+    }
+}
+
+/// Reads the settings file at `path`.
+///
+/// Errors: it cannot be read, or is not what [`File`] describes; shown at its place.
+pub fn read(path: &Path) -> Result<(File, Named), Failure> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read the settings in {shown}: {error}")))?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let place = error.span().unwrap_or(0..0);
+        Failure::usage(report::excerpt(error.message().trim_end(), &shown, &text, place, None))
+    })?;
+    let names = file.listen.keys().chain(file.connect.keys());
+    let channels = names.map(|name| (name.get_ref().clone(), name.span())).collect();
+    Ok((file, Named { path: path.to_path_buf(), text, channels }))
+}
+
+/// The channels of one table as the platform takes them.
+pub fn bindings(table: Table) -> Vec<Binding> {
+    let binding = |(name, addresses): (Spanned<String>, Addresses)| Binding {
+        channel: name.into_inner(),
+        endpoints: addresses.0,
+    };
+    table.into_iter().map(binding).collect()
+}

@@ -1,0 +1,86 @@
+//! The options of `flick run`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use flick_net::Endpoint;
+use flick_runtime::Binding;
+
+use super::Io;
+use super::limits::{LimitSettings, TimeoutSettings};
+use super::units::{Period, Workers};
+use crate::compile::EngineKind;
+use crate::logging::LogFormat;
+
+/// What the command line says; `None` where it says nothing.
+#[derive(Debug, Args)]
+pub struct RunFlags {
+    /// The program; without one, `program` of the settings file
+    #[arg(value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// Settings file [default without FILE: ./flick.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Listen for a channel of the process: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`
+    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
+    pub listen: Vec<Binding>,
+    /// Connect a channel, or the elements of an array in order: `backends=127.0.0.1:11311,127.0.0.1:11312`
+    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
+    pub connect: Vec<Binding>,
+    /// Worker threads [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<Workers>,
+    /// Leave the choice of cores to the kernel
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Which kernel interface carries the bytes [default: auto]
+    #[arg(long, value_name = "KIND")]
+    pub io: Option<Io>,
+    /// What runs the code [default: native]
+    #[arg(long, value_name = "KIND")]
+    pub engine: Option<EngineKind>,
+    /// How long a drain may take after SIGTERM or SIGINT [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub drain_deadline: Option<Period>,
+    /// How the log on stderr looks [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log: Option<LogFormat>,
+    /// Say more: where the time to start went, and what the service does
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Limits.
+    #[command(flatten)]
+    pub limits: LimitSettings,
+    /// Time-outs.
+    #[command(flatten)]
+    pub timeouts: TimeoutSettings,
+}
+
+/// Reads `CHANNEL=ADDRESS[,ADDRESS...]`.
+fn binding(text: &str) -> Result<Binding, String> {
+    let (channel, addresses) =
+        text.split_once('=').filter(|(channel, _)| !channel.is_empty()).ok_or_else(|| {
+            format!("`{text}` names no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
+        })?;
+    let endpoint = |address: &str| address.trim().parse::<Endpoint>().map_err(|error| error.to_string());
+    let endpoints = addresses.split(',').map(endpoint).collect::<Result<Vec<_>, _>>()?;
+    Ok(Binding { channel: channel.to_owned(), endpoints })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::binding;
+
+    #[test]
+    fn bindings_keep_the_order_of_their_addresses() {
+        let read = binding("backends=127.0.0.1:2,[::1]:1,unix:/a.sock").expect("three addresses");
+        let shown: Vec<_> = read.endpoints.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (read.channel.as_str(), shown.join(" ")),
+            ("backends", "127.0.0.1:2 [::1]:1 unix:/a.sock".to_owned())
+        );
+        for wrong in ["127.0.0.1:1", "=127.0.0.1:1", "client=", "client=localhost:1", "client=127.0.0.1:1,"] {
+            assert!(binding(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Limits and time-outs: the same fields as options and as keys of `flick.toml`.
+
+use clap::Args;
+use flick_runtime::{Limits, Overflow, Timeouts};
+use serde::Deserialize;
+
+use super::units::{Period, Size};
+
+/// What to do with a client beyond the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OverflowSetting {
+    /// Stop accepting until a session ends
+    Pause,
+    /// Accept and close at once
+    Refuse,
+}
+
+/// Limits of the whole process.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitSettings {
+    /// Client connections at one time [default: 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sessions_max: Option<u32>,
+    /// What happens to a client beyond that [default: pause]
+    #[arg(long, value_name = "WHAT")]
+    overflow: Option<OverflowSetting>,
+    /// Requests of one client under way at one time [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    session_requests_max: Option<u32>,
+    /// Requests under way at one time [default: 131072]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_max: Option<u32>,
+    /// Memory for network buffers; touched only when used [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    buffers: Option<Size>,
+    /// Connections of one worker to one backend that carry one large message each [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    lent_links_max: Option<u32>,
+    /// How long one task may run before others get their turn [default: 50us]
+    #[arg(long, value_name = "TIME")]
+    time_slice: Option<Period>,
+}
+
+impl LimitSettings {
+    /// Overwrites what is set here.
+    pub fn apply(&self, limits: &mut Limits) {
+        set(&mut limits.sessions_max, self.sessions_max);
+        let overflow = self.overflow.map(|overflow| match overflow {
+            OverflowSetting::Pause => Overflow::Pause,
+            OverflowSetting::Refuse => Overflow::Refuse,
+        });
+        set(&mut limits.overflow, overflow);
+        set(&mut limits.session_requests_max, self.session_requests_max);
+        set(&mut limits.requests_max, self.requests_max);
+        set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
+        set(&mut limits.lent_links_max, self.lent_links_max);
+        set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
+    }
+}
+
+/// Time-outs.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Time-outs")]
+pub struct TimeoutSettings {
+    /// Dialling a backend [default: 1s]
+    #[arg(id = "connect_timeout", long = "connect-timeout", value_name = "TIME")]
+    connect: Option<Period>,
+    /// From a request's leaving to its whole reply [default: 2s]
+    #[arg(id = "reply_timeout", long = "reply-timeout", value_name = "TIME")]
+    reply: Option<Period>,
+    /// From the first byte of a request to its last [default: 30s]
+    #[arg(id = "request_timeout", long = "request-timeout", value_name = "TIME")]
+    request: Option<Period>,
+    /// How long a client may leave a reply unread that holds up others [default: 200ms]
+    #[arg(id = "slow_client_timeout", long = "slow-client-timeout", value_name = "TIME")]
+    slow_client: Option<Period>,
+    /// A client connection without traffic; 0 never closes one [default: 0]
+    #[arg(id = "idle_timeout", long = "idle-timeout", value_name = "TIME")]
+    idle: Option<Period>,
+    /// First pause before a failed backend is dialled again [default: 10ms]
+    #[arg(long, value_name = "TIME")]
+    backoff_min: Option<Period>,
+    /// Longest such pause [default: 500ms]
+    #[arg(long, value_name = "TIME")]
+    backoff_max: Option<Period>,
+}
+
+impl TimeoutSettings {
+    /// Overwrites what is set here.
+    pub fn apply(&self, timeouts: &mut Timeouts) {
+        let period = |setting: Option<Period>| setting.map(|period| period.0);
+        set(&mut timeouts.connect, period(self.connect));
+        set(&mut timeouts.reply, period(self.reply));
+        set(&mut timeouts.request, period(self.request));
+        set(&mut timeouts.slow_client, period(self.slow_client));
+        set(&mut timeouts.idle, period(self.idle));
+        set(&mut timeouts.backoff_min, period(self.backoff_min));
+        set(&mut timeouts.backoff_max, period(self.backoff_max));
+    }
+}
+
+fn set<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}

@@ -1,0 +1,168 @@
+//! Values with units, as people write them: `250ms`, `64MiB`, and counts that have a range.
+//! Promises: a number without a unit is refused where it would be a guess.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+/// Most workers of one process.
+pub const WORKERS_MAX: usize = 1024;
+
+/// A span of time: `10s`, `250ms`, `50us`, `5m`; `0` is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+/// An amount of memory: `64KiB`, `1GiB`, `4096B`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// A number of workers: 1 to [`WORKERS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workers(pub usize);
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is no span of time; write a number and a unit: `10s`, `250ms`, `50us`, `5m`")
+        };
+        if text == "0" {
+            return Ok(Self(Duration::ZERO));
+        }
+        let (number, unit) = split(text).ok_or_else(wrong)?;
+        let micros_per_unit: u64 = match unit {
+            "us" => 1,
+            "ms" => 1_000,
+            "s" => 1_000_000,
+            "m" => 60_000_000,
+            "h" => 3_600_000_000,
+            _ => return Err(wrong()),
+        };
+        let micros = number.checked_mul(micros_per_unit).ok_or_else(wrong)?;
+        Ok(Self(Duration::from_micros(micros)))
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is no amount of memory; write a number and a unit: `64KiB`, `512MiB`, `1GiB`")
+        };
+        let (number, unit) = split(text).ok_or_else(wrong)?;
+        let shift = match unit {
+            "B" => 0,
+            "KiB" => 10,
+            "MiB" => 20,
+            "GiB" => 30,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse::<i64>().map_err(|_| format!("`{text}` is no number of workers"))?;
+        Self::try_from(number)
+    }
+}
+
+impl TryFrom<i64> for Workers {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
+        match usize::try_from(number) {
+            Ok(number) if (1..=WORKERS_MAX).contains(&number) => Ok(Self(number)),
+            _ => Err(format!("{number} workers will not do; give 1 to {WORKERS_MAX}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Workers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// Reads any of these from a string in the file; a bare number is told which unit it may have meant.
+struct Text<T> {
+    what: &'static str,
+    kind: std::marker::PhantomData<T>,
+}
+
+impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a span of time in quotes, such as \"250ms\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "an amount of memory in quotes, such as \"512MiB\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
+    }
+}
+
+/// Digits, then the rest.
+fn split(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<u64>) {
+        let micros =
+            text.parse::<Period>().ok().map(|period| u64::try_from(period.0.as_micros()).expect("small"));
+        assert_eq!(micros, expected, "{text}");
+    }
+
+    #[test]
+    fn periods_need_a_unit() {
+        for (text, expected) in [
+            ("10s", 10_000_000),
+            ("250ms", 250_000),
+            ("50us", 50),
+            ("5m", 300_000_000),
+            ("1h", 3_600_000_000),
+            ("0", 0),
+        ] {
+            check(text, Some(expected));
+        }
+        for text in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999h", "1d"] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn sizes_need_a_unit() {
+        for (text, expected) in
+            [("64KiB", Some(65_536)), ("1GiB", Some(1 << 30)), ("7B", Some(7)), ("64", None)]
+        {
+            assert_eq!(text.parse::<Size>().ok().map(|size| size.0), expected, "{text}");
+        }
+    }
+}
