@@ -19,3 +19,5 @@ mod model;
 mod random;
 #[path = "suite/source.rs"]
 mod source;
+#[path = "suite/updates.rs"]
+mod updates;

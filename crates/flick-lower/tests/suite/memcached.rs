@@ -3,7 +3,7 @@
 use crate::random::Random;
 
 /// A message, field by field.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     /// 0x80 or 0x81.
     pub magic: u8,
