@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flick_net::Endpoint;
+use flick_net::address::EndpointError;
 use flick_runtime::Binding;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -68,10 +69,20 @@ struct Address(Endpoint);
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map(Self)
-            .map_err(|error: flick_net::address::EndpointError| de::Error::custom(error.to_string()))
+        // The address is parsed inside the visitor, so that a mistake is shown at this element of the list.
+        struct One;
+        impl Visitor<'_> for One {
+            type Value = Address;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address in quotes")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
+                text.parse().map(Address).map_err(|error: EndpointError| E::custom(error.to_string()))
+            }
+        }
+        deserializer.deserialize_str(One)
     }
 }
 

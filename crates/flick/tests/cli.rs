@@ -1,0 +1,165 @@
+//! The command line as a person or script meets it: exit statuses, what is said where, and what is said at all.
+
+mod common;
+
+use common::{PROXY, Scratch, run};
+
+/// Runs the tool and compares its status; each of `said` must be in stdout or stderr.
+fn check(args: &[&str], status: i32, said: &[&str]) {
+    let (actual, stdout, stderr) = run(args);
+    assert_eq!(actual, status, "flick {}\nstdout: {stdout}\nstderr: {stderr}", args.join(" "));
+    for text in said {
+        let is_said = stdout.contains(text) || stderr.contains(text);
+        assert!(
+            is_said,
+            "flick {} does not say `{text}`\nstdout: {stdout}\nstderr: {stderr}",
+            args.join(" ")
+        );
+    }
+}
+
+#[test]
+fn a_right_program_is_summed_up() {
+    check(
+        &["check", PROXY],
+        0,
+        &["ok: process `Memcached`", "client: receives cmd, sends cmd", "backends[]"],
+    );
+}
+
+#[test]
+fn bounds_name_every_figure() {
+    let figures = [
+        "memory of a session",
+        "its channels",
+        "its views",
+        "its state",
+        "global state",
+        "work for a message",
+        "memcached_proxy.flick:",
+        "largest message",
+        "ends of `backends`: at most 1024",
+    ];
+    check(&["check", PROXY, "--bounds"], 0, &figures);
+}
+
+#[test]
+fn a_wrong_program_ends_with_1_and_goes_to_stderr() {
+    let scratch = Scratch::new("wrong");
+    let path = scratch
+        .write("wrong.flick", "use memcached_binary\nproc P: (cmd/cmd client)\n  | client => nowhere\n");
+    let path = path.to_str().expect("the path is UTF-8");
+    let (status, stdout, stderr) = run(&["check", path]);
+    assert_eq!((status, stdout.as_str()), (1, ""), "{stderr}");
+    for text in ["error[E02", "wrong.flick:3:", "nowhere", "More: flick explain E02"] {
+        assert!(stderr.contains(text), "`{text}` is not in\n{stderr}");
+    }
+    check(&["run", path, "--listen", "client=127.0.0.1:0"], 1, &["nowhere"]);
+}
+
+#[test]
+fn json_holds_what_people_are_told() {
+    let (status, stdout, _) = run(&["check", PROXY, "--bounds", "--json"]);
+    assert_eq!(status, 0);
+    for text in [
+        r#""ok":true"#,
+        r#""process":"Memcached""#,
+        r#""name":"backends","array":true"#,
+        r#""steps_per_message_max":"#,
+    ] {
+        assert!(stdout.contains(text), "`{text}` is not in\n{stdout}");
+    }
+    let scratch = Scratch::new("json");
+    let path = scratch.write("wrong.flick", "proc\n");
+    let (status, stdout, stderr) = run(&["check", path.to_str().expect("the path is UTF-8"), "--json"]);
+    assert_eq!((status, stderr.as_str()), (1, ""));
+    assert!(stdout.contains(r#""ok":false"#) && stdout.contains(r#""severity":"error""#), "{stdout}");
+}
+
+#[test]
+fn every_error_code_can_be_explained() {
+    check(&["explain", "e0301"], 0, &["E0301"]);
+    check(&["explain", "E9999"], 2, &["no error `E9999`"]);
+}
+
+#[test]
+fn a_library_has_nothing_to_run() {
+    let library = "stdlib/memcached_binary.flick";
+    check(&["check", library], 0, &["library", "`cmd`"]);
+    check(&["run", library], 1, &["no process"]);
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    check(&["check", "nowhere.flick"], 1, &["cannot read nowhere.flick"]);
+    check(&["run", "--config", "nowhere.toml"], 2, &["nowhere.toml"]);
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    check(&[], 2, &["Usage"]);
+    check(&["chekc", PROXY], 2, &["check"]);
+    check(&["run", PROXY, "--listen", "127.0.0.1:1"], 2, &["names no channel", "client=127.0.0.1:11211"]);
+    check(&["run", PROXY, "--listen", "client=localhost:1"], 2, &["localhost:1"]);
+    check(&["run", PROXY, "--reply-timeout", "3"], 2, &["a number and a unit"]);
+    check(&["run", PROXY, "--workers", "0"], 2, &["give 1 to"]);
+}
+
+#[test]
+fn a_run_without_program_or_settings_says_what_it_needs() {
+    let scratch = Scratch::new("nothing");
+    let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");
+    let (status, _, stderr) = common::told(output);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("flick.toml") && stderr.contains("flick run FILE"), "{stderr}");
+}
+
+#[test]
+fn wrong_channels_get_the_list_of_right_ones() {
+    let right = ["`client`", "`backends`", "receives and sends"];
+    let check = |args: &[&str], said: &str| {
+        let mut all = vec!["run", PROXY];
+        all.extend_from_slice(args);
+        self::check(&all, 2, &[&[said], right.as_slice()].concat());
+    };
+    check(&["--listen", "clients=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"], "no channel `clients`");
+    check(&["--listen", "client=127.0.0.1:0"], "channel `backends`");
+    check(&[], "is not bound");
+}
+
+#[test]
+fn every_form_of_a_program_can_be_shown() {
+    check(&["build", PROXY, "--emit", "ir"], 0, &["parse_request.client", "target_backend"]);
+    check(&["build", PROXY, "--emit", "clif"], 0, &["function", "block0"]);
+    check(&["build", PROXY, "--emit", "asm"], 0, &["parse_request.client", "bytes)"]);
+    let scratch = Scratch::new("graph");
+    let directory = scratch.path().to_str().expect("the path is UTF-8");
+    check(
+        &["build", PROXY, "--emit", "graph", "-o", directory],
+        0,
+        &["memcached_proxy.svg", "memcached_proxy.dot"],
+    );
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect("the file was written");
+    assert!(
+        read("memcached_proxy.svg").starts_with("<svg") && read("memcached_proxy.dot").starts_with("digraph")
+    );
+}
+
+#[test]
+fn a_file_that_hides_the_library_is_refused() {
+    let scratch = Scratch::new("hides");
+    let program = scratch.write("main.flick", "use memcached_binary\n");
+    scratch.write("memcached_binary.flick", "# mine\n");
+    check(&["check", program.to_str().expect("the path is UTF-8")], 1, &["same name", "rename it"]);
+}
+
+#[test]
+fn a_file_beside_the_program_is_found() {
+    let scratch = Scratch::new("beside");
+    let listing = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
+    let grammar =
+        std::fs::read_to_string(common::root().join("stdlib/memcached_binary.flick")).expect("it is there");
+    let program = scratch.write("main.flick", &listing.replace("memcached_binary", "mine"));
+    scratch.write("mine.flick", &grammar);
+    check(&["check", program.to_str().expect("the path is UTF-8")], 0, &["ok: process `Memcached`"]);
+}

@@ -1,0 +1,103 @@
+//! Real peers: memcached servers, and the programs of libmemcached.
+//! Promises: a program that is missing fails the test and names the Debian package it comes in.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+use super::wait;
+
+/// How often a port is chosen anew because another process was faster.
+const PORT_TRIES_MAX: usize = 5;
+
+/// A real memcached.
+pub struct Memcached {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Memcached {
+    /// Starts one on a free port.
+    pub fn start() -> Self {
+        for _ in 0..PORT_TRIES_MAX {
+            if let Some(memcached) = Self::start_at(free_address()) {
+                return memcached;
+            }
+        }
+        panic!("memcached finds no free port");
+    }
+
+    /// Starts one on this port; `None` if it ends at once, because the port is taken.
+    pub fn start_at(address: SocketAddr) -> Option<Self> {
+        let port = address.port().to_string();
+        let args =
+            ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-m", "256", "-c", "4096", "-u", "nobody"];
+        let mut child = spawn(Command::new("memcached").args(args), "memcached");
+        let answers =
+            wait::until("memcached to answer or end", || match child.try_wait().expect("our own child") {
+                Some(_) => Some(false),
+                None => TcpStream::connect(address).is_ok().then_some(true),
+            });
+        answers.then_some(Self { child, address })
+    }
+
+    /// Starts several.
+    pub fn several(count: usize) -> Vec<Self> {
+        (0..count).map(|_| Self::start()).collect()
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(mut self) {
+        self.child.kill().expect("our own child can be killed");
+        self.child.wait().expect("our own child can be waited for");
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        // One that was killed already cannot be killed; after `wait` it is gone in any case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Addresses of several.
+pub fn addresses(servers: &[Memcached]) -> Vec<SocketAddr> {
+    servers.iter().map(|server| server.address).collect()
+}
+
+/// A port that was free a moment ago.
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address")
+}
+
+/// Starts a program without output. Panics naming its package when it is missing.
+pub fn spawn(command: &mut Command, package: &str) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|error| missing(command, package, &error))
+}
+
+/// Runs a program to its end. Panics naming its package when it is missing.
+pub fn output(command: &mut Command, package: &str) -> Output {
+    command.stdin(Stdio::null());
+    command.output().unwrap_or_else(|error| missing(command, package, &error))
+}
+
+fn missing<T>(command: &Command, package: &str, error: &std::io::Error) -> T {
+    let program = command.get_program().to_string_lossy();
+    if error.kind() == ErrorKind::NotFound {
+        panic!(
+            "`{program}` is not installed; it is in the Debian package {package}: `apt-get install {package}`"
+        );
+    }
+    panic!("cannot start `{program}`: {error}");
+}
+
+/// Sends a signal to a process that the test has started.
+pub fn signal(pid: u32, name: &str) {
+    let status =
+        Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("`kill` exists");
+    assert!(status.success(), "kill -{name} {pid}: {status}");
+}

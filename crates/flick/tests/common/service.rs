@@ -1,0 +1,120 @@
+//! `flick run` as a process: started on a free port, ended by its own id.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+
+use super::{PROXY, flick, wait};
+
+/// A running service.
+pub struct Service {
+    child: Child,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Service {
+    /// Runs Listing 1 before these backends, with further arguments.
+    pub fn proxy(backends: &[SocketAddr], extra: &[&str]) -> Self {
+        let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
+        let connect = format!("backends={}", list.join(","));
+        let mut args = vec!["run", PROXY, "--listen", "client=127.0.0.1:0", "--connect", &connect];
+        args.extend_from_slice(extra);
+        Self::start(&args)
+    }
+
+    /// Runs the tool with these arguments until it says where it listens. Panics with its log if it ends before.
+    pub fn start(args: &[&str]) -> Self {
+        let mut command = flick();
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the tool starts");
+        let stderr = child.stderr.take().expect("stderr was asked for");
+        let (found, address) = mpsc::channel();
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            let mut lines = BufReader::new(stderr);
+            loop {
+                let from = log.len();
+                match lines.read_line(&mut log) {
+                    Ok(0) | Err(_) => return log,
+                    Ok(_) => {
+                        if let Some(address) = address_in(&log[from..]) {
+                            // Only the first one is waited for.
+                            let _ = found.send(address);
+                        }
+                    }
+                }
+            }
+        });
+        let mut service = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log: Some(log) };
+        service.address = service.listening(&address);
+        service
+    }
+
+    fn listening(&mut self, address: &Receiver<SocketAddr>) -> SocketAddr {
+        match address.recv_timeout(wait::WAIT_MAX) {
+            Ok(address) => address,
+            Err(_) => {
+                let _ = self.child.kill();
+                let status = self.child.wait();
+                let log = self.log.take().map(|log| log.join().unwrap_or_default());
+                panic!("the service does not listen ({status:?}); its log:\n{}", log.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        super::peers::signal(self.pid(), name);
+    }
+
+    /// Waits for its end; its status and log.
+    pub fn ended(mut self) -> (ExitStatus, String) {
+        let status = wait::until("the service to end", || self.child.try_wait().expect("our own child"));
+        let log = self.log.take().map(|log| log.join().expect("the reader of a log does not panic"));
+        (status, log.unwrap_or_default())
+    }
+
+    /// Ends it and expects a clean drain; its log.
+    pub fn drained(self) -> String {
+        self.signal("TERM");
+        let (status, log) = self.ended();
+        assert_eq!(status.code(), Some(0), "a drained service ends with 0; its log:\n{log}");
+        log
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed; after `wait` it is gone in any case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in a log line that says `listening`, as text or JSON.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    if !line.contains("listening") {
+        return None;
+    }
+    let after = line.split_once("address")?.1;
+    let start = after.find(|c: char| c.is_ascii_digit() || c == '[')?;
+    let rest = &after[start..];
+    let end = rest.find(|c: char| c.is_whitespace() || c == '"' || c == ',').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// Reads all of a stream that ends.
+pub fn read_all(mut stream: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("the stream ends cleanly");
+    bytes
+}

@@ -1,0 +1,148 @@
+//! The walls between the crates, checked from `cargo metadata`: who may know whom, and who may do I/O.
+//! A failure here is a question about the architecture, not about a line of `Cargo.toml`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+/// What each crate of ours may depend on, among ours. Tests of a crate may use more.
+const EDGES: &[(&str, &[&str])] = &[
+    ("flick-syntax", &[]),
+    ("flick-check", &["flick-syntax", "flick-abi"]),
+    ("flick-ir", &["flick-abi"]),
+    ("flick-lower", &["flick-check", "flick-ir", "flick-abi"]),
+    ("flick-codegen", &["flick-ir", "flick-abi"]),
+    ("flick-abi", &[]),
+    ("flick-buffers", &[]),
+    ("flick-net", &["flick-buffers"]),
+    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-net"]),
+    ("flick-load", &[]),
+    ("flick-testkit", &[]),
+];
+
+/// Crates at the top, which nothing depends on and which may know everybody.
+const TOPS: &[&str] = &["flick", "bench", "xtask"];
+
+/// What a language crate, and what both sides see, must not reach: the means to do I/O.
+const IO_CRATES: &[&str] =
+    &["libc", "rustix", "io-uring", "tracing", "signal-hook", "mio", "tokio", "socket2", "nix"];
+
+/// Crates without I/O. `flick-codegen` maps memory through Cranelift and is not among them.
+const PURE: &[&str] =
+    &["flick-syntax", "flick-check", "flick-ir", "flick-lower", "flick-abi", "flick-testkit"];
+
+fn metadata() -> Metadata {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let locked = ["--locked".to_owned(), "--filter-platform=x86_64-unknown-linux-gnu".to_owned()];
+    MetadataCommand::new()
+        .manifest_path(manifest)
+        .other_options(locked)
+        .exec()
+        .expect("cargo describes the workspace")
+}
+
+/// Direct dependencies of each workspace crate, without those of tests.
+fn direct(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
+    let packages = metadata.workspace_packages();
+    let names = |package: &&cargo_metadata::Package| {
+        let normal =
+            package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+        (package.name.to_string(), normal.map(|dependency| dependency.name.clone()).collect())
+    };
+    packages.iter().map(names).collect()
+}
+
+#[test]
+fn every_crate_knows_only_whom_it_may() {
+    let direct = direct(&metadata());
+    let ours: BTreeSet<&String> = direct.keys().collect();
+    let table: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    for (name, dependencies) in &direct {
+        if TOPS.contains(&name.as_str()) {
+            continue;
+        }
+        let allowed =
+            table.get(name.as_str()).unwrap_or_else(|| panic!("`{name}` has no line in the table of walls"));
+        for dependency in dependencies.iter().filter(|dependency| ours.contains(dependency)) {
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "a wall: `{name}` must not depend on `{dependency}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_code_generator_names_cranelift() {
+    for (name, dependencies) in direct(&metadata()) {
+        let names_it = dependencies.iter().any(|dependency| dependency.starts_with("cranelift"));
+        assert!(!names_it || name == "flick-codegen", "`{name}` names Cranelift");
+    }
+}
+
+#[test]
+fn the_language_does_no_io() {
+    let metadata = metadata();
+    let resolve = metadata.resolve.as_ref().expect("metadata was asked for with dependencies");
+    let name_of: BTreeMap<_, _> =
+        metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    let edges: BTreeMap<_, Vec<_>> = resolve
+        .nodes
+        .iter()
+        .map(|node| {
+            let normal = node
+                .deps
+                .iter()
+                .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+            (&node.id, normal.map(|dep| &dep.pkg).collect())
+        })
+        .collect();
+    for pure in PURE {
+        let (root, _) =
+            name_of.iter().find(|(_, name)| *name == pure).expect("the crate is in the workspace");
+        let mut reached = BTreeSet::from([*root]);
+        let mut open = vec![*root];
+        while let Some(id) = open.pop() {
+            for next in edges.get(id).into_iter().flatten() {
+                if reached.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        let found: Vec<_> =
+            reached.iter().map(|id| name_of[*id]).filter(|name| IO_CRATES.contains(name)).collect();
+        assert!(found.is_empty(), "`{pure}` reaches {found:?}");
+    }
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    let metadata = metadata();
+    let deny =
+        std::fs::read_to_string(metadata.workspace_root.join("deny.toml")).expect("deny.toml is in the root");
+    let reasons: BTreeMap<&str, &str> = deny
+        .lines()
+        .filter_map(|line| line.strip_prefix("# ")?.split_once(": "))
+        .filter(|(name, _)| !name.contains(' '))
+        .collect();
+    let packages = metadata.workspace_packages();
+    let foreign = packages
+        .iter()
+        .flat_map(|package| &package.dependencies)
+        .filter(|dependency| dependency.path.is_none());
+    let used: BTreeSet<&str> = foreign.map(|dependency| dependency.name.as_str()).collect();
+    for name in &used {
+        assert!(
+            reasons.contains_key(name),
+            "deny.toml gives no reason for `{name}`: add a line `# {name}: why`"
+        );
+    }
+    for (name, reason) in &reasons {
+        assert!(
+            used.contains(name),
+            "deny.toml gives a reason for `{name}`, which nothing uses: remove the line"
+        );
+        assert!(reason.len() >= 15, "the reason for `{name}` says nothing");
+    }
+}
