@@ -13,6 +13,9 @@ fn main() {
     if std::env::args().nth(2).is_some() {
         println!("{:#?}", program);
     } else {
-        println!("{}", program.as_ref().map_or("refused".to_owned(), flick_check::summary));
+        println!(
+            "{}",
+            program.as_ref().map_or("refused".to_owned(), |program| flick_check::summary(program, true))
+        );
     }
 }

@@ -135,10 +135,7 @@ impl Exprs<'_> {
         for stage in stages {
             if matches!(current.kind, ExprKind::Send { .. }) {
                 let span = self.span(stage.range());
-                self.sink.push(report::channels::not_a_target(
-                    span,
-                    "anything behind a channel: a send gives nothing to pass on",
-                ));
+                self.sink.push(report::channels::behind_a_send(span));
                 return current;
             }
             if current.ty == Ty::Nothing {

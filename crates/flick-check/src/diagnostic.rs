@@ -142,8 +142,12 @@ pub(crate) struct Sink {
 
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
-        let is_new =
-            !self.found.iter().any(|known| known.code == diagnostic.code && known.span == diagnostic.span);
+        // A type that is wrong is wrong wherever it stands; once is enough.
+        let is_about_a_type = matches!(diagnostic.code, "E0203" | "E0515");
+        let is_new = !self.found.iter().any(|known| {
+            known.code == diagnostic.code
+                && (known.span == diagnostic.span || is_about_a_type && known.title == diagnostic.title)
+        });
         if is_new && self.found.len() < DIAGNOSTICS_MAX {
             self.found.push(diagnostic);
         }
@@ -156,6 +160,12 @@ impl Sink {
         same_code.any(|known| {
             around.range.start <= known.span.range.start && known.span.range.end <= around.range.end
         })
+    }
+
+    /// Whether a diagnostic of that code points at `place` as an explanation.
+    pub(crate) fn explains(&self, code: &str, place: &Span) -> bool {
+        let mut same_code = self.found.iter().filter(|known| known.code == code);
+        same_code.any(|known| known.labels.iter().any(|label| label.span == *place))
     }
 
     pub(crate) fn has_errors(&self) -> bool {

@@ -55,6 +55,12 @@ impl Exprs<'_> {
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Expr {
         let checked = self.any(expr, Wanted::Value);
         if checked.ty == Ty::Nothing {
+            // A function that gives a value against its heading was told so already.
+            if let ExprKind::Call(fun, _) = &checked.kind
+                && self.sink.explains("E0413", &self.items.fun(*fun).result_span)
+            {
+                return unknown(checked.span);
+            }
             let what = match &checked.kind {
                 ExprKind::Call(fun, _) => format!("`{}`", self.items.fun(*fun).name),
                 _ => "this".to_owned(),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use flick_syntax::ast;
+use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::hir::{self, EnumId, FieldId, FunId, Span, Ty, UnitId};
@@ -71,6 +71,8 @@ pub(crate) struct Items {
     pub(crate) views: BTreeMap<u32, View>,
     pub(crate) funs: Vec<FunSig>,
     pub(crate) fun_names: BTreeMap<String, FunId>,
+    /// Channels of the process and their types as written, for messages.
+    pub(crate) channel_texts: BTreeMap<String, String>,
 }
 
 /// Declarations that still have to be looked into.
@@ -155,6 +157,12 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
             }
             spans.insert(name.text().to_owned(), span.clone());
             enter(decl, name.text(), span, file.id, items, &mut decls);
+        }
+    }
+    let params = decls.process.iter().flat_map(|process| process.node.params());
+    for param in params {
+        if let (Some(name), Some(channel)) = (param.name(), param.channel()) {
+            items.channel_texts.insert(name.text().to_owned(), channel.syntax().text().to_string());
         }
     }
     enum_and_record_clashes(items, &type_spans, &record_spans, sink);

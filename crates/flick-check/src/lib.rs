@@ -29,8 +29,8 @@ mod views;
 mod walk;
 
 pub use check::check;
-pub use explain::{codes, explain};
 pub use diagnostic::{Diagnostic, Severity, Sources};
+pub use explain::{codes, explain};
 pub use load::Loader;
 pub use render::render;
 pub use summary::summary;

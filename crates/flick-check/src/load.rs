@@ -8,6 +8,7 @@ use crate::diagnostic::{Sink, Sources};
 use crate::hir::Span;
 use crate::limits::FILES_MAX;
 use crate::report;
+use crate::report::syntax::FromParser;
 
 /// A file that was parsed.
 pub(crate) struct File {
@@ -70,7 +71,16 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
     let parse = flick_syntax::parse(text);
     let tree = parse.file();
     for error in parse.errors() {
-        sink.push(report::syntax::from_parser(id, error));
+        let is_last = match report::syntax::from_parser(id, text, &tree, error) {
+            FromParser::Error(diagnostic) => {
+                sink.push(diagnostic);
+                false
+            }
+            FromParser::NotYet(diagnostic) => {
+                sink.push(diagnostic);
+                true
+            }
+        };
         let around = tree.decls().find(|decl| {
             // Trivia between declarations belongs to the one above: an error there is about its end.
             let next_start =
@@ -83,6 +93,9 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
         }
         // A declaration whose heading is damaged may have lost its name, or its neighbours theirs.
         damage.names_lost = true;
+        if is_last {
+            break;
+        }
     }
     File { id, tree }
 }

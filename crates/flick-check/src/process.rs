@@ -1,7 +1,7 @@
 //! The process: its channels and its rules.
 //! Promises: a rule starts at a channel that receives; every message has one rule at most.
 
-use flick_syntax::ast;
+use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
@@ -16,6 +16,10 @@ pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink
     let name = decl.node.name()?;
     let span = span_of(decl.file, name.range());
     let channels = channels(decl, items, sink);
+    if !channels.iter().any(|channel| ends(&channel.ty).0.is_some() || channel.ty == Ty::Unknown) {
+        sink.push(report::channels::no_channels(span, name.text()));
+        return None;
+    }
     let mut rules =
         Rules { decl, items, sink, channels, out: Vec::new(), places: Vec::new(), is_silent: false };
     let stmts: Vec<ast::Stmt> = decl.node.body().into_iter().flat_map(|body| body.stmts()).collect();
@@ -28,11 +32,6 @@ pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink
     }
     if !is_silent {
         warn_unused(&channels, &out, items, sink);
-    }
-    if !channels.iter().any(|channel| ends(&channel.ty).0.is_some() || channel.ty == Ty::Unknown)
-        && !stmts.is_empty()
-    {
-        sink.push(report::channels::no_channels(span.clone(), name.text()));
     }
     let channels = channels.into_iter().map(|channel| {
         let (receives, sends) = ends(&channel.ty);
@@ -82,6 +81,13 @@ fn warn_unused(channels: &[ScopeChannel], rules: &[Rule], items: &Items, sink: &
     }
 }
 
+/// The first line of a statement, which is enough to point at it.
+fn first_line(stmt: &ast::Stmt) -> std::ops::Range<usize> {
+    let text = stmt.syntax().text().to_string();
+    let start = stmt.range().start;
+    start..start + text.lines().next().map_or(0, str::len)
+}
+
 struct Rules<'a> {
     decl: &'a InFile<ast::ProcDecl>,
     items: &'a Items,
@@ -107,8 +113,15 @@ impl Rules<'_> {
                 None => self.is_silent = true,
             },
             ast::Stmt::Chain(_) | ast::Stmt::Join(_) => self.rule(stmt, span),
+            ast::Stmt::Ellipsis(_) => {
+                self.is_silent = true;
+                let name = self.decl.node.name();
+                let text = name.as_ref().map_or("", |name| name.text());
+                self.sink.push(report::channels::no_rules(span, text));
+            }
             other => {
                 self.is_silent = true;
+                let span = self.span(first_line(other));
                 let (what, help) = match other {
                     ast::Stmt::Local(_) => ("`local` state", "compute what you need from the message"),
                     ast::Stmt::Global(_) => ("`global` state", "compute what you need from the message"),
@@ -138,15 +151,7 @@ impl Rules<'_> {
             ast::Stmt::Join(join) => self.join(join, span),
             ast::Stmt::Expr(_) => {
                 self.is_silent = true;
-                let help = "say where its messages go: `| client => f(backends)`";
-                self.sink.push(
-                    report::channels::not_a_source(
-                        span,
-                        "a line without `=>`",
-                        self.channels.iter().map(|channel| channel.name.as_str()),
-                    )
-                    .help(help),
-                );
+                self.sink.push(report::channels::no_destination(span));
             }
             _ => {
                 self.is_silent = true;
@@ -256,6 +261,10 @@ impl Rules<'_> {
                 self.enter(source, unit, place, span.clone(), |exprs, message| {
                     exprs.chain(message, std::slice::from_ref(to))
                 });
+            }
+            // Both directions of a join mostly fail for the same reason.
+            if self.sink.has("E0503", &span) {
+                return;
             }
         }
     }

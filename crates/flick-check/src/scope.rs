@@ -38,10 +38,13 @@ impl Scope {
 
     /// Declares a local; a name that is already visible is reported, and then means the newer one.
     pub(crate) fn declare(&mut self, name: &str, ty: Ty, span: Span, sink: &mut Sink) -> LocalId {
+        let mut ty = ty;
         if let Some(first) = self.place_of(name)
             && name != "_"
         {
             sink.push(report::names::shadowed(span.clone(), name, first));
+            // Which of the two is meant from here on, nobody knows.
+            ty = Ty::Unknown;
         }
         let id = self.hidden(name, ty, span);
         self.visible.push((name.to_owned(), id));

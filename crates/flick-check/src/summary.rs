@@ -9,9 +9,9 @@ use crate::hir::{
     UnitId,
 };
 
-/// Describes `program`. Enumerations and units of files other than the program's own are left out, but for units whose
-/// messages travel on its channels.
-pub fn summary(program: &Program) -> String {
+/// Describes `program`. Units of other files are described only where their messages travel on its channels, in one
+/// line, unless `with_used` asks for all of them in full.
+pub fn summary(program: &Program, with_used: bool) -> String {
     let mut out = String::new();
     let text = Text { program, unit: None };
     for enumeration in program.enums.iter().filter(|known| known.span.file == 0) {
@@ -25,8 +25,10 @@ pub fn summary(program: &Program) -> String {
         let travels = channels
             .into_iter()
             .any(|channel| [channel.receives, channel.sends].contains(&Some(UnitId(index as u32))));
-        if unit.span.file == 0 || travels {
+        if unit.span.file == 0 || travels && with_used {
             Text { program, unit: Some(unit) }.unit(&mut out, unit);
+        } else if travels {
+            let _ = writeln!(out, "unit {} of another file: {}", unit.name, bounds(unit));
         }
     }
     for fun in &program.funs {
@@ -69,6 +71,18 @@ pub fn summary(program: &Program) -> String {
         }
     }
     out
+}
+
+/// Fields whose length differs from message to message.
+fn bounds(unit: &Unit) -> String {
+    let fields = unit.fields.iter().filter_map(|field| match &field.kind {
+        FieldKind::Bytes { max_bytes, .. } => {
+            let name = field.name.as_deref().unwrap_or("_");
+            Some(max_bytes.map_or(format!("{name} streamed"), |max| format!("{name}<{max}>")))
+        }
+        _ => None,
+    });
+    fields.collect::<Vec<_>>().join(", ")
 }
 
 fn field_name(unit: &Unit, field: FieldId) -> String {

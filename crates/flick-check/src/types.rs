@@ -81,16 +81,16 @@ pub(crate) fn value_type(items: &Items, ty: &ast::Type, file: u32, sink: &mut Si
         ast::Type::List(list) => {
             if list.len().is_none() {
                 let help = "a list will need a bound, like `[cmd]<64>`; in this version pass single values";
-                sink.push(report::not_yet::type_name(span, "of lists", help));
+                sink.push(report::not_yet::type_name(span, "a list", help));
             } else {
-                sink.push(report::not_yet::type_name(span, "of lists", "pass single values"));
+                sink.push(report::not_yet::type_name(span, "a list", "pass single values"));
             }
             Ty::Unknown
         }
         ast::Type::Tuple(_) => {
             sink.push(report::not_yet::type_name(
                 span,
-                "of tuples",
+                "a tuple",
                 "give each value its own parameter or function",
             ));
             Ty::Unknown
@@ -123,7 +123,7 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
 /// Reports a type name that this version does not know.
 pub(crate) fn unknown(items: &Items, name: &str, span: Span, sink: &mut Sink) {
     if LATER.contains(&name) {
-        let shown = format!("`{name}`");
+        let shown = format!("the type `{name}`");
         sink.push(report::not_yet::type_name(
             span,
             &shown,

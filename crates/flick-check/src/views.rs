@@ -46,9 +46,9 @@ fn view(record: &InFile<ast::RecordDecl>, unit: UnitId, span: Span, items: &Item
             continue;
         };
         let id = FieldId(index as u32);
-        if let Some((ty, bound)) = field_type(unit, id, &ty, record.file, items, sink) {
-            fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, span: place });
-        }
+        // A field of a refused type is known all the same, so that it is not reported again where it is read.
+        let (ty, bound) = field_type(unit, id, &ty, record.file, items, sink).unwrap_or((Ty::Unknown, None));
+        fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, span: place });
     }
     View { span, fields }
 }

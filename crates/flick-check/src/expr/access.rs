@@ -38,7 +38,10 @@ impl Exprs<'_> {
         });
         let owner =
             self.items.enums.iter().find(|known| known.members.iter().any(|(member, _)| member == text));
-        let report = if field.is_some() {
+        let channel = self.items.channel_texts.get(text).filter(|_| self.grammar.is_none());
+        let report = if let Some(channel) = channel {
+            report::names::channel_elsewhere(span.clone(), text, channel)
+        } else if field.is_some() {
             let help = format!("write `self.{text}`");
             report::names::wrong_kind(span.clone(), text, "a field", "a value of its own", &help)
         } else if let Some(fun) = self.items.fun_names.get(text) {
@@ -188,6 +191,15 @@ impl Exprs<'_> {
             view.map(|view| view.fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>());
         let known =
             in_view.unwrap_or_else(|| declared.iter().filter_map(|field| field.name.as_deref()).collect());
+        let fronts = path.rmatch_indices('.').map(|(dot, _)| &path[..dot]);
+        let leaf = fronts
+            .into_iter()
+            .find_map(|front| declared.iter().find(|field| field.name.as_deref() == Some(front)));
+        if let Some(leaf) = leaf {
+            let found = self.items.describe(&grammar_type(&leaf.kind));
+            self.sink.push(report::types::no_fields(span.clone(), &found));
+            return None;
+        }
         let is_group = declared
             .iter()
             .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&format!("{path}."))));

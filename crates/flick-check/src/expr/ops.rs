@@ -70,8 +70,10 @@ impl Exprs<'_> {
     }
 
     fn logic(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
-        for side in [&left, &right] {
-            if side.ty != Ty::Bool {
+        // Two operands of the wrong kind are one mistake.
+        let wrong = [&left, &right].into_iter().find(|side| side.ty != Ty::Bool);
+        if let Some(side) = wrong {
+            {
                 let found = self.items.describe(&side.ty);
                 let help = format!(
                     "`{}` joins truth values; write out both comparisons: `x == 1 {0} x == 2`",
@@ -101,8 +103,12 @@ impl Exprs<'_> {
             _ => false,
         };
         if !fits {
+            let is_comparison = |side: &Expr| matches!(side.kind, ExprKind::Binary(op, ..) if !is_arithmetic(op) && !matches!(op, BinaryOp::And | BinaryOp::Or));
+            let is_chained = is_comparison(&left) || is_comparison(&right);
             let (left, right) = (self.items.describe(&left.ty), self.items.describe(&right.ty));
-            let help = if left == right {
+            let help = if is_chained {
+                "write both comparisons: `3 < x and x < 9`".to_owned()
+            } else if left == right {
                 format!("compare {left} with `==` or `!=`, and messages by their fields")
             } else {
                 "compare values of the same kind".to_owned()

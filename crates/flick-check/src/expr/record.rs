@@ -64,7 +64,7 @@ impl Exprs<'_> {
             let value = self.opt_expr(init.value(), &whole);
             let Some((field, ty)) = self.written_field(unit, name.text(), &span) else { continue };
             if let Some((_, first)) = places.iter().find(|(known, _)| *known == field) {
-                self.sink.push(report::names::duplicate(span, "field", name.text(), first.clone()));
+                self.sink.push(report::names::given_twice(span, name.text(), first.clone()));
                 continue;
             }
             let target = format!("`{}`", name.text());

@@ -67,6 +67,12 @@ fn serialize(
         }
         return;
     };
+    if measured.is_none() {
+        let why = format!("has no effect: `{own}` is the length of no field");
+        let help = format!("let a field have this length: `&length = self.{own}`");
+        sink.push(report::grammar::serialize(span, &why, &help));
+        return;
+    }
     let dollar = measured.map(|field| {
         let longest = match items.field(unit, field).kind {
             FieldKind::Bytes { max_bytes: Some(max), .. } => i128::from(max),
@@ -93,14 +99,6 @@ fn serialize(
     if !matches!(value.ty, Ty::Int { .. } | Ty::Unknown) {
         let found = items.describe(&value.ty);
         sink.push(report::types::mismatch(value.span.clone(), "a number", &found, None));
-    }
-    if measured.is_none() {
-        let help = format!("let a field have this length: `&length = self.{own}`");
-        sink.push(report::grammar::serialize(
-            span,
-            &format!("has no effect: `{own}` is the length of no field"),
-            &help,
-        ));
     }
     let name = items.field(unit, field).name.clone().unwrap_or_default();
     match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {

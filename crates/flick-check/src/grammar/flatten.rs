@@ -170,9 +170,12 @@ impl Flat<'_> {
     }
 
     fn nested(&mut self, inner: UnitId, full: Option<String>, field: &ast::UnitField, span: Span, file: u32) {
-        if self.nesting.contains(&inner) {
-            let name = &self.items.unit(inner).name;
-            self.sink.push(report::grammar::nests_itself(span, name));
+        if let Some(start) = self.nesting.iter().position(|unit| *unit == inner) {
+            // Every unit of the circle meets it; the one declared first says so.
+            if self.nesting[start..].iter().all(|unit| inner.0 <= unit.0) {
+                let name = &self.items.unit(inner).name;
+                self.sink.push(report::grammar::nests_itself(span, name));
+            }
             return;
         }
         if self.nesting.len() >= UNIT_NESTING_MAX {

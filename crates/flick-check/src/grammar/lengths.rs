@@ -142,7 +142,12 @@ impl Site<'_> {
 
     fn length(&mut self, items: &Items, sink: &mut Sink) -> Expr {
         let Some(attr) = attr(self.draft, "length") else {
-            sink.push(report::grammar::missing_length(self.draft.place.clone(), self.name));
+            // An attribute that was refused may have been meant to say it.
+            let is_known =
+                |attr: &ast::Attr| attr.name().is_some_and(|name| FIELD_ATTRS.contains(&name.text()));
+            if self.draft.attrs.iter().all(is_known) {
+                sink.push(report::grammar::missing_length(self.draft.place.clone(), self.name));
+            }
             return self.nothing();
         };
         let Some(value) = attr.value() else { return self.nothing() };

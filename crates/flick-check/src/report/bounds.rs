@@ -13,8 +13,9 @@ pub(crate) fn recursion(chain: &[(String, String, Span)]) -> Diagnostic {
     } else {
         format!("`{caller}` calls itself through others, so its work has no bound")
     };
+    let callee = if caller == callee { "itself".to_owned() } else { format!("`{callee}`") };
     let mut diagnostic =
-        Diagnostic::error("E0301", span.clone(), title).label(format!("`{caller}` calls `{callee}` here"));
+        Diagnostic::error("E0301", span.clone(), title).label(format!("`{caller}` calls {callee} here"));
     for (caller, callee, span) in rest {
         diagnostic = diagnostic.also(span.clone(), format!("`{caller}` calls `{callee}` here"));
     }
@@ -36,9 +37,9 @@ pub(crate) fn view_wider(span: Span, field: &str, written: u32, allowed: u32, gr
 }
 
 pub(crate) fn bytes_too_long(span: Span, field: &str, longest: u32, allowed: u32) -> Diagnostic {
-    Diagnostic::error("E0303", span, format!("this value may be {longest} bytes long, but `{field}` holds at most {allowed}"))
+    Diagnostic::error("E0303", span, format!("this value may be {longest} bytes long, but {field} holds at most {allowed}"))
         .label(format!("at most {longest} bytes"))
-        .help(format!("give `{field}` a value from a field or literal of at most {allowed} bytes, or widen its bound in the grammar"))
+        .help(format!("give {field} a value from a field or literal of at most {allowed} bytes, or widen its bound in the grammar"))
 }
 
 pub(crate) fn int_too_wide(
@@ -53,6 +54,9 @@ pub(crate) fn int_too_wide(
             "keep the low part with `(...) mod {modulus}`, or limit it with `min(..., {})`",
             modulus - 1
         ),
+        None if found.ends_with("18446744073709551615") => {
+            "make it smaller, for example with `mod 1024`, or let the target be a `uint64`".to_owned()
+        }
         None => "compute a value that is inside the range, for example with `min` and `max`".to_owned(),
     };
     Diagnostic::error("E0304", span, format!("this value may not fit {target}"))

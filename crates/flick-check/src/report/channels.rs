@@ -94,6 +94,18 @@ pub(crate) fn result_dropped(span: Span, name: &str, found: &str) -> Diagnostic 
         .help("send it on: `=> client`")
 }
 
+pub(crate) fn no_destination(span: Span) -> Diagnostic {
+    Diagnostic::error("E0512", span, "this rule says where messages come from, but not where they go")
+        .label("the chain ends here")
+        .help("send them on: `| client => backend`, or into a function: `| client => f(backends)`")
+}
+
+pub(crate) fn behind_a_send(span: Span) -> Diagnostic {
+    Diagnostic::error("E0505", span, "a send gives nothing to pass on, so a chain ends with it")
+        .label("behind the end of the chain")
+        .help("write two lines, or send to both channels in a function")
+}
+
 pub(crate) fn second_rule(span: Span, name: &str, first: Span) -> Diagnostic {
     Diagnostic::error("E0513", span, format!("two rules read from `{name}`"))
         .label("second rule")

@@ -19,7 +19,30 @@ pub(crate) fn duplicate(span: Span, what: &str, name: &str, first: Span) -> Diag
     Diagnostic::error("E0201", span, format!("the {what} `{name}` is declared twice"))
         .label("again here")
         .also(first, "first here")
-        .help("rename or remove one of them")
+        .help(if matches!(what, "property" | "attribute") {
+            "remove one of them"
+        } else {
+            "rename or remove one of them"
+        })
+}
+
+pub(crate) fn given_twice(span: Span, field: &str, first: Span) -> Diagnostic {
+    Diagnostic::error("E0201", span, format!("the field `{field}` is given two values"))
+        .label("again here")
+        .also(first, "first here")
+        .help("remove one of them")
+}
+
+pub(crate) fn channel_elsewhere(span: Span, name: &str, channel: &str) -> Diagnostic {
+    Diagnostic::error(
+        "E0202",
+        span,
+        format!("the channel `{name}` belongs to the process; a function does not see it"),
+    )
+    .label("not known here")
+    .help(format!(
+        "give the function a parameter for it, `{channel} {name}`, and pass it in the rule: `=> f({name})`"
+    ))
 }
 
 pub(crate) fn shadowed(span: Span, name: &str, first: Span) -> Diagnostic {

@@ -12,7 +12,7 @@ pub(crate) fn construct(span: Span, what: &str, instead: &str) -> Diagnostic {
 
 /// A type that is known but not compiled yet.
 pub(crate) fn type_name(span: Span, what: &str, instead: &str) -> Diagnostic {
-    Diagnostic::error("E0702", span, format!("the type {what} is not in this version of flick yet"))
+    Diagnostic::error("E0702", span, format!("{what} is not in this version of flick yet"))
         .label("not yet")
         .help(instead.to_owned())
 }

@@ -1,14 +1,63 @@
 //! E01xx: what the parser found, under its codes.
 
+use flick_syntax::ast::{self, AstNode};
 use flick_syntax::{SyntaxError, SyntaxErrorKind};
 
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
-/// Gives a parser's error its code.
-pub(crate) fn from_parser(file: u32, error: &SyntaxError) -> Diagnostic {
+/// Words that begin a construct of a later version, which the parser takes for a name.
+const LATER_WORDS: &[&str] = &["ask", "every", "except", "update", "timeout", "scatter"];
+
+/// What an error of the parser becomes.
+pub(crate) enum FromParser {
+    /// The error itself.
+    Error(Diagnostic),
+    /// A construct of a later version: errors behind it are about its inside.
+    NotYet(Diagnostic),
+}
+
+/// Gives a parser's error its code. `text` and `tree` are the source it is about.
+pub(crate) fn from_parser(file: u32, text: &str, tree: &ast::File, error: &SyntaxError) -> FromParser {
     let span = Span { file, range: error.range.start as u32..error.range.end as u32 };
-    Diagnostic::error(code(error.kind), span, error.title.clone()).help(error.help.clone())
+    let before = text.get(..error.range.start).unwrap_or_default().trim_end_matches(' ');
+    let word_start = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+    let word = &before[word_start..];
+    let word_span = Span { file, range: word_start as u32..before.len() as u32 };
+    if error.kind == SyntaxErrorKind::Expected && LATER_WORDS.contains(&word) {
+        let what = format!("`{word}`");
+        let help = "programs of this version handle one message at a time, without waiting";
+        return FromParser::Error(super::not_yet::construct(word_span, &what, help));
+    }
+    if error.kind == SyntaxErrorKind::Expected && word == "switch" && error.title.contains("a grammar") {
+        let help = "describe what follows as one `bytes` field";
+        return FromParser::NotYet(super::not_yet::grammar(word_span, "a choice between fields", help));
+    }
+    let span =
+        if is_missing(error) { behind_previous(file, text, tree, &span).unwrap_or(span) } else { span };
+    FromParser::Error(Diagnostic::error(code(error.kind), span, error.title.clone()).help(error.help.clone()))
+}
+
+/// Where something is missing that was noticed only at the first word of a later line: behind the word before.
+fn behind_previous(file: u32, text: &str, tree: &ast::File, span: &Span) -> Option<Span> {
+    let line_start = text.get(..span.range.start as usize)?.rfind('\n')? + 1;
+    let is_first = text.get(line_start..span.range.start as usize)?.trim().is_empty();
+    let token = tree.syntax().token_at_offset(span.range.start.into()).right_biased().filter(|_| is_first)?;
+    let mut before = token.prev_token()?;
+    while before.kind().is_trivia() {
+        before = before.prev_token()?;
+    }
+    let end = u32::from(before.text_range().end());
+    Some(Span { file, range: end..end })
+}
+
+/// Whether the error is that something is missing, rather than that something is wrong.
+fn is_missing(error: &SyntaxError) -> bool {
+    let title = error.title.as_str();
+    // What stands at the front of the line may itself be what is wrong.
+    let is_arrow = title.ends_with("found `=>`") || title.ends_with("found `=`");
+    let is_value = title.starts_with("expected an expression") && !is_arrow;
+    is_value || title.starts_with("expected `") || title.contains("is not closed: expected")
 }
 
 fn code(kind: SyntaxErrorKind) -> &'static str {

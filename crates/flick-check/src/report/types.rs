@@ -7,6 +7,17 @@ use crate::hir::Span;
 pub(crate) fn mismatch(span: Span, wanted: &str, found: &str, why: Option<(Span, String)>) -> Diagnostic {
     let help = match (wanted, found) {
         ("a truth value", "a number") => "compare it: `... != 0`".to_owned(),
+        ("a number", "text" | "bytes") => "take its length, `len(...)`, or its hash, `hash(...)`".to_owned(),
+        ("text", "a number") => "give it a field that is text, or a literal in double quotes".to_owned(),
+        (message, "text" | "bytes" | "a number") if message.starts_with("a message") => {
+            "pass the whole message, not one of its fields".to_owned()
+        }
+        (channel, array) if channel.starts_with("a channel") && array.starts_with("an array") => {
+            "pick one of them: `backends[i]`".to_owned()
+        }
+        (array, channel) if channel.starts_with("a channel") && array.starts_with("an array") => {
+            "pass the name of the array, without an index".to_owned()
+        }
         _ => format!("write {wanted} here"),
     };
     let diagnostic = Diagnostic::error("E0401", span, format!("expected {wanted}, found {found}"))

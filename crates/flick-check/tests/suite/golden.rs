@@ -14,7 +14,12 @@ fn bad_programs_are_told_what_to_write_instead() {
         let (program, diagnostics, sources) = check(&golden.name, &input(golden));
         let has_errors = diagnostics.iter().any(|found| found.severity == Severity::Error);
         assert!(!diagnostics.is_empty(), "{}: nothing is said about it", golden.name);
-        assert_eq!(program.is_none(), has_errors, "{}: a program exactly when there are no errors", golden.name);
+        assert_eq!(
+            program.is_none(),
+            has_errors,
+            "{}: a program exactly when there are no errors",
+            golden.name
+        );
         diagnostics.iter().map(|found| render(found, &sources, false)).collect::<Vec<_>>().join("\n")
     });
 }
@@ -25,7 +30,8 @@ fn good_programs_mean_what_they_say() {
         let (program, diagnostics, sources) = check(&golden.name, &golden.input);
         let said: Vec<String> = diagnostics.iter().map(|found| render(found, &sources, false)).collect();
         assert!(said.is_empty(), "{}: {}", golden.name, said.join("\n"));
-        summary(&program.expect("a program without errors"))
+        let with_used = golden.directive.contains("with used grammars");
+        summary(&program.expect("a program without errors"), with_used)
     });
 }
 

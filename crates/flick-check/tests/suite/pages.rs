@@ -6,19 +6,25 @@ use crate::support::{check, codes, read, root};
 
 #[test]
 fn every_page_shows_the_mistake_and_its_repair() {
+    let mut failures = Vec::new();
     for code in known_codes() {
         let page = explain(code).expect("codes have pages");
         assert!(page.starts_with(&format!("# {code}: ")), "{code}: the title of its page");
         let (before, right) = page.split_once("\nRight:\n").unwrap_or((page, ""));
         for wrong in blocks(before) {
             let (_, diagnostics, _) = check(code, &wrong);
-            assert!(codes(&diagnostics).contains(&code), "{code}: its wrong example gives {:?}", codes(&diagnostics));
+            if !codes(&diagnostics).contains(&code) {
+                failures.push(format!("{code}: its wrong example gives {:?}", codes(&diagnostics)));
+            }
         }
         for right in blocks(right) {
             let (_, diagnostics, _) = check(code, &right);
-            assert!(diagnostics.is_empty(), "{code}: its right example gives {:?}", codes(&diagnostics));
+            if !diagnostics.is_empty() {
+                failures.push(format!("{code}: its right example gives {:?}", codes(&diagnostics)));
+            }
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
@@ -27,9 +33,8 @@ fn every_code_has_a_page_and_a_golden_file() {
         .iter()
         .map(|path| std::fs::read_to_string(path).expect("golden files are text"))
         .collect();
-    for code in known_codes() {
-        assert!(golden.contains(&format!("[{code}]")), "{code}: no golden file shows it");
-    }
+    let missing: Vec<&str> = known_codes().filter(|code| !golden.contains(&format!("[{code}]"))).collect();
+    assert!(missing.is_empty(), "no golden file shows {missing:?}");
     let pages = std::fs::read_dir(root().join("docs/errors")).expect("the pages are there");
     for page in pages {
         let name = page.expect("a readable directory").file_name().to_string_lossy().into_owned();
