@@ -79,7 +79,8 @@ impl std::fmt::Debug for Compiled {
 impl Engine for Compiled {
     #[inline]
     fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
-        Step::from_word(self.code.parse(parser, frame, data))
+        let word = self.code.parse(parser, frame, data);
+        if word == 0 { Step::Done } else { unfinished(word) }
     }
 
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
@@ -89,6 +90,15 @@ impl Engine for Compiled {
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
         self.code.build(builder, frame, out)
     }
+}
+
+/// The step of a message that is not complete; kept out of the way of those that are.
+#[inline(never)]
+fn unfinished(word: u64) -> Step {
+    if word as i64 & 3 == symbols::BUG_WORD {
+        panic!("{}", symbols::BUGS[(word >> 2) as usize]);
+    }
+    Step::from_word(word)
 }
 
 /// Compiles all functions of a module into memory.
@@ -101,6 +111,14 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     if !errors.is_empty() {
         return Err(CompileError::Invalid(errors));
     }
+    let mut optimised;
+    let module = if options.optimise == Optimise::Speed {
+        optimised = module.clone();
+        flick_ir::passes::optimise(&mut optimised);
+        &optimised
+    } else {
+        module
+    };
     let isa = options.isa()?;
     let mut jit = JITModule::new(jit_builder(isa));
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();

@@ -11,24 +11,18 @@ use flick_abi::{Frame, FuncId, RuleCall, SendList};
 use flick_ir::data::FuncKind;
 
 use crate::raw::RawCall;
+use crate::symbols;
 
 type ParserFn = unsafe extern "C" fn(*mut u64, *const u8, u64) -> u64;
 type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64);
 type BuilderFn = unsafe extern "C" fn(*mut RawCall<'_>);
 
-/// One function's way in.
-#[derive(Clone, Copy)]
-enum Entry {
-    Parser(ParserFn),
-    Rule(RuleFn),
-    Builder(BuilderFn),
-    /// Called by generated code only.
-    Helper,
-}
-
 /// The machine code of one program.
 pub(crate) struct Code {
-    entries: Vec<Entry>,
+    /// By `FuncId`; what is no parser has [`not_a_parser`] here, which spares the path of each message a branch.
+    parsers: Box<[ParserFn]>,
+    rules: Box<[Option<RuleFn>]>,
+    builders: Box<[Option<BuilderFn>]>,
     consts: Box<[u8]>,
     channels: usize,
     /// Owns the memory; taken out only by `drop`.
@@ -46,33 +40,36 @@ impl Code {
         channels: usize,
     ) -> Self {
         assert!(ids.len() == kinds.len(), "every function is compiled");
-        let entry = |(id, kind): (&JitId, &FuncKind)| {
-            let address = module.get_finalized_function(*id);
-            match kind {
-                // SAFETY: `translate::signature` gave functions of this kind exactly this signature, in the
-                // platform's C convention, and the address is that of finished code.
-                FuncKind::Parser => {
-                    Entry::Parser(unsafe { std::mem::transmute::<*const u8, ParserFn>(address) })
-                }
-                // SAFETY: as above.
-                FuncKind::Rule => Entry::Rule(unsafe { std::mem::transmute::<*const u8, RuleFn>(address) }),
-                // SAFETY: as above.
-                FuncKind::Builder => {
-                    Entry::Builder(unsafe { std::mem::transmute::<*const u8, BuilderFn>(address) })
-                }
-                FuncKind::Helper => Entry::Helper,
-            }
+        let function = |index: usize, wanted: FuncKind| {
+            (kinds[index] == wanted).then(|| module.get_finalized_function(ids[index]))
         };
-        let entries = ids.iter().zip(kinds).map(entry).collect();
-        Self { entries, consts, channels, module: Mutex::new(Some(module)) }
+        let all = 0..ids.len();
+        let parser = |index| match function(index, FuncKind::Parser) {
+            // SAFETY: `translate::signature` gave functions of this kind exactly this signature, in the platform's
+            // C convention, and the address is that of finished code.
+            Some(address) => unsafe { std::mem::transmute::<*const u8, ParserFn>(address) },
+            None => not_a_parser,
+        };
+        let rule = |index| {
+            // SAFETY: as above.
+            function(index, FuncKind::Rule)
+                .map(|code| unsafe { std::mem::transmute::<*const u8, RuleFn>(code) })
+        };
+        let builder = |index| {
+            // SAFETY: as above.
+            function(index, FuncKind::Builder)
+                .map(|code| unsafe { std::mem::transmute::<*const u8, BuilderFn>(code) })
+        };
+        let parsers = all.clone().map(parser).collect();
+        let rules = all.clone().map(rule).collect();
+        let builders = all.map(builder).collect();
+        Self { parsers, rules, builders, consts, channels, module: Mutex::new(Some(module)) }
     }
 
     /// Runs a parser; the result is the word of a step.
     #[inline]
     pub(crate) fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> u64 {
-        let Some(Entry::Parser(function)) = self.entries.get(parser.0 as usize) else {
-            panic!("function {} is no parser of this program", parser.0)
-        };
+        let function = self.parsers[parser.0 as usize];
         // SAFETY: the code stores only to slots below `FRAME_SLOTS_MAX` and loads from `data` only behind a
         // comparison with its length; `flick_ir::verify` has checked both, and both borrows last for the call.
         unsafe { function(frame.slots.as_mut_ptr(), data.as_ptr(), data.len() as u64) }
@@ -80,9 +77,7 @@ impl Code {
 
     /// Runs a rule.
     pub(crate) fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
-        let Some(Entry::Rule(function)) = self.entries.get(rule.0 as usize) else {
-            panic!("function {} is no rule of this program", rule.0)
-        };
+        let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
         // Generated code indexes the lengths with channels of the program, as many as the verifier has counted.
         assert!(call.channel_lens.len() >= self.channels, "every channel of the program has a length");
         let source_element = call.source_element;
@@ -96,9 +91,7 @@ impl Code {
 
     /// Runs a builder. Returns the bytes written.
     pub(crate) fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
-        let Some(Entry::Builder(function)) = self.entries.get(builder.0 as usize) else {
-            panic!("function {} is no builder of this program", builder.0)
-        };
+        let function = self.builders[builder.0 as usize].expect("the platform builds only with builders");
         let mut sends = SendList::new();
         let mut raw = RawCall::of_builder(frame, out, &mut sends, &self.consts);
         // SAFETY: as in `run`.
@@ -112,7 +105,12 @@ impl Drop for Code {
         let module = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let module = module.expect("code is dropped once");
         // SAFETY: `&mut self` proves that no call is under way (calls borrow `self`), and the function pointers in
-        // `entries` are private to this value, which is going away.
+        // the tables are private to this value, which is going away.
         unsafe { module.free_memory() };
     }
+}
+
+/// Stands where a function is no parser.
+extern "C" fn not_a_parser(_frame: *mut u64, _data: *const u8, _len: u64) -> u64 {
+    (symbols::BUG_WORD | (symbols::BUG_NO_PARSER << 2)) as u64
 }

@@ -4,10 +4,10 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use flick_ir::VerifyError;
 
-/// How hard Cranelift tries.
+/// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimise {
-    /// As little as possible; for tests that compare.
+    /// As little as possible: no passes of ours, few of Cranelift's; for tests that compare.
     None,
     /// For speed.
     Speed,

@@ -44,10 +44,15 @@ pub(crate) const SYMBOLS: usize = SymbolId::Bug as usize + 1;
 /// Broken invariants that generated code finds itself.
 pub(crate) const BUGS: [&str; 2] =
     ["a bytes value ends before it starts", "a rule builds more than its bound"];
+/// What a parser returns instead of a step, in its two low bits, when an invariant is broken; an index in [`BUGS`]
+/// follows.
+pub(crate) const BUG_WORD: i64 = 3;
 /// Index in [`BUGS`].
 pub(crate) const BUG_BYTES_ORDER: i64 = 0;
 /// Index in [`BUGS`].
 pub(crate) const BUG_OUT_BOUND: i64 = 1;
+/// Index in [`BUGS`].
+pub(crate) const BUG_NO_PARSER: i64 = 2;
 
 /// All symbols, in the order of [`SymbolId`].
 pub(crate) fn all() -> [Symbol; SYMBOLS] {
@@ -125,6 +130,7 @@ fn push(call: &mut RawCall<'_>, chan: u64, body: SendBody) {
     call.sends().push(Send { channel, element, body });
 }
 
-extern "C" fn bug(which: u64) {
+/// Panics with the invariant that generated code has found broken.
+pub(crate) extern "C" fn bug(which: u64) {
     panic!("{}", BUGS.get(which as usize).unwrap_or(&"generated code broke an invariant without a name"));
 }

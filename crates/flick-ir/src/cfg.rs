@@ -2,7 +2,7 @@
 //! Promises: total on any function whose block numbers are in range; unreachable blocks appear in no order.
 //! Source: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm"; one pass suffices without cycles.
 
-use crate::data::{BlockId, Function, Terminator, Value};
+use crate::data::{Block, BlockId, Function, Terminator, Value};
 
 /// The edges and order of one function's blocks.
 #[derive(Clone, Debug)]
@@ -21,14 +21,19 @@ pub struct Cfg {
 impl Cfg {
     /// Computes all of it. Panics when a terminator names a block that does not exist.
     pub fn new(function: &Function) -> Self {
-        let (order, has_cycle) = reverse_postorder(function);
-        let mut position = vec![None; function.blocks.len()];
+        Self::new_of(&function.blocks)
+    }
+
+    /// As [`Cfg::new`], of the blocks alone.
+    pub fn new_of(blocks: &[Block]) -> Self {
+        let (order, has_cycle) = reverse_postorder(blocks);
+        let mut position = vec![None; blocks.len()];
         for (index, block) in order.iter().enumerate() {
             position[block.0 as usize] = Some(index as u32);
         }
-        let mut predecessors = vec![Vec::new(); function.blocks.len()];
+        let mut predecessors = vec![Vec::new(); blocks.len()];
         for block in &order {
-            for (target, _) in successors(&function.blocks[block.0 as usize].end) {
+            for (target, _) in successors(&blocks[block.0 as usize].end) {
                 predecessors[target.0 as usize].push(*block);
             }
         }
@@ -97,18 +102,18 @@ pub fn successors(end: &Terminator) -> Vec<(BlockId, &[Value])> {
 }
 
 /// Reachable blocks in reverse postorder, and whether the walk met a block that was still open.
-fn reverse_postorder(function: &Function) -> (Vec<BlockId>, bool) {
+fn reverse_postorder(blocks: &[Block]) -> (Vec<BlockId>, bool) {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
         New,
         Open,
         Closed,
     }
-    let mut marks = vec![Mark::New; function.blocks.len()];
-    let mut order = Vec::with_capacity(function.blocks.len());
+    let mut marks = vec![Mark::New; blocks.len()];
+    let mut order = Vec::with_capacity(blocks.len());
     let mut has_cycle = false;
     // A stack of our own: a program may have more blocks in a row than a thread's stack has room for.
-    let mut stack = vec![(BlockId(0), successors(&function.blocks[0].end), 0)];
+    let mut stack = vec![(BlockId(0), successors(&blocks[0].end), 0)];
     marks[0] = Mark::Open;
     while let Some((block, targets, next)) = stack.last_mut() {
         let Some((target, _)) = targets.get(*next).copied() else {
@@ -121,7 +126,7 @@ fn reverse_postorder(function: &Function) -> (Vec<BlockId>, bool) {
         match marks[target.0 as usize] {
             Mark::New => {
                 marks[target.0 as usize] = Mark::Open;
-                stack.push((target, successors(&function.blocks[target.0 as usize].end), 0));
+                stack.push((target, successors(&blocks[target.0 as usize].end), 0));
             }
             Mark::Open => has_cycle = true,
             Mark::Closed => {}

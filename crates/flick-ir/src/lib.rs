@@ -7,8 +7,11 @@ pub mod bounds;
 pub mod calls;
 pub mod cfg;
 pub mod data;
+pub mod graph;
 pub mod interp;
 pub mod limits;
+mod operands;
+pub mod passes;
 #[cfg(any(test, feature = "random"))]
 pub mod random;
 pub mod semantics;

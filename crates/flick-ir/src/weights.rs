@@ -34,7 +34,7 @@ pub fn op_steps(op: &Op) -> u64 {
     }
 }
 
-/// Steps of leaving a block.
-pub fn end_steps(_end: &Terminator) -> u64 {
-    1
+/// Steps of leaving a block. Going on without a choice costs nothing.
+pub fn end_steps(end: &Terminator) -> u64 {
+    u64::from(!matches!(end, Terminator::Jump(..)))
 }

@@ -1,7 +1,7 @@
 //! How blocks end.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{BlockArg, InstBuilder};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue};
 use cranelift_frontend::Switch;
 use flick_abi::Step;
 use flick_abi::frame::SLOT_STATE;
@@ -11,7 +11,7 @@ use flick_ir::semantics::NEED_BYTES_MAX;
 use super::function::{Translator, own_memory, slot_offset};
 
 impl Translator<'_, '_> {
-    pub(super) fn end(&mut self, end: &Terminator) {
+    pub(super) fn end(&mut self, block: BlockId, end: &Terminator) {
         match end {
             Terminator::Jump(target, args) => {
                 let args = self.args(args);
@@ -25,11 +25,14 @@ impl Translator<'_, '_> {
                 self.builder.ins().brif(cond, then, &then_args, otherwise, &otherwise_args);
             }
             Terminator::Switch { value, cases, default } => {
+                let (value, default) = (self.get(*value), self.target(*default));
+                if block.0 == 0 && self.message.is_some() && cases.iter().all(|(case, _)| *case != 0) {
+                    return self.resume(value, cases, default);
+                }
                 let mut switch = Switch::new();
                 for (case, target) in cases {
                     switch.set_entry(u128::from(*case as u64), self.target(*target));
                 }
-                let (value, default) = (self.get(*value), self.target(*default));
                 switch.emit(&mut self.builder, value, default);
             }
             Terminator::Need { base, bytes, then, state } => self.need(*base, *bytes, *then, *state),
@@ -42,7 +45,33 @@ impl Translator<'_, '_> {
         }
     }
 
-    fn target(&self, block: BlockId) -> cranelift_codegen::ir::Block {
+    /// A parser's entry decides on its state, which is 0 in the first call for a message and mostly the only one:
+    /// that way goes straight on. The search through the cases is kept cold.
+    fn resume(&mut self, state: ClifValue, cases: &[(i64, BlockId)], default: Block) {
+        let mut next = self.cold_block();
+        self.builder.ins().brif(state, next, &[], default, &[]);
+        for (case, target) in cases {
+            self.builder.switch_to_block(next);
+            // A block of its own for the edge, or Cranelift puts one among the common blocks.
+            let found = self.cold_block();
+            next = self.cold_block();
+            let is_case = self.builder.ins().icmp_imm_s(IntCC::Equal, state, *case);
+            self.builder.ins().brif(is_case, found, &[], next, &[]);
+            self.builder.switch_to_block(found);
+            let target = self.target(*target);
+            self.builder.ins().jump(target, &[]);
+        }
+        self.builder.switch_to_block(next);
+        self.builder.ins().jump(default, &[]);
+    }
+
+    fn cold_block(&mut self) -> Block {
+        let block = self.builder.create_block();
+        self.builder.set_cold_block(block);
+        block
+    }
+
+    fn target(&self, block: BlockId) -> Block {
         self.blocks[block.0 as usize]
     }
 
@@ -60,8 +89,7 @@ impl Translator<'_, '_> {
     fn need(&mut self, base: Option<Value>, bytes: u32, then: BlockId, state: u32) {
         let (_, len) = self.message.expect("only parsers wait for bytes");
         let then = self.target(then);
-        let more = self.builder.create_block();
-        self.builder.set_cold_block(more);
+        let more = self.cold_block();
         let mut rest = len;
         if let Some(base) = base {
             let base = self.get(base);
@@ -84,13 +112,7 @@ impl Translator<'_, '_> {
     }
 
     /// Stores the state and returns how much is needed, as `semantics::need_bytes` computes it.
-    fn need_more(
-        &mut self,
-        block: cranelift_codegen::ir::Block,
-        base: Option<cranelift_codegen::ir::Value>,
-        bytes: u32,
-        state: u32,
-    ) {
+    fn need_more(&mut self, block: Block, base: Option<ClifValue>, bytes: u32, state: u32) {
         self.builder.switch_to_block(block);
         let state = self.iconst(i64::from(state));
         self.builder.ins().store(own_memory(), state, self.frame, slot_offset(SLOT_STATE as u16));

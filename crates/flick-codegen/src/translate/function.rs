@@ -9,7 +9,7 @@ use cranelift_jit::JITModule;
 use cranelift_module::Module as _;
 use flick_abi::{BytesRef, Region};
 use flick_ir::cfg::Cfg;
-use flick_ir::data::{BlockId, FuncKind, Function, Inst, Op, Type, Value};
+use flick_ir::data::{BlockId, FuncKind, Function, Inst, Op, Terminator, Type, Value};
 use flick_ir::semantics::CHAN_ELEMENT_MAX;
 
 use super::{Shared, clif_type};
@@ -77,19 +77,42 @@ pub(crate) fn function(
         message: is_parser.then(|| (params[1], params[2])),
         imported: [None; SYMBOLS],
     };
-    let order = Cfg::new(function).order;
-    translator.bind_parameters(&params, &order);
+    let cfg = Cfg::new(function);
+    translator.bind_parameters(&params, &cfg.order);
     if is_parser && function.blocks.iter().flat_map(|block| &block.insts).any(|inst| works_on_bytes(&inst.op))
     {
         translator.call_on_stack();
     }
+    for block in cold_blocks(function, &cfg) {
+        let block = translator.blocks[block.0 as usize];
+        translator.builder.set_cold_block(block);
+    }
     // Definitions come before uses in this order; unreachable blocks are left out.
-    for block in &order {
+    for block in &cfg.order {
         translator.block(*block);
     }
     translator.builder.seal_all_blocks();
     let config = translator.jit.target_config();
     translator.builder.finalize(config);
+}
+
+/// Blocks that are kept out of the way of the common case, a whole and good message: those that find a fault, and
+/// those that only a parser called again reaches.
+fn cold_blocks(function: &Function, cfg: &Cfg) -> Vec<BlockId> {
+    let mut is_cold = vec![false; function.blocks.len()];
+    let is_default = |id: BlockId| match &function.blocks[0].end {
+        Terminator::Switch { default, .. } => *default == id,
+        _ => true,
+    };
+    for id in cfg.order.iter().skip(1) {
+        let from_entry =
+            |from: &BlockId| from.0 == 0 && function.kind == FuncKind::Parser && !is_default(*id);
+        let mut predecessors = cfg.predecessors[id.0 as usize].iter();
+        let is_rare = predecessors.all(|from| is_cold[from.0 as usize] || from_entry(from));
+        let is_fault = matches!(function.blocks[id.0 as usize].end, Terminator::Fault { .. });
+        is_cold[id.0 as usize] = is_rare || is_fault;
+    }
+    cfg.order.iter().copied().filter(|id| is_cold[id.0 as usize]).collect()
 }
 
 /// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
@@ -163,7 +186,7 @@ impl Translator<'_, '_> {
                 self.values[result.0 as usize] = word;
             }
         }
-        self.end(&block.end);
+        self.end(id, &block.end);
     }
 
     fn inst(&mut self, inst: &Inst) -> Option<ir::Value> {
@@ -301,15 +324,21 @@ impl Translator<'_, '_> {
         self.builder.inst_results(call).first().copied()
     }
 
-    /// Ends the process, naming an invariant, if `condition` holds.
+    /// Stops, naming an invariant, if `condition` holds. A parser hands the invariant's number to `Compiled::parse`,
+    /// which panics; that spares it a call and with it a stack frame. Everything else ends the process.
     pub(super) fn bug_if(&mut self, condition: ir::Value, which: i64) {
         let (bug, next) = (self.builder.create_block(), self.builder.create_block());
         self.builder.set_cold_block(bug);
         self.builder.ins().brif(condition, bug, &[], next, &[]);
         self.builder.switch_to_block(bug);
-        let which = self.iconst(which);
-        self.call_symbol(SymbolId::Bug, &[which]);
-        self.builder.ins().trap(ir::TrapCode::unwrap_user(1));
+        if self.message.is_some() {
+            let word = self.iconst(symbols::BUG_WORD | (which << 2));
+            self.builder.ins().return_(&[word]);
+        } else {
+            let which = self.iconst(which);
+            self.call_symbol(SymbolId::Bug, &[which]);
+            self.builder.ins().trap(ir::TrapCode::unwrap_user(1));
+        }
         self.builder.switch_to_block(next);
     }
 }

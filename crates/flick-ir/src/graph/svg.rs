@@ -1,0 +1,100 @@
+//! The graph as a picture that needs nothing but a browser: three columns, inputs, rules, outputs.
+
+use std::fmt::Write as _;
+
+use super::{Graph, TaskKind};
+
+/// Size of a task's box, in pixels.
+const BOX: (usize, usize) = (190, 54);
+/// Distance from one box to the next, in pixels.
+const GAP: (usize, usize) = (110, 26);
+/// Room around everything, in pixels.
+const MARGIN: usize = 24;
+/// Room for the title and the heads of the columns, in pixels.
+const HEAD: usize = 64;
+
+/// Writes a graph as SVG.
+pub fn to_svg(graph: &Graph) -> String {
+    let columns = [TaskKind::Input, TaskKind::Compute, TaskKind::Output];
+    let rows_of = |kind| graph.tasks.iter().filter(move |task| task.kind == kind).count();
+    let rows = columns.map(rows_of).into_iter().max().unwrap_or(0);
+    let width = 2 * MARGIN + 3 * BOX.0 + 2 * GAP.0;
+    let height = MARGIN + HEAD + rows * (BOX.1 + GAP.1);
+    let places = places(graph, rows);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>Task graph of {}</title>\n{STYLE}",
+        escaped(&graph.name)
+    );
+    let _ = writeln!(text, "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>");
+    let _ = writeln!(text, "<text class=\"title\" x=\"{MARGIN}\" y=\"30\">{}</text>", escaped(&graph.name));
+    for (column, head) in ["input tasks", "compute tasks", "output tasks"].into_iter().enumerate() {
+        let x = MARGIN + column * (BOX.0 + GAP.0);
+        let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"{}\">{head}</text>", HEAD - 8);
+    }
+    for edge in &graph.edges {
+        let ((x, y), (to_x, to_y)) = (places[edge.from], places[edge.to]);
+        let (x, y, to_x, to_y) = (x + BOX.0, y + BOX.1 / 2, to_x, to_y + BOX.1 / 2);
+        let middle = x.midpoint(to_x);
+        let _ = writeln!(
+            text,
+            "<path class=\"channel\" d=\"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}\" \
+             marker-end=\"url(#arrow)\"/>"
+        );
+    }
+    for (task, (x, y)) in graph.tasks.iter().zip(places) {
+        let (class, radius) = match task.kind {
+            TaskKind::Input | TaskKind::Output => ("io", 3),
+            TaskKind::Compute => ("compute", 12),
+        };
+        let (w, h) = BOX;
+        let center = x + w / 2;
+        let _ = writeln!(
+            text,
+            "<rect class=\"task {class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"{radius}\"/>\n\
+             <text class=\"name\" x=\"{center}\" y=\"{}\">{}</text>\n\
+             <text class=\"detail\" x=\"{center}\" y=\"{}\">{}</text>",
+            y + 23,
+            escaped(&task.name),
+            y + 42,
+            escaped(&task.detail)
+        );
+    }
+    text.push_str("</svg>\n");
+    text
+}
+
+const STYLE: &str = "<style>
+text{font-family:system-ui,sans-serif;fill:#1d2733}
+.page{fill:#fff}.title{font-size:18px;font-weight:600}.head{font-size:12px;fill:#5a6775}
+.name{font-size:14px;text-anchor:middle}.detail{font-size:12px;fill:#5a6775;text-anchor:middle}
+.task{stroke:#5a6775}.io{fill:#eaf1f8}.compute{fill:#fdf3dc}
+.channel{fill:none;stroke:#5a6775;stroke-width:1.5}
+</style>
+<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#5a6775\"/></marker></defs>
+";
+
+/// Left upper corner of each task, in pixels; short columns are centred on the longest.
+fn places(graph: &Graph, rows: usize) -> Vec<(usize, usize)> {
+    let step = BOX.1 + GAP.1;
+    let mut next = [TaskKind::Input, TaskKind::Compute, TaskKind::Output].map(|kind| {
+        let own = graph.tasks.iter().filter(|task| task.kind == kind).count();
+        HEAD + (rows - own) * step / 2
+    });
+    let place = |task: &super::Task| {
+        let column = match task.kind {
+            TaskKind::Input => 0,
+            TaskKind::Compute => 1,
+            TaskKind::Output => 2,
+        };
+        let y = next[column];
+        next[column] += step;
+        (MARGIN + column * (BOX.0 + GAP.0), y)
+    };
+    graph.tasks.iter().map(place).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,197 @@
+//! Makes code smaller before it is run or compiled.
+//! Promises: the same answer to every call, to the bit, in no more steps; a module that passed the verifier still
+//! does. Tests hold both against the interpreter on random modules.
+//! Refuses: what Cranelift does better (common subexpressions, instruction choice). What it cannot know is that a
+//! frame's slot still holds what this parser has just put there; that is `slots`.
+
+mod compact;
+mod dead;
+mod fold;
+mod slots;
+mod thread;
+
+use crate::data::{Function, Inst, Module, Op, Value};
+use crate::limits::PASS_ROUNDS_MAX;
+use crate::operands::{map_end_operands, map_operands};
+
+/// Optimises all functions of a module that has passed the verifier.
+pub fn optimise(module: &mut Module) {
+    for function in &mut module.functions {
+        optimise_function(function);
+    }
+}
+
+fn optimise_function(function: &mut Function) {
+    for _ in 0..PASS_ROUNDS_MAX {
+        let mut changed = fold::run(function);
+        // Each run settles one block.
+        for _ in 0..function.blocks.len() {
+            if !slots::run(function) {
+                break;
+            }
+            changed = true;
+        }
+        changed |= thread::run(function);
+        changed |= dead::run(function);
+        if !changed {
+            break;
+        }
+    }
+    compact::run(function);
+}
+
+/// Which value stands for another from now on.
+struct Aliases(Vec<Value>);
+
+impl Aliases {
+    fn new(function: &Function) -> Self {
+        Self((0..function.values.len() as u32).map(Value).collect())
+    }
+
+    /// What `value` stands for.
+    fn find(&self, mut value: Value) -> Value {
+        // An alias points to what was final when it was made, so chains end.
+        while self.0[value.0 as usize] != value {
+            value = self.0[value.0 as usize];
+        }
+        value
+    }
+
+    /// From now on `value` is `target`.
+    fn set(&mut self, value: Value, target: Value) {
+        let target = self.find(target);
+        assert!(target != value, "a value is not defined by itself");
+        self.0[value.0 as usize] = target;
+    }
+
+    /// Puts what values stand for into every operand.
+    fn apply(&self, function: &mut Function) {
+        for block in &mut function.blocks {
+            for inst in &mut block.insts {
+                map_operands(&mut inst.op, &mut |value| *value = self.find(*value));
+            }
+            map_end_operands(&mut block.end, &mut |value| *value = self.find(*value));
+        }
+    }
+}
+
+/// The instruction that defines each value.
+fn definitions(function: &Function) -> Vec<Option<Op>> {
+    let mut definitions = vec![None; function.values.len()];
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let Inst { result: Some(value), op, .. } = inst {
+            definitions[value.0 as usize] = Some(op.clone());
+        }
+    }
+    definitions
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_abi::limits::OUT_BYTES_MAX;
+    use flick_abi::{Engine, FuncId, RuleCall, SendList};
+
+    use super::optimise;
+    use crate::random::{self, Rng};
+    use crate::{Interpreter, bounds, text, verify};
+
+    fn check(body: &str, expected: &str) {
+        let text = |body: &str| format!("program \"p\" {{ }} fn f0 parser \"p\" {{ {body} }}");
+        let mut module = text::parse(&text(body)).expect("the test's text is of the form");
+        optimise(&mut module);
+        let expected = text::parse(&text(expected)).expect("the test's text is of the form");
+        assert_eq!(text::print(&module), text::print(&expected));
+    }
+
+    #[test]
+    fn constants_are_folded_and_what_nobody_needs_is_dropped() {
+        check(
+            "b0(v0: frame, v1: int):
+               v2: int = const 3 v3: int = const 4 v4: int = add v2, v3 v5: bool = eq v4, v2
+               branch v5, b1, b2
+             b1(): fault 1 cause 1
+             b2(): frame_set 8, v4 done",
+            "b0(v0: frame, v1: int): v2: int = const 7 frame_set 8, v2 done",
+        );
+    }
+
+    #[test]
+    fn a_slot_just_written_is_not_read_again() {
+        check(
+            "b0(v0: frame, v1: int): v2: int = frame_get 0 switch v2 { 1: b2, else: b1 }
+             b1(): need 2 -> b3 state 0
+             b2(): v4: int = frame_get 8 need v4 + 0 -> b4 state 1
+             b3(): v3: int = load.u16be 0 frame_set 8, v3 jump b2
+             b4(): frame_set 9, v4 done",
+            "b0(v0: frame, v1: int): v2: int = frame_get 0 switch v2 { 1: b5, else: b1 }
+             b1(): need 2 -> b3 state 0
+             b2(v4: int): need v4 + 0 -> b4 state 1
+             b3(): v3: int = load.u16be 0 frame_set 8, v3 jump b2(v3)
+             b4(): frame_set 9, v4 done
+             b5(): v5: int = frame_get 8 jump b2(v5)",
+        );
+    }
+
+    #[test]
+    fn constant_bases_become_offsets() {
+        check(
+            "b0(v0: frame, v1: int): v2: int = const 24 need v2 + 4 -> b1 state 0
+             b1(): v3: int = load.u16be v2 + 2 frame_set 8, v3 done",
+            "b0(v0: frame, v1: int): need 28 -> b1 state 0
+             b1(): v2: int = load.u16be 26 frame_set 8, v2 done",
+        );
+    }
+
+    #[test]
+    fn random_modules_do_the_same_in_no_more_steps() {
+        let (mut kept, mut total) = (0, 0);
+        for seed in 0..1_000 {
+            let module = random::module(seed);
+            let mut optimised = module.clone();
+            optimise(&mut optimised);
+            let errors = verify(&optimised);
+            assert!(errors.is_empty(), "seed {seed}: {errors:?}\n{}", text::print(&module));
+            for (before, after) in bounds::bounds(&module).iter().zip(bounds::bounds(&optimised)) {
+                assert!(after.steps <= before.steps, "seed {seed}: the bound grows");
+            }
+            let insts = |module: &crate::data::Module| -> usize {
+                module.functions.iter().flat_map(|f| &f.blocks).map(|block| block.insts.len()).sum()
+            };
+            total += insts(&module);
+            kept += insts(&optimised);
+            compare(seed, &Interpreter::new(module), &Interpreter::new(optimised));
+        }
+        assert!(kept < total, "the passes do something");
+    }
+
+    fn compare(seed: u64, before: &Interpreter, after: &Interpreter) {
+        let mut rng = Rng::new(seed);
+        let message = random::message(&mut rng);
+        let fresh = random::fresh_frame(&mut rng);
+        for end in 0..=message.len() {
+            let (mut a, mut b) = (fresh.clone(), fresh.clone());
+            let (step, steps) = before.parse_counted(FuncId(0), &mut a, &message[..end]);
+            let (found, found_steps) = after.parse_counted(FuncId(0), &mut b, &message[..end]);
+            assert_eq!((found, b.slots), (step, a.slots), "seed {seed}, {end} bytes");
+            assert!(found_steps <= steps, "seed {seed}: {found_steps} steps instead of {steps}");
+        }
+        let frame = random::frame(&mut rng, &message);
+        let channel_lens = [1, 3];
+        let run = |engine: &dyn Engine| {
+            let (mut out, mut sends) = (vec![0; OUT_BYTES_MAX], SendList::new());
+            let mut call = RuleCall {
+                frame: &frame,
+                message: &message,
+                source_element: 5,
+                channel_lens: &channel_lens,
+                out: &mut out,
+                out_len: 0,
+                sends: &mut sends,
+            };
+            engine.run(FuncId(4), &mut call);
+            let out_len = call.out_len;
+            (out[..out_len].to_vec(), sends)
+        };
+        assert_eq!(run(before), run(after), "seed {seed}");
+    }
+}

@@ -1,0 +1,157 @@
+//! Computes what is constant, takes the branches that are decided, and turns constant bases into offsets.
+
+use super::{Aliases, definitions};
+use crate::cfg::Cfg;
+use crate::data::{Binary, BlockId, Function, Op, Terminator, Type, Value};
+use crate::semantics;
+
+/// Runs the pass. Returns whether it changed anything.
+pub(super) fn run(function: &mut Function) -> bool {
+    let mut folder = Folder { constants: vec![None; function.values.len()], aliases: Aliases::new(function) };
+    let mut changed = fold_insts(function, &mut folder);
+    folder.aliases.apply(function);
+    for block in &mut function.blocks {
+        changed |= folder.decide(&mut block.end);
+    }
+    changed | fold_bases(function)
+}
+
+struct Folder {
+    /// Known words, by value.
+    constants: Vec<Option<u64>>,
+    aliases: Aliases,
+}
+
+fn fold_insts(function: &mut Function, folder: &mut Folder) -> bool {
+    let mut changed = false;
+    let Function { blocks, values, .. } = function;
+    // Definitions come before uses in this order.
+    let order: Vec<BlockId> = Cfg::new_of(blocks).order;
+    for id in order {
+        for inst in &mut blocks[id.0 as usize].insts {
+            let Some(result) = inst.result else { continue };
+            match folder.fold(&inst.op) {
+                Folded::Word(word) => {
+                    folder.constants[result.0 as usize] = Some(word);
+                    // A channel's constant has rules of its own, and there is nothing to gain.
+                    if values[result.0 as usize] != Type::Chan && inst.op != Op::Const(word as i64) {
+                        inst.op = Op::Const(word as i64);
+                        changed = true;
+                    }
+                }
+                Folded::Same(value) => {
+                    folder.aliases.set(result, value);
+                    changed |= !matches!(inst.op, Op::Const(_));
+                    // The dead instruction is swept later; until then it must not count as a change again.
+                    inst.op = Op::Const(0);
+                    if values[result.0 as usize] == Type::Bytes {
+                        inst.op = Op::ConstBytes { offset: 0, len: 0 };
+                    }
+                }
+                Folded::No => {}
+            }
+        }
+    }
+    changed
+}
+
+enum Folded {
+    Word(u64),
+    Same(Value),
+    No,
+}
+
+impl Folder {
+    fn word(&self, value: Value) -> Option<u64> {
+        self.constants[self.aliases.find(value).0 as usize]
+    }
+
+    fn fold(&self, op: &Op) -> Folded {
+        match op {
+            Op::Const(word) => Folded::Word(*word as u64),
+            Op::Binary(op, a, b) => match (self.word(*a), self.word(*b)) {
+                (Some(a), Some(b)) => Folded::Word(semantics::binary(*op, a, b)),
+                (None, Some(word)) => neutral(*op, word).map_or(Folded::No, |()| Folded::Same(*a)),
+                (Some(word), None) if *op != Binary::Sub => {
+                    neutral(*op, word).map_or(Folded::No, |()| Folded::Same(*b))
+                }
+                _ => Folded::No,
+            },
+            Op::Not(a) => self.word(*a).map_or(Folded::No, |a| Folded::Word(semantics::not(a))),
+            Op::Select { cond, a, b } => match self.word(*cond) {
+                Some(cond) => Folded::Same(if cond != 0 { *a } else { *b }),
+                None if self.aliases.find(*a) == self.aliases.find(*b) => Folded::Same(*a),
+                None => Folded::No,
+            },
+            Op::HashInt(a) => self.word(*a).map_or(Folded::No, |a| Folded::Word(semantics::hash_int(a))),
+            _ => Folded::No,
+        }
+    }
+
+    /// Replaces a terminator whose way is known. Returns whether it was.
+    fn decide(&self, end: &mut Terminator) -> bool {
+        let decided = match end {
+            Terminator::Branch { cond, then, otherwise } => {
+                let same = then == otherwise;
+                let way = self.word(*cond).map(|cond| if cond != 0 { &*then } else { &*otherwise });
+                way.or(same.then_some(&*then)).cloned()
+            }
+            Terminator::Switch { value, cases, default } => self.word(*value).map(|word| {
+                let case = cases.iter().find(|(case, _)| *case as u64 == word);
+                (case.map_or(*default, |(_, block)| *block), Vec::new())
+            }),
+            _ => None,
+        };
+        let Some((block, args)) = decided else { return false };
+        *end = Terminator::Jump(block, args);
+        true
+    }
+}
+
+/// Whether `x op word` is `x` (and `word op x`, but for subtraction).
+fn neutral(op: Binary, word: u64) -> Option<()> {
+    let is_neutral = match op {
+        Binary::Add | Binary::Sub | Binary::Or | Binary::MaxU => word == 0,
+        Binary::Mul => word == 1,
+        Binary::And => word == 1,
+        Binary::MinU => word == u64::MAX,
+        _ => false,
+    };
+    is_neutral.then_some(())
+}
+
+/// `need v2 + 4` with `v2` 24 becomes `need 28`, and loads behind it likewise; only where all fit, because a load
+/// must keep the base of the `need` that covers it.
+fn fold_bases(function: &mut Function) -> bool {
+    let definitions = definitions(function);
+    let constant = |value: Value| match definitions[value.0 as usize] {
+        Some(Op::Const(word)) => u32::try_from(word).ok(),
+        _ => None,
+    };
+    let mut unfit: Vec<Value> = Vec::new();
+    for block in &function.blocks {
+        if let Terminator::Need { base: Some(base), bytes, .. } = &block.end
+            && constant(*base).is_none_or(|word| word.checked_add(*bytes).is_none())
+        {
+            unfit.push(*base);
+        }
+    }
+    let fold = |base: &mut Option<Value>, offset: &mut u32| {
+        let word = base.filter(|base| !unfit.contains(base)).and_then(constant);
+        let Some(sum) = word.and_then(|word| word.checked_add(*offset)) else { return false };
+        (*base, *offset) = (None, sum);
+        true
+    };
+    let mut changed = false;
+    for block in &mut function.blocks {
+        for inst in &mut block.insts {
+            if let Op::Load { base, offset, .. } = &mut inst.op {
+                changed |= fold(base, offset);
+            }
+        }
+        if let Terminator::Need { base, bytes, .. } = &mut block.end {
+            changed |= fold(base, bytes);
+        }
+    }
+    changed
+}
