@@ -48,7 +48,7 @@ impl Body<'_> {
             }
             ExprKind::Neg(inner) => {
                 let value = self.expr(inner).num();
-                Val::Num(self.negate(value, is_unsigned(&expr.ty)))
+                Val::Num(self.negate(value, &expr.ty))
             }
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, &expr.ty),
             ExprKind::If { cond, then, otherwise } => self.lower_if(cond, then, otherwise.as_ref()),
@@ -80,7 +80,7 @@ impl Body<'_> {
         let b = self.expr(b);
         match (a, b) {
             (Val::Num(a), Val::Num(b)) if is_comparison(op) => Val::Bool(self.compare(op, a, b)),
-            (Val::Num(a), Val::Num(b)) => Val::Num(self.arithmetic(op, a, b, is_unsigned(ty))),
+            (Val::Num(a), Val::Num(b)) => Val::Num(self.arithmetic(op, a, b, ty)),
             (Val::Bool(a), Val::Bool(b)) => Val::Bool(self.compare_bools(op, a, b)),
             (Val::Bytes(a), Val::Bytes(b)) => Val::Bool(self.compare_bytes(op, a, b)),
             (a, b) => panic!("the checker gives {op:?} operands of one type, not {a:?} and {b:?}"),
@@ -169,11 +169,6 @@ impl Body<'_> {
         let cond = self.compare(op, a, b);
         self.select_num(cond, a, b)
     }
-}
-
-/// Whether a type's arithmetic is that of unsigned words.
-pub fn is_unsigned(ty: &Ty) -> bool {
-    matches!(ty, Ty::Int { unsigned: true, .. })
 }
 
 fn is_comparison(op: BinaryOp) -> bool {

@@ -4,10 +4,10 @@
 //! Refuses: operands beyond 64 signed bits in a division, and in a product beyond 128 bits: a fault.
 //! Source: RELIABILITY P7 (lengths can never wrap); carries and 32-bit halves as in any multi-word arithmetic.
 
-use flick_check::hir::BinaryOp;
+use flick_check::hir::{BinaryOp, Ty};
 use flick_ir::data::{Binary, Op, Type, Value};
 
-use crate::body::{Body, CAUSE_ARITHMETIC, Mode};
+use crate::body::{Body, CAUSE_ARITHMETIC, Mode, word_type};
 use crate::interval::Interval;
 use crate::value::{Num, Word};
 
@@ -26,20 +26,22 @@ impl Body<'_> {
         }
     }
 
-    /// `a op b` for arithmetic operators. `unsigned` says how a wrapping result is kept.
-    pub fn arithmetic(&mut self, op: BinaryOp, a: Num, b: Num, unsigned: bool) -> Num {
+    /// `a op b` for arithmetic operators. `ty` says what a wrapping result is and may be.
+    pub fn arithmetic(&mut self, op: BinaryOp, a: Num, b: Num, ty: &Ty) -> Num {
         match self.mode {
             Mode::Exact { field } => self.exact(op, a, b, field),
-            Mode::Wrapping => self.wrapping(op, a, b, unsigned),
+            Mode::Wrapping => {
+                let signed = a.range.within(Interval::INT) && b.range.within(Interval::INT);
+                let value = self.f.binary(word_type(ty), narrow_op(op, signed), a.value(), b.value());
+                self.val_of_word(ty, value).num()
+            }
         }
     }
 
-    fn wrapping(&mut self, op: BinaryOp, a: Num, b: Num, unsigned: bool) -> Num {
-        let signed = a.range.within(Interval::INT) && b.range.within(Interval::INT);
-        let op = narrow_op(op, signed);
-        let result = if unsigned { (Type::Uint, Interval::UINT) } else { (Type::Int, Interval::INT) };
-        let value = self.f.binary(result.0, op, a.value(), b.value());
-        Num::one(value, result.1)
+    /// The exact sum. Panics in wrapping mode.
+    pub fn exact_sum(&mut self, a: Num, b: Num) -> Num {
+        let Mode::Exact { field } = self.mode else { panic!("places in a message are summed exactly") };
+        self.exact(BinaryOp::Add, a, b, field)
     }
 
     fn exact(&mut self, op: BinaryOp, a: Num, b: Num, field: u32) -> Num {
@@ -91,9 +93,9 @@ impl Body<'_> {
     }
 
     /// `-a`.
-    pub fn negate(&mut self, a: Num, unsigned: bool) -> Num {
+    pub fn negate(&mut self, a: Num, ty: &Ty) -> Num {
         let zero = self.constant(0);
-        self.arithmetic(BinaryOp::Sub, zero, a, unsigned)
+        self.arithmetic(BinaryOp::Sub, zero, a, ty)
     }
 
     /// Whether `a op b`, exactly, whatever their words.
@@ -223,8 +225,7 @@ impl Body<'_> {
         let carry = upper(self, middle);
         let high = add(self, high, carry);
         let carry = upper(self, middle_low);
-        let high = add(self, high, carry);
-        high
+        add(self, high, carry)
     }
 }
 

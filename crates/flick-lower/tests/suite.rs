@@ -3,6 +3,8 @@
 
 #[path = "suite/engines.rs"]
 mod engines;
+#[path = "suite/examples.rs"]
+mod examples;
 #[path = "suite/golden.rs"]
 mod golden;
 #[path = "suite/grammars.rs"]
@@ -17,6 +19,8 @@ mod memcached;
 mod model;
 #[path = "suite/random.rs"]
 mod random;
+#[path = "suite/rules.rs"]
+mod rules;
 #[path = "suite/source.rs"]
 mod source;
 #[path = "suite/updates.rs"]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flick_abi::MessageFlags;
 use flick_abi::frame::{SLOT_CURSOR, SLOT_ECHO_READY, SLOT_HEAD, SLOT_LOUD, SLOT_STATE, SLOT_TOTAL};
-use flick_check::hir::{BinaryOp, Channel, FieldId, FieldKind, UnitId};
+use flick_check::hir::{Channel, FieldId, FieldKind, UnitId};
 use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
 
 use crate::body::{Body, CAUSE_ARITHMETIC, CAUSE_CHECK, CAUSE_TOO_LONG, Mode, SelfScope};
@@ -363,7 +363,7 @@ impl Emitter<'_, '_> {
 
     fn sum(&mut self, a: Num, b: Num, field: FieldId) -> Num {
         self.exact(field);
-        let sum = self.body.arithmetic(BinaryOp::Add, a, b, false);
+        let sum = self.body.exact_sum(a, b);
         let allowed = Interval::new(0, MESSAGE_BYTES_MAX);
         self.body.check_range(sum, allowed, field.0, CAUSE_ARITHMETIC)
     }

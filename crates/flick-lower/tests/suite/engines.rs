@@ -99,7 +99,11 @@ impl Engines {
     /// Runs a rule and returns what leaves.
     pub fn run(&self, rule: FuncId, frame: &Frame, message: &[u8], channel_lens: &[u64]) -> Vec<Sent> {
         let interpreted = run(&self.interpreter, rule, frame, message, channel_lens);
-        assert_eq!(interpreted, run(&self.compiled, rule, frame, message, channel_lens), "sends on {message:?}");
+        assert_eq!(
+            interpreted,
+            run(&self.compiled, rule, frame, message, channel_lens),
+            "sends on {message:?}"
+        );
         interpreted
     }
 
@@ -121,8 +125,15 @@ fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel
     let mut sends = SendList::new();
     // A rule sees the head only; the rest of the message may not have arrived.
     let head = &message[..frame.head_bytes() as usize];
-    let mut call =
-        RuleCall { frame, message: head, source_element: 0, channel_lens, out: &mut out, out_len: 0, sends: &mut sends };
+    let mut call = RuleCall {
+        frame,
+        message: head,
+        source_element: 0,
+        channel_lens,
+        out: &mut out,
+        out_len: 0,
+        sends: &mut sends,
+    };
     engine.run(rule, &mut call);
     let bytes_of = |body: SendBody| match body {
         SendBody::Original => message.to_vec(),

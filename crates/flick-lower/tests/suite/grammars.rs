@@ -2,12 +2,14 @@
 
 use flick_abi::Step;
 use flick_check::hir::{
-    BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Local, LocalId,
-    Proc, Program, Rule, Span, Ty, Unit, UnitId,
+    BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Local,
+    LocalId, Proc, Program, Rule, Span, Ty, Unit, UnitId,
 };
 
 use crate::engines::Engines;
-use crate::hand::{arithmetic, block, bool_expr, bytes_field, channel, compare, field, int, int_expr, int_field};
+use crate::hand::{
+    arithmetic, block, bool_expr, bytes_field, channel, compare, field, int, int_expr, int_field,
+};
 use crate::model::{self, Value};
 use crate::random::{Random, cases};
 use crate::source::verified;
@@ -85,8 +87,9 @@ fn number(random: &mut Random, ints: &[u32], depth: u32) -> Expr {
             otherwise: Some(block(number(random, ints, depth - 1))),
         }),
         2 => {
-            let arms: Vec<(Vec<Expr>, Block)> =
-                (0..3).map(|hit| (vec![int(hit), int(hit + 5)], block(number(random, ints, depth - 1)))).collect();
+            let arms: Vec<(Vec<Expr>, Block)> = (0..3)
+                .map(|hit| (vec![int(hit), int(hit + 5)], block(number(random, ints, depth - 1))))
+                .collect();
             int_expr(ExprKind::Switch {
                 value: Box::new(number(random, ints, depth - 1)),
                 arms,
@@ -123,7 +126,11 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
             Expr { kind: ExprKind::Local(LocalId(0)), ty: Ty::Record(UnitId(0)), span: Span::default() };
         let read = ExprKind::Field(Box::new(message), FieldId(id));
         if let FieldKind::Bytes { .. } = unit.fields[id as usize].kind {
-            dump.push(int_field("len", IntRepr { width_bytes: 4, signed: false }, Some(Derived::LengthOf(FieldId(at + 1)))));
+            dump.push(int_field(
+                "len",
+                IntRepr { width_bytes: 4, signed: false },
+                Some(Derived::LengthOf(FieldId(at + 1))),
+            ));
             dump.push(bytes_field("bytes", field(at), Some(BYTES_MAX), false));
             let ty = Ty::Bytes { max: BYTES_MAX, text: false };
             values.push((FieldId(at + 1), Expr { kind: read, ty, span: Span::default() }));
@@ -132,12 +139,10 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
             values.push((FieldId(at), int_expr(read)));
         }
     }
-    let dump = Unit { name: "dump".to_owned(), fields: dump, facts: Default::default(), span: Span::default() };
-    let build = Expr {
-        kind: ExprKind::Build(UnitId(1), values),
-        ty: Ty::Record(UnitId(1)),
-        span: Span::default(),
-    };
+    let dump =
+        Unit { name: "dump".to_owned(), fields: dump, facts: Default::default(), span: Span::default() };
+    let build =
+        Expr { kind: ExprKind::Build(UnitId(1), values), ty: Ty::Record(UnitId(1)), span: Span::default() };
     let send = Expr {
         kind: ExprKind::Send { message: Box::new(build), channel: Box::new(channel(0)) },
         ty: Ty::Nothing,
@@ -192,7 +197,8 @@ fn parsers_agree_with_the_model_on_random_grammars() {
     for seed in 0..cases(300) {
         let mut random = Random(seed);
         let unit = unit(&mut random);
-        let is_streamed = |id: u32| matches!(unit.fields[id as usize].kind, FieldKind::Bytes { streamed: true, .. });
+        let is_streamed =
+            |id: u32| matches!(unit.fields[id as usize].kind, FieldKind::Bytes { streamed: true, .. });
         // A variable that nobody reads is not computed, so its range refuses nothing: here all of them are read.
         let is_var = |id: u32| matches!(unit.fields[id as usize].kind, FieldKind::Var { .. });
         let view: Vec<u32> = (0..unit.fields.len() as u32)

@@ -29,7 +29,8 @@ impl Message {
     /// As on the wire.
     pub fn bytes(&self) -> Vec<u8> {
         let total = (self.extras.len() + self.key.len() + self.value.len()) as u32;
-        let mut bytes = header(self.magic, self.opcode, self.key.len() as u16, self.extras.len() as u8, total);
+        let mut bytes =
+            header(self.magic, self.opcode, self.key.len() as u16, self.extras.len() as u8, total);
         bytes[5] = self.data_type;
         bytes[6..8].copy_from_slice(&self.status.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.opaque.to_be_bytes());

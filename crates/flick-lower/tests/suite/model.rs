@@ -109,7 +109,8 @@ impl Reader<'_> {
             }
             ExprKind::Switch { value, arms, otherwise } => {
                 let value = self.eval(value, dollar);
-                let is_hit = |pattern: &Expr| matches!(pattern.kind, ExprKind::Int(hit) if Value::Int(hit) == value);
+                let is_hit =
+                    |pattern: &Expr| matches!(pattern.kind, ExprKind::Int(hit) if Value::Int(hit) == value);
                 let arm = arms.iter().find(|(patterns, _)| patterns.iter().any(is_hit));
                 let block = arm.map(|(_, block)| block).or(otherwise.as_ref()).expect("there is an `else`");
                 self.eval(block.value.as_ref().expect("it has a value"), dollar)

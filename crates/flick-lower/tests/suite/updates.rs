@@ -2,12 +2,14 @@
 //! RELIABILITY P2 and P3: what was changed reads back as it was meant, what was not is the same to the byte.
 
 use flick_check::hir::{
-    BinaryOp, Block, Builtin, ChannelId, Expr, ExprKind, FieldId, FieldKind, Fun, FunId, Local, LocalId, Program, Rule,
-    Span, Stmt, Ty, UnitId,
+    BinaryOp, Block, Builtin, ChannelId, Expr, ExprKind, FieldId, FieldKind, Fun, FunId, Local, LocalId,
+    Program, Rule, Span, Stmt, Ty, UnitId,
 };
 
 use crate::engines::Engines;
-use crate::hand::{block, bool_expr, channel, compare, int, int_expr, memcached_facts, memcached_fields, program};
+use crate::hand::{
+    block, bool_expr, channel, compare, int, int_expr, memcached_facts, memcached_fields, program,
+};
 use crate::memcached::Message;
 use crate::random::{Random, cases};
 use crate::source::verified;
@@ -152,8 +154,7 @@ impl Maker {
         }
         let view: Vec<u32> = READ_INTS.iter().chain(&self.bytes).copied().collect();
         let mut program = program(fields, memcached_facts(), &view);
-        let message =
-            || Local { name: "m".to_owned(), ty: Ty::Record(UNIT), span: Span::default() };
+        let message = || Local { name: "m".to_owned(), ty: Ty::Record(UNIT), span: Span::default() };
         let to = Local { name: "c".to_owned(), ty: channel(0).ty, span: Span::default() };
         (self.locals, self.may_call) = (1, false);
         let update = block(self.message(3));
@@ -275,7 +276,8 @@ impl Model<'_> {
             },
             ExprKind::Switch { value, arms, otherwise } => {
                 let Value::Int(value) = self.eval(value) else { panic!("patterns are integers") };
-                let hit = |pattern: &Expr| matches!(pattern.kind, ExprKind::Int(hit) if hit == i128::from(value));
+                let hit =
+                    |pattern: &Expr| matches!(pattern.kind, ExprKind::Int(hit) if hit == i128::from(value));
                 let arm = arms.iter().find(|(patterns, _)| patterns.iter().any(hit)).map(|(_, block)| block);
                 self.block(arm.or(otherwise.as_ref()).unwrap())
             }
