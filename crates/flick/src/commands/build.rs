@@ -67,7 +67,8 @@ impl Build {
             .file
             .file_stem()
             .map_or_else(|| module.program.name.clone(), |stem| stem.to_string_lossy().into_owned());
-        let forms: [(&str, String); 0] = [];
+        let graph = flick_ir::graph::graph(module);
+        let forms = [("svg", flick_ir::graph::to_svg(&graph)), ("dot", flick_ir::graph::to_dot(&graph))];
         for (ending, text) in forms {
             let path = directory.join(format!("{stem}.{ending}"));
             write(&path, &text)?;

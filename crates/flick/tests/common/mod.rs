@@ -2,6 +2,7 @@
 //! Promises: every process that is started is ended by its own handle; waiting is for a condition, with a deadline.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod client;
 pub mod peers;
 pub mod service;
 pub mod wait;

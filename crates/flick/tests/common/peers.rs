@@ -47,6 +47,11 @@ impl Memcached {
         (0..count).map(|_| Self::start()).collect()
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it as `kill -9` does.
     pub fn kill(mut self) {
         self.child.kill().expect("our own child can be killed");

@@ -1,0 +1,158 @@
+//! `flick run` as an operator meets it: settings file, addresses, log, signals.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use common::client::{ask, connect, reply, request};
+use common::service::{Service, read_all};
+use common::{PROXY, Scratch, wait};
+use flick_load::binary::{Opcode, Status};
+use flick_load::store::{Store, StoreHandle};
+
+fn store() -> StoreHandle {
+    Store::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("the loopback has a free port")
+}
+
+/// Writes a value through `stream` and reads it back.
+fn check_works(stream: &mut (impl Read + Write)) {
+    let stored = ask(stream, Opcode::Set, 7, b"a key", b"a value");
+    assert!(stored.is(Status::NoError), "{stored:?}");
+    let read = ask(stream, Opcode::Get, 8, b"a key", b"");
+    assert_eq!((read.status, read.value.as_slice()), (Status::NoError.code(), b"a value".as_slice()));
+}
+
+#[test]
+fn both_kernel_interfaces_and_both_engines_serve() {
+    let store = store();
+    for extra in [["--io", "epoll"], ["--io", "auto"], ["--engine", "interpreter"], ["--engine", "native"]] {
+        let service = Service::proxy(&[store.addr()], &extra);
+        check_works(&mut connect(service.address));
+        service.drained();
+    }
+}
+
+#[test]
+fn a_settings_file_runs_the_same_service() {
+    let (store, scratch) = (store(), Scratch::new("runs"));
+    let program = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
+    scratch.write("proxy.flick", &program);
+    let settings = format!(
+        "workers = 1\nio = \"epoll\"\nlog = \"json\"\ndrain_deadline = \"2s\"\n[service]\nprogram = \"proxy.flick\"\n\
+         [listen]\nclient = \"127.0.0.1:0\"\n[connect]\nbackends = [\"{}\"]\n\
+         [limits]\nsessions_max = 100\nbuffers = \"64MiB\"\n[timeouts]\nreply = \"500ms\"\n",
+        store.addr()
+    );
+    let path = scratch.write("flick.toml", &settings);
+    let service = Service::start(&["run", "--config", path.to_str().expect("the path is UTF-8")]);
+    check_works(&mut connect(service.address));
+    let log = service.drained();
+    let line = log.lines().find(|line| line.contains("listening")).expect("it was waited for");
+    assert!(line.starts_with('{') && line.contains(r#""channel":"client""#), "{line}");
+}
+
+#[test]
+fn ipv6_and_unix_sockets_are_listened_on() {
+    let (store, scratch) = (store(), Scratch::new("unix"));
+    let connect_to = format!("backends={}", store.addr());
+    let service = Service::start(&["run", PROXY, "--listen", "client=[::1]:0", "--connect", &connect_to]);
+    assert!(service.address.is_ipv6());
+    check_works(&mut connect(service.address));
+    service.drained();
+
+    let path = scratch.path().join("client.sock");
+    let listen = format!("client=127.0.0.1:0,unix:{}", path.display());
+    let service = Service::start(&["run", PROXY, "--listen", &listen, "--connect", &connect_to]);
+    let mut stream = wait::until("the Unix socket", || UnixStream::connect(&path).ok());
+    stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("the time is not zero");
+    check_works(&mut stream);
+    check_works(&mut connect(service.address));
+    drop(stream);
+    service.drained();
+}
+
+#[test]
+fn the_time_to_start_is_shown_by_phase_and_short() {
+    const START_MS_MAX: f64 = 20.0;
+    const TRIES: usize = 5;
+    let store = store();
+    let mut best = f64::INFINITY;
+    for _ in 0..TRIES {
+        let service = Service::proxy(&[store.addr()], &["-v"]);
+        let log = service.drained();
+        let line = log.lines().find(|line| line.contains("source to running code")).expect("-v says it");
+        for phase in ["parse", "check", "lower", "compile"] {
+            assert!(line.contains(phase), "{line}");
+        }
+        let total = line.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).expect("it has a total");
+        best = best.min(total.parse().expect("it is a number"));
+    }
+    assert!(best <= START_MS_MAX, "the fastest of {TRIES} starts took {best} ms");
+}
+
+#[test]
+fn a_drain_answers_every_request_that_was_sent() {
+    const REQUESTS: u32 = 20_000;
+    let stores: Vec<_> = (0..2).map(|_| store()).collect();
+    let addresses: Vec<_> = stores.iter().map(StoreHandle::addr).collect();
+    let service = Service::proxy(&addresses, &["--workers", "2"]);
+    let mut stream = connect(service.address);
+    let mut writer = stream.try_clone().expect("a descriptor is free");
+    let writing = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        for opaque in 0..REQUESTS {
+            bytes.extend(request(Opcode::Get, opaque, format!("key {}", opaque % 97).as_bytes(), b""));
+        }
+        writer.write_all(&bytes).expect("a drain still reads what clients have sent");
+    });
+    let mut answered = vec![false; REQUESTS as usize];
+    for count in 0..REQUESTS {
+        let reply = reply(&mut stream);
+        assert!(reply.is(Status::KeyNotFound), "request {} of {REQUESTS}: {reply:?}", reply.opaque);
+        let is_first = !std::mem::replace(&mut answered[reply.opaque as usize], true);
+        assert!(is_first, "request {} was answered twice", reply.opaque);
+        if count == 0 {
+            service.signal("TERM");
+        }
+    }
+    writing.join().expect("the writer got rid of everything");
+    assert_eq!(read_all(&mut stream), b"", "after the last reply the connection ends");
+    let (status, log) = service.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("drained"), "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    for (name, status) in [("TERM", 143), ("INT", 130)] {
+        // A backend that takes requests and never answers keeps the drain waiting.
+        let silent = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+        let silent_address = silent.local_addr().expect("a bound socket has an address");
+        let service = Service::proxy(
+            &[silent_address],
+            &["--workers", "1", "--reply-timeout", "5m", "--drain-deadline", "5m"],
+        );
+        let mut stream = connect(service.address);
+        stream.write_all(&request(Opcode::Get, 1, b"key", b"")).expect("the service reads");
+        let (mut taken, _) = silent.accept().expect("the request is on its way");
+        taken.read_exact(&mut [0; 27]).expect("the request arrives");
+        service.signal(name);
+        wait::until("the drain to begin", || TcpStream::connect(service.address).is_err().then_some(()));
+        service.signal(name);
+        let (actual, log) = service.ended();
+        assert_eq!(actual.code(), Some(status), "{log}");
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let address = taken.local_addr().expect("a bound socket has an address").to_string();
+    let listen = format!("client={address}");
+    let (status, _, stderr) =
+        common::run(&["run", PROXY, "--listen", &listen, "--connect", "backends=127.0.0.1:1"]);
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stderr.contains(&address) && stderr.contains("listen"), "{stderr}");
+}
