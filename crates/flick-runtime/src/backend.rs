@@ -59,6 +59,12 @@ pub struct Link {
     pub uploading: bool,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
+    /// The last stall, until a byte has been passed on: who, and until when it is borne.
+    pub grace: Option<(Key, u64)>,
+    /// When the present stall began.
+    pub stalled_since_ns: u64,
+    /// Time this connection has spent stalled: deadlines of its requests do not count it.
+    pub clock_lag_ns: u64,
     /// Connecting: when to give up. Down: when to dial again.
     pub deadline_ns: u64,
     /// The driver receives for it.
@@ -85,6 +91,9 @@ impl Link {
             download: None,
             uploading: false,
             stalled: None,
+            grace: None,
+            stalled_since_ns: 0,
+            clock_lag_ns: 0,
             deadline_ns: 0,
             receiving: false,
             queued: false,

@@ -94,6 +94,7 @@ pub struct Worker<D: Driver> {
     events: Vec<Event>,
     accept_paused: bool,
     accept_again_ns: Option<u64>,
+    due_ns: Option<u64>,
     draining_since_ns: Option<u64>,
     random: u64,
     slice: Option<Duration>,
@@ -172,6 +173,7 @@ impl<D: Driver> Worker<D> {
             events: Vec::with_capacity(EVENTS_MAX * 2),
             accept_paused: false,
             accept_again_ns: None,
+            due_ns: None,
             draining_since_ns: None,
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
@@ -315,7 +317,13 @@ impl<D: Driver> Worker<D> {
         tracing::warn!(errno, "accepting failed; paused");
         self.counters.accept_pauses.add(1);
         self.accept_paused = true;
-        self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+        self.accept_again();
+    }
+
+    fn accept_again(&mut self) {
+        let at_ns = self.driver.now_ns() + ACCEPT_AGAIN_NS;
+        self.accept_again_ns = Some(at_ns);
+        self.note_due(at_ns);
     }
 
     fn pause_accept(&mut self) {
@@ -324,7 +332,7 @@ impl<D: Driver> Worker<D> {
         }
         self.counters.accept_pauses.add(1);
         self.accept_paused = true;
-        self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+        self.accept_again();
         for at in 0..self.listeners.len() {
             self.driver.accept(self.listeners[at], false);
         }
@@ -338,7 +346,7 @@ impl<D: Driver> Worker<D> {
         if self.setup.limits.overflow == Overflow::Pause
             && self.shared.sessions_full(self.setup.limits.sessions_max)
         {
-            self.accept_again_ns = Some(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+            self.accept_again();
             return;
         }
         self.accept_paused = false;
@@ -433,14 +441,15 @@ impl<D: Driver> Worker<D> {
 
     /// Runs a task's steps until it stops or has used its time; says whether it stopped by itself.
     fn run_steps(&mut self, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
-        let begun = self.slice.map(|_| Instant::now());
+        // The clock is first read after a few messages: most activations end before that.
+        let mut begun = None;
         for count in 1..=ACTIVATION_MESSAGES_MAX {
             if step(self) == Flow::Stop {
                 return true;
             }
             if count % CLOCK_EVERY_MESSAGES == 0
-                && let (Some(begun), Some(slice)) = (begun, self.slice)
-                && begun.elapsed() > slice
+                && let Some(slice) = self.slice
+                && begun.get_or_insert_with(Instant::now).elapsed() > slice
             {
                 break;
             }

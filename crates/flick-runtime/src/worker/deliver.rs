@@ -171,7 +171,7 @@ impl<D: Driver> Worker<D> {
         let conn = session.conn;
         self.driver.shutdown(conn);
         self.set_receiving(key, true);
-        self.deadlines.set(key.index, Kind::Linger, self.driver.now_ns() + LINGER_MS * 1_000_000);
+        self.set_deadline(key.index, Kind::Linger, self.driver.now_ns() + LINGER_MS * 1_000_000);
     }
 
     fn end_session_after_output(&mut self, key: Key) {

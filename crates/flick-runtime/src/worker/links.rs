@@ -36,6 +36,7 @@ impl<D: Driver> Worker<D> {
         state.receiving = false;
         state.eof = false;
         self.roles[conn.index as usize] = Role::Link { link, epoch: state.epoch };
+        self.note_due(deadline_ns);
         true
     }
 
@@ -73,11 +74,11 @@ impl<D: Driver> Worker<D> {
         state.uploading = false;
         state.download = None;
         state.fill = None;
+        state.grace = None;
         state.inbox.clear(&mut self.pieces, &mut self.frames);
-        if state.stalled.take().is_some() {
-            self.stalled_links -= 1;
-        }
+        self.unstall(link);
         self.counters.links_failed.add(1);
+        let state = &self.links[link as usize];
         let (backend, lent) = (state.backend as usize, state.lent);
         if !lent {
             if was == LinkState::Up {
@@ -121,6 +122,8 @@ impl<D: Driver> Worker<D> {
         self.random ^= self.random << 17;
         let jitter = self.random % (pause / 2 + 1);
         self.links[link as usize].state = LinkState::Down;
-        self.links[link as usize].deadline_ns = self.driver.now_ns() + pause - pause / 4 + jitter;
+        let again_ns = self.driver.now_ns() + pause - pause / 4 + jitter;
+        self.links[link as usize].deadline_ns = again_ns;
+        self.note_due(again_ns);
     }
 }

@@ -29,9 +29,7 @@ impl<D: Driver> Worker<D> {
         if state.state != LinkState::Up {
             return;
         }
-        if state.stalled.take().is_some() {
-            self.stalled_links -= 1;
-        }
+        self.unstall(link);
         if !self.run_steps(|worker| worker.link_step(link)) {
             self.enqueue_link(link);
             return;
@@ -114,6 +112,7 @@ impl<D: Driver> Worker<D> {
             self.stall(link, key);
             return Flow::Stop;
         }
+        self.links[link as usize].grace = None;
         let (echo, heard) = (entry.echo, entry.session.is_some());
         restore_echo(&mut scratch.frame, &protocol.echo, &echo);
         if let Some(judge) = setup.view(channel).reply_flags {
@@ -192,11 +191,11 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         let state = &mut self.links[link as usize];
+        state.grace = None;
         let Some(piece) = state.inbox.take_raw(&mut self.pieces, bytes_left) else { return Flow::Stop };
         let left = bytes_left - u64::from(piece.len());
         state.download = (left > 0).then_some(Download { bytes_left: left, ..download });
-        let deadline = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
-        self.ledger.get_mut(request).deadline_ns = deadline;
+        self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
         if heard {
             self.deliver_piece(request, piece);
         }
@@ -228,9 +227,35 @@ impl<D: Driver> Worker<D> {
 
     /// Pauses a connection because a client does not read what it gets from it.
     fn stall(&mut self, link: u32, key: crate::slab::Key) {
-        let until = self.driver.now_ns() + self.setup.timeouts.slow_client.as_nanos() as u64;
+        let now_ns = self.driver.now_ns();
+        let patience_ns = self.setup.timeouts.slow_client.as_nanos() as u64;
         let state = &mut self.links[link as usize];
+        // Looking again does not start the time anew; only a byte passed on does.
+        let until = match state.grace {
+            Some((same, until)) if same == key => until,
+            _ => now_ns + patience_ns,
+        };
+        state.grace = Some((key, until));
         state.stalled = Some((key, until));
+        state.stalled_since_ns = now_ns;
         self.stalled_links += 1;
+        self.note_due(until);
+    }
+
+    /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.
+    pub(super) fn unstall(&mut self, link: u32) {
+        let now_ns = self.driver.now_ns();
+        let state = &mut self.links[link as usize];
+        if state.stalled.take().is_some() {
+            state.clock_lag_ns += now_ns - state.stalled_since_ns;
+            self.stalled_links -= 1;
+        }
+    }
+
+    /// When a reply to something sent now is late, on the clock of the connection, which stands while it is stalled.
+    pub(super) fn reply_deadline(&mut self, link: u32) -> u64 {
+        let late_ns = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
+        self.note_due(late_ns);
+        late_ns - self.links[link as usize].clock_lag_ns
     }
 }

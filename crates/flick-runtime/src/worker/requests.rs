@@ -157,21 +157,20 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         Self::run_rules(&self.setup, scratch, channel, 0, message.bytes());
-        let sends = scratch.sends.clone();
-        if !self.has_room(sends.as_slice()) {
+        if !self.has_room(scratch.sends.as_slice()) {
             return self.wait_for(key, Wait::Shared);
         }
         self.consume(key, message.len());
         self.counters.requests.add(1);
         let mut answered = flags.has(MessageFlags::MUTE);
-        for send in sends.as_slice() {
+        for at in 0..scratch.sends.as_slice().len() {
+            let send = scratch.sends.as_slice()[at];
             if send.channel as usize == self.setup.listened {
-                self.answer_directly(key, scratch, send, &message);
-                answered = true;
+                self.answer_directly(key, scratch, &send, &message);
             } else {
-                self.send_request(key, scratch, send, &message, answered);
-                answered = true;
+                self.send_request(key, scratch, &send, &message, answered);
             }
+            answered = true;
         }
         if !answered {
             self.fail_new_request(key, &scratch.frame, FailureReason::Unavailable);
@@ -231,7 +230,7 @@ impl<D: Driver> Worker<D> {
         if !mute {
             let echo = self.echo_of(&scratch.frame);
             let session = if copy { None } else { Some(key) };
-            let deadline_ns = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
+            let deadline_ns = self.reply_deadline(link);
             let Some(request) = self.open_request(session, echo, deadline_ns) else { return };
             self.ledger.get_mut(request).number = number & number_mask(&self.setup.protocol().correlate);
             self.links[link as usize].next_number = number.wrapping_add(1);
@@ -311,7 +310,7 @@ impl<D: Driver> Worker<D> {
         if mid_message {
             if kind != Some(Kind::Message) {
                 let deadline = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
-                self.deadlines.set(key.index, Kind::Message, deadline);
+                self.set_deadline(key.index, Kind::Message, deadline);
             }
         } else if kind == Some(Kind::Message) {
             self.deadlines.clear(key.index);
@@ -324,7 +323,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn arm_idle(&mut self, key: Key) {
         let idle = self.setup.timeouts.idle;
         if !idle.is_zero() {
-            self.deadlines.set(key.index, Kind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
+            self.set_deadline(key.index, Kind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
         }
     }
 }

@@ -19,17 +19,25 @@ const DRAIN_TICK_MS: u64 = 10;
 impl<D: Driver> Worker<D> {
     /// How long the next wait may last; `None`: until something happens.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
-        let due = links.chain(self.deadlines.next_ns()).chain(self.accept_again_ns).min();
-        let now_ns = self.driver.now_ns();
-        let due = due.map(|due| {
-            Duration::from_nanos(due.saturating_sub(now_ns)).min(Duration::from_millis(TICK_MAX_MS))
-        });
+        let left_ns = self.due_ns.map(|due| due.saturating_sub(self.driver.now_ns()));
+        let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
         if self.draining_since_ns.is_some() {
             let tick = Duration::from_millis(DRAIN_TICK_MS);
-            return Some(due.map_or(tick, |due| due.min(tick)));
+            return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        due
+        wait
+    }
+
+    /// Something is due then: it may be sooner than all else. Nothing is ever noted as no longer due; a look that
+    /// finds nothing is cheap.
+    pub(super) fn note_due(&mut self, at_ns: u64) {
+        self.due_ns = Some(self.due_ns.map_or(at_ns, |due| due.min(at_ns)));
+    }
+
+    /// Sets a session's deadline.
+    pub(super) fn set_deadline(&mut self, slot: u32, kind: Kind, at_ns: u64) {
+        self.deadlines.set(slot, kind, at_ns);
+        self.note_due(at_ns);
     }
 
     fn link_due_ns(&self, link: &crate::backend::Link) -> Option<u64> {
@@ -37,26 +45,31 @@ impl<D: Driver> Worker<D> {
             LinkState::Down => (!link.lent).then_some(link.deadline_ns),
             LinkState::Connecting => Some(link.deadline_ns),
             LinkState::Up => {
-                let reply = link.requests.front().map(|request| self.ledger.get(request).deadline_ns);
-                let stall = link.stalled.map(|(_, until)| until);
-                // A stalled connection is waiting for a client: its backend is not late.
-                stall.or(reply).filter(|due| *due != u64::MAX)
+                if let Some((_, until)) = link.stalled {
+                    return Some(until);
+                }
+                let deadline = link.requests.front().map(|request| self.ledger.get(request).deadline_ns);
+                deadline.filter(|due| *due != u64::MAX).map(|due| due + link.clock_lag_ns)
             }
         }
     }
 
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.driver.now_ns();
-        for link in 0..self.links.len() as u32 {
-            if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
-                self.link_due(link);
+        if self.due_ns.is_some_and(|due| due <= now_ns) {
+            for link in 0..self.links.len() as u32 {
+                if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
+                    self.link_due(link);
+                }
             }
-        }
-        while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
-            self.session_due(slot, kind);
-        }
-        if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
-            self.resume_accept();
+            while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
+                self.session_due(slot, kind);
+            }
+            if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
+                self.resume_accept();
+            }
+            let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
+            self.due_ns = links.chain(self.deadlines.next_ns()).chain(self.accept_again_ns).min();
         }
         self.run_drain(now_ns);
     }

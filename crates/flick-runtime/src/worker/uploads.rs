@@ -148,13 +148,13 @@ impl<D: Driver> Worker<D> {
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
             let deadline = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
-            self.deadlines.set(key.index, Kind::Message, deadline);
+            self.set_deadline(key.index, Kind::Message, deadline);
         }
     }
 
     /// The last byte of a large request has been handed over: now its reply is due.
     fn upload_sent(&mut self, link: u32) {
-        let deadline = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
+        let deadline = self.reply_deadline(link);
         let state = &mut self.links[link as usize];
         state.uploading = false;
         if let Some(request) = state.requests.front() {
