@@ -76,7 +76,7 @@ impl Picture<'_> {
         let rows = [
             Constraint::Length(2),
             Constraint::Min(5),
-            Constraint::Length(3),
+            Constraint::Length(4),
             Constraint::Length(backends.saturating_add(2)),
             Constraint::Length(1),
         ];
@@ -119,7 +119,7 @@ impl Picture<'_> {
         );
         let faults = counts.faults();
         let color = if faults == 0 { Color::Green } else { Color::Red };
-        let checked = Span::styled(format!("   {} replies checked, {faults} errors", counts.replies), color);
+        let checked = Span::styled(format!("{} replies checked, {faults} errors", counts.replies), color);
         Paragraph::new(Line::from(vec![Span::from(figures), checked]))
             .block(Block::bordered().title(" latency "))
     }
