@@ -79,12 +79,9 @@ fn log_totals(outcome: &Outcome) {
     for error in &outcome.errors {
         error!(%error, "a worker ended");
     }
-    info!(
-        requests = totals.requests,
-        replies = totals.replies,
-        sessions = totals.sessions_accepted,
-        "totals"
-    );
+    let counted = totals.entries().into_iter().filter(|(_, value)| *value > 0);
+    let counters: Vec<String> = counted.map(|(name, value)| format!("{name} {value}")).collect();
+    info!(requests = totals.requests, replies = totals.replies, counters = counters.join(", "), "totals");
 }
 
 fn name(signal: i32) -> &'static str {
