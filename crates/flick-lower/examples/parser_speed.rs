@@ -15,7 +15,8 @@ const BATCHES: usize = 100;
 
 fn main() {
     let loader = |name: &str| Some((name.to_owned(), MEMCACHED.to_owned()));
-    let program = check("listing_1", LISTING_1, &loader).program.expect("Listing 1 has no errors");
+    let (program, _, _) = check("listing_1", LISTING_1, &loader);
+    let program = program.expect("Listing 1 has no errors");
     let started = Instant::now();
     let module = flick_lower::lower(&program);
     println!("lower {:?}", started.elapsed());
@@ -64,7 +65,7 @@ fn messages(magic: u8) -> Vec<Vec<u8>> {
         (0x09, 0, 8, 0),
         (0x11, 8, 250, 1_000),
         (0x0a, 0, 0, 0),
-        (0x0c, 4, 30, 0),
+        (0x0c, 0, 30, 0),
         (0x00, 0, 20, 5),
     ];
     kinds.map(message).into()

@@ -1,7 +1,7 @@
 //! Visits every expression inside an expression or block.
 //! Promises: parents before children, in the order of the text.
 
-use flick_check::hir::{Block, Expr, ExprKind, Stmt};
+use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, Stmt};
 
 use crate::unit::Key;
 
@@ -57,6 +57,14 @@ pub fn walk_block<'e>(block: &'e Block, visit: &mut dyn FnMut(&'e Expr)) {
     }
     if let Some(value) = &block.value {
         walk_expr(value, visit);
+    }
+}
+
+/// The parts of `a and b and c`: a condition that refuses a message may be judged part by part.
+pub fn conjuncts(expr: &Expr) -> Vec<&Expr> {
+    match &expr.kind {
+        ExprKind::Binary(BinaryOp::And, a, b) => [conjuncts(a), conjuncts(b)].concat(),
+        _ => vec![expr],
     }
 }
 

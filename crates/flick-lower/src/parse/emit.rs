@@ -18,9 +18,10 @@ use crate::context::Context;
 use crate::interval::Interval;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::parse::Parser;
-use crate::parse::plan::{Plan, Role, Step, plan, role_fact};
+use crate::parse::plan::{Plan, Role, Step, field_checks, plan, role_checks};
 use crate::unit::{Key, UnitInfo};
 use crate::value::{Num, Val};
+use crate::walk::keys_of;
 
 /// Writes the parser of `channel` for messages of `role`.
 pub fn lower_parser(
@@ -116,7 +117,7 @@ impl Emitter<'_, '_> {
                 let yes = self.body.f.int(1);
                 self.body.set_slot(SLOT_ECHO_READY as u16, yes);
             }
-            Step::RoleCheck => self.role_check(),
+            Step::RoleCheck(index) => self.role_check(*index),
             Step::Var(field) => self.var(*field),
             Step::Length(field) => self.length(*field),
             Step::Requires(field, check) => self.requires(*field, *check),
@@ -228,18 +229,18 @@ impl Emitter<'_, '_> {
         self.found(key, val);
     }
 
-    fn role_check(&mut self) {
-        let fact = role_fact(self.info, self.role).expect("the plan has it from the facts");
-        let last = crate::walk::keys_of(fact).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
+    fn role_check(&mut self, index: usize) {
+        let check = role_checks(self.info, self.role)[index];
+        let last = keys_of(check).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
         self.exact(last);
-        let holds = self.body.expr(fact).bool();
+        let holds = self.body.expr(check).bool();
         self.body.expect(holds, last.0, CAUSE_CHECK);
     }
 
     fn requires(&mut self, field: FieldId, check: usize) {
         self.exact(field);
         self.body.dollar = self.known().get(&Key::Field(field)).cloned();
-        let holds = self.body.expr(&self.info.field(field).requires[check]).bool();
+        let holds = self.body.expr(field_checks(self.info, field)[check]).bool();
         self.body.dollar = None;
         self.body.expect(holds, field.0, CAUSE_CHECK);
     }

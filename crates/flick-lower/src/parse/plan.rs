@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind};
 
 use crate::unit::{Key, UnitInfo};
-use crate::walk::{keys_of, walk_expr};
+use crate::walk::{conjuncts, keys_of, walk_expr};
 
 /// Who sends the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,13 @@ pub enum Step {
     },
     /// All echo fields are decoded.
     EchoReady,
-    /// The role's fact (`%request`, `%reply`) must hold.
-    RoleCheck,
+    /// This part of the role's fact (`%request`, `%reply`) must hold.
+    RoleCheck(usize),
     /// Computes a variable.
     Var(FieldId),
     /// Computes the length of a bytes field and checks it.
     Length(FieldId),
-    /// A `&requires` of a field must hold.
+    /// A part of the `&requires` of a field must hold.
     Requires(FieldId, usize),
     /// Sets the message's flags.
     Flags,
@@ -79,12 +79,18 @@ pub struct Plan {
     pub head_end: Option<FieldId>,
 }
 
-/// The fact that messages of a role obey.
-pub fn role_fact<'p>(info: &UnitInfo<'p>, role: Role) -> Option<&'p Expr> {
-    match role {
-        Role::Request => info.unit.facts.request.as_ref(),
-        Role::Reply => info.unit.facts.reply.as_ref(),
-    }
+/// What messages of a role obey. Each part is checked as soon as what it reads is there.
+pub fn role_checks<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<&'p Expr> {
+    let fact = match role {
+        Role::Request => &info.unit.facts.request,
+        Role::Reply => &info.unit.facts.reply,
+    };
+    fact.iter().flat_map(conjuncts).collect()
+}
+
+/// What a field must obey, part by part.
+pub fn field_checks<'p>(info: &UnitInfo<'p>, field: FieldId) -> Vec<&'p Expr> {
+    info.field(field).requires.iter().flat_map(conjuncts).collect()
 }
 
 /// What code behind the parser finds in the frame: the view, what the platform keeps, what updates need.
@@ -107,7 +113,7 @@ pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BT
 fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldId> {
     let facts = &info.unit.facts;
     let mut open: Vec<Key> = persistent_keys(info, role, channel).into_iter().collect();
-    open.extend(role_fact(info, role).into_iter().flat_map(keys_of));
+    open.extend(role_checks(info, role).into_iter().flat_map(keys_of));
     if role == Role::Request {
         let loud = facts.loud.iter().map(|(_, expr)| expr);
         open.extend(facts.ends.iter().chain(&facts.mute).chain(loud).flat_map(keys_of));
@@ -116,7 +122,7 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
         if let FieldKind::Bytes { .. } = field.kind {
             open.push(Key::Length(id));
         }
-        for check in &field.requires {
+        for check in field_checks(info, id) {
             open.extend(check_keys(id, check));
         }
     }
@@ -202,8 +208,8 @@ fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) ->
     if role == Role::Request && !info.echo().is_empty() {
         waiting.push((Step::EchoReady, info.echo().into_iter().map(Key::Field).collect()));
     }
-    if let Some(fact) = role_fact(info, role) {
-        waiting.push((Step::RoleCheck, keys_of(fact)));
+    for (index, check) in role_checks(info, role).into_iter().enumerate() {
+        waiting.push((Step::RoleCheck(index), keys_of(check)));
     }
     let mut lengths = Vec::new();
     for (id, field) in info.fields() {
@@ -217,7 +223,7 @@ fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) ->
             }
             _ => {}
         }
-        for (index, check) in field.requires.iter().enumerate() {
+        for (index, check) in field_checks(info, id).into_iter().enumerate() {
             waiting.push((Step::Requires(id, index), check_keys(id, check)));
         }
     }
@@ -269,7 +275,7 @@ impl Planner<'_, '_> {
     fn check_is_ready_after(&self, len: usize) -> bool {
         let loaded: BTreeSet<Key> = self.loads[..len].iter().map(|(field, ..)| Key::Field(*field)).collect();
         self.waiting.iter().any(|(step, reads)| {
-            matches!(step, Step::RoleCheck | Step::Requires(..))
+            matches!(step, Step::RoleCheck(_) | Step::Requires(..))
                 && reads.iter().all(|key| self.known.contains(key) || loaded.contains(key))
         })
     }
@@ -345,7 +351,7 @@ impl Step {
         let facts = &info.unit.facts;
         match self {
             Step::Need { .. } | Step::Load { .. } | Step::EchoReady => Vec::new(),
-            Step::RoleCheck => role_fact(info, role).into_iter().flat_map(keys_of).collect(),
+            Step::RoleCheck(index) => keys_of(role_checks(info, role)[*index]),
             Step::Var(field) => match &info.field(*field).kind {
                 FieldKind::Var { parse, .. } => keys_of(parse),
                 _ => Vec::new(),
@@ -354,7 +360,7 @@ impl Step {
                 FieldKind::Bytes { length, .. } => keys_of(length),
                 _ => Vec::new(),
             },
-            Step::Requires(field, index) => check_keys(*field, &info.field(*field).requires[*index]),
+            Step::Requires(field, index) => check_keys(*field, field_checks(info, *field)[*index]),
             Step::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
             Step::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
             Step::Totals => {

@@ -4,8 +4,8 @@ use flick_abi::frame::{SLOT_CURSOR, SLOT_STATE};
 use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
 use flick_abi::{Engine, Frame, FuncId, RuleCall, SendBody, SendList, Step};
 use flick_codegen::{Compiled, Options, compile};
-use flick_ir::Interpreter;
 use flick_ir::data::Module;
+use flick_ir::{Interpreter, bounds};
 
 /// A module, interpreted and compiled.
 pub struct Engines {
@@ -13,6 +13,10 @@ pub struct Engines {
     pub module: Module,
     interpreter: Interpreter,
     compiled: Compiled,
+    /// Steps of each function at most.
+    steps_max: Vec<u64>,
+    /// Longest head of any channel, in bytes.
+    head_bytes_max: u64,
 }
 
 /// A message as it leaves: channel, element, bytes.
@@ -22,7 +26,9 @@ impl Engines {
     /// Prepares both engines.
     pub fn new(module: Module) -> Self {
         let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
-        Self { interpreter: Interpreter::new(module.clone()), compiled, module }
+        let steps_max = bounds::bounds(&module).into_iter().map(|bounds| bounds.steps).collect();
+        let head_bytes_max = module.program.bounds.head_bytes_max;
+        Self { interpreter: Interpreter::new(module.clone()), compiled, module, steps_max, head_bytes_max }
     }
 
     /// The number of a function.
@@ -34,7 +40,15 @@ impl Engines {
     /// Calls a parser once.
     pub fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
         let mut other = frame.clone();
-        let step = self.interpreter.parse(parser, frame, data);
+        let (step, steps) = self.interpreter.parse_counted(parser, frame, data);
+        assert!(steps <= self.steps_max[parser.0 as usize], "{steps} steps on {data:?}");
+        match step {
+            Step::NeedMore(bytes) => assert!(bytes <= self.head_bytes_max, "asks for {bytes} bytes"),
+            Step::Done => {
+                assert!(frame.head_bytes() <= self.head_bytes_max, "a head of {}", frame.head_bytes())
+            }
+            Step::Fault { .. } => {}
+        }
         assert_eq!(step, self.compiled.parse(parser, &mut other, data), "steps on {data:?}");
         assert_eq!(frame.slots, other.slots, "slots on {data:?}");
         step

@@ -11,7 +11,7 @@ use crate::source;
 fn code_is_as_written_down() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     check_dir(&dir, "ir", |golden| {
-        let module = source::lower(&golden.input);
+        let module = source::lower(&golden.input, source::FIXTURE);
         let words: Vec<&str> = golden.directive.split_whitespace().skip(1).collect();
         let shown = module.functions.iter().enumerate().filter(|(_, function)| {
             words.is_empty() || words.iter().any(|word| function.name.starts_with(word))

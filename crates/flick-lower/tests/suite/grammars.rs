@@ -216,6 +216,8 @@ fn parsers_agree_with_the_model_on_random_grammars() {
                 (Step::Done, Some(fields)) => {
                     done += 1;
                     assert_eq!(i128::from(frame.total_bytes()), outcome.total, "{}", context());
+                    let total_max = engines.module.program.protocols[0].message_bytes_max;
+                    assert!(frame.total_bytes() <= total_max, "{total_max}: {}", context());
                     let head = &data[..frame.head_bytes() as usize];
                     let sent = engines.run(rule, &frame, head, &[1]);
                     assert_eq!(sent, [(0, 0, dump_of(&fields, &view))], "{}", context());

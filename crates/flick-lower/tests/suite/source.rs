@@ -1,36 +1,40 @@
 //! From source text to a verified module.
 
-use flick_check::{Checked, Severity, check, render};
+use flick_check::hir::Program;
+use flick_check::{Diagnostic, Severity, Sources, check, render};
 use flick_ir::data::Module;
 
-const MEMCACHED: &str = include_str!("../../../../stdlib/memcached_binary.flick");
+/// The grammar of the standard library, as it is now.
+pub const LIBRARY: &str = include_str!("../../../../stdlib/memcached_binary.flick");
+/// A grammar of the same messages that stays as it is, for tests that count on its facts.
+pub const FIXTURE: &str = include_str!("memcached.flick");
 
 /// Listing 1 of the paper, with its `use` line.
 pub const LISTING_1: &str = include_str!("../../../../examples/memcached_proxy/memcached_proxy.flick");
 
-/// Checks and lowers a program that may use the standard library. Panics with the diagnostics or verifier errors.
-pub fn lower(text: &str) -> Module {
-    let checked = checked(text);
-    let errors: Vec<String> = checked
-        .diagnostics
+/// Checks and lowers a program for which `memcached_binary` is the given grammar. Panics with the diagnostics or
+/// verifier errors.
+pub fn lower(text: &str, memcached: &str) -> Module {
+    let (program, diagnostics, sources) = checked(text, memcached);
+    let errors: Vec<String> = diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.severity == Severity::Error)
-        .map(|diagnostic| render(diagnostic, &checked.sources, false))
+        .map(|diagnostic| render(diagnostic, &sources, false))
         .collect();
-    let program = checked.program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")));
+    let program = program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")));
     verified(flick_lower::lower(&program))
 }
 
 /// As [`lower`]; `None` when the text is no program with a process, for which its own tests answer.
 pub fn try_lower(text: &str) -> Option<Module> {
-    let program = checked(text).program?;
+    let program = checked(text, LIBRARY).0?;
     program.process.as_ref()?;
     Some(verified(flick_lower::lower(&program)))
 }
 
-fn checked(text: &str) -> Checked {
+fn checked(text: &str, memcached: &str) -> (Option<Program>, Vec<Diagnostic>, Sources) {
     let loader = |name: &str| {
-        (name == "memcached_binary").then(|| ("memcached_binary.flick".to_owned(), MEMCACHED.to_owned()))
+        (name == "memcached_binary").then(|| ("memcached_binary.flick".to_owned(), memcached.to_owned()))
     };
     check("test.flick", text, &loader)
 }
