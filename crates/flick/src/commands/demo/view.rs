@@ -13,8 +13,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Gauge, Paragraph, Sparkline};
 
-use super::Scene;
 use super::plain::shares;
+use super::{PROGRAM, Scene};
 
 /// Time between two pictures.
 const FRAME_TIME: Duration = Duration::from_millis(100);
@@ -92,8 +92,9 @@ impl Picture<'_> {
     fn title(&self) -> Paragraph<'_> {
         let scene = self.scene;
         let what = format!(
-            "  {} clients -> one proxy of 8 lines ({}) -> {} {}",
+            "  {} clients -> one proxy of {} lines ({}) -> {} {}",
             scene.connections,
+            PROGRAM.lines().filter(|line| !line.trim().is_empty()).count(),
             scene.platform.io(),
             self.shares.len(),
             scene.backends
