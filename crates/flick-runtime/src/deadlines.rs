@@ -14,10 +14,12 @@ pub enum Kind {
     Linger = 1,
     /// Nothing has happened for long.
     Idle = 2,
+    /// The client has closed its side, and its last replies are on their way out.
+    Flush = 3,
 }
 
 /// Number of kinds.
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {

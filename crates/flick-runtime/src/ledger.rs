@@ -83,6 +83,11 @@ impl Ledger {
         Self { requests: Vec::with_capacity(capacity), free: NONE, live: 0, capacity }
     }
 
+    /// Entries in use.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
     /// Further requests that would fit.
     pub fn room(&self) -> usize {
         self.capacity - self.live

@@ -25,4 +25,4 @@ pub use counters::{BackendCounters, Counters, Totals};
 pub use platform::{BackendTotals, Outcome, Platform, Snapshot};
 pub use setup::{Setup, StartError};
 pub use shared::Shared;
-pub use worker::{Worker, WorkerConfig};
+pub use worker::{Audit, Worker, WorkerConfig};

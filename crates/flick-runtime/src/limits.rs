@@ -28,8 +28,10 @@ pub const TICK_MAX_MS: u64 = 500;
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 50;
-/// How long a client may keep its side open after we have closed ours.
+/// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
 pub const LINGER_MS: u64 = 1_000;
+/// How often the last replies to a client that has closed its side are looked after.
+pub const FLUSH_TICK_MS: u64 = 5;
 
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);

@@ -44,6 +44,11 @@ impl Pieces {
         Self { pieces: Vec::with_capacity(capacity), free: NONE, capacity }
     }
 
+    /// Pieces in all queues. Cost: walks the table.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().filter(|piece| piece.slice.is_some()).count()
+    }
+
     /// Appends; `false` when the table is full (the slice is dropped).
     pub fn push(&mut self, queue: &mut PieceQueue, slice: Slice) -> bool {
         if queue.tail != NONE

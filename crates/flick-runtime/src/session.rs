@@ -13,7 +13,7 @@ pub enum Phase {
     Open,
     /// No further request is taken; it ends when the last reply is out.
     Closing,
-    /// Our side is closed; whatever the client still sends is dropped.
+    /// Our side is closed; whatever the client still sends is dropped, and what we still have for it goes out.
     Lingering,
 }
 
@@ -82,6 +82,10 @@ pub struct Session {
     pub queued: bool,
     /// When it last did something.
     pub active_ns: u64,
+    /// While it lingers: bytes of output that were left when last looked at.
+    pub unsent_bytes: usize,
+    /// While it lingers: when to give up, unless the client takes some of them.
+    pub give_up_ns: u64,
 }
 
 impl Session {
@@ -102,6 +106,8 @@ impl Session {
             receiving: false,
             queued: false,
             active_ns: now_ns,
+            unsent_bytes: 0,
+            give_up_ns: 0,
         }
     }
 }

@@ -5,12 +5,15 @@
 //! Refuses: knowing a protocol. What a message is, where it goes and what a failure looks like is generated code.
 //! Source: FLICK §5; one thread per core, nothing shared.
 
+mod audit;
 mod deliver;
 mod links;
 mod replies;
 mod requests;
 mod timers;
 mod uploads;
+
+pub use audit::Audit;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -218,7 +221,8 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        let wait = if self.run_queue.is_empty() { self.wait_time() } else { Some(Duration::ZERO) };
+        let rests = self.run_queue.is_empty() && !self.unblock;
+        let wait = if rests { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -392,7 +396,7 @@ impl<D: Driver> Worker<D> {
     /// Runs each task that is in the queue now once; what they make runnable runs too, up to one round more.
     fn run_tasks(&mut self) {
         let mut rounds_left = RUN_ROUNDS_MAX;
-        while !self.run_queue.is_empty() && rounds_left > 0 {
+        while (self.unblock || !self.run_queue.is_empty()) && rounds_left > 0 {
             rounds_left -= 1;
             for _ in 0..self.run_queue.len() {
                 let Some(task) = self.run_queue.pop_front() else { break };

@@ -9,9 +9,12 @@ use super::Worker;
 use super::requests::{Outgoing, Patches};
 use crate::deadlines::Kind;
 use crate::ledger::RequestId;
-use crate::limits::{LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{FLUSH_TICK_MS, LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Wait};
 use crate::slab::Key;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
     /// Opens a request and puts it at the end of its session's queue. `None`: the ledger is full, which the callers
@@ -163,24 +166,40 @@ impl<D: Driver> Worker<D> {
         if session.phase != Phase::Closing || !session.requests.is_empty() {
             return;
         }
-        if session.eof {
-            self.end_session_after_output(key);
-            return;
-        }
         session.phase = Phase::Lingering;
-        let conn = session.conn;
+        session.unsent_bytes = usize::MAX;
+        let (conn, eof) = (session.conn, session.eof);
         self.driver.shutdown(conn);
-        self.set_receiving(key, true);
-        self.set_deadline(key.index, Kind::Linger, self.driver.now_ns() + LINGER_MS * 1_000_000);
+        self.set_receiving(key, !eof);
+        self.linger_on(key);
     }
 
-    fn end_session_after_output(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get(key) {
-            let conn = session.conn;
-            self.driver.close(conn);
-            self.forget(conn);
+    /// Looks after a session of which our side is closed: it ends when its output is out and the client has closed its
+    /// side too, or when the client does neither for long. It stays in the table till then, so that clients who
+    /// do not read count against the limit of sessions, and a worker that drains does not leave before its last bytes.
+    pub(super) fn linger_on(&mut self, key: Key) {
+        let now_ns = self.driver.now_ns();
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let unsent_bytes = self.driver.backlog_bytes(session.conn);
+        if unsent_bytes < session.unsent_bytes {
+            session.unsent_bytes = unsent_bytes;
+            session.give_up_ns = now_ns + LINGER_MS * MS;
         }
-        self.end_session(key, false);
+        let is_out = unsent_bytes == 0;
+        let (eof, is_over) = (session.eof, now_ns >= session.give_up_ns);
+        if is_out && (eof || is_over) {
+            self.end_session(key, true);
+        } else if is_over {
+            self.counters.slow_clients_dropped.add(1);
+            let conn = session.conn;
+            self.driver.abort(conn);
+            self.forget(conn);
+            self.end_session(key, false);
+        } else if eof {
+            self.set_deadline(key.index, Kind::Flush, now_ns + FLUSH_TICK_MS * MS);
+        } else {
+            self.set_deadline(key.index, Kind::Linger, now_ns + LINGER_MS * MS);
+        }
     }
 
     /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.

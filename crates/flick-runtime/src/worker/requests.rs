@@ -48,7 +48,7 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.eof = true;
         match session.phase {
-            Phase::Lingering => self.end_session(key, true),
+            Phase::Lingering => self.linger_on(key),
             Phase::Open | Phase::Closing => self.enqueue_session(key),
         }
     }
@@ -124,6 +124,9 @@ impl<D: Driver> Worker<D> {
         session.barrier = false;
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
+        }
+        if self.ledger.room() == 0 && !session.inbox.is_empty() {
+            return self.wait_for(key, Wait::Shared);
         }
         let parser = self.setup.view(session.channel).parse_request;
         let mut scratch = self.scratch.take().expect("activations never nest");

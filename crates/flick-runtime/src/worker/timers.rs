@@ -101,7 +101,7 @@ impl<D: Driver> Worker<D> {
                 self.counters.request_timeouts.add(1);
                 self.end_session(key, true);
             }
-            Kind::Linger => self.end_session(key, true),
+            Kind::Linger | Kind::Flush => self.linger_on(key),
             Kind::Idle => {
                 let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {

@@ -1,0 +1,49 @@
+//! What a worker holds at one moment, counted: for tests that nothing is left behind.
+
+use flick_buffers::Class;
+use flick_net::Driver;
+
+use super::Worker;
+
+/// Counts of what a worker holds; all but `links` are zero when nothing is under way, and
+/// but for one large buffer that its driver receives into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Sessions.
+    pub sessions: usize,
+    /// Ledger entries.
+    pub requests: usize,
+    /// Pieces of input or of replies that wait.
+    pub pieces: usize,
+    /// Parser states of unfinished messages.
+    pub frames: usize,
+    /// Small buffers in use.
+    pub small_bufs: u32,
+    /// Large buffers in use.
+    pub large_bufs: u32,
+    /// Sessions that wait for something shared.
+    pub blocked: usize,
+    /// Links that a client holds up.
+    pub stalled: usize,
+    /// Links with a connection, or dialling one: these stay.
+    pub links: usize,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Counts what is held.
+    ///
+    /// Cost: walks the table of pieces; not for the path of a message.
+    pub fn audit(&self) -> Audit {
+        Audit {
+            sessions: self.sessions.len(),
+            requests: self.ledger.len(),
+            pieces: self.pieces.len(),
+            frames: self.frames.len(),
+            small_bufs: self.pool.live_count(Class::Small),
+            large_bufs: self.pool.live_count(Class::Large),
+            blocked: self.blocked.len(),
+            stalled: self.stalled_links as usize,
+            links: self.links.iter().filter(|link| link.conn.is_some()).count(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Peers that stop reading, each case in simulated time: who waits, for how long, and that it ends.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_net::sim::{Actor, PeerIo};
+use flick_testkit::service::client::Habit;
+use flick_testkit::service::memcached::{Cmd, opcode, value_of};
+use flick_testkit::service::server::Server;
+use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+
+fn hand() -> Subject {
+    Subject { program: common::program(), engine: Arc::new(common::Hand) }
+}
+
+fn get(opaque: u32, key: &str) -> Cmd {
+    Cmd { cas: u64::from(opaque) + 1, ..Cmd::request(opcode::GET, opaque, key.as_bytes(), b"") }
+}
+
+fn set(opaque: u32, key: &str) -> Cmd {
+    let value = value_of(key.as_bytes());
+    Cmd { cas: u64::from(opaque) + 1, ..Cmd::request(opcode::SET, opaque, key.as_bytes(), &value) }
+}
+
+/// A server whose connections first read after a while.
+struct ReadsLate {
+    after_ns: u64,
+    server: Server,
+}
+
+impl Actor for ReadsLate {
+    fn on_open(&mut self, io: &mut PeerIo<'_>) {
+        io.pause_reading(true);
+        io.timer(self.after_ns, 1);
+    }
+
+    fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
+        self.server.on_data(io, data);
+    }
+
+    fn on_timer(&mut self, io: &mut PeerIo<'_>, id: u64) {
+        self.server.on_timer(io, id);
+    }
+}
+
+/// A client that asks, closes its side and never reads.
+struct NeverReads {
+    requests: Vec<Cmd>,
+    half_closes: bool,
+}
+
+impl Actor for NeverReads {
+    fn on_open(&mut self, io: &mut PeerIo<'_>) {
+        io.pause_reading(true);
+        for request in &self.requests {
+            io.write(&request.bytes());
+        }
+        if self.half_closes {
+            io.shutdown_write();
+        }
+    }
+
+    fn on_data(&mut self, _io: &mut PeerIo<'_>, _data: &[u8]) {}
+}
+
+fn honest(config: &ServiceConfig) -> Service {
+    Service::new(config, &hand(), |_, _| Some(Box::new(Server::honest())))
+}
+
+/// One client sends a value of `value_bytes` to a backend that reads after `after_ns`.
+/// Says whether it was answered by the backend, by the platform, or not at all.
+fn upload(value_bytes: usize, after_ns: u64) -> (u32, u32) {
+    let config = ServiceConfig::new(1, 1);
+    let mut service = Service::new(&config, &hand(), move |_, _| {
+        Some(Box::new(ReadsLate { after_ns, server: Server::honest() }))
+    });
+    let verdict = service.client(0, &[set(1, &format!("big#{value_bytes}"))], Habit::Plain);
+    service.run(10_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+    let verdict = verdict.borrow();
+    assert_eq!(verdict.wrong, None);
+    (verdict.answered, verdict.failed)
+}
+
+#[test]
+fn an_upload_goes_on_when_its_backend_reads_again() {
+    for value_bytes in [100_000, 1_000_000, 1_200_000, 3_000_000] {
+        assert_eq!(upload(value_bytes, 50 * MS), (1, 0), "{value_bytes} bytes");
+    }
+}
+
+#[test]
+fn an_upload_to_a_backend_that_never_reads_is_answered() {
+    for value_bytes in [100_000, 1_000_000, 1_200_000, 3_000_000] {
+        assert_eq!(upload(value_bytes, 60_000 * MS), (0, 1), "{value_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_client_that_reads_again_in_time_keeps_its_connection() {
+    let config = ServiceConfig::new(1, 1);
+    let mut service = honest(&config);
+    let gets: Vec<Cmd> = (0..60).map(|at| get(at, &format!("k{at}#16000"))).collect();
+    let habit = Habit::SlowReader { every_bytes: 100_000, pause_ns: 60 * MS };
+    let verdict = service.client(0, &gets, habit);
+    service.run(20_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+    let verdict = verdict.borrow();
+    assert!(verdict.finished, "{verdict:?}; {:?}", service.totals());
+}
+
+#[test]
+fn clients_that_never_read_use_up_no_room_for_others() {
+    for half_closes in [false, true] {
+        let mut config = ServiceConfig::new(1, 1);
+        config.limits.sessions_max = 8;
+        config.timeouts.idle = Duration::from_millis(500);
+        let mut service = honest(&config);
+        for client in 0..200_u32 {
+            let requests: Vec<Cmd> = (0..8).map(|at| get(at, &format!("k{client}-{at}#16000"))).collect();
+            let client = NeverReads { requests, half_closes };
+            service.net.dial(&service.listen, 0, Box::new(client));
+        }
+        let verdict = service.client(100_000 * MS, &[get(1, "k")], Habit::Plain);
+        service.run(200_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+        let verdict = verdict.borrow();
+        assert!(verdict.finished, "half_closes {half_closes}: {verdict:?}; {:?}", service.totals());
+    }
+}
+
+#[test]
+fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
+    let mut config = ServiceConfig::new(1, 2);
+    config.limits.requests_max = 1;
+    config.limits.sessions_max = 64;
+    let mut service = Service::new(&config, &hand(), |_, _| {
+        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
+    });
+    let verdicts: Vec<_> = (0..12_u32)
+        .map(|client| {
+            let mut requests: Vec<Cmd> = (0..200).map(|at| get(at, &format!("k{client}-{at}"))).collect();
+            if client > 6 {
+                requests = vec![set(7, &format!("big{client}#50000"))];
+            }
+            service.client(u64::from(client) * MS, &requests, Habit::Plain)
+        })
+        .collect();
+    let all_over = |_: &Service| verdicts.iter().all(|verdict| verdict.borrow().is_over());
+    service.run(20_000 * MS, all_over).expect("no spinning");
+    for verdict in &verdicts {
+        let verdict = verdict.borrow();
+        assert!(verdict.finished && verdict.failed == 0, "{verdict:?}; {:?}", service.totals());
+    }
+    service.run(30_000 * MS, |_| false).expect("no spinning");
+    service.expect_quiet().expect("the books balance");
+}

@@ -1,0 +1,256 @@
+//! A whole service in the simulator: the platform with any engine, scripted servers behind it, checking clients before it.
+//! Start reading here; `storm.rs` makes a run with faults from one seed and says what must hold after it.
+//! Promises: a run depends on its seed and its program alone; a service that spins is found out.
+//! Refuses: threads and real time.
+
+pub mod client;
+pub mod memcached;
+pub mod mutant;
+pub mod server;
+pub mod storm;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_abi::{Engine, Program};
+use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
+use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
+use flick_runtime::{
+    Audit, BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals,
+    Worker, WorkerConfig,
+};
+
+use client::{Client, Habit, Verdict};
+use memcached::Cmd;
+
+/// Nanoseconds of a millisecond.
+pub const MS: u64 = 1_000_000;
+
+/// Turns in a row in which nothing happens and no time is waited for: more of them is spinning.
+const IDLE_TURNS_MAX: u32 = 200;
+
+/// Longest that a run in the simulator waits in one turn.
+const TURN_MS_MAX: u64 = 10;
+
+/// A program and what runs it.
+#[derive(Clone)]
+pub struct Subject {
+    /// The program. Its first channel is listened on, its second dialled.
+    pub program: Arc<Program>,
+    /// Its code.
+    pub engine: Arc<dyn Engine>,
+}
+
+/// What a service in the simulator is made of.
+#[derive(Clone)]
+pub struct ServiceConfig {
+    /// Seed of the network and the worker.
+    pub seed: u64,
+    /// The network.
+    pub sim: SimConfig,
+    /// How many backends.
+    pub servers: usize,
+    /// The platform's limits.
+    pub limits: Limits,
+    /// The platform's time-outs.
+    pub timeouts: Timeouts,
+}
+
+impl ServiceConfig {
+    /// A small service on a quiet network.
+    pub fn new(seed: u64, servers: usize) -> Self {
+        let limits = Limits {
+            sessions_max: 64,
+            requests_max: 1024,
+            buffer_bytes: 8 << 20,
+            lent_links_max: 2,
+            ..Limits::default()
+        };
+        Self { seed, sim: SimConfig::default(), servers, limits, timeouts: Timeouts::default() }
+    }
+}
+
+/// The service.
+pub struct Service {
+    /// The network around it.
+    pub net: SimNet,
+    /// Its only worker.
+    pub worker: Worker<SimDriver>,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+    /// Its counters of each backend.
+    pub backend_counters: Arc<Vec<BackendCounters>>,
+    /// How it is drained and stopped.
+    pub shared: Arc<Shared>,
+    /// Where clients reach it.
+    pub listen: Endpoint,
+    /// Where it reaches its backends.
+    pub backends: Vec<Endpoint>,
+    /// It has said that it is finished.
+    pub is_finished: bool,
+}
+
+impl Service {
+    /// Starts the service; `server` makes each connection that it opens to the backend of that number, or refuses it.
+    pub fn new(
+        config: &ServiceConfig,
+        subject: &Subject,
+        server: impl FnMut(usize, PeerAddr) -> Option<Box<dyn Actor>> + 'static,
+    ) -> Self {
+        let net = SimNet::new(config.seed, config.sim.clone());
+        let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
+        let server = Rc::new(RefCell::new(server));
+        let backends: Vec<Endpoint> = (0..config.servers)
+            .map(|index| {
+                let server = Rc::clone(&server);
+                net.serve(&any, move |peer| (server.borrow_mut())(index, peer))
+            })
+            .collect();
+        let listen: Endpoint = "127.0.0.1:11211".parse().expect("an address");
+        let setup = Arc::new(setup(config, subject, &listen, &backends));
+        let driver = net.driver(driver_limits(&setup)).expect("a driver");
+        let counters = Arc::new(Counters::default());
+        let backend_counters: Arc<Vec<BackendCounters>> =
+            Arc::new((0..config.servers).map(|_| Default::default()).collect());
+        let shared = Arc::new(Shared::default());
+        let mut worker = Worker::new(
+            driver,
+            WorkerConfig {
+                setup,
+                shared: Arc::clone(&shared),
+                counters: Arc::clone(&counters),
+                backend_counters: Arc::clone(&backend_counters),
+                workers: 1,
+                seed: config.seed,
+                time_slices: false,
+            },
+        );
+        let listener = worker.driver().listen(&listen).expect("listens");
+        worker.add_listener(listener);
+        worker.start();
+        Self { net, worker, counters, backend_counters, shared, listen, backends, is_finished: false }
+    }
+
+    /// Adds a client that dials at a time.
+    pub fn client(&self, at_ns: u64, requests: &[Cmd], habit: Habit) -> Rc<RefCell<Verdict>> {
+        let verdict = Rc::new(RefCell::new(Verdict::default()));
+        let client = Client::new(requests, habit, Rc::clone(&verdict));
+        self.net.dial(&self.listen, at_ns, Box::new(client));
+        verdict
+    }
+
+    /// Runs until `done`, or a moment of simulated time, or until the worker says that it is finished.
+    ///
+    /// Errors: the service spins.
+    pub fn run(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+        self.turns(until_ns, |service| service.is_finished || done(service))
+    }
+
+    /// Lets what is under way arrive after the worker has finished, as a kernel would.
+    ///
+    /// Errors: something that the worker had promised to send has not been handed over.
+    pub fn wind_up(&mut self, until_ns: u64, done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+        let audit = self.worker.audit();
+        if self.net.conns_count() > audit.links + audit.sessions {
+            return Err("finished although output of closed connections was still to be sent".into());
+        }
+        self.turns(until_ns, done)
+    }
+
+    fn turns(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+        let mut idle_turns = 0;
+        while self.net.now_ns() < until_ns && !done(self) {
+            let (before, at_ns) = (self.net.trace_hash(), self.net.now_ns());
+            let left = Duration::from_nanos(until_ns - at_ns).min(Duration::from_millis(TURN_MS_MAX));
+            let goes_on = self.worker.turn(Some(left)).map_err(|error| format!("a turn failed: {error}"))?;
+            self.is_finished = !goes_on;
+            let is_idle = self.net.trace_hash() == before && self.net.now_ns() < at_ns + IDLE_NS;
+            idle_turns = if is_idle { idle_turns + 1 } else { 0 };
+            if idle_turns > IDLE_TURNS_MAX {
+                return Err(format!(
+                    "the service spins at {} ns: {:?}",
+                    self.net.now_ns(),
+                    self.worker.audit()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The counters now.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        totals.absorb(&self.counters);
+        totals
+    }
+
+    /// What is left behind although nothing is under way.
+    ///
+    /// Errors: a list of what should not be there.
+    pub fn expect_quiet(&self) -> Result<(), String> {
+        let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, links: _ } =
+            self.worker.audit();
+        let open = self.counters.sessions_open.get() as usize;
+        // The driver may keep one large buffer to receive into.
+        let large_bufs = large_bufs.saturating_sub(1) as usize;
+        let small_bufs = small_bufs as usize;
+        let left: Vec<String> = [
+            ("sessions", sessions),
+            ("sessions counted as open", open),
+            ("ledger entries", requests),
+            ("pieces of input", pieces),
+            ("parser states", frames),
+            ("small buffers", small_bufs),
+            ("large buffers", large_bufs),
+            ("sessions that wait", blocked),
+            ("links that wait", stalled),
+        ]
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
+    }
+}
+
+/// A turn that takes less time than this has not waited.
+const IDLE_NS: u64 = 5_000;
+
+fn setup(config: &ServiceConfig, subject: &Subject, listen: &Endpoint, backends: &[Endpoint]) -> Setup {
+    let bind = |channel: usize, endpoints: &[Endpoint]| Binding {
+        channel: subject.program.channels[channel].name.clone(),
+        endpoints: endpoints.to_vec(),
+    };
+    let platform = PlatformConfig {
+        workers: 1,
+        pin: false,
+        io: Default::default(),
+        listen: vec![bind(0, std::slice::from_ref(listen))],
+        connect: vec![bind(1, backends)],
+        limits: config.limits.clone(),
+        timeouts: config.timeouts.clone(),
+    };
+    let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
+    Setup::new(program, engine, &platform).expect("the bindings fit")
+}
+
+/// Room for a small service.
+fn driver_limits(setup: &Setup) -> DriverLimits {
+    DriverLimits {
+        conns_max: Worker::<SimDriver>::conns_max(setup),
+        output_slices_max: 16_384,
+        events_max: 1024,
+        receive_bytes: 16 * 1024,
+    }
+}
+
+/// Seeds of one run; `FLICK_SEEDS` asks for another number of them, `FLICK_SEED` for one only.
+pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("FLICK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FLICK_SEEDS").unwrap_or(default),
+    }
+}

@@ -1,0 +1,245 @@
+//! One run with faults, all from one seed, and what must hold after it.
+//! Promises: whatever happens on the way, every client is answered, told, or closed within a bounded time; nobody gets
+//! what another asked for; when all clients have gone, nothing is left behind; when the faults are over, the service
+//! is whole again.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use flick_net::Endpoint;
+use flick_net::sim::{Actor, Reach, Rng, SimConfig};
+use flick_runtime::Timeouts;
+
+use super::client::{Habit, Verdict, random_requests};
+use super::memcached::{Cmd, opcode, value_of};
+use super::server::{Complaints, Manner, Server};
+use super::{MS, Service, ServiceConfig, Subject};
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Storm {
+    /// The network.
+    pub sim: SimConfig,
+    /// How many backends.
+    pub servers: usize,
+    /// How many clients.
+    pub clients: u64,
+    /// How many requests each sends, besides the last.
+    pub requests: u64,
+    /// How many, of 1000 keys, have values too long to gather.
+    pub huge_per_mille: u32,
+    /// Kill servers, refuse dials, let all bytes to and from one vanish for a while.
+    pub breaks_servers: bool,
+    /// How many, of 1000 connections to servers, are served dishonestly.
+    pub manners_per_mille: u32,
+    /// Clients have habits.
+    pub habits: bool,
+    /// Drain at a random time.
+    pub drains: bool,
+}
+
+impl Storm {
+    /// Clients and servers without faults on a quiet network.
+    pub fn none() -> Self {
+        Self {
+            sim: SimConfig::default(),
+            servers: 4,
+            clients: 4,
+            requests: 12,
+            huge_per_mille: 150,
+            breaks_servers: false,
+            manners_per_mille: 0,
+            habits: false,
+            drains: false,
+        }
+    }
+
+    /// Bytes are cut, delayed and reordered; nothing is lost.
+    pub fn hostile() -> Self {
+        Self { sim: SimConfig::hostile(), ..Self::none() }
+    }
+
+    /// Connections are reset at random, servers killed, refused and cut off.
+    pub fn resets() -> Self {
+        let sim = SimConfig { reset_per_mille: 150, ..SimConfig::hostile() };
+        Self { sim, breaks_servers: true, ..Self::none() }
+    }
+
+    /// Everything at once, but no connection is lost without a cause.
+    pub fn everything() -> Self {
+        Self { breaks_servers: true, manners_per_mille: 300, habits: true, ..Self::hostile() }
+    }
+
+    fn is_lossless(&self) -> bool {
+        self.sim.reset_per_mille == 0 && !self.breaks_servers && self.manners_per_mille == 0
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Replies that servers gave.
+    pub answered: u64,
+    /// Replies that the platform gave in their place.
+    pub failed: u64,
+    /// Connections that the service ended before all was answered.
+    pub cut: u64,
+    /// Fingerprint of everything that happened.
+    pub trace_hash: u64,
+}
+
+/// Faults happen before this.
+const CALM_NS: u64 = 60 * MS;
+/// How long draining may take.
+const DRAIN: Duration = Duration::from_millis(5_000);
+/// Longest a run may take from the end of the faults, in simulated time: the reply time-out for each of a client's
+/// large requests in a row, and the pauses of clients that stop reading.
+const REST_NS: u64 = 20_000 * MS;
+/// Time for connections to come up again: the connect time-out, and the longest pause before a dial.
+const RECOVERY_NS: u64 = 1_500 * MS;
+
+type Verdicts = Vec<(Habit, Rc<RefCell<Verdict>>)>;
+
+/// Runs one seed.
+///
+/// Errors: what did not hold. The seed gives the same run again.
+pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, String> {
+    let mut rng = Rng::new(seed ^ 0xf11c);
+    let mut config = ServiceConfig::new(seed, storm.servers);
+    config.sim = storm.sim.clone();
+    config.timeouts = Timeouts {
+        connect: Duration::from_millis(100),
+        reply: Duration::from_millis(200),
+        ..Timeouts::default()
+    };
+    let complaints = Complaints::default();
+    let mut service = Service::new(&config, subject, servers(seed, storm, &complaints));
+    if storm.breaks_servers {
+        break_servers(&mut rng, &service);
+    }
+    let drain_ns = if storm.drains { Some(rng.between(0, 40 * MS)) } else { None };
+    let verdicts = clients(&mut rng, storm, &service);
+    let all_over = |_: &Service| verdicts.iter().all(|(_, verdict)| verdict.borrow().is_over());
+    match drain_ns {
+        Some(drain_ns) => {
+            service.run(drain_ns, |_| false)?;
+            service.shared.drain(DRAIN);
+            service.run(CALM_NS + REST_NS, |_| false)?;
+            if !service.is_finished {
+                return Err(format!("drains for ever: {:?}", service.worker.audit()));
+            }
+            service.wind_up(CALM_NS + REST_NS, all_over)?;
+        }
+        None => service.run(CALM_NS + REST_NS, all_over)?,
+    }
+    if let Some(complaint) = complaints.borrow().first() {
+        return Err(complaint.clone());
+    }
+    let mut outcome = tally(storm, drain_ns, &verdicts)?;
+    if drain_ns.is_none() {
+        settle(&mut service)?;
+        if storm.sim.reset_per_mille == 0 {
+            recover(&mut service, storm)?;
+        }
+    }
+    outcome.trace_hash = service.net.trace_hash();
+    Ok(outcome)
+}
+
+/// Makes the connections of servers.
+fn servers(
+    seed: u64,
+    storm: &Storm,
+    complaints: &Complaints,
+) -> impl FnMut(usize, flick_net::PeerAddr) -> Option<Box<dyn Actor>> + 'static {
+    let mut rng = Rng::new(seed ^ 0x5e7e);
+    let per_mille = storm.manners_per_mille;
+    let complaints = Rc::clone(complaints);
+    move |_, _| {
+        let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
+        Some(Box::new(Server::new(manner, CALM_NS, Rc::clone(&complaints))))
+    }
+}
+
+fn break_servers(rng: &mut Rng, service: &Service) {
+    let count = service.backends.len() as u64;
+    let any = |rng: &mut Rng| service.backends[rng.between(0, count - 1) as usize].clone();
+    for _ in 0..rng.between(1, 4) {
+        let server = any(rng);
+        service.net.kill_at(rng.between(0, 20 * MS), &server);
+    }
+    for reach in [Reach::Refuse, Reach::BlackHole] {
+        if rng.chance(500) {
+            let server = any(rng);
+            set_reach_for_a_while(rng, service, &server, reach);
+        }
+    }
+}
+
+fn set_reach_for_a_while(rng: &mut Rng, service: &Service, server: &Endpoint, reach: Reach) {
+    let from_ns = rng.between(0, 20 * MS);
+    service.net.set_down_at(from_ns, server, reach);
+    service.net.set_down_at(rng.between(from_ns, CALM_NS), server, Reach::Up);
+    // Somebody else may have made it unreachable meanwhile: in the end all are up.
+    service.net.set_down_at(CALM_NS, server, Reach::Up);
+}
+
+fn clients(rng: &mut Rng, storm: &Storm, service: &Service) -> Verdicts {
+    (0..storm.clients)
+        .map(|client| {
+            let requests = random_requests(rng, client, storm.requests, storm.huge_per_mille);
+            let habit = if storm.habits { Habit::random(rng) } else { Habit::Plain };
+            let verdict = service.client(rng.between(0, 10 * MS), &requests, habit.clone());
+            (habit, verdict)
+        })
+        .collect()
+}
+
+/// What became of the clients.
+fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &Verdicts) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    for (client, (habit, verdict)) in verdicts.iter().enumerate() {
+        let verdict = verdict.borrow();
+        if let Some(wrong) = &verdict.wrong {
+            return Err(format!("client {client}: {wrong}"));
+        }
+        if !verdict.is_over() {
+            return Err(format!("client {client} ({habit:?}) waits for ever: {verdict:?}"));
+        }
+        let is_served = verdict.finished && verdict.failed == 0;
+        if storm.is_lossless() && drain_ns.is_none() && habit.is_owed_everything() && !is_served {
+            return Err(format!("client {client} ({habit:?}) was failed without a fault: {verdict:?}"));
+        }
+        outcome.answered += u64::from(verdict.answered);
+        outcome.failed += u64::from(verdict.failed);
+        outcome.cut += u64::from(verdict.closed && !verdict.finished);
+    }
+    Ok(outcome)
+}
+
+/// All clients have gone: the books must balance after a while.
+fn settle(service: &mut Service) -> Result<(), String> {
+    let until_ns = service.net.now_ns().max(CALM_NS) + RECOVERY_NS;
+    service.run(until_ns, |_| false)?;
+    service.expect_quiet()
+}
+
+/// The faults are over: one more client must be served by every backend without a failure.
+fn recover(service: &mut Service, storm: &Storm) -> Result<(), String> {
+    let gets = (0..8 * storm.servers as u32).map(|at| {
+        let key = format!("after-{at}");
+        Cmd { cas: u64::from(at) + 1, ..Cmd::request(opcode::GET, at, key.as_bytes(), b"") }
+    });
+    let huge = format!("after-huge#{}", 40_000);
+    let set = Cmd::request(opcode::SET, 77, huge.as_bytes(), &value_of(huge.as_bytes()));
+    let requests: Vec<Cmd> = gets.chain([set]).collect();
+    let from_ns = service.net.now_ns();
+    let verdict = service.client(from_ns, &requests, Habit::Plain);
+    service.run(from_ns + RECOVERY_NS, |_| verdict.borrow().is_over())?;
+    let verdict = verdict.borrow();
+    if !verdict.finished || verdict.failed > 0 || verdict.wrong.is_some() {
+        return Err(format!("not whole again {RECOVERY_NS} ns after the last fault: {verdict:?}"));
+    }
+    Ok(())
+}
