@@ -4,25 +4,34 @@
 
 use crate::diagnostic::Sink;
 use crate::hir::{Block, Builtin, Expr, ExprKind, Fun, Proc, Stmt, Ty};
-use crate::limits::WORK_STEPS_MAX;
+use crate::limits::{RULE_SIZE_MAX, WORK_STEPS_MAX};
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::SENDS_MAX;
 
-/// Most sends and most steps of a piece of code.
+/// Most sends and most steps of a piece of code, and how large it is with everything it calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
-    pub(crate) sends: u64,
-    pub(crate) steps: u64,
+struct Cost {
+    sends: u64,
+    steps: u64,
+    size: u64,
 }
 
 impl Cost {
     fn then(self, other: Cost) -> Cost {
-        Cost { sends: self.sends.saturating_add(other.sends), steps: self.steps.saturating_add(other.steps) }
+        Cost {
+            sends: self.sends.saturating_add(other.sends),
+            steps: self.steps.saturating_add(other.steps),
+            size: self.size.saturating_add(other.size),
+        }
     }
 
     fn or(self, other: Cost) -> Cost {
-        Cost { sends: self.sends.max(other.sends), steps: self.steps.max(other.steps) }
+        Cost {
+            sends: self.sends.max(other.sends),
+            steps: self.steps.max(other.steps),
+            size: self.size.saturating_add(other.size),
+        }
     }
 }
 
@@ -38,10 +47,14 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, sink: &mut Sink) {
         if cost.sends > SENDS_MAX as u64 {
             sink.push(report::bounds::too_many_sends(rule.span.clone(), cost.sends, SENDS_MAX));
         }
+        let worst = || {
+            let (fun, _) = funs.iter().zip(&known).max_by_key(|(_, cost)| cost.size)?;
+            Some((fun.span.clone(), fun.name.clone()))
+        };
         if cost.steps > WORK_STEPS_MAX {
-            let worst = funs.iter().zip(&known).max_by_key(|(_, cost)| cost.steps);
-            let worst = worst.map(|(fun, _)| (fun.span.clone(), fun.name.clone()));
-            sink.push(report::bounds::too_much_work(rule.span.clone(), cost.steps, WORK_STEPS_MAX, worst));
+            sink.push(report::bounds::too_much_work(rule.span.clone(), cost.steps, WORK_STEPS_MAX, worst()));
+        } else if cost.size > RULE_SIZE_MAX {
+            sink.push(report::bounds::too_large(rule.span.clone(), cost.size, RULE_SIZE_MAX, worst()));
         }
     }
 }
@@ -57,7 +70,7 @@ fn block(block: &Block, known: &[Cost]) -> Cost {
 }
 
 fn expr(root: &Expr, known: &[Cost]) -> Cost {
-    let own = Cost { sends: 0, steps: 1u64.saturating_add(bytes_touched(root)) };
+    let own = Cost { sends: 0, steps: 1u64.saturating_add(bytes_touched(root)), size: 1 };
     match &root.kind {
         ExprKind::If { cond, then, otherwise } => {
             let other = otherwise.as_ref().map_or(Cost::default(), |other| block(other, known));
@@ -70,7 +83,9 @@ fn expr(root: &Expr, known: &[Cost]) -> Cost {
                 patterns = patterns.saturating_add(alternatives.len() as u64);
                 branches = branches.or(block(body, known));
             }
-            own.then(expr(value, known)).then(Cost { sends: 0, steps: patterns }).then(branches)
+            own.then(expr(value, known))
+                .then(Cost { sends: 0, steps: patterns, size: patterns })
+                .then(branches)
         }
         kind => {
             let mut total = own;
@@ -79,7 +94,7 @@ fn expr(root: &Expr, known: &[Cost]) -> Cost {
                 Child::Block(child) => total = total.then(block(child, known)),
             });
             match kind {
-                ExprKind::Send { .. } => total.then(Cost { sends: 1, steps: 0 }),
+                ExprKind::Send { .. } => total.then(Cost { sends: 1, ..Cost::default() }),
                 ExprKind::Call(fun, _) => total.then(known.get(fun.0 as usize).copied().unwrap_or_default()),
                 _ => total,
             }

@@ -148,7 +148,15 @@ impl Sink {
             known.code == diagnostic.code
                 && (known.span == diagnostic.span || is_about_a_type && known.title == diagnostic.title)
         });
-        if is_new && self.found.len() < DIAGNOSTICS_MAX {
+        if !is_new {
+            return;
+        }
+        // An error is never lost to warnings: a program is accepted exactly when no error is here.
+        if self.found.len() >= DIAGNOSTICS_MAX && diagnostic.severity == Severity::Error {
+            let warning = self.found.iter().rposition(|known| known.severity == Severity::Warning);
+            warning.map(|index| self.found.remove(index));
+        }
+        if self.found.len() < DIAGNOSTICS_MAX {
             self.found.push(diagnostic);
         }
     }

@@ -9,7 +9,7 @@ use flick_syntax::ast::{self, AstNode};
 use crate::diagnostic::Sink;
 use crate::hir::{self, EnumId, FieldId, FunId, Span, Ty, UnitId};
 use crate::load::{File, span_of};
-use crate::report;
+use crate::{report, types};
 
 /// What a type name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,18 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
             };
             let Some(name) = name else { continue };
             let span = span_of(file.id, name.range());
+            if what != "function" && types::PRIMITIVES.contains(&name.text()) {
+                let help = format!("choose another name, for example `my_{}`", name.text());
+                let report = report::names::wrong_kind(
+                    span,
+                    name.text(),
+                    "a type of the language",
+                    "free as a name",
+                    &help,
+                );
+                sink.push(report);
+                continue;
+            }
             if let Some(first) = spans.get(name.text()) {
                 sink.push(report::names::duplicate(span, what, name.text(), first.clone()));
                 continue;

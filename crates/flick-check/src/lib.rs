@@ -26,7 +26,7 @@ mod summary;
 mod types;
 mod usage;
 mod views;
-mod walk;
+pub mod walk;
 
 pub use check::check;
 pub use diagnostic::{Diagnostic, Severity, Sources};

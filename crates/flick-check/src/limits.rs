@@ -11,8 +11,13 @@ pub const DEFAULT_BYTES_MAX: u32 = 1024;
 pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::HEAD_BYTES_MAX as u32;
 /// Deepest nesting of units in units.
 pub const UNIT_NESTING_MAX: usize = 8;
-/// Fields and variables of one flattened unit that a frame has room for.
+/// Nested units in one flattened unit, counting those in nested ones.
+pub const UNIT_EXPANSIONS_MAX: usize = 256;
+/// Fields and variables of one flattened unit that a frame has room for, one slot each; a length that is computed from
+/// several fields takes one more.
 pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
+/// Most operations that a rule may be made of once the functions it calls are written out in their places.
+pub const RULE_SIZE_MAX: u64 = 1 << 15;
 /// Most work that one message may cause, in steps: one for each operation, call and byte looked at.
 pub const WORK_STEPS_MAX: u64 = 1 << 20;
 /// Most functions on one path of calls, so that what walks calls needs a bounded stack.

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 
 use crate::diagnostic::Sink;
 use crate::grammar;
-use crate::hir::{Block, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, UnitId};
+use crate::hir::{
+    BinaryOp, Block, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit, UnitId,
+};
 use crate::items::Items;
+use crate::range::Range;
 use crate::{report, walk};
 use flick_abi::limits::HEAD_BYTES_MAX;
 
@@ -68,6 +71,12 @@ pub(crate) fn check(funs: &[Fun], process: &mut Option<Proc>, items: &mut Items,
     for unit in 0..items.units.len() {
         close_last(UnitId(unit as u32), &all, items, sink);
         head_size(UnitId(unit as u32), items, sink);
+    }
+    for unit in 0..items.units.len() {
+        let is_written = all.iter().any(|uses| uses.writes.iter().any(|(of, _)| *of == unit as u32));
+        if is_written {
+            derived_fit(UnitId(unit as u32), items, sink);
+        }
     }
     let Some(process) = process else { return };
     for (index, channel) in process.channels.iter_mut().enumerate() {
@@ -141,6 +150,49 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
         parts.push(("numbers".to_owned(), fixed));
         let span = declared.span.clone();
         sink.push(report::bounds::head_too_large(span, &declared.name, total, HEAD_BYTES_MAX as u64, &parts));
+    }
+}
+
+/// Where messages are changed, a field that follows from others must be able to hold what follows.
+fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
+    let declared = items.unit(unit);
+    for field in &declared.fields {
+        let FieldKind::Int { repr, derived: Some(Derived::Expr(expr)), .. } = &field.kind else { continue };
+        let Some(range) = range_when_changed(declared, expr) else { continue };
+        if !range.is_inside(Range::of_repr(*repr)) {
+            let name = field.name.as_deref().unwrap_or_default();
+            let ty = crate::types::int_name(*repr);
+            sink.push(report::grammar::derived_too_wide(expr.span.clone(), name, &ty, &range.describe()));
+        }
+    }
+}
+
+/// Between which values a field lies that follows from others. `None` where a streamed field counts in, whose length is
+/// bounded by the width of the field that announced it alone.
+fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
+    let length = |field: FieldId| match &unit.fields[field.0 as usize].kind {
+        FieldKind::Bytes { max_bytes, .. } => max_bytes.map(|max| Range { lo: 0, hi: i128::from(max) }),
+        _ => None,
+    };
+    match &expr.kind {
+        ExprKind::LenOf(field) => length(*field),
+        ExprKind::SelfField(field) => match &unit.fields[field.0 as usize].kind {
+            FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. } => length(*measured),
+            FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Some(Range::of_repr(*repr)),
+            FieldKind::Bytes { .. } => None,
+        },
+        ExprKind::Binary(op, a, b) => {
+            let (a, b) = (range_when_changed(unit, a)?, range_when_changed(unit, b)?);
+            match op {
+                BinaryOp::Add => Some(a.add(b)),
+                BinaryOp::Sub => Some(a.sub(b)),
+                BinaryOp::Mul => Some(a.mul(b)),
+                BinaryOp::Div => Some(a.div(b)),
+                BinaryOp::Mod => Some(a.modulo(b)),
+                _ => None,
+            }
+        }
+        _ => crate::expr::range_of(&expr.ty),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::hir::{Block, Expr, ExprKind, Stmt};
 
 /// Calls `visit` on `expr` and everything in it.
-pub(crate) fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
+pub fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     children(expr, &mut |child| match child {
         Child::Expr(child) => self::expr(child, visit),
@@ -12,7 +12,7 @@ pub(crate) fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// Calls `visit` on every expression of `block`.
-pub(crate) fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
+pub fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
     for stmt in &block.stmts {
         match stmt {
             Stmt::Let(_, value) | Stmt::Expr(value) => expr(value, visit),
@@ -24,20 +24,22 @@ pub(crate) fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// Whether `test` holds for some expression below `root`.
-pub(crate) fn any(root: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
+pub fn any(root: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
     let mut found = false;
     expr(root, &mut |expr| found |= test(expr));
     found
 }
 
 /// What stands directly inside an expression.
-pub(crate) enum Child<'a> {
+pub enum Child<'a> {
+    /// A part with a value.
     Expr(&'a Expr),
+    /// A part with statements.
     Block(&'a Block),
 }
 
 /// Calls `visit` on what stands directly inside `expr`.
-pub(crate) fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
+pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
     match &expr.kind {
         ExprKind::Int(_)
         | ExprKind::Bool(_)

@@ -19,7 +19,9 @@ impl Exprs<'_> {
                 Expr { kind: ExprKind::Not(Box::new(operand)), ty: Ty::Bool, span }
             }
             (Some(ast::UnaryOp::Neg), &Ty::Int { lo, hi, .. }) => {
-                if let ExprKind::Int(value) = operand.kind {
+                if let ExprKind::Int(value) = operand.kind
+                    && -value >= INT.lo
+                {
                     return int(-value, span);
                 }
                 let range = Range { lo, hi };
@@ -151,9 +153,11 @@ impl Exprs<'_> {
             _ => a.modulo(b),
         };
         let range = self.wrapped(exact, is_unsigned);
-        if let (ExprKind::Int(_), ExprKind::Int(_), true) =
-            (&left.kind, &right.kind, exact.is_point() && exact == range)
-        {
+        if let (ExprKind::Int(_), ExprKind::Int(_), true) = (
+            &left.kind,
+            &right.kind,
+            exact.is_point() && exact == range && (INT.contains(exact.lo) || UINT.contains(exact.lo)),
+        ) {
             return int(range.lo, span);
         }
         make(op, left, right, range.ty(), span)

@@ -34,6 +34,19 @@ impl Exprs<'_> {
                 return unknown(span);
             }
         };
+        let declared = self.items.unit(unit);
+        let blocked = declared.fields.iter().enumerate().find_map(|(index, field)| {
+            match grammar::writable(declared, FieldId(index as u32)) {
+                Writable::NoLength(why) => Some((field, why)),
+                _ => None,
+            }
+        });
+        if let Some((field, why)) = blocked {
+            let name = field.name.clone().unwrap_or_else(|| "a field without a name".to_owned());
+            let report =
+                report::grammar::cannot_build(span.clone(), &declared.name, &name, field.span.clone(), &why);
+            self.sink.push(report);
+        }
         let fields = self.inits(unit, record.fields());
         Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span }
     }

@@ -6,7 +6,7 @@ use flick_syntax::ast;
 use crate::diagnostic::Sink;
 use crate::hir::{Expr, ExprKind, Field, FieldKind, IntRepr, Span, Ty, UnitId};
 use crate::items::{Decls, Items, TypeItem};
-use crate::limits::{UNIT_FIELDS_MAX, UNIT_NESTING_MAX};
+use crate::limits::{UNIT_EXPANSIONS_MAX, UNIT_FIELDS_MAX, UNIT_NESTING_MAX};
 use crate::load::span_of;
 use crate::report;
 use crate::types;
@@ -27,14 +27,22 @@ pub(super) struct Draft {
 
 /// Lays a unit out: fills its fields in `items` and returns the drafts beside them.
 pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec<Draft> {
-    let mut flat = Flat { decls, items, sink, drafts: Vec::new(), fields: Vec::new(), nesting: vec![unit] };
+    let mut flat = Flat {
+        decls,
+        items,
+        sink,
+        drafts: Vec::new(),
+        fields: Vec::new(),
+        nesting: vec![unit],
+        expansions: 0,
+    };
     flat.unit(unit, "");
-    let Flat { drafts, fields, .. } = flat;
+    let Flat { drafts, fields, expansions, .. } = flat;
     let name = items.unit(unit).name.clone();
     let place = items.unit(unit).span.clone();
     if !fields.iter().any(|field| !matches!(field.kind, FieldKind::Var { .. })) {
         sink.push(report::grammar::empty_unit(place, &name));
-    } else if fields.len() > UNIT_FIELDS_MAX {
+    } else if fields.len() > UNIT_FIELDS_MAX || expansions > UNIT_EXPANSIONS_MAX {
         sink.push(report::grammar::too_many_fields(place, &name, fields.len(), UNIT_FIELDS_MAX));
     }
     items.units[unit.0 as usize].fields = fields;
@@ -49,6 +57,8 @@ struct Flat<'a> {
     fields: Vec<Field>,
     /// Units being laid out, outermost first.
     nesting: Vec<UnitId>,
+    /// Nested units met so far.
+    expansions: usize,
 }
 
 impl Flat<'_> {
@@ -170,6 +180,10 @@ impl Flat<'_> {
     }
 
     fn nested(&mut self, inner: UnitId, full: Option<String>, field: &ast::UnitField, span: Span, file: u32) {
+        self.expansions += 1;
+        if self.expansions > UNIT_EXPANSIONS_MAX || self.fields.len() > UNIT_FIELDS_MAX {
+            return; // the number of fields is refused as a whole
+        }
         if let Some(start) = self.nesting.iter().position(|unit| *unit == inner) {
             // Every unit of the circle meets it; the one declared first says so.
             if self.nesting[start..].iter().all(|unit| inner.0 <= unit.0) {

@@ -10,7 +10,7 @@ use crate::diagnostic::Sink;
 use crate::expr::range_of;
 use crate::hir::{Expr, ExprKind, FieldKind, Ty, UnitId};
 use crate::items::Items;
-use crate::limits::{DEFAULT_BYTES_MAX, WRITTEN_BYTES_MAX};
+use crate::limits::{DEFAULT_BYTES_MAX, UNIT_FIELDS_MAX, WRITTEN_BYTES_MAX};
 use crate::load::span_of;
 use crate::report;
 use crate::types;
@@ -47,6 +47,16 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
         items.units[unit.0 as usize].fields[index] = field;
         let requires = site.requires(items, sink);
         items.units[unit.0 as usize].fields[index].requires = requires;
+    }
+    let declared = items.unit(unit);
+    let is_computed = |field: &&crate::hir::Field| match &field.kind {
+        FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::SelfField(_)),
+        _ => false,
+    };
+    let slots = declared.fields.len() + declared.fields.iter().filter(is_computed).count();
+    if slots > UNIT_FIELDS_MAX {
+        let place = declared.span.clone();
+        sink.push(report::grammar::too_many_fields(place, &declared.name, slots, UNIT_FIELDS_MAX));
     }
 }
 

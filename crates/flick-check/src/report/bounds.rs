@@ -129,6 +129,19 @@ pub(crate) fn too_much_work(
     diagnostic
 }
 
+pub(crate) fn too_large(span: Span, size: u64, allowed: u64, worst: Option<(Span, String)>) -> Diagnostic {
+    let title = format!(
+        "this rule is {size} operations once the functions it calls are written out, more than the {allowed} allowed"
+    );
+    let diagnostic = Diagnostic::error("E0309", span, title)
+        .label("too much code for one rule")
+        .help("call fewer functions: compute a value once and pass it on");
+    match worst {
+        Some((span, name)) => diagnostic.also(span, format!("`{name}` is the largest")),
+        None => diagnostic,
+    }
+}
+
 pub(crate) fn calls_too_deep(span: Span, name: &str, depth_max: usize) -> Diagnostic {
     Diagnostic::error(
         "E0310",

@@ -159,6 +159,24 @@ pub(crate) fn written_without_length(span: Span, name: &str, place: Span, why: &
         .help("let the length be one field (`&length = self.len`), or a `var` with `&serialize = self.len = ... $$ ...`")
 }
 
+pub(crate) fn cannot_build(span: Span, unit: &str, field: &str, place: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("E0610", span, format!("a message `{unit}` cannot be built, because of `{field}`: {why}"))
+        .label("built here")
+        .also(place, "its length does not follow")
+        .note("A new message has empty fields, and the fields that hold the lengths must follow.")
+        .help("let the length be one field (`&length = self.len`), or a `var` with `&serialize = self.len = ... $$ ...`")
+}
+
+pub(crate) fn derived_too_wide(span: Span, name: &str, ty: &str, found: &str) -> Diagnostic {
+    Diagnostic::error(
+        "E0304",
+        span,
+        format!("`{name}` may have to hold more than its `{ty}` when a message is changed"),
+    )
+    .label(format!("between {found}"))
+    .help("give the fields that it measures smaller bounds, or let the program leave them as they are")
+}
+
 pub(crate) fn byteorder(span: Span, field: Option<&str>) -> Diagnostic {
     match field {
         Some(field) => Diagnostic::error(

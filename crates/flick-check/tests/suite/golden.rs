@@ -3,7 +3,7 @@
 use flick_check::{Severity, render, summary};
 use flick_testkit::golden::{Golden, check_dir};
 
-use crate::support::{check, root};
+use crate::support::{assert_known, check, root};
 
 /// Length of the comment that makes a file too large.
 const PADDING_BYTES: usize = 5 * 1024 * 1024;
@@ -30,6 +30,7 @@ fn good_programs_mean_what_they_say() {
         let (program, diagnostics, sources) = check(&golden.name, &golden.input);
         let said: Vec<String> = diagnostics.iter().map(|found| render(found, &sources, false)).collect();
         assert!(said.is_empty(), "{}: {}", golden.name, said.join("\n"));
+        program.iter().for_each(assert_known);
         let with_used = golden.directive.contains("with used grammars");
         summary(&program.expect("a program without errors"), with_used)
     });

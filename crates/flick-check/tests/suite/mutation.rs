@@ -4,7 +4,7 @@
 use flick_check::Severity;
 use proptest::prelude::*;
 
-use crate::support::{check, read};
+use crate::support::{assert_known, check, read};
 
 /// Mutations of each example.
 const MUTATIONS: u64 = 1_000;
@@ -88,7 +88,8 @@ fn check_mutations(path: &str) {
     let mut elsewhere = Vec::new();
     for seed in 0..MUTATIONS {
         let (text, place) = mutate(&original, seed);
-        let (_, diagnostics, sources) = check(path, &text);
+        let (program, diagnostics, sources) = check(path, &text);
+        program.iter().for_each(assert_known);
         diagnostics.iter().for_each(|found| {
             flick_check::render(found, &sources, false);
         });
@@ -147,6 +148,7 @@ fn check_any(text: &str) {
     let (program, diagnostics, sources) = check("random.flick", text);
     let has_errors = diagnostics.iter().any(|found| found.severity == Severity::Error);
     assert_eq!(program.is_none(), has_errors, "{text:?}");
+    program.iter().for_each(assert_known);
     for found in &diagnostics {
         assert!(flick_check::render(found, &sources, true).contains(found.code), "{text:?}");
     }

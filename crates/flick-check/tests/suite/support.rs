@@ -28,3 +28,32 @@ pub fn check(name: &str, text: &str) -> (Option<hir::Program>, Vec<Diagnostic>, 
 pub fn codes(diagnostics: &[Diagnostic]) -> Vec<&'static str> {
     diagnostics.iter().map(|found| found.code).collect()
 }
+
+/// Panics if something in an accepted program has no type: whoever lowers it could not.
+pub fn assert_known(program: &hir::Program) {
+    let mut visit = |expr: &hir::Expr| assert_ne!(expr.ty, hir::Ty::Unknown, "{:?} has no type", expr.kind);
+    let rules = program.process.iter().flat_map(|process| &process.rules);
+    let bodies = program.funs.iter().map(|fun| &fun.body).chain(rules.map(|rule| &rule.body));
+    bodies.for_each(|body| flick_check::walk::block(body, &mut visit));
+    for unit in &program.units {
+        let facts = &unit.facts;
+        let truths = [&facts.request, &facts.reply, &facts.ends, &facts.mute, &facts.silent, &facts.more];
+        truths.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
+        facts.loud.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
+        facts.on.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
+        for field in &unit.fields {
+            field.requires.iter().for_each(|check| flick_check::walk::expr(check, &mut visit));
+            match &field.kind {
+                hir::FieldKind::Bytes { length, max_bytes, streamed, .. } => {
+                    flick_check::walk::expr(length, &mut visit);
+                    assert_eq!(max_bytes.is_none(), *streamed, "{:?}: bounded, or streamed", field.name);
+                }
+                hir::FieldKind::Var { parse, .. } => flick_check::walk::expr(parse, &mut visit),
+                hir::FieldKind::Int { derived: Some(hir::Derived::Expr(expr)), .. } => {
+                    flick_check::walk::expr(expr, &mut visit);
+                }
+                hir::FieldKind::Int { .. } => {}
+            }
+        }
+    }
+}
