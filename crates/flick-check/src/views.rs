@@ -4,7 +4,7 @@
 use flick_syntax::ast;
 
 use crate::diagnostic::Sink;
-use crate::hir::{FieldId, FieldKind, Span, Ty, UnitId};
+use crate::hir::{Field, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::{Decls, InFile, Items, TypeItem, View, ViewField};
 use crate::load::span_of;
 use crate::range::{INT, Range};
@@ -107,6 +107,23 @@ fn group(
     }
 }
 
+/// As `field_type`, for text and bytes with the bound that the record writes.
+fn bytes_view(field: &Field, bound: Option<u32>, span: Span, sink: &mut Sink) -> (Ty, Option<u32>) {
+    let FieldKind::Bytes { text, max_bytes, length, .. } = &field.kind else {
+        unreachable!("called for text and bytes only");
+    };
+    if let (Some(bound), Some(allowed)) = (bound, max_bytes)
+        && bound > *allowed
+    {
+        let shown = field.name.as_deref().unwrap_or_default();
+        sink.push(report::bounds::view_wider(span, shown, bound, *allowed, field.span.clone()));
+    }
+    let max = max_bytes
+        .map_or_else(|| grammar::longest(length, bound), |allowed| bound.unwrap_or(allowed).min(allowed));
+    let narrows = bound.filter(|bound| max_bytes.is_none_or(|allowed| *bound < allowed));
+    (Ty::Bytes { max, text: *text }, narrows)
+}
+
 /// The type that the program sees, and the bound it writes.
 fn field_type(
     unit: UnitId,
@@ -149,26 +166,10 @@ fn field_type(
             let fits = written == "int" && range.is_inside(INT) || types::sized_int(written) == Some(*repr);
             fits.then(|| (range.ty(), None))
         }
-        FieldKind::Bytes { text, max_bytes, length, .. } => {
-            let fits = written == if *text { "string" } else { "bytes" };
+        FieldKind::Bytes { text, .. } => {
             let bound = types::bound(named, file, sink);
-            if let (true, Some(bound), Some(allowed)) = (fits, bound, max_bytes)
-                && bound > *allowed
-            {
-                sink.push(report::bounds::view_wider(
-                    span.clone(),
-                    shown,
-                    bound,
-                    *allowed,
-                    field.span.clone(),
-                ));
-            }
-            let max = max_bytes.map_or_else(
-                || grammar::longest(length, bound),
-                |allowed| bound.unwrap_or(allowed).min(allowed),
-            );
-            let narrows = bound.filter(|bound| max_bytes.is_none_or(|allowed| *bound < allowed));
-            fits.then_some((Ty::Bytes { max, text: *text }, narrows))
+            let fits = written == if *text { "string" } else { "bytes" };
+            fits.then(|| bytes_view(field, bound, span.clone(), sink))
         }
     };
     if fits.is_none() {

@@ -6,7 +6,7 @@ use flick_syntax::ast;
 use super::flatten::Draft;
 use super::{GrammarScope, Purpose, with_exprs};
 use crate::diagnostic::Sink;
-use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Ty, UnitId};
+use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::Items;
 use crate::load::span_of;
 use crate::range::Range;
@@ -100,26 +100,23 @@ fn serialize(
         let found = items.describe(&value.ty);
         sink.push(report::types::mismatch(value.span.clone(), "a number", &found, None));
     }
+    set_derived(unit, field, value, target.span, items, sink);
+}
+
+/// Enters what a field follows from, unless it cannot follow or follows already.
+fn set_derived(unit: UnitId, field: FieldId, value: Expr, place: Span, items: &mut Items, sink: &mut Sink) {
     let name = items.field(unit, field).name.clone().unwrap_or_default();
-    match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {
-        FieldKind::Int { derived: derived @ None, .. } => *derived = Some(Derived::Expr(value)),
+    let (why, help) = match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {
+        FieldKind::Int { derived: derived @ None, .. } => {
+            *derived = Some(Derived::Expr(value));
+            return;
+        }
         FieldKind::Int { .. } => {
-            let help = "let each field follow from one length only";
-            sink.push(report::grammar::serialize(
-                target.span,
-                &format!("sets `{name}`, which follows from something else already"),
-                help,
-            ));
+            ("follows from something else already", "let each field follow from one length only")
         }
-        _ => {
-            let help = "set a number that is in the message";
-            sink.push(report::grammar::serialize(
-                target.span,
-                &format!("sets `{name}`, which is no number of the message"),
-                help,
-            ));
-        }
-    }
+        _ => ("is no number of the message", "set a number that is in the message"),
+    };
+    sink.push(report::grammar::serialize(place, &format!("sets `{name}`, which {why}"), help));
 }
 
 /// Reports a field whose value when written needs, in the end, itself.
