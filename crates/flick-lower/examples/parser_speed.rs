@@ -66,7 +66,7 @@ fn messages(magic: u8) -> Vec<Vec<u8>> {
         (0x11, 8, 250, 1_000),
         (0x0a, 0, 0, 0),
         (0x0c, 0, 30, 0),
-        (0x00, 0, 20, 5),
+        (0x02, 8, 20, 5),
     ];
     kinds.map(message).into()
 }

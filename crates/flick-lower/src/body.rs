@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use flick_abi::frame::SLOT_FLAGS;
-use flick_check::hir::{FieldId, FieldKind, Span, Ty, UnitId};
+use flick_check::hir::{Expr, FieldId, FieldKind, Span, Ty, UnitId};
 use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
 
 use crate::builder::{ConstPool, FunctionBuilder};
@@ -127,6 +127,14 @@ impl<'p> Body<'p> {
         let fault = self.fault_block(field, cause);
         let go_on = self.f.new_block(&[]);
         self.f.branch_to(cond, go_on, fault);
+        self.f.go_on_in(go_on);
+    }
+
+    /// Goes on only where `cond` holds.
+    pub fn expect_expr(&mut self, cond: &Expr, field: u32, cause: u32) {
+        let go_on = self.f.new_block(&[]);
+        let fault = self.fault_block(field, cause);
+        self.branch_on(cond, go_on, fault);
         self.f.go_on_in(go_on);
     }
 

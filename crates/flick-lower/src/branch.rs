@@ -32,8 +32,8 @@ impl Body<'_> {
 
     /// Lowers `if`.
     pub fn lower_if(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> Val {
-        let cond = self.expr(cond).bool();
-        let (then_block, else_block) = self.f.branch(cond);
+        let (then_block, else_block) = (self.f.new_block(&[]), self.f.new_block(&[]));
+        self.branch_on(cond, then_block, else_block);
         let then = self.arm(then_block, then);
         let otherwise = match otherwise {
             Some(block) => self.arm(else_block, block),
@@ -238,7 +238,8 @@ impl Body<'_> {
     }
 }
 
-fn pattern_bits(pattern: &Expr) -> i64 {
+/// A constant pattern as the word that it is.
+pub fn pattern_bits(pattern: &Expr) -> i64 {
     match pattern.kind {
         ExprKind::Int(value) => value as i64,
         ExprKind::Bool(value) => i64::from(value),

@@ -156,13 +156,6 @@ impl FunctionBuilder {
         self.end(Terminator::Jump(target, args));
     }
 
-    /// Ends the current block two ways, to new blocks without parameters.
-    pub fn branch(&mut self, cond: Value) -> (BlockId, BlockId) {
-        let (then, otherwise) = (self.new_block(&[]), self.new_block(&[]));
-        self.branch_to(cond, then, otherwise);
-        (then, otherwise)
-    }
-
     /// Ends the current block two ways, to blocks without parameters.
     pub fn branch_to(&mut self, cond: Value, then: BlockId, otherwise: BlockId) {
         self.end(Terminator::Branch { cond, then: (then, Vec::new()), otherwise: (otherwise, Vec::new()) });

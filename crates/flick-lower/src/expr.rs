@@ -1,16 +1,12 @@
 //! Expressions: one arm per kind; what needs more than a few lines has a file of its own.
-//! Promises: operands are evaluated from left to right; `and` and `or` skip their second operand where it costs
-//! more than a few instructions (it has no effects, so nobody can tell).
+//! Promises: operands are evaluated from left to right.
 
 use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, Ty};
-use flick_ir::data::{Binary, Op, Type, Value};
+use flick_ir::data::{Op, Type};
 
 use crate::body::Body;
+use crate::condition::is_comparison;
 use crate::value::{Num, Val};
-use crate::walk::walk_expr;
-
-/// Expressions of at most this many parts are cheaper to evaluate than to skip.
-const EAGER_PARTS_MAX: usize = 4;
 
 impl Body<'_> {
     /// Lowers an expression.
@@ -50,6 +46,7 @@ impl Body<'_> {
                 let value = self.expr(inner).num();
                 Val::Num(self.negate(value, &expr.ty))
             }
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), ..) => Val::Bool(self.and_or(*op, expr)),
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, &expr.ty),
             ExprKind::If { cond, then, otherwise } => self.lower_if(cond, then, otherwise.as_ref()),
             ExprKind::Switch { value, arms, otherwise } => self.lower_switch(value, arms, otherwise.as_ref()),
@@ -73,9 +70,6 @@ impl Body<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, ty: &Ty) -> Val {
-        if is_logic(op) {
-            return Val::Bool(self.and_or(op, a, b));
-        }
         let a = self.expr(a);
         let b = self.expr(b);
         match (a, b) {
@@ -85,47 +79,6 @@ impl Body<'_> {
             (Val::Bytes(a), Val::Bytes(b)) => Val::Bool(self.compare_bytes(op, a, b)),
             (a, b) => panic!("the checker gives {op:?} operands of one type, not {a:?} and {b:?}"),
         }
-    }
-
-    fn and_or(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Value {
-        let first = self.expr(a).bool();
-        if is_cheap(b) {
-            let second = self.expr(b).bool();
-            let op = if op == BinaryOp::And { Binary::And } else { Binary::Or };
-            return self.f.binary(Type::Bool, op, first, second);
-        }
-        let (then, otherwise) = self.f.branch(first);
-        let (go_on, skip) = if op == BinaryOp::And { (then, otherwise) } else { (otherwise, then) };
-        self.f.go_on_in(skip);
-        let known = self.f.bool(op == BinaryOp::Or);
-        let skip = self.f.current();
-        self.f.go_on_in(go_on);
-        let second = self.expr(b).bool();
-        let go_on = self.f.current();
-        self.join(vec![(skip, Val::Bool(known)), (go_on, Val::Bool(second))]).bool()
-    }
-
-    fn compare_bools(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
-        let op = match op {
-            BinaryOp::Eq => Binary::Eq,
-            BinaryOp::Ne => Binary::Ne,
-            _ => panic!("the checker orders no truth values"),
-        };
-        self.f.binary(Type::Bool, op, a, b)
-    }
-
-    fn compare_bytes(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
-        let (op, negate) = match op {
-            BinaryOp::Eq => (Op::BytesEq(a, b), false),
-            BinaryOp::Ne => (Op::BytesEq(a, b), true),
-            BinaryOp::Lt => (Op::BytesLess(a, b), false),
-            BinaryOp::Gt => (Op::BytesLess(b, a), false),
-            BinaryOp::Le => (Op::BytesLess(b, a), true),
-            BinaryOp::Ge => (Op::BytesLess(a, b), true),
-            _ => panic!("the checker computes nothing with bytes"),
-        };
-        let value = self.f.define(Type::Bool, op);
-        if negate { self.f.define(Type::Bool, Op::Not(value)) } else { value }
     }
 
     fn builtin(&mut self, builtin: Builtin, args: &[Expr], ty: &Ty) -> Val {
@@ -169,39 +122,4 @@ impl Body<'_> {
         let cond = self.compare(op, a, b);
         self.select_num(cond, a, b)
     }
-}
-
-fn is_comparison(op: BinaryOp) -> bool {
-    matches!(op, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
-}
-
-/// In grammars arithmetic may fail, and a branch around it may be what keeps it from failing.
-fn is_arithmetic(expr: &Expr) -> bool {
-    matches!(expr.kind, ExprKind::Binary(op, ..) if !is_comparison(op) && !is_logic(op))
-}
-
-fn is_logic(op: BinaryOp) -> bool {
-    matches!(op, BinaryOp::And | BinaryOp::Or)
-}
-
-/// Whether evaluating `expr` costs no more than a branch around it.
-fn is_cheap(expr: &Expr) -> bool {
-    let (mut parts, mut plain) = (0, true);
-    walk_expr(expr, &mut |inner| {
-        parts += 1;
-        plain &= matches!(
-            inner.kind,
-            ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Member(..)
-                | ExprKind::Local(_)
-                | ExprKind::Field(..)
-                | ExprKind::SelfField(_)
-                | ExprKind::Dollar
-                | ExprKind::Not(_)
-                | ExprKind::Binary(..)
-        ) && !matches!(inner.ty, Ty::Bytes { .. })
-            && !is_arithmetic(inner);
-    });
-    plain && parts <= EAGER_PARTS_MAX
 }

@@ -11,6 +11,7 @@ mod body;
 mod branch;
 mod builder;
 mod call;
+mod condition;
 mod context;
 mod expr;
 mod interval;

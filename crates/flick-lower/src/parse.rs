@@ -35,17 +35,12 @@ pub fn lower_parsers(
 }
 
 /// The function that sets the flags of a reply, if the grammar has facts about replies. It reads slots only.
-pub fn lower_reply_flags(
-    cx: &Context<'_>,
-    consts: &mut ConstPool,
-    channel: &Channel,
-    unit: UnitId,
-) -> Option<Function> {
+pub fn lower_reply_flags(cx: &Context<'_>, consts: &mut ConstPool, unit: UnitId) -> Option<Function> {
     let facts = &cx.unit(unit).unit.facts;
     if facts.silent.is_none() && facts.more.is_none() {
         return None;
     }
-    let name = format!("reply_flags.{}", channel.name);
+    let name = format!("reply_flags.{}", cx.unit(unit).unit.name);
     let mut body = Body::new(cx, consts, name, FuncKind::Parser, &[Type::Frame, Type::Int], Vec::new());
     body.never_faults = true;
     body.with_scope(unit, SelfScope::Frame, Mode::Exact { field: 0 }, |body| {

@@ -62,18 +62,22 @@ pub fn lower(program: &hir::Program) -> Module {
     }
     let (name, bounds_later) = (process.name.clone(), Bounds::default());
     let program = Program { name, channels, rules, protocols, bounds: bounds_later };
-    let mut module = Module { program, functions: functions.0, consts: consts.into_bytes() };
+    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes() };
     module.program.bounds = bounds(&module);
     module
 }
 
 #[derive(Default)]
-struct Functions(Vec<Function>);
+struct Functions {
+    all: Vec<Function>,
+    /// The function of a grammar's reply flags, by unit: it is the same for every channel.
+    reply_flags: BTreeMap<u32, Option<FuncId>>,
+}
 
 impl Functions {
     fn add(&mut self, function: Function) -> FuncId {
-        self.0.push(function);
-        FuncId((self.0.len() - 1) as u32)
+        self.all.push(function);
+        FuncId((self.all.len() - 1) as u32)
     }
 }
 
@@ -120,10 +124,18 @@ fn lower_view(
 ) -> View {
     let [request, reply] = lower_parsers(cx, consts, channel, unit);
     let head_bytes_max = request.head_bytes_max.max(reply.head_bytes_max);
+    let reply_flags = match functions.reply_flags.get(&unit.0) {
+        Some(known) => *known,
+        None => {
+            let flags = lower_reply_flags(cx, consts, unit).map(|function| functions.add(function));
+            functions.reply_flags.insert(unit.0, flags);
+            flags
+        }
+    };
     View {
         parse_request: functions.add(request.function),
         parse_reply: functions.add(reply.function),
-        reply_flags: lower_reply_flags(cx, consts, channel, unit).map(|function| functions.add(function)),
+        reply_flags,
         head_bytes_max: u32::try_from(head_bytes_max).unwrap_or(u32::MAX),
     }
 }

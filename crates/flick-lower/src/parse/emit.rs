@@ -233,16 +233,14 @@ impl Emitter<'_, '_> {
         let check = role_checks(self.info, self.role)[index];
         let last = keys_of(check).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
         self.exact(last);
-        let holds = self.body.expr(check).bool();
-        self.body.expect(holds, last.0, CAUSE_CHECK);
+        self.body.expect_expr(check, last.0, CAUSE_CHECK);
     }
 
     fn requires(&mut self, field: FieldId, check: usize) {
         self.exact(field);
         self.body.dollar = self.known().get(&Key::Field(field)).cloned();
-        let holds = self.body.expr(field_checks(self.info, field)[check]).bool();
+        self.body.expect_expr(field_checks(self.info, field)[check], field.0, CAUSE_CHECK);
         self.body.dollar = None;
-        self.body.expect(holds, field.0, CAUSE_CHECK);
     }
 
     fn var(&mut self, field: FieldId) {
