@@ -72,6 +72,8 @@ struct Conn {
     drained: bool,
     connected: bool,
     fault: Option<ConnFault>,
+    /// A reset that a send met: what the peer said before it is still to be received, up to its end.
+    reads_on: bool,
     lingered_bytes: usize,
 }
 
@@ -159,6 +161,9 @@ impl UringDriver {
         if conn.is_closing {
             return self.end(index);
         }
+        if conn.fault.is_none() {
+            conn.reads_on = fault == ConnFault::Reset && conn.phase == Phase::Open && !conn.met_eof;
+        }
         conn.fault.get_or_insert(fault);
         if fault != ConnFault::Reset && conn.receive == Receive::Armed {
             // The peer is well and may send for ever; the receive of one that is gone ends by itself.
@@ -228,6 +233,7 @@ impl Conn {
             drained: false,
             connected: false,
             fault: None,
+            reads_on: false,
             lingered_bytes: 0,
         }
     }

@@ -126,6 +126,7 @@ impl UringDriver {
             }
         } else if completion.result == 0 {
             conn.met_eof = true;
+            conn.reads_on = false;
             if can_hand_out && conn.fault.is_none() {
                 conn.saw_eof = true;
                 sink.put(Event::Eof { conn: handle });
@@ -133,7 +134,12 @@ impl UringDriver {
         } else {
             match errno(completion) {
                 Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
-                errno => self.fail(index, socket::conn_fault(errno)),
+                errno => {
+                    self.fail(index, socket::conn_fault(errno));
+                    if let Some(conn) = self.conns.at_mut(index) {
+                        conn.reads_on = false;
+                    }
+                }
             }
         }
     }

@@ -74,7 +74,7 @@ impl UringDriver {
     fn arm(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let is_wanted = match conn.phase {
-            Phase::Open => conn.wants && conn.fault.is_none() && !conn.met_eof,
+            Phase::Open => conn.wants && (conn.fault.is_none() || conn.reads_on) && !conn.met_eof,
             Phase::Lingering => true,
             Phase::Dialling | Phase::Dead => false,
         };
@@ -163,7 +163,8 @@ impl UringDriver {
         if conn.wants {
             self.unarmed.push(index);
         }
-        let hides_data = conn.wants && (!conn.stash.is_empty() || conn.receive != Receive::Idle);
+        let hides_data =
+            conn.wants && (conn.reads_on || !conn.stash.is_empty() || conn.receive != Receive::Idle);
         if let Some(fault) = conn.fault.filter(|_| !hides_data) {
             if sink.is_full() {
                 return true;
