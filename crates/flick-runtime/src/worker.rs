@@ -271,8 +271,7 @@ impl<D: Driver> Worker<D> {
                 }
                 Role::Link { link, .. } => {
                     self.forget(conn);
-                    self.links[link as usize].conn = None;
-                    self.link_lost(link, flick_abi::FailureReason::Unavailable);
+                    self.link_gone(link);
                 }
                 Role::Nobody => {}
             },

@@ -64,7 +64,20 @@ impl<D: Driver> Worker<D> {
         self.link_lost(link, reason);
     }
 
-    /// The connection is gone already.
+    /// The driver has lost the connection. Replies that had arrived on it before are still delivered: a backend that
+    /// refuses a large request early answers, and resets the connection right behind.
+    pub(super) fn link_gone(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        state.conn = None;
+        if state.state == LinkState::Up {
+            state.eof = true;
+            self.enqueue_link(link);
+        } else {
+            self.link_lost(link, FailureReason::Unavailable);
+        }
+    }
+
+    /// The connection is gone, and nothing more is wanted of it.
     pub(super) fn link_lost(&mut self, link: u32, reason: FailureReason) {
         let state = &mut self.links[link as usize];
         let was = state.state;

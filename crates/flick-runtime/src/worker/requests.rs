@@ -274,8 +274,9 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {
         let backend = &self.backends[backend as usize];
-        match self.links[backend.shared as usize].state {
-            LinkState::Up => true,
+        let link = &self.links[backend.shared as usize];
+        match link.state {
+            LinkState::Up => link.conn.is_some(),
             LinkState::Connecting => backend.failures == 0,
             LinkState::Down => false,
         }

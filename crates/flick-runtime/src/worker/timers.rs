@@ -76,15 +76,17 @@ impl<D: Driver> Worker<D> {
 
     fn link_due(&mut self, link: u32) {
         let state = &self.links[link as usize];
+        let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
-            LinkState::Down => self.dial_shared(state.backend),
+            LinkState::Down => self.dial_shared(backend),
             LinkState::Connecting => self.link_broken(link, FailureReason::Timeout),
-            LinkState::Up => match state.stalled {
+            LinkState::Up => match stalled {
                 Some((key, _)) => {
                     self.counters.slow_clients_dropped.add(1);
                     self.end_session(key, true);
                     self.enqueue_link(link);
                 }
+                None if self.upload_goes_on(link) => {}
                 None => {
                     tracing::warn!(link, "backend did not answer in time");
                     self.link_broken(link, FailureReason::Timeout);

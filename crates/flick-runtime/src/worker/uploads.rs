@@ -121,9 +121,13 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
             session.wait = Wait::Shared;
             self.blocked.push_back(key);
+            self.upload_waits(link);
             return Flow::Stop;
         }
         let Some(piece) = session.inbox.take_raw(&mut self.pieces, bytes_left) else { return Flow::Stop };
+        if let Some(request) = state.requests.front() {
+            self.ledger.get_mut(request).deadline_ns = u64::MAX;
+        }
         let left = bytes_left - u64::from(piece.len());
         session.upload = if left == 0 { Upload::None } else { Upload::To { link, epoch, bytes_left: left } };
         self.note_progress(key, bytes_left, left);
@@ -150,6 +154,28 @@ impl<D: Driver> Worker<D> {
             let deadline = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
             self.set_deadline(key.index, Kind::Message, deadline);
         }
+    }
+
+    /// The backend does not take the body any more: it has the time of a reply to go on.
+    fn upload_waits(&mut self, link: u32) {
+        let Some(request) = self.links[link as usize].requests.front() else { return };
+        if self.ledger.get(request).deadline_ns == u64::MAX {
+            self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
+        }
+    }
+
+    /// Whether an upload that waited for its backend can go on, if that was not noticed before; then it does.
+    pub(super) fn upload_goes_on(&mut self, link: u32) -> bool {
+        let state = &self.links[link as usize];
+        let (true, Some(conn), Some(request)) = (state.uploading, state.conn, state.requests.front()) else {
+            return false;
+        };
+        if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
+            return false;
+        }
+        self.ledger.get_mut(request).deadline_ns = u64::MAX;
+        self.unblock = true;
+        true
     }
 
     /// The last byte of a large request has been handed over: now its reply is due.
@@ -186,7 +212,7 @@ impl<D: Driver> Worker<D> {
         let lent = self.backends[backend as usize].lent.clone();
         let is_free = |link: &u32| {
             let link = &self.links[*link as usize];
-            link.state == LinkState::Up && link.requests.is_empty() && !link.uploading
+            link.state == LinkState::Up && link.conn.is_some() && link.requests.is_empty() && !link.uploading
         };
         if let Some(link) = lent.clone().find(is_free) {
             return Some(link);
