@@ -1,6 +1,9 @@
 //! How fast compiled parsers are: the memcached header with a view of the key, against the same checks in Rust.
-//! Prints nanoseconds per call for both, in alternation, five rounds, and the ratio of the medians.
-//! Run: `cargo run --release -p flick-codegen --example parse_speed`
+//! Prints nanoseconds per call for both, in alternation, five rounds, and the ratio of the medians; once function
+//! against function (one call that the optimiser cannot see through), once behind a `dyn Engine`, where compiled code
+//! needs a second such call to get from the engine to the parser.
+//! Run: `cargo run --release -p flick-codegen --example parse_speed`, or with the path of another module's IR and the
+//! number of its parser of requests behind it, to see what a whole grammar costs.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,6 +18,13 @@ const BATCHES: usize = 50;
 const ROUNDS: usize = 5;
 
 fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if let [path, parser] = &args[..] {
+        return measure_other(
+            path,
+            FuncId(parser.parse().expect("the second argument is a function's number")),
+        );
+    }
     let module = flick_ir::text::parse(HEADER).expect("the fixture is of the form");
     let compiled =
         compile(&module, &Options { listings: true, ..Options::default() }).expect("the fixture compiles");
@@ -25,43 +35,73 @@ fn main() {
         (0..20).map(|_| compile(&module, &Options::default()).expect("it did before").compile_time());
     println!("compile {:?} (best of 20)", compile_time.min().unwrap_or_default());
     let messages = messages();
-    // Neither call may be seen through: the platform holds a `dyn Engine`.
-    let engine: &dyn Engine = black_box(&compiled);
-    let by_hand: &dyn Engine = black_box(&ByHand);
-    let (mut flick, mut rust) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        // Batches alternate and the best counts: what other processes of the machine take is no property of ours.
-        let (mut best_flick, mut best_rust) = (f64::INFINITY, f64::INFINITY);
-        for _ in 0..BATCHES {
-            best_flick = best_flick.min(measure(&messages, engine));
-            best_rust = best_rust.min(measure(&messages, by_hand));
-        }
-        flick.push(best_flick);
-        rust.push(best_rust);
-        println!("round {round}: flick {:.2} ns, rust {:.2} ns", flick[round], rust[round]);
-    }
-    let (flick, rust) = (median(flick), median(rust));
-    println!("flick {flick:.2} ns, rust {rust:.2} ns, speed {:.2} of rust", rust / flick);
+    let by_hand = ByHand(black_box(parse_by_hand));
+    compare("function", &messages, &compiled, &by_hand);
+    compare::<dyn Engine, dyn Engine>(
+        "dyn Engine",
+        &messages,
+        black_box(&compiled),
+        black_box(&ByHandInline),
+    );
 }
 
-/// Requests with keys and extras of several lengths.
+/// Compiles the IR in a file and measures one of its parsers on the same messages.
+fn measure_other(path: &str, parser: FuncId) {
+    let text = std::fs::read_to_string(path).expect("the first argument is a readable file");
+    let module = flick_ir::text::parse(&text).expect("the file holds IR");
+    let compiled =
+        compile(&module, &Options { listings: true, ..Options::default() }).expect("the IR compiles");
+    if std::env::args().any(|arg| arg == "--asm") {
+        let function = &compiled.functions()[parser.0 as usize];
+        println!("{}\n{}", function.clif, function.asm);
+    }
+    let compile_time =
+        (0..20).map(|_| compile(&module, &Options::default()).expect("it did before").compile_time());
+    println!("compile {:?} (best of 20)", compile_time.min().unwrap_or_default());
+    for message in messages() {
+        let only = vec![message; 8];
+        let best = (0..BATCHES).map(|_| measure(&only, parser, &compiled)).fold(f64::INFINITY, f64::min);
+        println!("opcode {:#04x}, {} bytes: {best:.2} ns", only[0][1], only[0].len());
+    }
+}
+
+/// Measures both in alternation and prints the rounds and the ratio.
+fn compare<A: Engine + ?Sized, B: Engine + ?Sized>(what: &str, messages: &[Vec<u8>], flick: &A, rust: &B) {
+    let mut medians = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        // Batches alternate and the best counts: what other processes of the machine take is no property of ours.
+        let mut best = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..BATCHES {
+            best.0 = best.0.min(measure(messages, FuncId(0), flick));
+            best.1 = best.1.min(measure(messages, FuncId(0), rust));
+        }
+        println!("{what}, round {round}: flick {:.2} ns, rust {:.2} ns", best.0, best.1);
+        medians.0.push(best.0);
+        medians.1.push(best.1);
+    }
+    let (flick, rust) = (median(medians.0), median(medians.1));
+    println!("{what}: flick {flick:.2} ns, rust {rust:.2} ns, speed {:.2} of rust", rust / flick);
+}
+
+/// Requests of several kinds, with keys of several lengths.
 fn messages() -> Vec<Vec<u8>> {
-    let message = |(extras, key, value): (u8, u8, u32)| {
+    let message = |(opcode, extras, key, value): (u8, u8, u8, u32)| {
         let total = u32::from(extras) + u32::from(key) + value;
-        let mut message = vec![0x80, 0x01, 0, key, extras, 0, 0, 0];
+        let mut message = vec![0x80, opcode, 0, key, extras, 0, 0, 0];
         message.extend(total.to_be_bytes());
         message.resize(24 + usize::from(extras) + usize::from(key), b'k');
         message
     };
+    let (get, set, add, delete, getq) = (0x00, 0x01, 0x02, 0x04, 0x09);
     [
-        (0, 16, 0),
-        (8, 32, 100),
-        (0, 64, 0),
-        (20, 8, 0),
-        (8, 250, 1_000_000),
-        (0, 11, 0),
-        (4, 30, 0),
-        (0, 20, 5),
+        (get, 0, 16, 0),
+        (set, 8, 32, 100),
+        (get, 0, 64, 0),
+        (getq, 0, 8, 0),
+        (set, 8, 250, 1_000_000),
+        (delete, 0, 11, 0),
+        (add, 8, 30, 5),
+        (get, 0, 20, 0),
     ]
     .map(message)
     .into()
@@ -73,14 +113,15 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// Nanoseconds per call.
-fn measure(messages: &[Vec<u8>], engine: &dyn Engine) -> f64 {
+fn measure<E: Engine + ?Sized>(messages: &[Vec<u8>], parser: FuncId, engine: &E) -> f64 {
+    let parser = black_box(parser);
     let mut frame = Frame::new();
     let mut keys = 0_u64;
     let started = Instant::now();
     for index in 0..CALLS {
         let message = &messages[index & 7];
         frame.restart();
-        let step = engine.parse(black_box(FuncId(0)), &mut frame, black_box(message));
+        let step = engine.parse(parser, &mut frame, black_box(message));
         assert!(step == Step::Done, "the messages are whole");
         keys = keys.wrapping_add(frame.slots[8]);
     }
@@ -89,10 +130,26 @@ fn measure(messages: &[Vec<u8>], engine: &dyn Engine) -> f64 {
     elapsed.as_secs_f64() * 1e9 / CALLS as f64
 }
 
-/// A platform's engine written by hand for one protocol.
-struct ByHand;
+/// A platform's engine written by hand for one protocol, whose parser is called through a pointer.
+struct ByHand(fn(&mut Frame, &[u8]) -> Step);
+
+/// The same, with the parser inside.
+struct ByHandInline;
 
 impl Engine for ByHand {
+    #[inline]
+    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+        (self.0)(frame, data)
+    }
+
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) {}
+
+    fn build(&self, _builder: FuncId, _frame: &Frame, _out: &mut [u8]) -> usize {
+        0
+    }
+}
+
+impl Engine for ByHandInline {
     fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
         parse_by_hand(frame, data)
     }

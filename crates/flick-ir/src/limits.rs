@@ -9,4 +9,9 @@ pub const LOAD_OFFSET_MAX: u32 = i32::MAX as u32;
 /// Rounds of the passes over one function; each either shrinks it or is the last.
 pub const PASS_ROUNDS_MAX: usize = 4;
 
+/// Instructions of a block that may be copied into a predecessor that knows its condition.
+pub const DUPLICATE_INSTS_MAX: usize = 16;
+/// Instructions that copying may add to a function, for each that it has.
+pub const DUPLICATE_GROWTH_MAX: usize = 1;
+
 const _: () = assert!(FRAME_SLOTS_MAX <= u16::MAX as usize);

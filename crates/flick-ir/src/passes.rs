@@ -6,12 +6,13 @@
 
 mod compact;
 mod dead;
+mod duplicate;
 mod fold;
 mod slots;
 mod thread;
 
 use crate::data::{Function, Inst, Module, Op, Value};
-use crate::limits::PASS_ROUNDS_MAX;
+use crate::limits::{DUPLICATE_GROWTH_MAX, PASS_ROUNDS_MAX};
 use crate::operands::{map_end_operands, map_operands};
 
 /// Optimises all functions of a module that has passed the verifier.
@@ -22,8 +23,11 @@ pub fn optimise(module: &mut Module) {
 }
 
 fn optimise_function(function: &mut Function) {
+    let insts: usize = function.blocks.iter().map(|block| block.insts.len() + 1).sum();
+    let mut budget = insts * DUPLICATE_GROWTH_MAX;
     for _ in 0..PASS_ROUNDS_MAX {
         let mut changed = fold::run(function);
+        changed |= duplicate::run(function, &mut budget);
         // Each run settles one block.
         for _ in 0..function.blocks.len() {
             if !slots::run(function) {
@@ -129,6 +133,22 @@ mod tests {
              b3(): v3: int = load.u16be 0 frame_set 8, v3 jump b2(v3)
              b4(): frame_set 9, v4 done
              b5(): v5: int = frame_get 8 jump b2(v5)",
+        );
+    }
+
+    #[test]
+    fn a_way_that_knows_the_answer_does_not_ask() {
+        check(
+            "b0(v0: frame, v1: int): v2: bool = frame_get 8 v3: bool = frame_get 9 branch v2, b1, b2
+             b1(): v4: bool = const 1 jump b3(v4)
+             b2(): v5: bool = not v3 jump b3(v5)
+             b3(v6: bool): v7: bool = or v6, v3 branch v7, b4, b5
+             b4(): fault 1 cause 1
+             b5(): done",
+            "b0(v0: frame, v1: int): v2: bool = frame_get 8 v3: bool = frame_get 9 branch v2, b2, b1
+             b1(): v4: bool = not v3 v5: bool = or v4, v3 branch v5, b2, b3
+             b2(): fault 1 cause 1
+             b3(): done",
         );
     }
 

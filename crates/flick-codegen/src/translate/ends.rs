@@ -1,7 +1,7 @@
 //! How blocks end.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue, types};
 use cranelift_frontend::Switch;
 use flick_abi::Step;
 use flick_abi::frame::SLOT_STATE;
@@ -28,6 +28,9 @@ impl Translator<'_, '_> {
                 let (value, default) = (self.get(*value), self.target(*default));
                 if block.0 == 0 && self.message.is_some() && cases.iter().all(|(case, _)| *case != 0) {
                     return self.resume(value, cases, default);
+                }
+                if let Some((members, target)) = members(cases) {
+                    return self.branch_if_member(value, members, target, default);
                 }
                 let mut switch = Switch::new();
                 for (case, target) in cases {
@@ -63,6 +66,19 @@ impl Translator<'_, '_> {
         }
         self.builder.switch_to_block(next);
         self.builder.ins().jump(default, &[]);
+    }
+
+    /// Whether a small number is in a set: a table of 64 bits instead of a search or a jump table.
+    fn branch_if_member(&mut self, value: ClifValue, members: u64, target: BlockId, default: Block) {
+        let target = self.target(target);
+        let table = self.iconst(members as i64);
+        // The shift takes the number modulo 64, so larger ones are excluded by the comparison alone.
+        let shifted = self.builder.ins().ushr(table, value);
+        let bit = self.builder.ins().band_imm_u(shifted, 1);
+        let bit = self.builder.ins().ireduce(types::I8, bit);
+        let is_small = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, value, 64);
+        let is_member = self.builder.ins().band(bit, is_small);
+        self.builder.ins().brif(is_member, target, &[], default, &[]);
     }
 
     fn cold_block(&mut self) -> Block {
@@ -129,4 +145,15 @@ impl Translator<'_, '_> {
         let word = self.builder.ins().bor_imm_u(payload, 1);
         self.builder.ins().return_(&[word]);
     }
+}
+
+/// Cases as a set of numbers below 64 that all lead to one block; `None` where they are not, or too few to gain.
+fn members(cases: &[(i64, BlockId)]) -> Option<(u64, BlockId)> {
+    let (_, target) = cases.first()?;
+    let mut members = 0_u64;
+    for (case, to) in cases {
+        let bit = u32::try_from(*case).ok().filter(|bit| *bit < u64::BITS && to == target)?;
+        members |= 1 << bit;
+    }
+    (cases.len() > 2).then_some((members, *target))
 }

@@ -16,7 +16,8 @@ pub(super) fn run(function: &mut Function) -> bool {
     changed | fold_bases(function)
 }
 
-struct Folder {
+/// What is known about values, and what follows from it.
+pub(super) struct Folder {
     /// Known words, by value.
     constants: Vec<Option<u64>>,
     aliases: Aliases,
@@ -55,22 +56,43 @@ fn fold_insts(function: &mut Function, folder: &mut Folder) -> bool {
     changed
 }
 
-enum Folded {
+/// What an operation comes to.
+pub(super) enum Folded {
+    /// Always this word.
     Word(u64),
+    /// Always what this value is.
     Same(Value),
+    /// Nothing simpler.
     No,
 }
 
 impl Folder {
-    fn word(&self, value: Value) -> Option<u64> {
+    /// Knows the constants of a function.
+    pub(super) fn of(function: &Function) -> Self {
+        let word = |op: Option<Op>| if let Some(Op::Const(word)) = op { Some(word as u64) } else { None };
+        let constants = definitions(function).into_iter().map(word).collect();
+        Self { constants, aliases: Aliases::new(function) }
+    }
+
+    /// Learns of a new value at the end of the function's list.
+    pub(super) fn grow(&mut self, word: Option<u64>) {
+        self.constants.push(word);
+        self.aliases.0.push(Value(self.aliases.0.len() as u32));
+    }
+
+    /// The word that a value always is.
+    pub(super) fn word(&self, value: Value) -> Option<u64> {
         self.constants[self.aliases.find(value).0 as usize]
     }
 
-    fn fold(&self, op: &Op) -> Folded {
+    /// What an operation comes to.
+    pub(super) fn fold(&self, op: &Op) -> Folded {
         match op {
             Op::Const(word) => Folded::Word(*word as u64),
             Op::Binary(op, a, b) => match (self.word(*a), self.word(*b)) {
                 (Some(a), Some(b)) => Folded::Word(semantics::binary(*op, a, b)),
+                (Some(0), _) | (_, Some(0)) if *op == Binary::And => Folded::Word(0),
+                (Some(1), _) | (_, Some(1)) if *op == Binary::Or => Folded::Word(1),
                 (None, Some(word)) => neutral(*op, word).map_or(Folded::No, |()| Folded::Same(*a)),
                 (Some(word), None) if *op != Binary::Sub => {
                     neutral(*op, word).map_or(Folded::No, |()| Folded::Same(*b))
@@ -89,7 +111,7 @@ impl Folder {
     }
 
     /// Replaces a terminator whose way is known. Returns whether it was.
-    fn decide(&self, end: &mut Terminator) -> bool {
+    pub(super) fn decide(&self, end: &mut Terminator) -> bool {
         let decided = match end {
             Terminator::Branch { cond, then, otherwise } => {
                 let same = then == otherwise;
