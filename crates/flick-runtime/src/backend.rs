@@ -57,6 +57,8 @@ pub struct Link {
     pub download: Option<Download>,
     /// A large request is still being sent on it.
     pub uploading: bool,
+    /// When it was last given back, if it is lent.
+    pub rests_since_ns: u64,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
     /// The last stall, until a byte has been passed on: who, and until when it is borne.
@@ -90,6 +92,7 @@ impl Link {
             fill: None,
             download: None,
             uploading: false,
+            rests_since_ns: 0,
             stalled: None,
             grace: None,
             stalled_since_ns: 0,

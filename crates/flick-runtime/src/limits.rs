@@ -24,6 +24,9 @@ pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
 pub const EVENTS_MAX: usize = 4096;
 /// Longest a worker sleeps while something has a deadline.
 pub const TICK_MAX_MS: u64 = 500;
+/// How long a lent connection rests before it is preferred to a fresh one: a backend that closes behind a reply has
+/// closed by then.
+pub const LENT_REST_MS: u64 = 5;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How long a client that is being drained must be quiet before it is closed.

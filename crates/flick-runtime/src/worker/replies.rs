@@ -210,11 +210,13 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.links[link as usize];
         let popped = self.ledger.pop_link(&mut state.requests);
         assert!(popped == Some(request), "replies are booked in the order of their requests");
-        let (lent, uploading) = (state.lent, state.uploading);
+        let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
+        let (lent, early) = (state.lent, state.uploading || unsent);
+        state.rests_since_ns = self.driver.now_ns();
         if self.ledger_has_session(request) {
             self.finish_request(request);
         }
-        if lent && uploading {
+        if lent && early {
             // Answered before all of it was sent: the books of this connection no longer balance.
             self.link_broken(link, flick_abi::FailureReason::Unavailable);
         } else if lent {

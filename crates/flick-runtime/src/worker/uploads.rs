@@ -10,10 +10,12 @@ use super::requests::Outgoing;
 use super::{Flow, Scratch, Worker};
 use crate::backend::LinkState;
 use crate::deadlines::Kind;
-use crate::limits::LINK_BACKLOG_BYTES_MAX;
+use crate::limits::{LENT_REST_MS, LINK_BACKLOG_BYTES_MAX};
 use crate::session::{Upload, Wait};
 use crate::slab::Key;
 
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
 /// Body bytes after which the time for a request to arrive starts anew.
 const PROGRESS_BYTES: u64 = 64 * 1024;
 
@@ -41,7 +43,7 @@ impl<D: Driver> Worker<D> {
             return self.refuse_large(key, scratch, head, total);
         };
         let Some(link) = self.borrow_link(backend) else {
-            if self.shared_link_is_usable(backend) {
+            if self.shared_link_is_usable(backend) && self.lends(backend) {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.wait = Wait::Shared;
                     self.blocked.push_back(key);
@@ -214,10 +216,19 @@ impl<D: Driver> Worker<D> {
             let link = &self.links[*link as usize];
             link.state == LinkState::Up && link.conn.is_some() && link.requests.is_empty() && !link.uploading
         };
-        if let Some(link) = lent.clone().find(is_free) {
-            return Some(link);
+        let rests_since_ns = |link: &u32| self.links[*link as usize].rests_since_ns;
+        let free = lent.clone().filter(is_free).min_by_key(rests_since_ns);
+        let rested_ns = self.driver.now_ns().saturating_sub(LENT_REST_MS * MS);
+        if free.is_some_and(|link| rests_since_ns(&link) <= rested_ns) {
+            return free;
         }
-        let down = lent.clone().find(|link| self.links[*link as usize].state == LinkState::Down)?;
-        self.dial(down).then_some(down)
+        let down = lent.clone().find(|link| self.links[*link as usize].state == LinkState::Down);
+        down.filter(|link| self.dial(*link)).or(free)
+    }
+
+    /// Whether a lent connection of `backend` will become free, so that it is worth waiting for one.
+    fn lends(&self, backend: u32) -> bool {
+        let mut lent = self.backends[backend as usize].lent.clone();
+        lent.any(|link| self.links[link as usize].state != LinkState::Down)
     }
 }
