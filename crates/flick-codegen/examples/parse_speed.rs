@@ -161,38 +161,46 @@ impl Engine for ByHandInline {
     }
 }
 
-/// The same parser as a person would write it: the same checks, slots and answers, all input at once or not at all.
+/// The same parser as a person would write it: the same checks, slots and answers, and, as `Engine::parse` promises,
+/// going on where it stopped when it is called again.
 fn parse_by_hand(frame: &mut Frame, data: &[u8]) -> Step {
-    let Some(magic) = data.first() else {
-        frame.slots[SLOT_STATE] = 0;
-        return Step::NeedMore(1);
-    };
-    if *magic != 0x80 {
-        return Step::Fault { field: 0, cause: 1 };
+    let state = frame.slots[SLOT_STATE];
+    if state == 0 {
+        let Some(magic) = data.first() else {
+            return Step::NeedMore(1);
+        };
+        if *magic != 0x80 {
+            return Step::Fault { field: 0, cause: 1 };
+        }
     }
-    let Some(header) = data.first_chunk::<24>() else {
-        frame.slots[SLOT_STATE] = 1;
-        return Step::NeedMore(24);
-    };
-    let key_len = u64::from(u16::from_be_bytes([header[2], header[3]]));
-    let extras_len = u64::from(header[4]);
-    let total_len = u64::from(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
-    if total_len < key_len + extras_len {
-        return Step::Fault { field: 9, cause: 2 };
+    let (start, end);
+    if state < 2 {
+        let Some(header) = data.first_chunk::<24>() else {
+            frame.slots[SLOT_STATE] = 1;
+            return Step::NeedMore(24);
+        };
+        let key_len = u64::from(u16::from_be_bytes([header[2], header[3]]));
+        let extras_len = u64::from(header[4]);
+        let total_len = u64::from(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
+        if total_len < key_len + extras_len {
+            return Step::Fault { field: 9, cause: 2 };
+        }
+        if key_len > 250 {
+            return Step::Fault { field: 11, cause: 3 };
+        }
+        start = 24 + extras_len;
+        end = start + key_len;
+        frame.slots[9] = start;
+        frame.slots[10] = end;
+        frame.slots[SLOT_TOTAL] = 24 + total_len;
+    } else {
+        (start, end) = (frame.slots[9], frame.slots[10]);
     }
-    if key_len > 250 {
-        return Step::Fault { field: 11, cause: 3 };
-    }
-    let start = 24 + extras_len;
-    let end = start + key_len;
-    frame.slots[9] = start;
-    frame.slots[10] = end;
-    frame.slots[SLOT_TOTAL] = 24 + total_len;
-    if data.len() < end as usize {
+    if (data.len() as u64) < end {
         frame.slots[SLOT_STATE] = 2;
         return Step::NeedMore(end);
     }
-    frame.slots[8] = BytesRef::new(Region::Message, start, key_len as u32).0;
+    frame.slots[8] = BytesRef::new(Region::Message, start, (end - start) as u32).0;
     frame.slots[SLOT_HEAD] = end;
     frame.slots[SLOT_FLAGS] = 0;
     Step::Done

@@ -46,6 +46,8 @@ pub(crate) const OUT_LEN: i32 = offset_of!(RawCall<'static>, out_len) as i32;
 pub(crate) const OUT_MAX: i32 = offset_of!(RawCall<'static>, out_max) as i32;
 /// Offset of the pointer to the channels' lengths.
 pub(crate) const CHANNEL_LENS: i32 = offset_of!(RawCall<'static>, channel_lens) as i32;
+/// Offset of the pointer to the list of sends.
+pub(crate) const SENDS: i32 = offset_of!(RawCall<'static>, sends) as i32;
 
 impl<'a> RawCall<'a> {
     /// The raw form of a rule's call. `out_len` must be read back with [`RawCall::out_len`] afterwards.
@@ -162,5 +164,77 @@ impl<'a> RawCall<'a> {
     }
 }
 
-/// Offset of the pointer to the list of sends.
-pub(crate) const SENDS: i32 = offset_of!(RawCall<'static>, sends) as i32;
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use flick_abi::{BytesRef, Frame, Region, RuleCall, Send, SendBody, SendList};
+
+    use super::RawCall;
+
+    /// Lets `act` work on a call with the message `message`, the constants `consts` and 8 bytes of output, and
+    /// compares what it has built.
+    fn check(act: impl FnOnce(&mut RawCall<'_>), expected: &[u8]) {
+        let (frame, mut out, mut sends) = (Frame::new(), [0xee; 8], SendList::new());
+        let mut call = RuleCall {
+            frame: &frame,
+            message: b"message",
+            source_element: 0,
+            channel_lens: &[1],
+            out: &mut out,
+            out_len: 0,
+            sends: &mut sends,
+        };
+        let mut raw = RawCall::of_rule(&mut call, b"consts");
+        act(&mut raw);
+        let len = raw.out_len();
+        assert_eq!(&out[..len], expected);
+        assert!(out[len..].iter().all(|byte| *byte == 0xee), "nothing is written behind the output in use");
+    }
+
+    fn value(region: Region, offset: u64, len: u32) -> u64 {
+        BytesRef::new(region, offset, len).0
+    }
+
+    #[test]
+    fn values_of_every_region_are_emitted() {
+        check(
+            |raw| {
+                raw.emit(value(Region::Message, 1, 2));
+                raw.emit(value(Region::Const, 4, 2));
+                raw.emit(value(Region::Out, 1, 3));
+                raw.emit_message(6, 7);
+            },
+            b"estsstse",
+        );
+    }
+
+    #[test]
+    fn what_leaves_its_region_or_the_output_panics_and_writes_nothing() {
+        let refused: [fn(&mut RawCall<'_>); 5] = [
+            |raw| raw.emit(value(Region::Message, 6, 2)),
+            |raw| raw.emit(value(Region::Out, 0, 1)),
+            |raw| raw.emit(3 << 62),
+            |raw| raw.emit_message(5, 8),
+            |raw| raw.emit_message(5, 4),
+        ];
+        for act in refused {
+            check(|raw| assert!(catch_unwind(AssertUnwindSafe(|| act(raw))).is_err()), b"");
+        }
+        check(
+            |raw| {
+                raw.emit(value(Region::Const, 0, 6));
+                assert!(catch_unwind(AssertUnwindSafe(|| raw.emit_message(0, 3))).is_err());
+            },
+            b"consts",
+        );
+    }
+
+    #[test]
+    fn sends_reach_the_list() {
+        let send = Send { channel: 2, element: 3, body: SendBody::Original };
+        let (frame, mut sends) = (Frame::new(), SendList::new());
+        RawCall::of_builder(&frame, &mut [], &mut sends, &[]).sends().push(send);
+        assert_eq!(sends.as_slice(), [send]);
+    }
+}

@@ -121,3 +121,26 @@ fn a_function_runs_only_in_its_role() {
         assert!(std::panic::catch_unwind(run).is_err(), "{name} builds with a parser");
     }
 }
+
+/// Linux tells what each page may be used for.
+#[cfg(target_os = "linux")]
+#[test]
+fn code_is_never_writable_and_executable() {
+    let module = flick_ir::text::parse(HEADER).expect("the fixture is of the form");
+    let compiled = compile(&module, &Options::default()).expect("the fixture compiles");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux shows a process its mappings");
+    let mode_of = |address: usize| {
+        let mapping = maps.lines().find(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let range = range.and_then(|(from, to)| {
+                Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?)
+            });
+            range.is_some_and(|range| range.contains(&address))
+        });
+        mapping.and_then(|line| line.split(' ').nth(1)).map(str::to_owned)
+    };
+    assert_eq!(mode_of(compiled.functions()[0].address).as_deref(), Some("r-xp"));
+    let both =
+        |line: &str| line.split(' ').nth(1).is_some_and(|mode| mode.contains('w') && mode.contains('x'));
+    assert!(!maps.lines().any(both), "no mapping is writable and executable");
+}

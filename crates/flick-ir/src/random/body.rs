@@ -403,7 +403,8 @@ impl Body<'_> {
             1 => {
                 let value = self.number(block, scope);
                 let width_bytes = self.rng.pick(&[1, 2, 4, 8]);
-                self.push(block, None, Op::EmitInt { value, width_bytes, big_endian: self.rng.0 & 1 == 0 });
+                let big_endian = self.rng.chance(50);
+                self.push(block, None, Op::EmitInt { value, width_bytes, big_endian });
             }
             _ => {
                 let value = self.some(block, scope, Type::Bytes);

@@ -201,10 +201,7 @@ impl Checker<'_, '_> {
                 None
             }
             Op::Load { base, offset, width_bytes, .. } => {
-                self.width(*width_bytes);
-                if offset.saturating_add(8) > LOAD_OFFSET_MAX {
-                    self.add(format!("{offset} is too far from the start of a segment"));
-                }
+                self.load(*offset, *width_bytes);
                 self.takes(op, &base.iter().map(|base| (*base, Number)).collect::<Vec<_>>());
                 Some(Number)
             }
@@ -289,6 +286,13 @@ impl Checker<'_, '_> {
             }
         }
         callee.results.first().map(|ty| Class::Exactly(*ty))
+    }
+
+    fn load(&mut self, offset: u32, width_bytes: u8) {
+        self.width(width_bytes);
+        if offset.saturating_add(8) > LOAD_OFFSET_MAX {
+            self.add(format!("{offset} is too far from the start of a segment"));
+        }
     }
 
     fn slot(&mut self, slot: u16) {
