@@ -65,6 +65,10 @@ pub struct Link {
     pub grace: Option<(Key, u64)>,
     /// When the present stall began.
     pub stalled_since_ns: u64,
+    /// When a client was last dropped for holding it up.
+    pub dropped_ns: u64,
+    /// How many were in short order, up to a bound.
+    pub impatience: u32,
     /// Time this connection has spent stalled: deadlines of its requests do not count it.
     pub clock_lag_ns: u64,
     /// Connecting: when to give up. Down: when to dial again.
@@ -96,6 +100,8 @@ impl Link {
             stalled: None,
             grace: None,
             stalled_since_ns: 0,
+            dropped_ns: 0,
+            impatience: 0,
             clock_lag_ns: 0,
             deadline_ns: 0,
             receiving: false,

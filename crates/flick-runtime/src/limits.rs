@@ -16,6 +16,15 @@ pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 pub const PARTIAL_FRAMES_MAX: usize = 4096;
 /// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait.
 pub const SESSION_BACKLOG_BYTES_MAX: usize = 256 * 1024;
+/// The same for replies that would hold up a shared connection, while buffers are plentiful: memory is cheaper than the
+/// others' time. Room for several large replies, which a client may be owed at once by several backends.
+pub const SESSION_ROOMY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Buffers are plentiful while fewer than one in this many is in use.
+pub const PLENTY_SHARE: u32 = 4;
+/// Halvings of the patience with slow clients: each that is dropped leaves half as much for the next.
+pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
+/// Times the patience that must pass without a drop before it is whole again.
+pub const CALM_SHARE: u64 = 10;
 /// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
 pub const LINK_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 /// Where waiting senders go on.
@@ -39,5 +48,6 @@ pub const FLUSH_TICK_MS: u64 = 5;
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
+const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= LINK_BACKLOG_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);

@@ -9,7 +9,9 @@ use super::Worker;
 use super::requests::{Outgoing, Patches};
 use crate::deadlines::Kind;
 use crate::ledger::RequestId;
-use crate::limits::{FLUSH_TICK_MS, LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{
+    FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
+};
 use crate::session::{Phase, Wait};
 use crate::slab::Key;
 
@@ -124,7 +126,10 @@ impl<D: Driver> Worker<D> {
         let key = self.ledger.get(request).session?;
         let session = self.sessions.get(key)?;
         let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
-        (unread > SESSION_BACKLOG_BYTES_MAX as u64).then_some(key)
+        let (live, all) = (self.pool.live_count(Class::Large), self.pool.capacity_count(Class::Large));
+        let plenty = live < all / PLENTY_SHARE;
+        let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
+        (unread > most as u64).then_some(key)
     }
 
     /// A request has its last reply: what waited behind it goes out, and its session may take the next one.

@@ -11,6 +11,7 @@ use super::{Flow, Scratch, Worker, tools};
 use crate::backend::{Download, LinkState};
 use crate::inbox::{Next, Tools};
 use crate::ledger::RequestId;
+use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX};
 
 impl<D: Driver> Worker<D> {
     pub(super) fn link_data(&mut self, link: u32, data: Slice) {
@@ -232,6 +233,10 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.driver.now_ns();
         let patience_ns = self.setup.timeouts.slow_client.as_nanos() as u64;
         let state = &mut self.links[link as usize];
+        if now_ns.saturating_sub(state.dropped_ns) > patience_ns * CALM_SHARE {
+            state.impatience = 0;
+        }
+        let patience_ns = patience_ns >> state.impatience;
         // Looking again does not start the time anew; only a byte passed on does.
         let until = match state.grace {
             Some((same, until)) if same == key => until,
@@ -242,6 +247,17 @@ impl<D: Driver> Worker<D> {
         state.stalled_since_ns = now_ns;
         self.stalled_links += 1;
         self.note_due(until);
+    }
+
+    /// The client that holds up a connection has had its time. Many of them in a row must not cost the others the
+    /// sum of their times, so the next one has less.
+    pub(super) fn drop_slow_client(&mut self, link: u32, key: crate::slab::Key) {
+        self.counters.slow_clients_dropped.add(1);
+        let state = &mut self.links[link as usize];
+        state.dropped_ns = self.driver.now_ns();
+        state.impatience = (state.impatience + 1).min(IMPATIENCE_SHIFT_MAX);
+        self.end_session(key, true);
+        self.enqueue_link(link);
     }
 
     /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.

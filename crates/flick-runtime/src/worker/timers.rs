@@ -81,11 +81,7 @@ impl<D: Driver> Worker<D> {
             LinkState::Down => self.dial_shared(backend),
             LinkState::Connecting => self.link_broken(link, FailureReason::Timeout),
             LinkState::Up => match stalled {
-                Some((key, _)) => {
-                    self.counters.slow_clients_dropped.add(1);
-                    self.end_session(key, true);
-                    self.enqueue_link(link);
-                }
+                Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.upload_goes_on(link) => {}
                 None => {
                     tracing::warn!(link, "backend did not answer in time");
