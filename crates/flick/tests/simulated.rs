@@ -1,0 +1,61 @@
+//! Listing 1 as the compiler makes it, as a whole service in the simulator: with machine code and with the interpreter,
+//! through every fault there is. The runs and what must hold after each are in `flick_testkit::service::storm`.
+
+#[path = "simulated/subject.rs"]
+mod subject;
+
+use flick_testkit::service::storm::{self, Outcome, Storm};
+use flick_testkit::service::{Subject, seeds};
+
+/// Runs the seeds; every run must hold what it promises. The sum of their outcomes.
+fn check(count: u64, storm: &Storm, subject: &Subject) -> Outcome {
+    let mut sum = Outcome::default();
+    for seed in seeds(count) {
+        match storm::run(seed, storm, subject) {
+            Ok(outcome) => {
+                sum.answered += outcome.answered;
+                sum.failed += outcome.failed;
+                sum.cut += outcome.cut;
+            }
+            Err(text) => panic!("FLICK_SEED={seed}: {text}"),
+        }
+    }
+    println!(
+        "{} replies, {} failures told in the protocol, {} connections cut",
+        sum.answered, sum.failed, sum.cut
+    );
+    assert!(sum.answered > 0, "the test does something");
+    sum
+}
+
+#[test]
+fn no_reply_reaches_a_wrong_client_while_backends_reset_at_random() {
+    check(10_000, &Storm::resets(), &subject::native());
+}
+
+#[test]
+fn nothing_is_left_behind_whatever_peers_do() {
+    check(4_000, &Storm::everything(), &subject::native());
+}
+
+#[test]
+fn everybody_is_served_however_bytes_are_cut_and_delayed() {
+    let outcome = check(1_000, &Storm { habits: false, ..Storm::hostile() }, &subject::native());
+    assert_eq!((outcome.failed, outcome.cut), (0, 0));
+}
+
+#[test]
+fn draining_at_any_time_ends_and_loses_nothing_in_silence() {
+    check(1_000, &Storm { drains: true, ..Storm::everything() }, &subject::native());
+}
+
+#[test]
+fn both_engines_make_the_same_run_of_every_seed() {
+    let (native, interpreted) = (subject::native(), subject::interpreted());
+    for storm in [Storm::resets(), Storm::everything()] {
+        for seed in seeds(500) {
+            let run = |subject| storm::run(seed, &storm, subject);
+            assert_eq!(run(&native), run(&interpreted), "FLICK_SEED={seed}");
+        }
+    }
+}
