@@ -5,6 +5,7 @@
 //! Refuses: knowing a protocol. What a message is, where it goes and what a failure looks like is generated code.
 //! Source: FLICK §5; one thread per core, nothing shared.
 
+mod accepting;
 mod audit;
 mod deliver;
 mod links;
@@ -25,7 +26,6 @@ use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Event, Handle, ListenerId};
 
 use crate::backend::{Backend, Link};
-use crate::config::Overflow;
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::ledger::Ledger;
@@ -43,8 +43,13 @@ use crate::slab::{Key, Slab};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Nobody,
+    /// Accepted, without a session.
+    Waiting,
     Client(Key),
-    Link { link: u32, epoch: u32 },
+    Link {
+        link: u32,
+        epoch: u32,
+    },
 }
 
 /// A schedulable unit: the input and compute tasks of one connection, fused because they share a worker.
@@ -96,6 +101,7 @@ pub struct Worker<D: Driver> {
     scratch: Option<Box<Scratch>>,
     events: Vec<Event>,
     accept_paused: bool,
+    waiting: VecDeque<Handle>,
     accept_again_ns: Option<u64>,
     due_ns: Option<u64>,
     draining_since_ns: Option<u64>,
@@ -175,6 +181,7 @@ impl<D: Driver> Worker<D> {
             })),
             events: Vec::with_capacity(EVENTS_MAX * 2),
             accept_paused: false,
+            waiting: VecDeque::with_capacity(conns_max),
             accept_again_ns: None,
             due_ns: None,
             draining_since_ns: None,
@@ -244,7 +251,7 @@ impl<D: Driver> Worker<D> {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Accepted { listener, conn, peer: _ } => self.accepted(listener, conn),
+            Event::Accepted { listener: _, conn, peer: _ } => self.accepted(conn),
             Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
             Event::Connected { conn } => {
                 if let Role::Link { link, .. } = self.role(conn) {
@@ -254,7 +261,7 @@ impl<D: Driver> Worker<D> {
             Event::Data { conn, data } => match self.role(conn) {
                 Role::Client(key) => self.client_data(key, data),
                 Role::Link { link, .. } => self.link_data(link, data),
-                Role::Nobody => {}
+                Role::Waiting | Role::Nobody => {}
             },
             Event::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
@@ -262,7 +269,7 @@ impl<D: Driver> Worker<D> {
                     self.links[link as usize].eof = true;
                     self.enqueue_link(link);
                 }
-                Role::Nobody => {}
+                Role::Waiting | Role::Nobody => {}
             },
             Event::Failed { conn, fault: _ } => match self.role(conn) {
                 Role::Client(key) => {
@@ -272,6 +279,10 @@ impl<D: Driver> Worker<D> {
                 Role::Link { link, .. } => {
                     self.forget(conn);
                     self.link_gone(link);
+                }
+                Role::Waiting => {
+                    self.forget(conn);
+                    self.waiting.retain(|waiting| *waiting != conn);
                 }
                 Role::Nobody => {}
             },
@@ -283,78 +294,9 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Role::Link { .. } => self.unblock = true,
-                Role::Nobody => {}
+                Role::Waiting | Role::Nobody => {}
             },
             Event::Woken => {}
-        }
-    }
-
-    fn accepted(&mut self, listener: ListenerId, conn: Handle) {
-        let now_ns = self.driver.now_ns();
-        let refuse =
-            self.draining_since_ns.is_some() || !self.shared.take_session(self.setup.limits.sessions_max);
-        let session = Session::new(conn, self.setup.listened, now_ns);
-        let key = if refuse { None } else { self.sessions.insert(session) };
-        let Some(key) = key else {
-            self.counters.sessions_refused.add(1);
-            self.driver.abort(conn);
-            return;
-        };
-        let _ = listener;
-        self.counters.sessions_accepted.add(1);
-        self.counters.sessions_open.add(1);
-        self.roles[conn.index as usize] = Role::Client(key);
-        self.arm_idle(key);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.receiving = true;
-        }
-        self.driver.receive(conn, true);
-        if self.setup.limits.overflow == Overflow::Pause
-            && self.shared.sessions_full(self.setup.limits.sessions_max)
-        {
-            self.pause_accept();
-        }
-    }
-
-    fn accept_failed(&mut self, errno: i32) {
-        tracing::warn!(errno, "accepting failed; paused");
-        self.counters.accept_pauses.add(1);
-        self.accept_paused = true;
-        self.accept_again();
-    }
-
-    fn accept_again(&mut self) {
-        let at_ns = self.driver.now_ns() + ACCEPT_AGAIN_NS;
-        self.accept_again_ns = Some(at_ns);
-        self.note_due(at_ns);
-    }
-
-    fn pause_accept(&mut self) {
-        if self.accept_paused {
-            return;
-        }
-        self.counters.accept_pauses.add(1);
-        self.accept_paused = true;
-        self.accept_again();
-        for at in 0..self.listeners.len() {
-            self.driver.accept(self.listeners[at], false);
-        }
-    }
-
-    fn resume_accept(&mut self) {
-        self.accept_again_ns = None;
-        if !self.accept_paused || self.draining_since_ns.is_some() {
-            return;
-        }
-        if self.setup.limits.overflow == Overflow::Pause
-            && self.shared.sessions_full(self.setup.limits.sessions_max)
-        {
-            self.accept_again();
-            return;
-        }
-        self.accept_paused = false;
-        for at in 0..self.listeners.len() {
-            self.driver.accept(self.listeners[at], true);
         }
     }
 
@@ -362,6 +304,7 @@ impl<D: Driver> Worker<D> {
         let role = self.roles[conn.index as usize];
         let current = match role {
             Role::Nobody => return Role::Nobody,
+            Role::Waiting => self.waiting.iter().copied().find(|waiting| *waiting == conn),
             Role::Client(key) => self.sessions.get(key).map(|session| session.conn),
             Role::Link { link, epoch } => {
                 let link = &self.links[link as usize];
@@ -503,7 +446,5 @@ use tools;
 
 /// Connections that linger after their session's slot was given back.
 const LINGER_ROOM: usize = 64;
-/// How long accepting pauses when the system is out of something.
-const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 /// Rounds of the run queue in one turn.
 const RUN_ROUNDS_MAX: u32 = 2;

@@ -21,7 +21,7 @@ pub struct Audit {
     pub small_bufs: u32,
     /// Large buffers in use.
     pub large_bufs: u32,
-    /// Sessions that wait for something shared.
+    /// Sessions that wait for something shared, and clients that wait for a session.
     pub blocked: usize,
     /// Links that a client holds up.
     pub stalled: usize,
@@ -41,7 +41,7 @@ impl<D: Driver> Worker<D> {
             frames: self.frames.len(),
             small_bufs: self.pool.live_count(Class::Small),
             large_bufs: self.pool.live_count(Class::Large),
-            blocked: self.blocked.len(),
+            blocked: self.blocked.len() + self.waiting.len(),
             stalled: self.stalled_links as usize,
             links: self.links.iter().filter(|link| link.conn.is_some()).count(),
         }

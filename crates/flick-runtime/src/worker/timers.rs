@@ -119,9 +119,7 @@ impl<D: Driver> Worker<D> {
         let since_ns = match self.draining_since_ns {
             Some(since_ns) => since_ns,
             None => {
-                for listener in std::mem::take(&mut self.listeners) {
-                    self.driver.close_listener(listener);
-                }
+                self.stop_accepting();
                 self.draining_since_ns = Some(now_ns);
                 now_ns
             }
