@@ -1,0 +1,290 @@
+//! Backends that answer too early, too late or not at all.
+
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use flick_load::binary::{Opcode, Status};
+use flick_net::IoKind;
+
+use crate::common::peers::{self, Memcached};
+use crate::common::wait;
+use crate::machine::{self, Lateness};
+use crate::mock::{Conversation, Mock, answer, key_of};
+use crate::proxy::{IOS, Proxy, stores};
+use crate::wire::{self, Client, get, key_on, set};
+
+/// What a reply may take beyond a deadline, on an idle machine.
+const SLACK: Duration = Duration::from_millis(50);
+const MIB: usize = 1 << 20;
+
+/// Answers small requests; of a large write it takes the first bytes of the body, refuses it and closes at once,
+/// which destroys what was not read with a reset.
+fn refuses_large_writes_early(conversation: &mut Conversation) {
+    let mut head = [0; 24];
+    while conversation.read(&mut head).is_some() {
+        let header = flick_load::binary::Header::decode(&head).expect("a whole header");
+        if header.body_len > MIB as u32 {
+            let _ = conversation.read(&mut [0; 10]);
+            conversation.answer(&header, Status::ValueTooLarge, b"too large");
+            return;
+        }
+        let mut body = vec![0; header.body_len as usize];
+        if conversation.read(&mut body).is_none() {
+            return;
+        }
+        conversation.answer(&header, Status::NoError, key_of(&header, &body));
+    }
+}
+
+#[test]
+fn m2_early_reply_reaches_its_client_and_nobody_else() {
+    let _turn = machine::together();
+    for io in IOS {
+        let mock = Mock::start(refuses_large_writes_early);
+        let proxy = Proxy::start(&[mock.address], io, |_| {});
+        proxy.until_backend(0, 1);
+        let value = vec![b'v'; 2 * MIB];
+        std::thread::scope(|scope| {
+            for client in 0..4_u32 {
+                let (address, value) = (proxy.address(), &value);
+                scope.spawn(move || {
+                    let mut writer = Client::connect(address);
+                    for round in 0..50 {
+                        let opaque = client << 16 | round;
+                        let reply = writer.ask(&set(opaque, "large", value));
+                        assert_eq!(reply.outcome(), (Some(Status::ValueTooLarge), opaque), "{io:?}");
+                        assert_eq!(writer.ask(&get(opaque, "after")).value(), b"after");
+                    }
+                });
+                scope.spawn(move || {
+                    let mut reader = Client::connect(address);
+                    for round in 0..500 {
+                        let key = format!("small-{client}-{round}");
+                        assert_eq!(reader.ask(&get(round, &key)).value(), key.as_bytes(), "{io:?}");
+                    }
+                });
+            }
+        });
+        let totals = proxy.totals();
+        assert_eq!((totals.peer_faults_backend, totals.failed_unavailable), (0, 0));
+        assert_eq!(proxy.metrics().backends[0].up, 1, "the shared connection was not touched");
+    }
+}
+
+/// The reply overtakes the body: the client learns it at once, and what it still sends is swallowed.
+#[test]
+fn m2_early_reply_arrives_before_the_client_has_sent_everything() {
+    let _turn = machine::together();
+    for io in IOS {
+        let mock = Mock::start(refuses_large_writes_early);
+        let proxy = Proxy::start(&[mock.address], io, |_| {});
+        let mut client = Client::connect(proxy.address());
+        for round in 0..100 {
+            let request = set(round, "large", &vec![b'v'; 2 * MIB]);
+            let (first, rest) = request.split_at(24 + 8 + 5 + 20_000);
+            let reply = client.ask(first);
+            assert_eq!(reply.outcome(), (Some(Status::ValueTooLarge), round), "{io:?}");
+            client.send(rest);
+            assert_eq!(client.ask(&get(round, "after")).value(), b"after");
+        }
+    }
+}
+
+#[test]
+fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let mock = Mock::start(move |conversation| {
+            while let Some((header, body)) = conversation.request() {
+                let key = key_of(&header, &body);
+                if key == b"late" {
+                    let _ = gone.lock().expect("no holder panics").recv_timeout(wait::WAIT_MAX);
+                }
+                conversation.answer(&header, Status::NoError, key);
+            }
+        });
+        let proxy = Proxy::start(&[mock.address], io, |config| {
+            config.timeouts.reply = Duration::from_millis(100);
+        });
+        proxy.until_backend(0, 1);
+        let mut client = Client::connect(proxy.address());
+        for round in 0..20 {
+            let reply = client.ask(&get(round, "late"));
+            assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), round), "{io:?}");
+            assert_eq!(reply.value(), b"backend timed out");
+            go.send(()).expect("the mock waits for it");
+            proxy.until_backend(0, 1);
+            let next = format!("next-{round}");
+            assert_eq!(client.ask(&get(1_000 + round, &next)).value(), next.as_bytes(), "{io:?}");
+            assert_eq!(mock.accepted(), u64::from(round) + 2, "a fresh connection for each");
+        }
+        let totals = proxy.totals();
+        assert_eq!((totals.failed_timeout, totals.orphan_replies, totals.peer_faults_backend), (20, 0, 0));
+    }
+}
+
+#[test]
+fn a_stalled_backend_fails_only_its_own_keys_and_in_time() {
+    let _turn = machine::alone();
+    for io in IOS {
+        let lateness = Lateness::watch();
+        let servers = Memcached::several(2);
+        let backends = peers::addresses(&servers);
+        let timeout = Duration::from_millis(300);
+        let proxy = Proxy::start(&backends, io, |config| config.timeouts.reply = timeout);
+        (0..2).for_each(|backend| proxy.until_backend(backend, 1));
+        let stalled = key_on(0, 2, "stalled");
+        let healthy = key_on(1, 2, "healthy");
+        let (mut asking, mut other) = (Client::connect(proxy.address()), Client::connect(proxy.address()));
+        let paused = Paused::of(&servers[0]);
+        let begun = Instant::now();
+        asking.send(&get(1, &stalled));
+        let mut slowest = Duration::ZERO;
+        for opaque in 0.. {
+            let asked = Instant::now();
+            assert_eq!(other.ask(&get(opaque, &healthy)).status(), Some(Status::KeyNotFound));
+            slowest = slowest.max(asked.elapsed());
+            if begun.elapsed() > timeout / 2 {
+                break;
+            }
+        }
+        let reply = asking.reply();
+        let took = begun.elapsed();
+        assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), 1), "{io:?}");
+        assert_eq!(reply.value(), b"backend timed out");
+        let most = timeout + SLACK + lateness.allowance();
+        assert!((timeout..most).contains(&took), "{io:?}: {took:?}, at most {most:?}");
+        assert!(slowest < SLACK + lateness.allowance(), "{io:?}: a healthy key took {slowest:?}");
+        drop(paused);
+        let recovered = wait::within(Duration::from_secs(2), || {
+            (asking.ask(&get(2, &stalled)).status() == Some(Status::KeyNotFound)).then_some(())
+        });
+        assert!(recovered.is_some(), "{io:?}: whole again when the backend goes on");
+    }
+}
+
+/// A body that the backend does not take is bounded in time as well, however large it is.
+#[test]
+fn a_backend_that_stalls_inside_a_large_write_is_given_up_in_time() {
+    let _turn = machine::alone();
+    for io in IOS {
+        let lateness = Lateness::watch();
+        let server = Memcached::start();
+        let timeout = Duration::from_millis(300);
+        let proxy = Proxy::start(&[server.address], io, |config| config.timeouts.reply = timeout);
+        proxy.until_backend(0, 1);
+        let paused = Paused::of(&server);
+        let mut client = Client::connect(proxy.address());
+        let begun = Instant::now();
+        // More than the kernel's buffers and ours hold together.
+        client.send(&wire::request(Opcode::Set, 9, &[0; 8], b"key", &vec![0; 64 * MIB]));
+        let reply = client.reply();
+        assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), 9), "{io:?}");
+        let most = Duration::from_secs(2) + lateness.allowance();
+        assert!(begun.elapsed() < most, "{io:?}: {:?}", begun.elapsed());
+        drop(paused);
+        let works = || (client.ask(&get(2, "key")).status() == Some(Status::KeyNotFound)).then_some(());
+        wait::until("the backend to be used again", works);
+    }
+}
+
+/// A backend that takes no connection: its keys are answered at once, the others' keys as ever.
+#[test]
+fn a_refusing_backend_is_answered_for_at_once() {
+    let _turn = machine::alone();
+    for io in IOS {
+        let lateness = Lateness::watch();
+        let (_stores, mut backends) = stores(1);
+        backends.push(peers::free_address());
+        let proxy = Proxy::start(&backends, io, |_| {});
+        proxy.until_backend(0, 1);
+        let (there, gone) = (key_on(0, 2, "there"), key_on(1, 2, "gone"));
+        let mut client = Client::connect(proxy.address());
+        for round in 0..200 {
+            let begun = Instant::now();
+            let reply = client.ask(&get(round, &gone));
+            assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), round), "{io:?}");
+            assert_eq!(reply.value(), b"backend unavailable");
+            assert!(begun.elapsed() < SLACK + lateness.allowance(), "{io:?}: {:?}", begun.elapsed());
+            assert_eq!(client.ask(&get(round, &there)).status(), Some(Status::KeyNotFound));
+        }
+        // It comes up later: it is found without being asked for.
+        let listener = TcpListener::bind(backends[1]).expect("the port is still free");
+        let (stream, _) = listener.accept().expect("the platform dials again");
+        proxy.until_backend(1, 1);
+        let mut found = Conversation::of(stream);
+        client.send(&get(7, &gone));
+        let (header, body) = found.request().expect("the request arrives");
+        found.write(&answer(&header, Status::NoError, key_of(&header, &body)));
+        assert_eq!(client.reply().value(), gone.as_bytes());
+    }
+}
+
+/// A stopped server (SIGSTOP): the kernel still takes connections and bytes for it. Continued when dropped.
+struct Paused(u32);
+
+impl Paused {
+    fn of(server: &Memcached) -> Self {
+        peers::signal(server.pid(), "STOP");
+        Self(server.pid())
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        peers::signal(self.0, "CONT");
+    }
+}
+
+/// Every request of a client goes through one backend's reset: each is answered, in the protocol.
+#[test]
+fn a_reply_before_a_reset_is_still_delivered() {
+    let _turn = machine::together();
+    for io in IOS {
+        let served = Arc::new(Mutex::new(0_u32));
+        let count = Arc::clone(&served);
+        let mock = Mock::start(move |conversation| {
+            // One answer, then a reset: the request behind it is lost.
+            if let (Some((first, body)), Some(_)) = (conversation.request(), conversation.request()) {
+                *count.lock().expect("no holder panics") += 1;
+                conversation.answer(&first, Status::NoError, key_of(&first, &body));
+                conversation.end_with_reset();
+            }
+        });
+        let proxy = Proxy::start(&[mock.address], io, |_| {});
+        let mut client = Client::connect(proxy.address());
+        for round in 0..50 {
+            proxy.until_backend(0, 1);
+            client.send(&[get(2 * round, "answered"), get(2 * round + 1, "lost")].concat());
+            assert_eq!(client.reply().value(), b"answered", "{io:?} round {round}");
+            assert_eq!(client.reply().outcome(), (Some(Status::TemporaryFailure), 2 * round + 1), "{io:?}");
+            proxy.until_backend(0, 0);
+        }
+        assert_eq!(*served.lock().expect("no holder panics"), 50);
+    }
+}
+
+/// One kernel interface is enough where the other differs in nothing that matters.
+#[test]
+fn a_black_holed_backend_is_not_waited_for_longer_than_the_connect_time_out() {
+    let _turn = machine::alone();
+    let lateness = Lateness::watch();
+    // A listener whose queue is full: further connections get no answer from the kernel.
+    let listener = wire::full_listener();
+    let timeout = Duration::from_millis(200);
+    let proxy = Proxy::start(&[listener.address], IoKind::Epoll, |config| {
+        config.timeouts.connect = timeout;
+    });
+    let mut client = Client::connect(proxy.address());
+    let begun = Instant::now();
+    let reply = client.ask(&get(1, "key"));
+    assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), 1));
+    assert!(begun.elapsed() < timeout + SLACK + lateness.allowance(), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    assert_eq!(client.ask(&get(2, "key")).outcome(), (Some(Status::TemporaryFailure), 2));
+    assert!(begun.elapsed() < SLACK + lateness.allowance(), "{:?}", begun.elapsed());
+}

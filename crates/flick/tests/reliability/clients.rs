@@ -1,0 +1,142 @@
+//! Clients that leave, dawdle or stop half-way.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use flick_load::binary::Status;
+use flick_load::load::{self, LoadConfig};
+
+use crate::common::wait;
+use crate::machine;
+use crate::mock::{Mock, key_of};
+use crate::proxy::{IOS, Proxy, stores};
+use crate::wire::{self, Client, get, set};
+
+#[test]
+fn m4_client_vanishes_between_request_and_reply_and_the_connection_stays_balanced() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (_stores, backends) = stores(4);
+        let proxy = Proxy::start(&backends, io, |_| {});
+        (0..4).for_each(|backend| proxy.until_backend(backend, 1));
+        let config = LoadConfig { connections: 8, depth: 4, keys: 500, ..LoadConfig::new(proxy.address()) };
+        load::populate(&config).expect("every key can be written");
+        let run = load::start(config).expect("the load starts");
+        for round in 0..4_000_u32 {
+            let mut stream = TcpStream::connect(proxy.address()).expect("the service accepts");
+            let requests: Vec<u8> =
+                (0..5).flat_map(|opaque| get(opaque, &format!("{round}-{opaque}"))).collect();
+            stream.write_all(&requests).expect("the service reads");
+            match round % 4 {
+                0 => wire::reset(stream),
+                1 => drop(stream),
+                2 => {
+                    // In the middle of a request.
+                    stream.write_all(&set(9, "half", b"value")[..30]).expect("the service reads");
+                    drop(stream);
+                }
+                _ => {
+                    // It sends no more, and still wants its replies.
+                    stream.shutdown(Shutdown::Write).expect("a live socket");
+                    let mut client = Client::of(stream);
+                    for opaque in 0..5 {
+                        assert_eq!(client.reply().outcome(), (Some(Status::KeyNotFound), opaque), "{io:?}");
+                    }
+                    client.expect_closed();
+                }
+            }
+        }
+        run.stop();
+        let report = run.wait();
+        assert_eq!(report.faults(), 0, "{io:?}: {report:?}");
+        let totals = proxy.until("every session to end", |totals| totals.sessions_open == 0);
+        assert_eq!((totals.links_failed, totals.peer_faults_backend, totals.exhausted), (0, 0, 0), "{io:?}");
+        assert_eq!(totals.sessions_accepted, 4_000 + 8 + 1, "{io:?}");
+        assert!(totals.truncated <= 1_000, "{io:?}: {totals:?}");
+    }
+}
+
+/// The reply is certainly under way: the backend answers only when the client has gone.
+#[test]
+fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = std::sync::Mutex::new(gone);
+        let mock = Mock::start(move |conversation| {
+            while let Some((header, body)) = conversation.request() {
+                let key = key_of(&header, &body);
+                if key == b"abandoned" {
+                    let _ = gone.lock().expect("no holder panics").recv_timeout(wait::WAIT_MAX);
+                }
+                conversation.answer(&header, Status::NoError, key);
+            }
+        });
+        let proxy = Proxy::start(&[mock.address], io, |config| {
+            config.timeouts.reply = Duration::from_secs(60);
+        });
+        proxy.until_backend(0, 1);
+        let mut patient = Client::connect(proxy.address());
+        for round in 0..500_u32 {
+            let mut leaving = TcpStream::connect(proxy.address()).expect("the service accepts");
+            leaving.write_all(&get(1, "abandoned")).expect("the service reads");
+            proxy.until("the request to be taken", |totals| totals.requests == 2 * u64::from(round) + 1);
+            // Behind the abandoned one, on the same shared connection, with the same opaque.
+            patient.send(&get(1, "wanted"));
+            wire::reset(leaving);
+            proxy.until("the client to be gone", |totals| totals.sessions_open == 1);
+            go.send(()).expect("the mock waits for it");
+            assert_eq!(patient.reply().value(), b"wanted", "{io:?}");
+        }
+        let totals = proxy.totals();
+        assert_eq!((totals.orphan_replies, totals.links_failed, mock.accepted()), (500, 0, 1), "{io:?}");
+    }
+}
+
+/// One byte at a time: answered when it is complete, and others are not held up by it.
+#[test]
+fn slow_writer_is_served_byte_by_byte_and_given_up_in_time() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (_stores, backends) = stores(2);
+        let proxy =
+            Proxy::start(&backends, io, |config| config.timeouts.request = Duration::from_millis(400));
+        let mut healthy = Client::connect(proxy.address());
+        let mut slow = Client::connect(proxy.address());
+        for (opaque, byte) in set(1, "slow", b"value").iter().enumerate() {
+            slow.send(&[*byte]);
+            let key = format!("healthy-{opaque}");
+            assert_eq!(healthy.ask(&get(1, &key)).status(), Some(Status::KeyNotFound), "{io:?}");
+        }
+        assert_eq!(slow.reply().outcome(), (Some(Status::NoError), 1), "{io:?}");
+        // And now it stops in the middle, in a header and in a body.
+        for cut in [1, 23, 24, 30] {
+            let mut stopping = Client::connect(proxy.address());
+            stopping.send(&set(2, "never", b"complete")[..cut]);
+            stopping.expect_closed();
+        }
+        let totals = proxy.until("the sessions to end", |totals| totals.sessions_open == 2);
+        assert_eq!((totals.request_timeouts, totals.truncated), (4, 4), "{io:?}");
+        assert_eq!(healthy.ask(&get(3, "never")).status(), Some(Status::KeyNotFound), "{io:?}");
+    }
+}
+
+#[test]
+fn truncated_header_then_close_is_counted_and_nothing_is_sent_on() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (_stores, backends) = stores(1);
+        let proxy = Proxy::start(&backends, io, |_| {});
+        let request = set(2, "never", b"complete");
+        for cut in 1..request.len() {
+            let mut stream = TcpStream::connect(proxy.address()).expect("the service accepts");
+            stream.write_all(&request[..cut]).expect("the service reads");
+            drop(stream);
+        }
+        let most = request.len() as u64 - 1;
+        let totals = proxy.until("every session to be counted", |totals| totals.truncated == most);
+        assert_eq!((totals.requests, totals.peer_faults_client), (0, 0), "{io:?}");
+        proxy.until("every session to end", |totals| totals.sessions_open == 0);
+    }
+}

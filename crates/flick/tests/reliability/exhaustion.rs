@@ -1,0 +1,196 @@
+//! The limits of the machine and of the operator: reached, borne, and left again.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use flick_load::binary::Status;
+use flick_runtime::Overflow;
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::common::service::Service;
+use crate::common::wait;
+use crate::machine::{self, Lateness};
+use crate::proxy::{IOS, Proxy, stores};
+use crate::wire::{Client, get};
+
+const IDLE: usize = 10_000;
+/// User memory that an idle connection may cost.
+const IDLE_BYTES_MAX: u64 = 2 * 1024;
+
+#[test]
+fn idle_connections_cost_little() {
+    let _turn = machine::alone();
+    machine::want_descriptors(IDLE as u64 + 500);
+    for io in ["epoll", "uring"] {
+        let (_stores, backends) = stores(2);
+        // The same service for few clients: what both have is not the price of a connection, the larger tables are.
+        let small = Service::proxy(&backends, &["--workers", "2", "--io", io, "--sessions-max", "100"]);
+        let _few: Vec<Client> = (0..90).map(|number| used(small.address, number)).collect();
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io]);
+        let mut probe = Client::connect(service.address);
+        let idle: Vec<Client> = (0..IDLE).map(|number| used(service.address, number)).collect();
+        assert_eq!(probe.ask(&get(1, "probe")).status(), Some(Status::KeyNotFound), "{io}");
+        let sockets = machine::descriptors(service.pid());
+        assert!(sockets > IDLE as u64, "{io}: all of them are connected: {sockets}");
+        let (few, many) = (machine::resident_bytes(small.pid()), machine::resident_bytes(service.pid()));
+        let each = many.saturating_sub(few) / IDLE as u64;
+        println!(
+            "{io}: {each} bytes for each of {IDLE} idle connections; {few} bytes in all for few, {many} for many"
+        );
+        assert!(each <= IDLE_BYTES_MAX, "{io}: {each} bytes for each idle connection");
+        drop((idle, probe));
+        service.drained();
+    }
+}
+
+/// A connection that has been used once, from one of two addresses so that ports suffice.
+fn used(address: SocketAddr, number: usize) -> Client {
+    let from = Ipv4Addr::new(127, 0, 0, 1 + (number % 2) as u8);
+    let socket =
+        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor is left");
+    rustix::net::bind(&socket, &SocketAddr::new(IpAddr::V4(from), 0)).expect("all of 127/8 is ours");
+    rustix::net::connect(&socket, &address).expect("the service accepts");
+    let mut client = Client::of(TcpStream::from(socket));
+    let reply = client.ask(&get(number as u32, &format!("key-{number}")));
+    assert_eq!(reply.outcome(), (Some(Status::KeyNotFound), number as u32));
+    client
+}
+
+#[test]
+fn file_descriptors_exhausted_is_borne_without_spinning_and_left_again() {
+    let _turn = machine::alone();
+    for io in ["epoll", "uring"] {
+        let lateness = Lateness::watch();
+        let (_stores, backends) = stores(2);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io]);
+        let mut present: Vec<Client> = (0..8).map(|number| used(service.address, number)).collect();
+        let before = machine::limit_descriptors(service.pid(), machine::descriptors(service.pid()) + 20);
+        // The kernel completes these; the service cannot accept most of them.
+        let mut waiting: Vec<Client> = (0..200).map(|_| Client::connect(service.address)).collect();
+        waiting.iter_mut().for_each(|client| client.send(&get(9, "waiting")));
+        wait::until("the descriptors to be used up", || {
+            (machine::descriptors(service.pid()) >= 20 + 8).then_some(())
+        });
+        // Over a second, present clients are served, and that is all that costs time.
+        let (begun, used_before) = (Instant::now(), machine::processor_time(service.pid()));
+        let mut asked = 0;
+        while begun.elapsed() < Duration::from_secs(1) {
+            for client in &mut present {
+                asked += 1;
+                assert_eq!(client.ask(&get(asked, "present")).status(), Some(Status::KeyNotFound), "{io}");
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        let busy = machine::processor_time(service.pid()) - used_before;
+        println!("{io}: {busy:?} of processor time in {:?} without descriptors", begun.elapsed());
+        assert!(busy < begun.elapsed() / 5, "{io}: {busy:?}");
+        machine::limit_descriptors(service.pid(), before);
+        let released = Instant::now();
+        for client in &mut waiting {
+            assert_eq!(client.reply().outcome(), (Some(Status::KeyNotFound), 9), "{io}");
+        }
+        let took = released.elapsed();
+        assert!(took < Duration::from_secs(1) + lateness.allowance(), "{io}: {took:?} until all were served");
+        println!("{io}: all served {took:?} after the release");
+        drop((present, waiting));
+        service.drained();
+    }
+}
+
+/// The other way out: clients leave.
+#[test]
+fn file_descriptors_exhausted_ends_when_clients_leave() {
+    let _turn = machine::alone();
+    for io in ["epoll", "uring"] {
+        let lateness = Lateness::watch();
+        let (_stores, backends) = stores(1);
+        let service = Service::proxy(&backends, &["--workers", "1", "--io", io]);
+        let present: Vec<Client> = (0..50).map(|number| used(service.address, number)).collect();
+        machine::limit_descriptors(service.pid(), machine::descriptors(service.pid()));
+        let mut waiting: Vec<Client> = (0..40).map(|_| Client::connect(service.address)).collect();
+        waiting.iter_mut().for_each(|client| client.send(&get(9, "waiting")));
+        drop(present);
+        let released = Instant::now();
+        for client in &mut waiting {
+            assert_eq!(client.reply().outcome(), (Some(Status::KeyNotFound), 9), "{io}");
+        }
+        let took = released.elapsed();
+        assert!(took < Duration::from_secs(1) + lateness.allowance(), "{io}: {took:?}");
+        drop(waiting);
+        service.drained();
+    }
+}
+
+#[test]
+fn over_the_limit_peers_are_refused_if_that_is_configured() {
+    let _turn = machine::together();
+    for io in IOS {
+        for workers in [1, 2] {
+            let (_stores, backends) = stores(1);
+            let proxy = Proxy::start(&backends, io, |config| {
+                config.workers = workers;
+                config.limits.sessions_max = 10;
+                config.limits.overflow = Overflow::Refuse;
+            });
+            let mut present: Vec<Client> = (0..10).map(|number| used(proxy.address(), number)).collect();
+            for number in 1..=5 {
+                Client::connect(proxy.address()).expect_closed();
+                proxy.until("the refusal to be counted", |totals| totals.sessions_refused == number);
+            }
+            for (opaque, client) in (0..).zip(&mut present) {
+                assert_eq!(client.ask(&get(opaque, "key")).status(), Some(Status::KeyNotFound), "{io:?}");
+            }
+            present.pop();
+            proxy.until("one session to end", |totals| totals.sessions_open == 9);
+            used(proxy.address(), 1);
+            let totals = proxy.totals();
+            assert_eq!((totals.sessions_accepted, totals.accept_pauses), (11, 0), "{io:?}");
+        }
+    }
+}
+
+#[test]
+fn over_the_limit_peers_wait_if_accepting_pauses() {
+    let _turn = machine::together();
+    for io in IOS {
+        for workers in [1, 2] {
+            let (_stores, backends) = stores(1);
+            let proxy = Proxy::start(&backends, io, |config| {
+                config.workers = workers;
+                config.limits.sessions_max = 10;
+                config.limits.overflow = Overflow::Pause;
+            });
+            let mut present: Vec<Client> = (0..10).map(|number| used(proxy.address(), number)).collect();
+            proxy.until("accepting to pause", |totals| totals.accept_pauses > 0);
+            let mut waiting: Vec<Client> = (0..30).map(|_| Client::connect(proxy.address())).collect();
+            waiting.iter_mut().for_each(|client| client.send(&get(9, "waiting")));
+            for (opaque, client) in (0..).zip(&mut present) {
+                assert_eq!(client.ask(&get(opaque, "key")).status(), Some(Status::KeyNotFound), "{io:?}");
+            }
+            drop(present);
+            // All are served, ten at a time, in whatever order they are let in.
+            let mut served = 0;
+            while !waiting.is_empty() {
+                wait::until("the next ones to be served", || {
+                    let answered = waiting.len();
+                    waiting.retain_mut(|client| {
+                        let is_answered = client.is_readable();
+                        if is_answered {
+                            assert_eq!(client.reply().outcome(), (Some(Status::KeyNotFound), 9), "{io:?}");
+                        }
+                        !is_answered
+                    });
+                    served += answered - waiting.len();
+                    (answered > waiting.len()).then_some(())
+                });
+            }
+            assert_eq!(served, 30);
+            let totals = proxy.totals();
+            assert_eq!(
+                (totals.sessions_refused, totals.sessions_accepted),
+                (0, 40),
+                "{io:?}, {workers} workers"
+            );
+        }
+    }
+}

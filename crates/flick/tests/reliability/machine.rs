@@ -1,0 +1,105 @@
+//! What a test must know of the machine: whose turn it is, how late it wakes, what a process uses.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit};
+
+/// What the kernel counts processor time in, for user space (`USER_HZ`: 100 on every Linux of today).
+const TICK_MS: u64 = 10;
+
+static TURN: RwLock<()> = RwLock::new(());
+
+/// A turn beside other tests.
+pub fn together() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A turn alone, for tests that measure.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures how late this machine wakes a thread: what it adds to every time that a test measures.
+pub struct Lateness {
+    stop: Arc<AtomicBool>,
+    worst_ns: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lateness {
+    /// Begins to measure.
+    pub fn watch() -> Self {
+        let (stop, worst_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, worst) = (Arc::clone(&stop), Arc::clone(&worst_ns));
+        let thread = std::thread::spawn(move || {
+            let nap = Duration::from_millis(1);
+            while !stopped.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                std::thread::sleep(nap);
+                let late = begun.elapsed().saturating_sub(nap);
+                worst.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
+            }
+        });
+        Self { stop, worst_ns, thread: Some(thread) }
+    }
+
+    /// The worst so far, several times over: a reply wakes several threads on its way.
+    pub fn allowance(&self) -> Duration {
+        Duration::from_nanos(self.worst_ns.load(Ordering::Relaxed)) * 4
+    }
+}
+
+impl Drop for Lateness {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Resident memory of a process, in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux tells the resident size");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
+    kib * 1024
+}
+
+/// Processor time that a process has used.
+pub fn processor_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
+    let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).map(|text| text.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * TICK_MS)
+}
+
+/// Descriptors that a process has open.
+pub fn descriptors(pid: u32) -> u64 {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count() as u64
+}
+
+/// Gives this process as many descriptors as it may have; panics when those are fewer than `needed`.
+pub fn want_descriptors(needed: u64) {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    assert!(
+        most >= needed,
+        "the test needs {needed} descriptors; the hard limit is {most} (see `ulimit -Hn`)"
+    );
+    let raised = Rlimit { current: Some(most), maximum: limit.maximum };
+    rustix::process::setrlimit(Resource::Nofile, raised).expect("up to the hard limit anybody may");
+}
+
+/// Sets the number of descriptors another process may have open; returns the former one.
+pub fn limit_descriptors(pid: u32, current: u64) -> u64 {
+    let pid = Pid::from_raw(pid as i32).expect("a process has a positive id");
+    let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let set = Rlimit { current: Some(current), maximum: hard };
+    let old = rustix::process::prlimit(Some(pid), Resource::Nofile, set).expect("our own child");
+    old.current.unwrap_or(u64::MAX)
+}

@@ -1,0 +1,147 @@
+//! The end of a service: nothing that was taken is lost, and nothing keeps it alive beyond its deadline.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use flick_load::load::{self, LoadConfig};
+
+use crate::common::service::Service;
+use crate::common::wait;
+use crate::machine::{self, Lateness};
+use crate::mock::Mock;
+use crate::proxy::stores;
+use crate::wire::{Client, get, set};
+
+/// What a client that does not close its side may add to a deadline.
+const LINGER: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_millis(300);
+
+#[test]
+fn drain_loses_no_request_while_clients_go_on() {
+    let _turn = machine::together();
+    for io in ["epoll", "uring"] {
+        let (_stores, backends) = stores(4);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--drain-deadline", "15s"]);
+        let config = LoadConfig { connections: 32, depth: 8, keys: 500, ..LoadConfig::new(service.address) };
+        load::populate(&config).expect("every key can be written");
+        let run = load::start(config).expect("the load starts");
+        let replies = || run.progress().snapshot().counts.replies;
+        wait::until("the load to run", || (replies() > 2_000).then_some(()));
+        service.signal("TERM");
+        let address = service.address;
+        wait::until("new clients to be refused", || TcpStream::connect(address).is_err().then_some(()));
+        let seen = replies();
+        wait::until("present clients to be served", || (replies() > seen + 2_000).then_some(()));
+        // Half-way through the drain the load ends by itself, with every reply.
+        run.stop();
+        let report = run.wait();
+        assert_eq!(report.faults(), 0, "{io}: {report:?}");
+        let ended = Instant::now();
+        let (status, log) = service.ended();
+        assert_eq!(status.code(), Some(0), "{io}:\n{log}");
+        assert!(
+            ended.elapsed() < Duration::from_secs(5),
+            "{io}: it ends when its clients have, not at the deadline"
+        );
+    }
+}
+
+/// Clients that never stop: at the deadline each gets the replies to what was taken, then its connection ends.
+#[test]
+fn drain_ends_at_its_deadline_with_whole_replies() {
+    let _turn = machine::alone();
+    for io in ["epoll", "uring"] {
+        let lateness = Lateness::watch();
+        let (_stores, backends) = stores(2);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--drain-deadline", "500ms"]);
+        let address = service.address;
+        let clients: Vec<_> =
+            (0..8).map(|number| std::thread::spawn(move || ask_until_closed(address, number))).collect();
+        let mut first = Client::connect(address);
+        wait::until("the load to run", || (first.ask(&get(1, "key")).header.opaque == 1).then_some(()));
+        let begun = Instant::now();
+        service.signal("TERM");
+        let asked: Vec<u32> =
+            clients.into_iter().map(|client| client.join().expect("no wrong reply")).collect();
+        assert!(asked.iter().all(|count| *count > 0), "{io}: {asked:?}");
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_millis(450), "{io}: they were served until the deadline: {took:?}");
+        drop(first);
+        let (status, log) = service.ended();
+        assert_eq!(status.code(), Some(0), "{io}:\n{log}");
+        let most = Duration::from_millis(500) + LINGER + SLACK + lateness.allowance();
+        assert!(begun.elapsed() < most, "{io}: {:?}", begun.elapsed());
+    }
+}
+
+/// Asks without pause until the connection ends; it must end between replies, never inside one. Returns the replies.
+fn ask_until_closed(address: std::net::SocketAddr, number: u32) -> u32 {
+    let mut client = Client::connect(address);
+    let key = format!("client-{number}");
+    for opaque in 0.. {
+        let request = if opaque % 2 == 0 { set(opaque, &key, key.as_bytes()) } else { get(opaque, &key) };
+        if client.try_send(&request).is_err() {
+            return opaque;
+        }
+        match client.try_reply() {
+            Some(reply) => assert_eq!(reply.header.opaque, opaque),
+            None => return opaque,
+        }
+    }
+    unreachable!("the service ends first")
+}
+
+/// A backend that never answers: the deadline holds all the same.
+#[test]
+fn drain_deadline_is_honoured_with_requests_under_way() {
+    let _turn = machine::alone();
+    for io in ["epoll", "uring"] {
+        let lateness = Lateness::watch();
+        let mock = silent();
+        let service = Service::proxy(
+            &[mock.address],
+            &["--workers", "1", "--io", io, "--drain-deadline", "300ms", "--reply-timeout", "60s"],
+        );
+        let mut client = Client::connect(service.address);
+        client.send(&get(1, "key"));
+        wait::until("the request to be under way", || (mock.accepted() > 0).then_some(()));
+        let begun = Instant::now();
+        service.signal("TERM");
+        let (status, log) = service.ended();
+        let took = begun.elapsed();
+        assert_eq!(status.code(), Some(0), "{io}:\n{log}");
+        assert!(took >= Duration::from_millis(280), "{io}: {took:?}");
+        let most = Duration::from_millis(300) + LINGER + SLACK + lateness.allowance();
+        assert!(took < most, "{io}: {took:?}");
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let _turn = machine::alone();
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let lateness = Lateness::watch();
+        let mock = silent();
+        let service = Service::proxy(
+            &[mock.address],
+            &["--workers", "1", "--drain-deadline", "60s", "--reply-timeout", "60s"],
+        );
+        let mut client = Client::connect(service.address);
+        client.send(&get(1, "key"));
+        service.signal("TERM");
+        let address = service.address;
+        wait::until("the drain to begin", || TcpStream::connect(address).is_err().then_some(()));
+        let begun = Instant::now();
+        service.signal(signal);
+        let (status, log) = service.ended();
+        assert_eq!(status.code(), Some(code), "{log}");
+        assert!(begun.elapsed() < SLACK + lateness.allowance(), "{:?}", begun.elapsed());
+        client.expect_closed();
+    }
+}
+
+/// Takes requests and never answers.
+fn silent() -> Mock {
+    Mock::start(|conversation| while conversation.request().is_some() {})
+}
