@@ -1,8 +1,10 @@
 //! What tests of several crates share.
 //! Start reading at [`golden`], files that hold an input and what is expected of it; then `service`, the platform in the
-//! simulator between scripted peers (only with the feature of that name: tests of the language do without the platform).
+//! simulator between scripted peers, and `scenario`, stories of such peers as texts (both only with the feature of that name: tests of the language do without the platform).
 #![forbid(unsafe_code)]
 
 pub mod golden;
+#[cfg(feature = "service")]
+pub mod scenario;
 #[cfg(feature = "service")]
 pub mod service;

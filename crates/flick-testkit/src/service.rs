@@ -18,10 +18,11 @@ use flick_abi::{Engine, Program};
 use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
 use flick_runtime::{
-    Audit, BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals,
-    Worker, WorkerConfig,
+    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker,
+    WorkerConfig,
 };
 
+use crate::scenario::stage::expect_quiet;
 use client::{Client, Habit, Verdict};
 use memcached::Cmd;
 
@@ -159,7 +160,10 @@ impl Service {
         self.turns(until_ns, done)
     }
 
-    fn turns(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+    /// Runs until `done` or a moment of simulated time, whatever the worker says.
+    ///
+    /// Errors: the service spins.
+    pub fn turns(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
         let mut idle_turns = 0;
         while self.net.now_ns() < until_ns && !done(self) {
             let (before, at_ns) = (self.net.trace_hash(), self.net.now_ns());
@@ -190,35 +194,20 @@ impl Service {
     ///
     /// Errors: a list of what should not be there.
     pub fn expect_quiet(&self) -> Result<(), String> {
-        let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, links: _ } =
-            self.worker.audit();
-        let open = self.counters.sessions_open.get() as usize;
         // The driver may keep one large buffer to receive into.
-        let large_bufs = large_bufs.saturating_sub(1) as usize;
-        let small_bufs = small_bufs as usize;
-        let left: Vec<String> = [
-            ("sessions", sessions),
-            ("sessions counted as open", open),
-            ("ledger entries", requests),
-            ("pieces of input", pieces),
-            ("parser states", frames),
-            ("small buffers", small_bufs),
-            ("large buffers", large_bufs),
-            ("sessions that wait", blocked),
-            ("links that wait", stalled),
-        ]
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(what, count)| format!("{count} {what}"))
-        .collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
+        expect_quiet(&self.worker.audit(), self.counters.sessions_open.get(), 1)
     }
 }
 
 /// A turn that takes less time than this has not waited.
 const IDLE_NS: u64 = 5_000;
 
-fn setup(config: &ServiceConfig, subject: &Subject, listen: &Endpoint, backends: &[Endpoint]) -> Setup {
+pub(crate) fn setup(
+    config: &ServiceConfig,
+    subject: &Subject,
+    listen: &Endpoint,
+    backends: &[Endpoint],
+) -> Setup {
     let bind = |channel: usize, endpoints: &[Endpoint]| Binding {
         channel: subject.program.channels[channel].name.clone(),
         endpoints: endpoints.to_vec(),

@@ -1,6 +1,9 @@
 //! Listing 1 as the compiler makes it, as a whole service in the simulator: with machine code and with the interpreter,
-//! through every fault there is. The runs and what must hold after each are in `flick_testkit::service::storm`.
+//! through every fault there is. The runs and what must hold after each are in `flick_testkit::service::storm`;
+//! the scenarios of `tests/scenarios` are played here too.
 
+#[path = "simulated/scenarios.rs"]
+mod scenarios;
 #[path = "simulated/subject.rs"]
 mod subject;
 

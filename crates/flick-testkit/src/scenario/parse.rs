@@ -1,0 +1,299 @@
+//! The language of scenarios, line by line.
+//!
+//! ```text
+//! # A comment. First the service, then what happens, in this order.
+//! backends 2
+//! limit session_requests_max 4
+//! timeout reply 50 ms
+//! simulator only
+//!
+//! client a  sends get "k" opaque 7, sends noop
+//! backend 0 expects get "k", sends get ok value "v", resets
+//! client a  expects get ok value "v" opaque 7 within 20 ms
+//! client a  expects nothing for 10 ms
+//! wait 5 ms
+//! drain within 100 ms
+//! expect counter truncated == 1
+//! expect finished
+//! expect quiet
+//! ```
+
+use std::fmt;
+
+use super::messages::{self, Message};
+
+/// What a peer does or expects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Writes a message.
+    Sends(Message),
+    /// Writes the first bytes of a message and keeps the rest.
+    SendsFirst(usize, Message),
+    /// Writes what was kept.
+    SendsRest,
+    /// Writes bytes.
+    SendsRaw(Vec<u8>),
+    /// Waits for a message, at most so long.
+    Expects(Message, u64),
+    /// Waits for the head of a message, at most so long; leaves it there.
+    ExpectsHead(Message, u64),
+    /// Nothing arrives for so long.
+    ExpectsNothing(u64),
+    /// The service ends the connection within so long.
+    ExpectsClosed(u64),
+    /// As `ExpectsClosed`, but part of a message may have come before.
+    ExpectsCut(u64),
+    /// Ends its connection.
+    Closes,
+    /// Ends it with a reset.
+    Resets,
+    /// Writes no more.
+    HalfCloses,
+    /// Leaves what arrives in the kernel.
+    StopsReading,
+    /// Takes it out again.
+    ReadsAgain,
+    /// New connections are refused.
+    Refuses,
+    /// Neither connections nor bytes come through.
+    Vanishes,
+    /// It can be reached again.
+    Returns,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A client, by name; its first action opens its connection.
+    Client(String, Action),
+    /// A backend, by number from 0.
+    Backend(usize, Action),
+    /// Time passes, in milliseconds.
+    Wait(u64),
+    /// Draining begins; it may take so many milliseconds.
+    Drain(u64),
+    /// A counter has a value now or soon.
+    Counter(String, u64),
+    /// The worker says that it is finished.
+    Finished,
+    /// Nothing is left behind.
+    Quiet,
+}
+
+/// A parsed scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// How many backends.
+    pub backends: usize,
+    /// Limits by name.
+    pub limits: Vec<(String, u64)>,
+    /// Time-outs by name, in milliseconds.
+    pub timeouts: Vec<(String, u64)>,
+    /// It needs what only the simulator can do.
+    pub simulator_only: bool,
+    /// What happens, each with its line.
+    pub steps: Vec<(usize, Step)>,
+}
+
+/// Why a text is no scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// How long an `expects` waits that does not say.
+const EXPECT_MS: u64 = 3_000;
+
+/// Reads a scenario.
+pub fn parse(text: &str) -> Result<Scenario, ParseError> {
+    let mut scenario = Scenario { backends: 1, ..Scenario::default() };
+    for (index, line) in text.lines().enumerate() {
+        let at = |what: String| ParseError { line: index + 1, what };
+        let words = words(line).map_err(at)?;
+        if !words.is_empty() {
+            parse_line(&mut scenario, index + 1, &words).map_err(at)?;
+        }
+    }
+    Ok(scenario)
+}
+
+/// A word, or a text in quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Plain(String),
+    Text(Vec<u8>),
+    Comma,
+}
+
+impl Word {
+    pub(super) fn plain(&self) -> Option<&str> {
+        if let Word::Plain(word) = self { Some(word) } else { None }
+    }
+}
+
+fn words(line: &str) -> Result<Vec<Word>, String> {
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    while let Some(first) = chars.next() {
+        match first {
+            '#' => break,
+            ',' => words.push(Word::Comma),
+            '"' => words.push(Word::Text(quoted(&mut chars)?)),
+            space if space.is_whitespace() => {}
+            other => {
+                let mut word = String::from(other);
+                while let Some(next) = chars.next_if(|next| !next.is_whitespace() && *next != ',') {
+                    word.push(next);
+                }
+                words.push(Word::Plain(word));
+            }
+        }
+    }
+    Ok(words)
+}
+
+fn quoted(chars: &mut impl Iterator<Item = char>) -> Result<Vec<u8>, String> {
+    let mut text = Vec::new();
+    while let Some(next) = chars.next() {
+        match next {
+            '"' => return Ok(text),
+            '\\' => text.push(match chars.next() {
+                Some('r') => b'\r',
+                Some('n') => b'\n',
+                Some('x') => {
+                    let digits: String = chars.by_ref().take(2).collect();
+                    u8::from_str_radix(&digits, 16).map_err(|_| format!("`\\x{digits}` is no byte"))?
+                }
+                Some(same @ ('"' | '\\')) => same as u8,
+                other => return Err(format!("`\\{}` means nothing", other.unwrap_or(' '))),
+            }),
+            other => text.extend(other.to_string().bytes()),
+        }
+    }
+    Err("the text has no end".into())
+}
+
+pub(super) fn number<N: std::str::FromStr>(word: Option<&Word>) -> Result<N, String> {
+    let text = word.and_then(Word::plain).ok_or("a number is missing")?;
+    text.parse().map_err(|_| format!("`{text}` is no number here"))
+}
+
+fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<(), String> {
+    let plain: Vec<&str> = words.iter().map(|word| word.plain().unwrap_or("\"\"")).collect();
+    let mut add = |step| scenario.steps.push((line, step));
+    match plain.as_slice() {
+        ["backends", _] => scenario.backends = number(words.get(1))?,
+        ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
+        ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),
+        ["simulator", "only"] => scenario.simulator_only = true,
+        ["wait", _, "ms"] => add(Step::Wait(number(words.get(1))?)),
+        ["drain", "within", _, "ms"] => add(Step::Drain(number(words.get(2))?)),
+        ["expect", "counter", name, "==", _] => add(Step::Counter(name.to_string(), number(words.get(4))?)),
+        ["expect", "finished"] => add(Step::Finished),
+        ["expect", "quiet"] => add(Step::Quiet),
+        ["client", name, ..] => {
+            for action in actions(&words[2..])? {
+                add(Step::Client(name.to_string(), action));
+            }
+        }
+        ["backend", _, ..] => {
+            let index = number(words.get(1))?;
+            for action in actions(&words[2..])? {
+                add(Step::Backend(index, action));
+            }
+        }
+        _ => {
+            return Err(
+                "a line begins with `client`, `backend`, `expect`, `wait`, `drain`, or sets up the service"
+                    .into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn actions(words: &[Word]) -> Result<Vec<Action>, String> {
+    words.split(|word| *word == Word::Comma).map(action).collect()
+}
+
+fn action(words: &[Word]) -> Result<Action, String> {
+    let plain: Vec<&str> = words.iter().map(|word| word.plain().unwrap_or("\"\"")).collect();
+    Ok(match plain.as_slice() {
+        ["sends", "first", _, "bytes", "of", ..] => {
+            Action::SendsFirst(number(words.get(2))?, messages::parse(&words[5..])?)
+        }
+        ["sends", "rest"] => Action::SendsRest,
+        ["sends", "raw", _] => match &words[2] {
+            Word::Text(bytes) => Action::SendsRaw(bytes.clone()),
+            _ => return Err("`sends raw` takes a text in quotes".into()),
+        },
+        ["sends", ..] => Action::Sends(messages::parse(&words[1..])?),
+        ["expects", "nothing", "for", _, "ms"] => Action::ExpectsNothing(number(words.get(3))?),
+        ["expects", "closed", ..] => Action::ExpectsClosed(within(&mut &words[2..])?),
+        ["expects", "cut", ..] => Action::ExpectsCut(within(&mut &words[2..])?),
+        ["expects", "head", "of", ..] => {
+            let mut rest = &words[3..];
+            let within = within(&mut rest)?;
+            Action::ExpectsHead(messages::parse(rest)?, within)
+        }
+        ["expects", ..] => {
+            let mut rest = &words[1..];
+            let within = within(&mut rest)?;
+            Action::Expects(messages::parse(rest)?, within)
+        }
+        ["closes"] => Action::Closes,
+        ["resets"] => Action::Resets,
+        ["half-closes"] => Action::HalfCloses,
+        ["stops", "reading"] => Action::StopsReading,
+        ["reads", "again"] => Action::ReadsAgain,
+        ["refuses"] => Action::Refuses,
+        ["vanishes"] => Action::Vanishes,
+        ["returns"] => Action::Returns,
+        other => return Err(format!("`{}` is nothing a peer does", other.join(" "))),
+    })
+}
+
+/// Takes a final `within N ms` off.
+fn within(words: &mut &[Word]) -> Result<u64, String> {
+    let Some(at) = words.len().checked_sub(3) else { return Ok(EXPECT_MS) };
+    if words[at].plain() != Some("within") || words[at + 2].plain() != Some("ms") {
+        return Ok(EXPECT_MS);
+    }
+    let within = number(words.get(at + 1))?;
+    *words = &words[..at];
+    Ok(within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Step, parse};
+
+    #[test]
+    fn a_line_may_hold_several_actions() {
+        let scenario =
+            parse("client a sends get \"k, l\", half-closes # then nothing\n").expect("it is right");
+        let steps: Vec<_> = scenario.steps.iter().map(|(line, step)| (*line, step)).collect();
+        assert_eq!(steps.len(), 2);
+        assert!(matches!(steps[1], (1, Step::Client(name, Action::HalfCloses)) if name == "a"));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        let said = |text: &str| parse(text).map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(
+            said("backends 2\nclient a dances"),
+            Err("line 2: `dances` is nothing a peer does".into())
+        );
+        assert_eq!(said("backends many"), Err("line 1: `many` is no number here".into()));
+        assert_eq!(said("client a sends get \"k"), Err("line 1: the text has no end".into()));
+    }
+}

@@ -1,0 +1,148 @@
+//! Where a scenario plays: the simulator, or the sockets of this machine.
+//! Promises: peers are passive; they do what they are told between two turns of the service and keep what arrives.
+
+mod simulated;
+mod sockets;
+
+pub use simulated::Simulated;
+pub use sockets::Sockets;
+
+use std::time::Duration;
+
+use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+use flick_runtime::{Audit, Counters, Limits, Timeouts, Totals};
+
+use super::Scenario;
+
+/// A peer's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub usize);
+
+/// What a peer is told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Write.
+    Write(Vec<u8>),
+    /// Write no more.
+    ShutdownWrite,
+    /// End the connection.
+    Close,
+    /// End it with a reset.
+    Reset,
+    /// Stop reading, or read again.
+    Pause(bool),
+}
+
+/// How a backend is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reachable {
+    /// It answers.
+    Yes,
+    /// It refuses new connections.
+    Refuses,
+    /// Nothing comes through. Only the simulator can do this.
+    Vanished,
+}
+
+/// A service with its peers.
+pub trait Stage {
+    /// Lets the service run for a little while.
+    fn turn(&mut self);
+    /// Milliseconds since the beginning.
+    fn now_ms(&self) -> u64;
+    /// Connects a client.
+    fn open(&mut self) -> PeerId;
+    /// The connections to a backend, the oldest first.
+    fn connections(&mut self, backend: usize) -> Vec<PeerId>;
+    /// Tells a peer to do something.
+    fn command(&mut self, peer: PeerId, command: Command);
+    /// Shows what a peer has received and nobody has taken.
+    fn with_input(&mut self, peer: PeerId, look: &mut dyn FnMut(&mut Vec<u8>));
+    /// Whether the service has ended the peer's connection.
+    fn is_closed(&mut self, peer: PeerId) -> bool;
+    /// Changes how a backend is reached.
+    fn set_reach(&mut self, backend: usize, reach: Reachable);
+    /// Begins draining.
+    fn drain(&mut self, within_ms: u64);
+    /// Whether the worker has said that it is finished.
+    fn is_finished(&self) -> bool;
+    /// The counters.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+    /// What is left behind although nothing is under way.
+    ///
+    /// Errors: a list of what should not be there.
+    fn expect_quiet(&self) -> Result<(), String>;
+}
+
+/// The limits that a scenario asks for.
+///
+/// Errors: a name that is no limit.
+fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
+    if scenario.backends > CHANNEL_ELEMENTS_MAX {
+        return Err(format!("{} backends are too many", scenario.backends));
+    }
+    for (name, value) in &scenario.limits {
+        let target = match name.as_str() {
+            "sessions_max" => &mut limits.sessions_max,
+            "session_requests_max" => &mut limits.session_requests_max,
+            "requests_max" => &mut limits.requests_max,
+            "lent_links_max" => &mut limits.lent_links_max,
+            "buffer_bytes" => {
+                limits.buffer_bytes = *value;
+                continue;
+            }
+            _ => return Err(format!("there is no limit `{name}`")),
+        };
+        *target = u32::try_from(*value).map_err(|_| format!("limit `{name}` is too large"))?;
+    }
+    Ok(limits)
+}
+
+/// The time-outs that a scenario asks for.
+///
+/// Errors: a name that is no time-out.
+fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
+    let mut timeouts = Timeouts::default();
+    for (name, ms) in &scenario.timeouts {
+        let target = match name.as_str() {
+            "connect" => &mut timeouts.connect,
+            "reply" => &mut timeouts.reply,
+            "request" => &mut timeouts.request,
+            "slow_client" => &mut timeouts.slow_client,
+            "idle" => &mut timeouts.idle,
+            "backoff_min" => &mut timeouts.backoff_min,
+            "backoff_max" => &mut timeouts.backoff_max,
+            _ => return Err(format!("there is no time-out `{name}`")),
+        };
+        *target = Duration::from_millis(*ms);
+    }
+    Ok(timeouts)
+}
+
+fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
+    let mut totals = Totals::default();
+    totals.absorb(counters);
+    totals.entries()
+}
+
+/// What is left behind; a driver may keep so many large buffers to receive into.
+pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result<(), String> {
+    let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, links: _ } =
+        *audit;
+    let left: Vec<String> = [
+        ("sessions", sessions),
+        ("sessions counted as open", open as usize),
+        ("ledger entries", requests),
+        ("pieces of input", pieces),
+        ("parser states", frames),
+        ("small buffers", small_bufs as usize),
+        ("large buffers", large_bufs.saturating_sub(driver_bufs) as usize),
+        ("sessions that wait", blocked),
+        ("links that wait", stalled),
+    ]
+    .iter()
+    .filter(|(_, count)| *count > 0)
+    .map(|(what, count)| format!("{count} {what}"))
+    .collect();
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
+}

@@ -1,0 +1,242 @@
+//! A scenario on the sockets of this machine: the same worker on a kernel driver, peers without threads beside it.
+//! Promises: one thread does everything in turns, so nothing depends on a scheduler but how long a turn takes.
+//! Refuses: peers that vanish from the network; the loopback never loses anything.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind};
+use flick_runtime::{Audit, BackendCounters, Counters, Shared, Worker, WorkerConfig};
+
+use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
+use crate::scenario::Scenario;
+use crate::service::{ServiceConfig, Subject, setup};
+
+/// Large buffers that an io_uring driver keeps to receive into.
+const URING_BUFS: u32 = flick_net::limits::PROVIDED_BUFS_MAX as u32 + 1;
+/// Longest that one turn of the worker waits, so that the peers get their turn.
+const TURN: Duration = Duration::from_millis(1);
+/// Bytes a peer reads at once.
+const READ_BYTES: usize = 64 * 1024;
+
+struct Peer {
+    stream: Option<TcpStream>,
+    backend: Option<usize>,
+    input: Vec<u8>,
+    is_closed: bool,
+    is_paused: bool,
+    unsent: VecDeque<u8>,
+    commands: VecDeque<Command>,
+}
+
+impl Peer {
+    fn new(stream: TcpStream, backend: Option<usize>) -> Self {
+        stream.set_nonblocking(true).expect("a socket may be non-blocking");
+        Self {
+            stream: Some(stream),
+            backend,
+            input: Vec::new(),
+            is_closed: false,
+            is_paused: false,
+            unsent: VecDeque::new(),
+            commands: VecDeque::new(),
+        }
+    }
+
+    fn turn(&mut self) {
+        while self.write_some() {
+            let Some(command) = self.commands.pop_front() else { break };
+            let Some(stream) = &self.stream else { break };
+            match command {
+                Command::Write(bytes) => self.unsent.extend(bytes),
+                // A connection that is gone already cannot be closed any more.
+                Command::ShutdownWrite => drop(stream.shutdown(Shutdown::Write)),
+                Command::Close => self.stream = None,
+                Command::Reset => {
+                    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
+                        .expect("a TCP socket");
+                    self.stream = None;
+                }
+                Command::Pause(pause) => self.is_paused = pause,
+            }
+        }
+        self.read_some();
+    }
+
+    /// Says whether everything has been written.
+    fn write_some(&mut self) -> bool {
+        while let (Some(stream), (part, _)) = (&mut self.stream, self.unsent.as_slices())
+            && !part.is_empty()
+        {
+            match stream.write(part) {
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                // The reading side will tell that the connection is gone.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+        true
+    }
+
+    fn read_some(&mut self) {
+        let mut room = vec![0; READ_BYTES];
+        while let Some(stream) = &mut self.stream
+            && !self.is_paused
+            && !self.is_closed
+        {
+            match stream.read(&mut room) {
+                Ok(0) => self.is_closed = true,
+                Ok(count) => self.input.extend(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+}
+
+/// Real sockets as a stage.
+pub struct Sockets {
+    worker: Option<Worker<AnyDriver>>,
+    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+    listen: SocketAddr,
+    backends: Vec<(SocketAddr, Option<TcpListener>)>,
+    peers: Vec<Peer>,
+    begun: Instant,
+    driver_bufs: u32,
+    last_audit: Audit,
+}
+
+impl Sockets {
+    /// Sets the stage for a scenario. `None`: this machine does not grant that kernel interface.
+    ///
+    /// Errors: the scenario asks for limits that do not exist.
+    pub fn new(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<Option<Self>, String> {
+        let mut config = ServiceConfig::new(1, scenario.backends);
+        config.limits = limits(scenario, config.limits)?;
+        config.timeouts = timeouts(scenario)?;
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let backends: Vec<_> = (0..scenario.backends).map(|_| listening(any)).collect();
+        let endpoints: Vec<Endpoint> = backends.iter().map(|(at, _)| Endpoint::Tcp(*at)).collect();
+        let setup = Arc::new(setup(&config, subject, &Endpoint::Tcp(any), &endpoints));
+        let driver_limits = DriverLimits {
+            conns_max: Worker::<AnyDriver>::conns_max(&setup),
+            output_slices_max: 16_384,
+            events_max: 1024,
+            receive_bytes: 16 * 1024,
+        };
+        let Ok(driver) = AnyDriver::open(io, driver_limits) else { return Ok(None) };
+        let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
+        let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
+        let backend_counters: Vec<BackendCounters> = backends.iter().map(|_| Default::default()).collect();
+        let worker_config = WorkerConfig {
+            setup,
+            shared: Arc::clone(&shared),
+            counters: Arc::clone(&counters),
+            backend_counters: Arc::new(backend_counters),
+            workers: 1,
+            seed: 1,
+            time_slices: true,
+        };
+        let mut worker = Worker::new(driver, worker_config);
+        let listener = worker.driver().listen(&Endpoint::Tcp(any)).expect("the loopback has a free port");
+        let at = worker.driver().local_addr(listener).expect("it listens");
+        let Endpoint::Tcp(listen) = at else { return Err(format!("{at} is not TCP")) };
+        worker.add_listener(listener);
+        worker.start();
+        Ok(Some(Self {
+            worker: Some(worker),
+            counters,
+            shared,
+            listen,
+            backends,
+            peers: Vec::new(),
+            begun: Instant::now(),
+            driver_bufs,
+            last_audit: Audit::default(),
+        }))
+    }
+}
+
+/// Listens at an address, or at the next free port.
+fn listening(at: SocketAddr) -> (SocketAddr, Option<TcpListener>) {
+    let listener = TcpListener::bind(at).expect("the loopback has a free port");
+    listener.set_nonblocking(true).expect("a socket may be non-blocking");
+    let at = listener.local_addr().expect("a bound socket has an address");
+    (at, Some(listener))
+}
+
+impl Stage for Sockets {
+    fn turn(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            let goes_on = worker.turn(Some(TURN)).expect("the kernel does not fail us");
+            self.last_audit = worker.audit();
+            if !goes_on {
+                // As when its process ends: the kernel closes what is open.
+                self.worker = None;
+            }
+        }
+        for (index, (_, listener)) in self.backends.iter().enumerate() {
+            while let Some(Ok((stream, _))) = listener.as_ref().map(TcpListener::accept) {
+                self.peers.push(Peer::new(stream, Some(index)));
+            }
+        }
+        self.peers.iter_mut().for_each(Peer::turn);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    fn open(&mut self) -> PeerId {
+        let stream = TcpStream::connect(self.listen).expect("the service listens");
+        self.peers.push(Peer::new(stream, None));
+        PeerId(self.peers.len() - 1)
+    }
+
+    fn connections(&mut self, backend: usize) -> Vec<PeerId> {
+        let of_it = self.peers.iter().enumerate().filter(|(_, peer)| peer.backend == Some(backend));
+        of_it.map(|(index, _)| PeerId(index)).collect()
+    }
+
+    fn command(&mut self, peer: PeerId, command: Command) {
+        self.peers[peer.0].commands.push_back(command);
+    }
+
+    fn with_input(&mut self, peer: PeerId, look: &mut dyn FnMut(&mut Vec<u8>)) {
+        look(&mut self.peers[peer.0].input);
+    }
+
+    fn is_closed(&mut self, peer: PeerId) -> bool {
+        self.peers[peer.0].is_closed
+    }
+
+    fn set_reach(&mut self, backend: usize, reach: Reachable) {
+        let at = self.backends[backend].0;
+        self.backends[backend].1 = None;
+        match reach {
+            Reachable::Yes => self.backends[backend] = listening(at),
+            Reachable::Refuses => {}
+            Reachable::Vanished => panic!("only the simulator can do this: write `simulator only`"),
+        }
+    }
+
+    fn drain(&mut self, within_ms: u64) {
+        self.shared.drain(Duration::from_millis(within_ms));
+    }
+
+    fn is_finished(&self) -> bool {
+        self.worker.is_none()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        super::counters(&self.counters)
+    }
+
+    fn expect_quiet(&self) -> Result<(), String> {
+        expect_quiet(&self.last_audit, self.counters.sessions_open.get(), self.driver_bufs)
+    }
+}

@@ -1,0 +1,78 @@
+//! The scenarios of `tests/scenarios`, each on every stage: the simulator with both engines, epoll, io_uring.
+
+use std::path::{Path, PathBuf};
+
+use flick_net::IoKind;
+use flick_testkit::scenario::stage::{Simulated, Sockets};
+use flick_testkit::scenario::{Scenario, parse, play};
+use flick_testkit::service::Subject;
+
+use super::subject;
+
+/// Fewest scenarios there must be, so that a wrong path is no silent success.
+const SCENARIOS_MIN: usize = 12;
+
+fn scenarios() -> Vec<(String, Scenario)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
+    let entries = std::fs::read_dir(&folder).expect("the scenarios are there");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "scn"));
+    paths.sort();
+    assert!(paths.len() >= SCENARIOS_MIN, "only {} scenarios in {}", paths.len(), folder.display());
+    let read = |path: PathBuf| {
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a scenario is text");
+        let scenario = parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, scenario)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Plays every scenario that can be played there; all that fail are told.
+fn check(stage: &str, mut play_one: impl FnMut(&Scenario) -> Result<(), String>) {
+    let failed: Vec<String> = scenarios()
+        .iter()
+        .filter_map(|(name, scenario)| Some(format!("{name} ({stage}): {}", play_one(scenario).err()?)))
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+fn simulated(stage: &str, subject: &Subject) {
+    check(stage, |scenario| play(scenario, &mut Simulated::new(scenario, subject)?));
+}
+
+fn on_sockets(stage: &str, io: IoKind) {
+    let subject = subject::native();
+    check(stage, |scenario| {
+        if scenario.simulator_only {
+            return Ok(());
+        }
+        match Sockets::new(scenario, &subject, io)? {
+            Some(mut sockets) => play(scenario, &mut sockets),
+            None => {
+                eprintln!("not played: this machine does not grant {stage}");
+                Ok(())
+            }
+        }
+    });
+}
+
+#[test]
+fn scenarios_come_true_in_the_simulator() {
+    simulated("compiled, simulator", &subject::native());
+}
+
+#[test]
+fn scenarios_come_true_in_the_simulator_with_the_interpreter() {
+    simulated("interpreted, simulator", &subject::interpreted());
+}
+
+#[test]
+fn scenarios_come_true_on_epoll() {
+    on_sockets("epoll", IoKind::Epoll);
+}
+
+#[test]
+fn scenarios_come_true_on_io_uring() {
+    on_sockets("io_uring", IoKind::Uring);
+}
