@@ -1,0 +1,40 @@
+//! The drill: bugs are planted, and the checks must find them. Bugs that cannot be planted from outside the platform
+//! are in the table of `docs/internals/simulation.md`.
+
+use flick_testkit::service::mutant::{Lie, lying};
+use flick_testkit::service::storm::{self, Storm};
+
+use super::subject;
+
+/// Seeds within which a planted bug must be found.
+const SEEDS_MAX: u64 = 60;
+
+/// The first seed that finds the lie, and what it says.
+fn found(lie: Lie) -> Option<(u64, String)> {
+    let honest = subject::native();
+    (0..SEEDS_MAX).find_map(|seed| {
+        let liar = lying(&honest, lie);
+        let run = || {
+            let storms = [Storm::hostile(), Storm::resets(), Storm::everything()];
+            storms.iter().find_map(|storm| storm::run(seed, storm, &liar).err())
+        };
+        // An assertion of the platform's own is as good a find as a client's complaint.
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+            Ok(found) => found.map(|what| (seed, what)),
+            Err(_) => Some((seed, "the platform found a broken promise itself".into())),
+        }
+    })
+}
+
+#[test]
+fn every_planted_lie_is_found() {
+    for lie in Lie::ALL {
+        let (seed, what) = found(lie).unwrap_or_else(|| panic!("{lie:?} was not found in {SEEDS_MAX} seeds"));
+        println!("| {lie:?} | {seed} | {what} |");
+    }
+}
+
+#[test]
+fn honesty_is_not_found_fault_with() {
+    assert_eq!(found(Lie::None), None);
+}
