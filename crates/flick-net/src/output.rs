@@ -1,5 +1,6 @@
 //! Output waiting to be sent: one queue per connection, all nodes in one slab made at the start.
-//! Promises: order is kept; pieces that lie side by side in one buffer become one; nothing is allocated.
+//! Promises: order is kept; pieces that lie side by side in one buffer become one; nothing is allocated, and nothing of
+//! the slab is touched before it is used.
 //! Refuses: growing. When the slab is used up, `push` says so.
 
 use flick_buffers::Slice;
@@ -8,6 +9,7 @@ use flick_buffers::Slice;
 pub(crate) struct OutputSlab {
     nodes: Vec<Node>,
     free: u32,
+    capacity: usize,
 }
 
 struct Node {
@@ -46,9 +48,8 @@ impl OutputQueue {
 
 impl OutputSlab {
     pub(crate) fn new(slices_max: u32) -> OutputSlab {
-        let next = |i: u32| if i + 1 == slices_max { NONE } else { i + 1 };
-        let nodes = (0..slices_max).map(|i| Node { slice: None, next: next(i) }).collect();
-        OutputSlab { nodes, free: if slices_max == 0 { NONE } else { 0 } }
+        let capacity = slices_max as usize;
+        OutputSlab { nodes: Vec::with_capacity(capacity), free: NONE, capacity }
     }
 
     /// Appends a piece; false when no node is left. An empty piece is dropped.
@@ -64,14 +65,18 @@ impl OutputSlab {
             queue.bytes += bytes;
             return true;
         }
-        let at = self.free;
-        if at == NONE {
+        let at = if self.free != NONE {
+            let at = self.free;
+            let node = &mut self.nodes[at as usize];
+            self.free = node.next;
+            *node = Node { slice: Some(slice), next: NONE };
+            at
+        } else if self.nodes.len() < self.capacity {
+            self.nodes.push(Node { slice: Some(slice), next: NONE });
+            (self.nodes.len() - 1) as u32
+        } else {
             return false;
-        }
-        let node = &mut self.nodes[at as usize];
-        self.free = node.next;
-        node.slice = Some(slice);
-        node.next = NONE;
+        };
         if queue.tail == NONE {
             queue.head = at;
         } else {

@@ -1,5 +1,6 @@
 //! The driver's table of connections: fixed slots, each use told apart by a generation.
-//! Promises: a handle of an ended connection finds nothing; no allocation after `new`.
+//! Promises: a handle of an ended connection finds nothing; no allocation after `new`, and no slot is touched before its
+//! first use.
 //! Refuses: growing. Full is `None`.
 
 use crate::driver::Handle;
@@ -8,6 +9,7 @@ use crate::driver::Handle;
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    capacity: u32,
 }
 
 struct Slot<T> {
@@ -20,17 +22,23 @@ pub(crate) const GENERATION_END: u32 = u32::MAX;
 
 impl<T> Table<T> {
     pub(crate) fn new(capacity: u32) -> Table<T> {
-        let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
-        Table { slots, free: (0..capacity).rev().collect() }
+        let room = capacity as usize;
+        Table { slots: Vec::with_capacity(room), free: Vec::with_capacity(room), capacity }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+        self.free.is_empty() && self.slots.len() == self.capacity as usize
     }
 
     /// Puts `value` into a free slot.
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
-        let index = self.free.pop()?;
+        if self.is_full() {
+            return None;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            (self.slots.len() - 1) as u32
+        });
         let slot = &mut self.slots[index as usize];
         assert!(slot.value.is_none(), "a slot on the free list is empty");
         slot.value = Some(value);
