@@ -2,6 +2,8 @@
 //! through every fault there is. The runs and what must hold after each are in `flick_testkit::service::storm`;
 //! the scenarios of `tests/scenarios` are played here too.
 
+#[path = "simulated/allocations.rs"]
+mod allocations;
 #[path = "simulated/drill.rs"]
 mod drill;
 #[path = "simulated/scenarios.rs"]

@@ -320,9 +320,14 @@ impl Actor for Client {
     }
 }
 
+/// A tag that no other request has: client, number of the request, chance.
+pub fn tag(rng: &mut Rng, client: u64, number: u64) -> u64 {
+    (client + 1) << 48 | (number + 1) << 32 | rng.next_u64() >> 32
+}
+
 /// Random requests of one client, the last of which is loud. `huge_per_mille` of the keys have values too long to gather.
 pub fn random_requests(rng: &mut Rng, client: u64, count: u64, huge_per_mille: u32) -> Vec<Cmd> {
-    let tagged = |rng: &mut Rng, cmd: Cmd| Cmd { cas: rng.next_u64() | 1, ..cmd };
+    let tagged = |rng: &mut Rng, at: u64, cmd: Cmd| Cmd { cas: tag(rng, client, at), ..cmd };
     let mut requests: Vec<Cmd> = (0..count)
         .map(|at| {
             let opaque = rng.next_u64() as u32;
@@ -344,7 +349,7 @@ pub fn random_requests(rng: &mut Rng, client: u64, count: u64, huge_per_mille: u
                 7 => Cmd::request(opcode::DELETEQ, opaque, key.as_bytes(), b""),
                 _ => Cmd::request(opcode::GET, opaque, key.as_bytes(), b""),
             };
-            tagged(rng, cmd)
+            tagged(rng, at, cmd)
         })
         .collect();
     let last = match rng.between(0, 9) {
@@ -352,6 +357,6 @@ pub fn random_requests(rng: &mut Rng, client: u64, count: u64, huge_per_mille: u
         1 => opcode::QUITQ,
         _ => opcode::NOOP,
     };
-    requests.push(tagged(rng, Cmd::request(last, 0xffff_0000 | client as u32, b"", b"")));
+    requests.push(tagged(rng, count, Cmd::request(last, 0xffff_0000 | client as u32, b"", b"")));
     requests
 }

@@ -3,7 +3,7 @@
 //! the platform has done to the opaque.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use flick_net::sim::{Actor, PeerIo, Rng};
@@ -91,12 +91,17 @@ impl Manner {
 /// What servers found wrong with what reached them.
 pub type Complaints = Rc<RefCell<Vec<String>>>;
 
+/// By client: how far its requests have come at one server, whichever connections brought them. Clients number them in
+/// their tags ([`super::client::tag`]).
+pub type Order = Rc<RefCell<BTreeMap<u64, u64>>>;
+
 /// One connection of a server. Keys that begin with `miss` are not found.
 pub struct Server {
     manner: Manner,
     /// From here on it is honest.
     calm_ns: u64,
     complaints: Complaints,
+    order: Option<Order>,
     input: Vec<u8>,
     served_count: u32,
     /// Of a request that was refused early: bytes of it still to come.
@@ -109,7 +114,25 @@ impl Server {
     /// A connection that behaves like this until `calm_ns`.
     pub fn new(manner: Manner, calm_ns: u64, complaints: Complaints) -> Self {
         let (input, late) = (Vec::new(), VecDeque::new());
-        Self { manner, calm_ns, complaints, input, served_count: 0, swallow_bytes: 0, late, is_silent: false }
+        let (order, is_silent) = (None, false);
+        Self { manner, calm_ns, complaints, order, input, served_count: 0, swallow_bytes: 0, late, is_silent }
+    }
+
+    /// The same connection, complaining of requests that come out of their client's order.
+    pub fn minding(self, order: Order) -> Self {
+        Self { order: Some(order), ..self }
+    }
+
+    fn check_order(&self, request: &Cmd) {
+        let (client, number) = (request.cas >> 48, request.cas >> 32 & 0xffff);
+        if let Some(order) = &self.order
+            && let Some(earlier) = order.borrow_mut().insert(client, number)
+            && earlier >= number
+        {
+            let complaint =
+                format!("request {number} of client {client} arrived after its request {earlier}");
+            self.complaints.borrow_mut().push(complaint);
+        }
     }
 
     /// An honest connection that complains by panicking.
@@ -134,6 +157,7 @@ impl Server {
         if let Some(complaint) = complaint_about(request) {
             self.complaints.borrow_mut().push(complaint);
         }
+        self.check_order(request);
         let count = self.served_count;
         self.served_count += 1;
         let mut bytes: Vec<u8> = answer(request).iter().flat_map(Cmd::bytes).collect();

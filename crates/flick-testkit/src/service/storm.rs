@@ -11,9 +11,9 @@ use flick_net::Endpoint;
 use flick_net::sim::{Actor, Reach, Rng, SimConfig};
 use flick_runtime::Timeouts;
 
-use super::client::{Habit, Verdict, random_requests};
+use super::client::{Habit, Verdict, random_requests, tag};
 use super::memcached::{Cmd, opcode, value_of};
-use super::server::{Complaints, Manner, Server};
+use super::server::{Complaints, Manner, Order, Server};
 use super::{MS, Service, ServiceConfig, Subject};
 
 /// What a run is made of.
@@ -156,9 +156,16 @@ fn servers(
     let mut rng = Rng::new(seed ^ 0x5e7e);
     let per_mille = storm.manners_per_mille;
     let complaints = Rc::clone(complaints);
-    move |_, _| {
+    // After a fault, what was sent before may arrive behind what was sent later, on another connection.
+    let orders: Option<Vec<Order>> =
+        storm.is_lossless().then(|| (0..storm.servers).map(|_| Order::default()).collect());
+    move |index, _| {
         let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
-        Some(Box::new(Server::new(manner, CALM_NS, Rc::clone(&complaints))))
+        let server = Server::new(manner, CALM_NS, Rc::clone(&complaints));
+        Some(Box::new(match &orders {
+            Some(orders) => server.minding(Rc::clone(&orders[index])),
+            None => server,
+        }))
     }
 }
 
@@ -227,13 +234,18 @@ fn settle(service: &mut Service) -> Result<(), String> {
 
 /// The faults are over: one more client must be served by every backend without a failure.
 fn recover(service: &mut Service, storm: &Storm) -> Result<(), String> {
+    let mut rng = Rng::new(service.net.now_ns());
     let gets = (0..8 * storm.servers as u32).map(|at| {
         let key = format!("after-{at}");
-        Cmd { cas: u64::from(at) + 1, ..Cmd::request(opcode::GET, at, key.as_bytes(), b"") }
+        Cmd {
+            cas: tag(&mut rng, storm.clients, u64::from(at)),
+            ..Cmd::request(opcode::GET, at, key.as_bytes(), b"")
+        }
     });
     let huge = format!("after-huge#{}", 40_000);
     let set = Cmd::request(opcode::SET, 77, huge.as_bytes(), &value_of(huge.as_bytes()));
-    let requests: Vec<Cmd> = gets.chain([set]).collect();
+    let mut requests: Vec<Cmd> = gets.collect();
+    requests.push(Cmd { cas: tag(&mut rng, storm.clients, requests.len() as u64), ..set });
     let from_ns = service.net.now_ns();
     let verdict = service.client(from_ns, &requests, Habit::Plain);
     service.run(from_ns + RECOVERY_NS, |_| verdict.borrow().is_over())?;

@@ -108,9 +108,21 @@ pub struct Sockets {
     begun: Instant,
     driver_bufs: u32,
     last_audit: Audit,
+    gauge: fn() -> u64,
+    gauged: u64,
 }
 
 impl Sockets {
+    /// What `gauge` goes up by inside the worker's turns is added up from now on: allocations, for example.
+    pub fn watch(&mut self, gauge: fn() -> u64) {
+        (self.gauge, self.gauged) = (gauge, 0);
+    }
+
+    /// What has been added up.
+    pub fn gauged(&self) -> u64 {
+        self.gauged
+    }
+
     /// Sets the stage for a scenario. `None`: this machine does not grant that kernel interface.
     ///
     /// Errors: the scenario asks for limits that do not exist.
@@ -157,6 +169,8 @@ impl Sockets {
             begun: Instant::now(),
             driver_bufs,
             last_audit: Audit::default(),
+            gauge: || 0,
+            gauged: 0,
         }))
     }
 }
@@ -172,7 +186,9 @@ fn listening(at: SocketAddr) -> (SocketAddr, Option<TcpListener>) {
 impl Stage for Sockets {
     fn turn(&mut self) {
         if let Some(worker) = &mut self.worker {
+            let before = (self.gauge)();
             let goes_on = worker.turn(Some(TURN)).expect("the kernel does not fail us");
+            self.gauged += (self.gauge)() - before;
             self.last_audit = worker.audit();
             if !goes_on {
                 // As when its process ends: the kernel closes what is open.
