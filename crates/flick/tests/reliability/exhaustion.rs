@@ -24,9 +24,10 @@ fn idle_connections_cost_little() {
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(2);
         // The same service for few clients: what both have is not the price of a connection, the larger tables are.
-        let small = Service::proxy(&backends, &["--workers", "2", "--io", io, "--sessions-max", "100"]);
+        let small = Service::proxy(&backends, &["--workers", "1", "--io", io, "--sessions-max", "100"]);
         let _few: Vec<Client> = (0..90).map(|number| used(small.address, number)).collect();
-        let service = Service::proxy(&backends, &["--workers", "2", "--io", io]);
+        let most = (IDLE + 100).to_string();
+        let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--sessions-max", &most]);
         let mut probe = Client::connect(service.address);
         let idle: Vec<Client> = (0..IDLE).map(|number| used(service.address, number)).collect();
         assert_eq!(probe.ask(&get(1, "probe")).status(), Some(Status::KeyNotFound), "{io}");

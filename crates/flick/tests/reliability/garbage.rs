@@ -263,6 +263,41 @@ fn m7_length_arithmetic_is_refused_and_costs_nobody_anything() {
     }
 }
 
+/// The same bytes get the same answer however they are cut: here one by one, each on its own.
+#[test]
+fn m7_length_arithmetic_does_not_depend_on_how_the_header_arrives() {
+    let _turn = machine::together();
+    for io in IOS {
+        let (_stores, backends) = stores(1);
+        let proxy = Proxy::start(&backends, io, |_| {});
+        let mut neighbour = Client::connect(proxy.address());
+        for (name, header) in impossible_lengths() {
+            if header.body_len >= 0x8000_0000 && header.lengths_agree() {
+                // Well-formed, if nobody's to keep; there is no answer yet.
+                continue;
+            }
+            let name = format!("{io:?}, {name}");
+            let body = vec![0; header.body_len.min(1_000) as usize];
+            let mut whole = Client::connect(proxy.address());
+            whole.send(&[&header.encode()[..], &body].concat());
+            let mut cut = Client::connect(proxy.address());
+            let mut refused = false;
+            for byte in header.encode() {
+                refused |= cut.try_send(&[byte]).is_err();
+                // Behind this reply the byte has been looked at: both are one worker's business.
+                assert_eq!(neighbour.ask(&get(1, "other")).status(), Some(Status::KeyNotFound), "{name}");
+            }
+            if !refused {
+                // The rest is refused where the header has been.
+                let _ = cut.try_send(&body);
+            }
+            let reply = whole.reply();
+            assert_eq!(reply.outcome(), (Some(Status::InvalidArguments), 0x0bad_cafe), "{name}");
+            assert_eq!(cut.try_reply(), Some(reply), "{name}");
+        }
+    }
+}
+
 #[test]
 fn m12_cross_protocol_requests_are_closed_at_once() {
     let _turn = machine::together();
