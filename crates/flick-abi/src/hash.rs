@@ -13,7 +13,8 @@ mod tests {
 
     #[test]
     fn hash_never_changes_between_releases() {
-        for (input, expected) in [("", 0x2d06_8005_38d3_94c2_u64), ("a", 0xe6c6_32b6_1e96_4e1f), ("abc", 0x78af_5f94_892f_3950)]
+        for (input, expected) in
+            [("", 0x2d06_8005_38d3_94c2_u64), ("a", 0xe6c6_32b6_1e96_4e1f), ("abc", 0x78af_5f94_892f_3950)]
         {
             assert_eq!(hash(input.as_bytes()), expected, "hash({input:?})");
         }

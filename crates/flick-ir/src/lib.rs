@@ -1,5 +1,5 @@
 //! Task graphs and code as data: text form, verifier, bounds, interpreter.
-//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), [`interp`] (how it runs), [`verify`]
+//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), [`interp`] (how it runs), [`mod@verify`]
 //! (what may run), [`text`] (how people read it).
 #![forbid(unsafe_code)]
 

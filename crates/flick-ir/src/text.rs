@@ -1,5 +1,5 @@
 //! The text form of a module: what `flick build --emit=ir` shows and what tests are written in.
-//! Promises: [`print`] then [`parse`] gives the same module back, to the last origin; a parse error names its line.
+//! Promises: [`print()`] then [`parse`] gives the same module back, to the last origin; a parse error names its line.
 //! Refuses: judging what it reads; a module that was parsed may still be refused by the verifier.
 //!
 //! ```text

@@ -39,7 +39,7 @@ pub const LENT_REST_MS: u64 = 5;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How long a client that is being drained must be quiet before it is closed.
-pub const DRAIN_QUIET_MS: u64 = 50;
+pub const DRAIN_QUIET_MS: u64 = 500;
 /// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.

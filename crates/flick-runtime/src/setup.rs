@@ -102,20 +102,8 @@ impl Setup {
                 program.name, listen.channel
             )));
         }
-        let mut backends = Vec::new();
-        let mut elements = vec![(0, 0); program.channels.len()];
-        let mut channel_lens = vec![1; program.channels.len()];
-        for binding in &config.connect {
-            let channel = channel_index(&program, &binding.channel)?;
-            check_count(&program, channel, binding)?;
-            elements[channel] = (backends.len() as u32, binding.endpoints.len() as u32);
-            channel_lens[channel] = binding.endpoints.len() as u64;
-            backends.extend(binding.endpoints.iter().enumerate().map(|(element, endpoint)| BackendSetup {
-                endpoint: endpoint.clone(),
-                channel,
-                element: element as u64,
-            }));
-        }
+        let (backends, elements) = bind_backends(&program, &config.connect)?;
+        let channel_lens = elements.iter().map(|(_, count)| u64::from((*count).max(1))).collect();
         let protocol = &program.protocols[program.channels[listened].protocol];
         if protocol.order == ReplyOrder::None {
             return Err(StartError::Program(format!(
@@ -162,6 +150,25 @@ impl Setup {
     pub fn failure(&self, reason: FailureReason) -> Option<flick_abi::FuncId> {
         self.protocol().failures[reason as usize]
     }
+}
+
+/// All backends, and by channel the index of its first and how many it has.
+type BoundBackends = (Vec<BackendSetup>, Vec<(u32, u32)>);
+
+fn bind_backends(program: &Program, bindings: &[Binding]) -> Result<BoundBackends, StartError> {
+    let mut backends = Vec::new();
+    let mut elements = vec![(0, 0); program.channels.len()];
+    for binding in bindings {
+        let channel = channel_index(program, &binding.channel)?;
+        check_count(program, channel, binding)?;
+        elements[channel] = (backends.len() as u32, binding.endpoints.len() as u32);
+        backends.extend(binding.endpoints.iter().enumerate().map(|(element, endpoint)| BackendSetup {
+            endpoint: endpoint.clone(),
+            channel,
+            element: element as u64,
+        }));
+    }
+    Ok((backends, elements))
 }
 
 /// `client (single, receives and sends)`, for error texts.
