@@ -230,6 +230,8 @@ struct Paused(u32);
 impl Paused {
     fn of(server: &Memcached) -> Self {
         peers::signal(server.pid(), "STOP");
+        // A signal takes effect a moment after it was sent, and for each thread by itself.
+        wait::until("the server to stop", || machine::is_stopped(server.pid()).then_some(()));
         Self(server.pid())
     }
 }

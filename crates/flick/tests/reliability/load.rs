@@ -15,7 +15,7 @@ const REQUESTS: u64 = 100 * CLIENTS as u64;
 #[test]
 fn a_thousand_clients_pipelining_a_hundred_requests_each_get_the_right_replies() {
     let _turn = machine::together();
-    machine::want_descriptors(8_000);
+    machine::want_descriptors(4_000);
     for io in IOS {
         let (stores, backends) = stores(4);
         let proxy = Proxy::start(&backends, io, |config| config.workers = 2);

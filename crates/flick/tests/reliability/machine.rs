@@ -78,13 +78,29 @@ pub fn processor_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * TICK_MS)
 }
 
+/// Whether every thread of a process is stopped by a signal.
+pub fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    })
+}
+
 /// Descriptors that a process has open.
 pub fn descriptors(pid: u32) -> u64 {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count() as u64
 }
 
-/// Gives this process as many descriptors as it may have; panics when those are fewer than `needed`.
+/// Gives this process as many descriptors as it may have, and those it starts after it; panics when those are fewer
+/// than `needed`.
 pub fn want_descriptors(needed: u64) {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < needed) {
+        // Root may raise the hard limit too; whoever may not is told below.
+        let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
+        let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+    }
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     assert!(
