@@ -53,3 +53,16 @@ fn nothing_is_left_behind_whatever_peers_do() {
 fn draining_at_any_time_ends() {
     check(500, &Storm { drains: true, ..Storm::everything() });
 }
+
+#[test]
+fn large_values_and_few_buffers_end_in_answers() {
+    check(200, &Storm::crowded());
+}
+
+#[test]
+fn large_values_pass_slow_clients_and_nobody_else_is_failed() {
+    let calm =
+        Storm { manners_per_mille: 0, breaks_servers: false, buffer_bytes: 64 << 20, ..Storm::crowded() };
+    check(200, &calm);
+    check(200, &Storm { habits: false, ..calm });
+}

@@ -57,6 +57,11 @@ fn draining_at_any_time_ends_and_loses_nothing_in_silence() {
 }
 
 #[test]
+fn large_values_and_few_buffers_end_in_answers() {
+    check(500, &Storm::crowded(), &subject::native());
+}
+
+#[test]
 fn both_engines_make_the_same_run_of_every_seed() {
     let (native, interpreted) = (subject::native(), subject::interpreted());
     for storm in [Storm::resets(), Storm::everything()] {

@@ -56,7 +56,7 @@ impl Habit {
             }
             1 => Habit::SlowReader {
                 every_bytes: rng.between(1, 20_000) as usize,
-                pause_ns: rng.between(1, 100) * 1_000_000,
+                pause_ns: rng.between(1, 250) * 1_000_000,
             },
             2 | 3 => Habit::HalfCloses,
             4 => Habit::Vanishes { after_ns: rng.between(0, 40_000_000) },
@@ -126,8 +126,12 @@ pub struct Client {
     habit: Habit,
     verdict: Rc<RefCell<Verdict>>,
     unpaused_bytes: usize,
+    pauses_left: u32,
     is_malformed: bool,
 }
+
+/// How often a client stops reading, so that every one of them comes to an end.
+const PAUSES_MAX: u32 = 50;
 
 /// How long a client that has all its replies stays, to see whether another one comes.
 const STAYS_NS: u64 = 4_000_000;
@@ -149,7 +153,16 @@ impl Client {
         let waiting: VecDeque<Cmd> = requests.iter().cloned().collect();
         let is_malformed = matches!(habit, Habit::Nonsense { .. });
         verdict.borrow_mut().waiting = waiting.len();
-        Self { unsent, waiting, input: Vec::new(), habit, verdict, unpaused_bytes: 0, is_malformed }
+        Self {
+            unsent,
+            waiting,
+            input: Vec::new(),
+            habit,
+            verdict,
+            unpaused_bytes: 0,
+            pauses_left: PAUSES_MAX,
+            is_malformed,
+        }
     }
 
     fn write_some(&mut self, io: &mut PeerIo<'_>) {
@@ -276,7 +289,9 @@ impl Actor for Client {
         self.unpaused_bytes += data.len();
         if let Habit::SlowReader { every_bytes, pause_ns } = self.habit
             && self.unpaused_bytes >= every_bytes
+            && self.pauses_left > 0
         {
+            self.pauses_left -= 1;
             self.unpaused_bytes = 0;
             io.pause_reading(true);
             io.timer(pause_ns, READ_AGAIN);
@@ -331,12 +346,11 @@ pub fn random_requests(rng: &mut Rng, client: u64, count: u64, huge_per_mille: u
     let mut requests: Vec<Cmd> = (0..count)
         .map(|at| {
             let opaque = rng.next_u64() as u32;
+            let is_huge = rng.chance(huge_per_mille);
             let key = match rng.between(0, 9) {
+                _ if is_huge => format!("huge-{client}-{at}#{}", rng.between(17_000, 60_000)),
                 0 => format!("miss-{client}-{at}"),
                 1 => format!("long-{client}-{at}#{}", rng.between(3_000, 12_000)),
-                2 if rng.chance(huge_per_mille) => {
-                    format!("huge-{client}-{at}#{}", rng.between(17_000, 60_000))
-                }
                 _ => format!("key-{client}-{at}"),
             };
             let value = value_of(key.as_bytes());

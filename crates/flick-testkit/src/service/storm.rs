@@ -37,6 +37,8 @@ pub struct Storm {
     pub habits: bool,
     /// Drain at a random time.
     pub drains: bool,
+    /// Memory for buffers.
+    pub buffer_bytes: u64,
 }
 
 impl Storm {
@@ -47,11 +49,12 @@ impl Storm {
             servers: 4,
             clients: 4,
             requests: 12,
-            huge_per_mille: 150,
+            huge_per_mille: 15,
             breaks_servers: false,
             manners_per_mille: 0,
             habits: false,
             drains: false,
+            buffer_bytes: 8 << 20,
         }
     }
 
@@ -69,6 +72,19 @@ impl Storm {
     /// Everything at once, but no connection is lost without a cause.
     pub fn everything() -> Self {
         Self { breaks_servers: true, manners_per_mille: 300, habits: true, ..Self::hostile() }
+    }
+
+    /// Many large values, clients that read them slowly, and few buffers.
+    pub fn crowded() -> Self {
+        let sim = SimConfig { window_bytes: 64 * 1024, split_bytes_max: 5_000, ..SimConfig::hostile() };
+        Self {
+            sim,
+            clients: 12,
+            requests: 24,
+            huge_per_mille: 600,
+            buffer_bytes: 1 << 20,
+            ..Self::everything()
+        }
     }
 
     fn is_lossless(&self) -> bool {
@@ -108,6 +124,7 @@ pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, Strin
     let mut rng = Rng::new(seed ^ 0xf11c);
     let mut config = ServiceConfig::new(seed, storm.servers);
     config.sim = storm.sim.clone();
+    config.limits.buffer_bytes = storm.buffer_bytes;
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
         reply: Duration::from_millis(200),
@@ -136,7 +153,8 @@ pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, Strin
     if let Some(complaint) = complaints.borrow().first() {
         return Err(complaint.clone());
     }
-    let mut outcome = tally(storm, drain_ns, &verdicts)?;
+    let mut outcome =
+        tally(storm, drain_ns, &verdicts).map_err(|what| format!("{what}; {:?}", service.totals()))?;
     if drain_ns.is_none() {
         settle(&mut service)?;
         if storm.sim.reset_per_mille == 0 {
