@@ -37,6 +37,7 @@ impl Run {
         let signals = supervise::signals()
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
         logging::start(settings.log, settings.verbose);
+        spare_memory();
         let config = PlatformConfig {
             workers: settings.workers,
             pin: settings.pin,
@@ -52,6 +53,14 @@ impl Run {
             info!(process = program.name, channel, %address, io = platform.io(), workers = settings.workers, "listening");
         }
         supervise::supervise(platform, &signals, settings.drain_deadline)
+    }
+}
+
+/// Tables are as large as their limits and touched only as they are used; a huge page would touch 2 MiB of them at a
+/// time, and 10,000 idle connections would pay for 40,000. A kernel that refuses leaves things as they are.
+fn spare_memory() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "huge pages stay on");
     }
 }
 
