@@ -58,7 +58,7 @@ fn draining_at_any_time_ends_and_loses_nothing_in_silence() {
 
 #[test]
 fn large_values_and_few_buffers_end_in_answers() {
-    check(500, &Storm::crowded(), &subject::native());
+    check(200, &Storm::crowded(), &subject::native());
 }
 
 #[test]
