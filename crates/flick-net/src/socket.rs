@@ -36,6 +36,7 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
             sockopt::set_socket_reuseport(&socket, true)?;
             // Accepted sockets inherit it from here.
             sockopt::set_tcp_nodelay(&socket, true)?;
+            prefer_plain_congestion(&socket, address);
             if address.is_ipv6() {
                 // `[::]:80` and `:80` are two addresses and may belong to two services.
                 sockopt::set_ipv6_v6only(&socket, true)?;
@@ -117,6 +118,7 @@ pub(crate) fn dial(to: &Endpoint) -> io::Result<(OwnedFd, Dial)> {
         Endpoint::Tcp(address) => {
             let socket = stream_socket(family_of(address))?;
             sockopt::set_tcp_nodelay(&socket, true)?;
+            prefer_plain_congestion(&socket, address);
             let outcome = rustix::net::connect(&socket, address);
             (socket, outcome)
         }
@@ -181,6 +183,14 @@ pub(crate) fn shutdown_write(socket: impl AsFd) {
 /// Throws away what has arrived; `Ok(0)` is the end of the stream.
 pub(crate) fn discard(socket: impl AsFd, scratch: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, scratch, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
+}
+
+/// On loopback there is no path to probe: the plain algorithm spares each segment the work of pacing. A kernel
+/// without it keeps its own.
+fn prefer_plain_congestion(socket: impl AsFd, address: &SocketAddr) {
+    if address.ip().is_loopback() {
+        let _ = sockopt::set_tcp_congestion(socket, "reno");
+    }
 }
 
 fn family_of(address: &SocketAddr) -> AddressFamily {
