@@ -154,3 +154,32 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
     service.run(30_000 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("the books balance");
 }
+
+/// Most large buffers, beyond the quarter of all that may be in use before memory counts as scarce, that one client who
+/// does not read may cost: its backlog, what pieces leave unused, and what the network has delivered meanwhile.
+const SLOW_CLIENT_BUFS_MAX: u32 = 64;
+
+#[test]
+fn a_client_that_does_not_read_makes_no_memory_grow() {
+    // Short enough to be gathered, and streamed ones.
+    for value_bytes in [15_000, 40_000] {
+        let mut config = ServiceConfig::new(1, 2);
+        config.limits.buffer_bytes = 4 << 20;
+        // Three quarters of the memory are large buffers of 16 KiB.
+        let all = 4 * 64 * 3 / 4;
+        let mut service = honest(&config);
+        let requests: Vec<Cmd> = (0..250).map(|at| get(at, &format!("k{at}#{value_bytes}"))).collect();
+        service.net.dial(&service.listen, 0, Box::new(NeverReads { requests, half_closes: false }));
+        let mut most = 0;
+        service
+            .run(1_000 * MS, |service| {
+                most = most.max(service.worker.audit().large_bufs);
+                false
+            })
+            .expect("no spinning");
+        assert!(
+            most > 0 && most <= all / 4 + SLOW_CLIENT_BUFS_MAX,
+            "{most} buffers for values of {value_bytes} bytes"
+        );
+    }
+}
