@@ -40,6 +40,8 @@ pub struct Limits {
     pub lent_links_max: u32,
     /// Time a task may run before it goes to the back of the queue.
     pub time_slice: Duration,
+    /// Longest that a busy worker waits to gather more messages into one turn; zero: never. See `gather.rs`.
+    pub gather_max: Duration,
 }
 
 impl Default for Limits {
@@ -52,6 +54,7 @@ impl Default for Limits {
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             time_slice: Duration::from_micros(50),
+            gather_max: Duration::from_micros(150),
         }
     }
 }

@@ -9,6 +9,7 @@ mod backend;
 pub mod config;
 pub mod counters;
 mod deadlines;
+mod gather;
 mod inbox;
 mod ledger;
 pub mod limits;

@@ -28,6 +28,7 @@ use flick_net::{Driver, Event, Handle, ListenerId};
 use crate::backend::{Backend, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
+use crate::gather::Gather;
 use crate::ledger::Ledger;
 use crate::limits::{
     ACTIVATION_MESSAGES_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX, PARTIAL_FRAMES_MAX,
@@ -107,6 +108,7 @@ pub struct Worker<D: Driver> {
     draining_since_ns: Option<u64>,
     random: u64,
     slice: Option<Duration>,
+    gather: Gather,
 }
 
 /// What a worker is built from.
@@ -187,6 +189,7 @@ impl<D: Driver> Worker<D> {
             draining_since_ns: None,
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
+            gather: Gather::new(if time_slices { limits.gather_max } else { Duration::ZERO }),
             links,
             backends,
             setup,
@@ -236,6 +239,10 @@ impl<D: Driver> Worker<D> {
         };
         let mut events = std::mem::take(&mut self.events);
         self.driver.poll(&self.pool, wait, &mut events)?;
+        if self.gather.is_on() {
+            self.gather_more(&mut events)?;
+        }
+        self.gather.note(events.len(), self.driver.now_ns());
         for event in events.drain(..) {
             self.handle(event);
         }
@@ -247,6 +254,13 @@ impl<D: Driver> Worker<D> {
             return Ok(false);
         }
         Ok(!self.drained())
+    }
+
+    /// Under load, takes what arrives within a moment into the same turn.
+    fn gather_more(&mut self, events: &mut Vec<Event>) -> std::io::Result<()> {
+        let Some(wait) = self.gather.wait(events.len()) else { return Ok(()) };
+        std::thread::sleep(wait);
+        self.driver.poll(&self.pool, Some(Duration::ZERO), events)
     }
 
     fn handle(&mut self, event: Event) {

@@ -42,6 +42,9 @@ pub struct LimitSettings {
     /// How long one task may run before others get their turn [default: 50us]
     #[arg(long, value_name = "TIME")]
     time_slice: Option<Period>,
+    /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 150us]
+    #[arg(long, value_name = "TIME")]
+    gather_max: Option<Period>,
 }
 
 impl LimitSettings {
@@ -58,6 +61,7 @@ impl LimitSettings {
         set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
         set(&mut limits.lent_links_max, self.lent_links_max);
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
+        set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
     }
 }
 
