@@ -54,7 +54,7 @@ impl Default for Limits {
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             time_slice: Duration::from_micros(50),
-            gather_max: Duration::from_micros(150),
+            gather_max: Duration::from_micros(200),
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct LimitSettings {
     /// How long one task may run before others get their turn [default: 50us]
     #[arg(long, value_name = "TIME")]
     time_slice: Option<Period>,
-    /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 150us]
+    /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 200us]
     #[arg(long, value_name = "TIME")]
     gather_max: Option<Period>,
 }
