@@ -239,14 +239,17 @@ impl<D: Driver> Worker<D> {
         };
         let mut events = std::mem::take(&mut self.events);
         self.driver.poll(&self.pool, wait, &mut events)?;
-        if self.gather.is_on() {
-            self.gather_more(&mut events)?;
-        }
-        self.gather.note(events.len(), self.driver.now_ns());
-        for event in events.drain(..) {
-            self.handle(event);
+        let mut messages = events.len();
+        // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
+        events.drain(..).for_each(|event| self.handle(event));
+        if let Some(wait) = self.gather.wait(messages) {
+            std::thread::sleep(wait);
+            self.driver.poll(&self.pool, Some(Duration::ZERO), &mut events)?;
+            messages += events.len();
+            events.drain(..).for_each(|event| self.handle(event));
         }
         self.events = events;
+        self.gather.note(messages, self.driver.now_ns());
         self.run_timers();
         self.run_tasks();
         self.release_fills();
@@ -254,13 +257,6 @@ impl<D: Driver> Worker<D> {
             return Ok(false);
         }
         Ok(!self.drained())
-    }
-
-    /// Under load, takes what arrives within a moment into the same turn.
-    fn gather_more(&mut self, events: &mut Vec<Event>) -> std::io::Result<()> {
-        let Some(wait) = self.gather.wait(events.len()) else { return Ok(()) };
-        std::thread::sleep(wait);
-        self.driver.poll(&self.pool, Some(Duration::ZERO), events)
     }
 
     fn handle(&mut self, event: Event) {
