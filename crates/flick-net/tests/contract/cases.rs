@@ -447,14 +447,18 @@ pub fn a_full_table_pauses_the_listener<W: World>() {
     let steps = vec![send(b"x"), expect(b"x"), Step::ShutdownWrite, Step::ExpectEof];
     with_diallers(&mut world, vec![steps; 6]);
     let (mut paused, mut failures, mut closed) = (None, 0, 0);
+    // Nobody is answered, so nobody leaves, until the table has been full.
+    let mut unanswered = Vec::new();
     run(&mut world, &pool(), |driver, event| {
         match event {
             Some(Event::Accepted { conn, .. }) => driver.receive(conn, true),
             Some(Event::AcceptFailed { listener, errno }) => {
                 assert_eq!(errno, 23, "ENFILE");
+                unanswered.drain(..).for_each(|(conn, data)| driver.send(conn, data));
                 paused = Some(listener);
                 failures += 1;
             }
+            Some(Event::Data { conn, data }) if failures == 0 => unanswered.push((conn, data)),
             Some(Event::Data { conn, data }) => driver.send(conn, data),
             Some(Event::Eof { conn }) => {
                 driver.close(conn);
