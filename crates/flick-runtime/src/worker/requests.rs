@@ -97,7 +97,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn wait_for(&mut self, key: Key, wait: Wait) -> Flow {
+    /// Notes what a session waits for; those that wait for something shared stand in line.
+    pub(super) fn wait_for(&mut self, key: Key, wait: Wait) -> Flow {
         if let Some(session) = self.sessions.get_mut(key) {
             session.wait = wait;
             if wait == Wait::Shared {

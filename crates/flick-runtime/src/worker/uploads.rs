@@ -25,8 +25,7 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         if !session.requests.is_empty() {
             // Requests before it are on other connections: they must be answered first to keep their order.
-            session.wait = Wait::Replies;
-            return Flow::Stop;
+            return self.wait_for(key, Wait::Replies);
         }
         let (channel, gathered) = (session.channel, session.inbox.in_message());
         Self::run_rules(&self.setup, scratch, channel, 0, seen.bytes());
@@ -44,11 +43,7 @@ impl<D: Driver> Worker<D> {
         };
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
-                if let Some(session) = self.sessions.get_mut(key) {
-                    session.wait = Wait::Shared;
-                    self.blocked.push_back(key);
-                }
-                return Flow::Stop;
+                return self.wait_for(key, Wait::Shared);
             }
             self.backend_counters[backend as usize].failures.add(1);
             return self.refuse_large(key, scratch, head, total);
