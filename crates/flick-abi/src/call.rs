@@ -4,7 +4,8 @@
 //! Refuses: I/O, allocation, waiting. That is why both engines can be compared on every call.
 
 use crate::frame::Frame;
-use crate::limits::{BYTES_OFFSET_MAX, SENDS_MAX};
+use crate::host::Host;
+use crate::limits::{ASKS_MAX, BYTES_OFFSET_MAX, SENDS_MAX};
 
 /// Which memory a bytes value lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,21 +21,37 @@ pub enum Region {
 
 /// A bytes or string value of the language: region, offset, length, in one word.
 ///
-/// Layout: bits 0..32 length, bits 32..62 offset, bits 62..64 region. Holding one proves nothing: whoever
-/// follows it checks it against the region ([`BytesRef::resolve`]).
+/// Layout: bits 0..28 length, bits 28..56 offset, bits 56..64 region: 0 message 0, 1 constants, 2 output, 3 + n
+/// message n for n from 1. Holding one proves nothing: whoever follows it checks it against the region
+/// ([`BytesRef::resolve`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesRef(pub u64);
 
 impl BytesRef {
-    /// Packs a reference. Panics when `offset` exceeds what the word can hold.
+    /// Result of a call of the platform that found nothing; resolves to nothing.
+    pub const MISSING: BytesRef = BytesRef(u64::MAX);
+
+    /// Packs a reference. Panics when `offset` or `len` exceeds what the word can hold.
     pub fn new(region: Region, offset: u64, len: u32) -> Self {
         assert!(offset <= BYTES_OFFSET_MAX, "bytes value starts beyond its region");
-        Self(((region as u64) << 62) | (offset << 32) | u64::from(len))
+        assert!(u64::from(len) <= BYTES_OFFSET_MAX, "bytes value is longer than any region");
+        Self(((region as u64) << 56) | (offset << 28) | u64::from(len))
+    }
+
+    /// The same place in message number `message`, for a reference into message 0. Panics on any other region.
+    pub fn in_message(self, message: u8) -> Self {
+        assert!(self.region() == Region::Message as u64, "only a reference into a message is moved to another");
+        if message == 0 {
+            return self;
+        }
+        let region = u64::from(message) + 3;
+        assert!(region < 0xff, "messages of an activation are numbered below their bound");
+        Self(self.0 | (region << 56))
     }
 
     /// Length in bytes.
     pub fn len(self) -> u32 {
-        self.0 as u32
+        (self.0 & BYTES_OFFSET_MAX) as u32
     }
 
     /// Whether it has no bytes.
@@ -44,21 +61,35 @@ impl BytesRef {
 
     /// Offset in its region, in bytes.
     pub fn offset(self) -> u32 {
-        ((self.0 >> 32) & BYTES_OFFSET_MAX) as u32
+        ((self.0 >> 28) & BYTES_OFFSET_MAX) as u32
     }
 
-    /// Number of its region; 3 is none.
+    /// Number of its region.
     pub fn region(self) -> u64 {
-        self.0 >> 62
+        self.0 >> 56
     }
 
-    /// The bytes. `None` when the reference leaves its region: a bug of the compiler, never of a peer.
-    pub fn resolve<'a>(self, message: &'a [u8], consts: &'a [u8], out: &'a [u8]) -> Option<&'a [u8]> {
+    /// Number of the message it lies in, if it does.
+    pub fn message(self) -> Option<usize> {
+        match self.region() {
+            0 => Some(0),
+            region @ 4..0xff => Some(region as usize - 3),
+            _ => None,
+        }
+    }
+
+    /// The bytes. `message` gives the bytes of a message by number. `None` when the reference leaves its region: a bug
+    /// of the compiler, never of a peer.
+    pub fn resolve<'a>(
+        self,
+        message: impl FnOnce(usize) -> Option<&'a [u8]>,
+        consts: &'a [u8],
+        out: &'a [u8],
+    ) -> Option<&'a [u8]> {
         let region = match self.region() {
-            0 => message,
             1 => consts,
             2 => out,
-            _ => return None,
+            _ => message(self.message()?)?,
         };
         let start = self.offset() as usize;
         region.get(start..start.checked_add(self.len() as usize)?)
@@ -70,14 +101,18 @@ impl BytesRef {
 pub enum SendBody {
     /// The message that started the rule, unchanged.
     Original,
+    /// Another message of the activation, by number, unchanged.
+    Message(u8),
     /// `out[offset..offset + len]`, then, when `tail` is set, the original message from `tail_from` to its end.
     Rebuilt {
         /// Start of the rebuilt head in the activation's output, in bytes.
         offset: u32,
         /// Length of the rebuilt head, in bytes.
         len: u32,
-        /// Where in the original message the part starts that follows unchanged; `u32::MAX`: nothing follows.
+        /// Where in a message the part starts that follows unchanged; `u32::MAX`: nothing follows.
         tail_from: u32,
+        /// Number of that message.
+        tail_of: u8,
     },
 }
 
@@ -130,13 +165,80 @@ impl Default for SendList {
     }
 }
 
-/// Everything one activation of a rule sees and leaves.
-#[derive(Debug)]
-pub struct RuleCall<'a> {
-    /// The parsed message.
+/// One request whose reply the activation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// To whom, and what.
+    pub send: Send,
+    /// How long to wait, in nanoseconds; not above 0: as long as for any reply.
+    pub timeout_ns: i64,
+}
+
+/// The asks of one activation since its start or last suspension, in program order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskList {
+    asks: [Ask; ASKS_MAX],
+    len: usize,
+}
+
+impl AskList {
+    /// An empty list.
+    pub const fn new() -> Self {
+        let send = Send { channel: 0, element: 0, body: SendBody::Original };
+        Self { asks: [Ask { send, timeout_ns: 0 }; ASKS_MAX], len: 0 }
+    }
+
+    /// Empties the list.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends. Panics when full: checker and platform bound the asks of a suspension by [`ASKS_MAX`].
+    pub fn push(&mut self, ask: Ask) {
+        assert!(self.len < ASKS_MAX, "an activation asks more than its bound");
+        self.asks[self.len] = ask;
+        self.len += 1;
+    }
+
+    /// The asks so far.
+    pub fn as_slice(&self) -> &[Ask] {
+        &self.asks[..self.len]
+    }
+}
+
+impl Default for AskList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A message of an activation besides the one that started it.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Its parsed fields.
     pub frame: &'a Frame,
-    /// At least the head of the message, from its first byte.
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+/// How an activation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is over.
+    Finished,
+    /// It waits for the replies to its asks; to be run again with this state, the same messages and those replies
+    /// behind them, `spills` and the output in use as it left them.
+    Suspended(u32),
+}
+
+/// Everything one activation of a rule sees and leaves.
+pub struct RuleCall<'a> {
+    /// The parsed message. For handlers and timers: a frame in which at most the echo fields mean something.
+    pub frame: &'a Frame,
+    /// At least the head of the message, from its first byte. Empty for handlers and timers.
     pub message: &'a [u8],
+    /// Further messages, numbered from 1; at most [`crate::limits::MESSAGES_MAX`] less one.
+    pub others: &'a [Message<'a>],
     /// Element of the array of channels the message came from; 0 for a single channel.
     pub source_element: u64,
     /// Elements of each channel of the program (1 for a single channel), by channel index.
@@ -147,4 +249,19 @@ pub struct RuleCall<'a> {
     pub out_len: usize,
     /// The messages to send.
     pub sends: &'a mut SendList,
+    /// The messages to ask with; empty before.
+    pub asks: &'a mut AskList,
+    /// When resumed: answers to the asks of the last suspension, in order: the number of a message, or
+    /// `-1 - FailureReason`.
+    pub answers: &'a [i64],
+    /// Words kept across suspensions; at least as many as `Bounds::spill_words`.
+    pub spills: &'a mut [u64],
+    /// State to go on in, 0 at the start.
+    pub resume: u32,
+    /// The session's own state; `Program::state_words` words.
+    pub state: &'a mut [u64],
+    /// Why the client's request fails, if the rule says that it does (a `FailureReason` as number).
+    pub failure: Option<u32>,
+    /// The platform.
+    pub host: &'a mut dyn Host,
 }

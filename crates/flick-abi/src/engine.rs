@@ -1,6 +1,6 @@
 //! How the platform runs code without knowing what made it: machine code or the interpreter.
 
-use crate::call::RuleCall;
+use crate::call::{Outcome, RuleCall};
 use crate::frame::Frame;
 use crate::program::FuncId;
 
@@ -51,8 +51,11 @@ pub trait Engine: std::marker::Send + Sync {
     /// Errors: none of its own; see [`Step`]. Cost: no allocation; each byte is looked at once over all calls.
     fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step;
 
-    /// Runs a rule on a parsed message.
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>);
+    /// Runs a rule on a parsed message, from its start or, when `call.resume` is not 0, from a suspension.
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome;
+
+    /// Compares message 0 of `call` with message 1: below, at or above 0.
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64;
 
     /// Writes the platform's own reply to a failed request, whose echo fields are in `frame`, into `out`.
     /// Returns its length in bytes, at most `FAILURE_BYTES_MAX`.

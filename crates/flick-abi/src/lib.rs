@@ -8,12 +8,17 @@ pub mod call;
 pub mod engine;
 pub mod frame;
 pub mod hash;
+pub mod host;
 pub mod limits;
 pub mod program;
 
-pub use call::{BytesRef, Region, RuleCall, Send, SendBody, SendList};
+pub use call::{
+    Ask, AskList, BytesRef, Message, Outcome, Region, RuleCall, Send, SendBody, SendList,
+};
 pub use engine::{Engine, Step};
 pub use frame::{Frame, MessageFlags};
+pub use host::{Host, HostCall, NoHost, Policy};
 pub use program::{
-    Bounds, Channel, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, View, WireField,
+    Bounds, Channel, Counter, Dict, Event, Evict, FailureReason, FuncId, Handler, Merge, Program, Protocol,
+    ReplyOrder, Rule, RuleAction, Snapshot, Timer, View, WireField,
 };

@@ -6,6 +6,24 @@ pub const FRAME_SLOTS_MAX: usize = 64;
 pub const FRAME_HEAD_SLOTS: usize = 8;
 /// Messages that one activation of a rule may send.
 pub const SENDS_MAX: usize = 16;
+/// Asks that one suspension of an activation may wait for; also the longest array that `ask all` may be used on.
+pub const ASKS_MAX: usize = 64;
+/// Messages of one activation: the one that started it and all replies to its asks.
+pub const MESSAGES_MAX: usize = 200;
+/// Words that one activation may keep across its suspensions.
+pub const SPILL_WORDS_MAX: usize = 512;
+/// Words of state of one session.
+pub const STATE_WORDS_MAX: usize = 8 * 1024;
+/// Dictionaries of a program.
+pub const DICTS_MAX: usize = 64;
+/// Longest key of a dictionary, in bytes.
+pub const DICT_KEY_BYTES_MAX: usize = 4 * 1024;
+/// Longest value of a dictionary, in bytes.
+pub const DICT_VALUE_BYTES_MAX: usize = 16 * 1024;
+/// Times an `update` is tried; the last attempt has the entry for itself.
+pub const DICT_ATTEMPTS_MAX: i64 = 8;
+/// Counters and gauges of a program.
+pub const COUNTERS_MAX: usize = 1024;
 /// Bytes that one activation of a rule may build: rebuilt heads of messages and strings.
 pub const OUT_BYTES_MAX: usize = 64 * 1024;
 /// Longest head of a message, the part that must lie in one piece before a rule may look at it.
@@ -15,7 +33,7 @@ pub const ECHO_FIELDS_MAX: usize = 4;
 /// Longest reply that the platform itself writes for a failed request.
 pub const FAILURE_BYTES_MAX: usize = 512;
 /// Largest offset or length of a bytes value.
-pub const BYTES_OFFSET_MAX: u64 = (1 << 30) - 1;
+pub const BYTES_OFFSET_MAX: u64 = (1 << 28) - 1;
 /// Elements of an array of channels.
 pub const CHANNEL_ELEMENTS_MAX: usize = 1024;
 
@@ -23,3 +41,5 @@ const _: () = assert!(FRAME_HEAD_SLOTS < FRAME_SLOTS_MAX);
 const _: () = assert!((HEAD_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
 const _: () = assert!((OUT_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
 const _: () = assert!(HEAD_BYTES_MAX < OUT_BYTES_MAX);
+const _: () = assert!(MESSAGES_MAX + 3 < 0xff);
+const _: () = assert!(ASKS_MAX < MESSAGES_MAX);

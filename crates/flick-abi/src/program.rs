@@ -15,6 +15,20 @@ pub struct Program {
     pub rules: Vec<Rule>,
     /// One per unit that travels on a channel.
     pub protocols: Vec<Protocol>,
+    /// Merges of sorted streams (`foldt`), each instead of a rule.
+    pub merges: Vec<Merge>,
+    /// What to run when something happens to a channel.
+    pub handlers: Vec<Handler>,
+    /// What to run at intervals, once for the whole service.
+    pub timers: Vec<Timer>,
+    /// Global dictionaries, by number.
+    pub dicts: Vec<Dict>,
+    /// Counters and gauges, by number.
+    pub counters: Vec<Counter>,
+    /// Words of state that each session has.
+    pub state_words: u32,
+    /// A rule without a message that gives a session's state its first values; `None`: all zero.
+    pub init_state: Option<FuncId>,
     /// What the compiler found out about its needs.
     pub bounds: Bounds,
 }
@@ -55,6 +69,107 @@ pub struct Rule {
     pub source: usize,
     /// What runs.
     pub action: RuleAction,
+    /// It may suspend itself; only a rule of the listened channel can.
+    pub asks: bool,
+}
+
+/// A merge of the sorted streams of an array of channels into one.
+#[derive(Clone, Debug)]
+pub struct Merge {
+    /// Index in `Program::channels` of an array.
+    pub source: usize,
+    /// Orders messages 0 and 1 (`Engine::order`).
+    pub order: FuncId,
+    /// A rule on messages 0 and 1, which are equal in order: sends exactly one message, to channel `source`, which
+    /// stands for what both become. Message 0 is from the stream with the lower number.
+    pub combine: FuncId,
+    /// What happens with each message of the result.
+    pub finish: RuleAction,
+}
+
+/// What a handler handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The peer closed in good order.
+    Closed,
+    /// The connection was reset, or ended in the middle of a message.
+    Broken,
+    /// It could not be dialled.
+    Refused,
+    /// A request was not answered in time.
+    TimedOut,
+    /// The peer sent what is not of the grammar.
+    Malformed,
+}
+
+/// A rule that runs when something happens to a channel; its `source_element` says to which element.
+#[derive(Clone, Copy, Debug)]
+pub struct Handler {
+    /// What.
+    pub event: Event,
+    /// Index in `Program::channels`.
+    pub channel: usize,
+    /// The rule.
+    pub rule: FuncId,
+}
+
+/// A rule that runs at intervals.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// How often, in nanoseconds.
+    pub interval_ns: u64,
+    /// The rule.
+    pub rule: FuncId,
+}
+
+/// A global dictionary.
+#[derive(Clone, Debug)]
+pub struct Dict {
+    /// Name.
+    pub name: String,
+    /// Entries at most.
+    pub entries_max: u64,
+    /// Longest key, in bytes.
+    pub key_bytes_max: u32,
+    /// Longest value, in bytes.
+    pub value_bytes_max: u32,
+    /// How long after its last write an entry is forgotten.
+    pub expire_ns: Option<u64>,
+    /// What a full dictionary does with a new entry.
+    pub evict: Evict,
+    /// Where it is kept across restarts.
+    pub snapshot: Option<Snapshot>,
+    /// Changes when the types of keys or values change; a snapshot of another layout is not read.
+    pub layout: u64,
+}
+
+/// What a full dictionary does with a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evict {
+    /// Forgets what was not used for longest (approximately).
+    Lru,
+    /// Forgets what was written first (approximately).
+    Oldest,
+    /// Refuses the new entry.
+    Nothing,
+}
+
+/// Where a dictionary is kept across restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// File name, relative to the state directory.
+    pub file: String,
+    /// How often it is written, in nanoseconds; at the end always.
+    pub every_ns: u64,
+}
+
+/// A counter or gauge.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Name.
+    pub name: String,
+    /// It may go down and be set.
+    pub is_gauge: bool,
 }
 
 /// The body of a rule.
@@ -170,4 +285,12 @@ pub struct Bounds {
     pub steps_per_message_max: u64,
     /// Messages that one message may cause to be sent.
     pub sends_per_message_max: u64,
+    /// Bytes that the costliest activation builds.
+    pub out_bytes_max: u64,
+    /// Words that any activation keeps across suspensions; 0: no rule asks.
+    pub spill_words: u32,
+    /// Asks of any activation, over all its suspensions, those of `ask all` on arrays left out.
+    pub asks_max: u32,
+    /// `ask all` on arrays in any activation; the platform multiplies by the array's length.
+    pub array_asks_max: u32,
 }

@@ -32,11 +32,37 @@ pub struct LocalId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelId(pub u32);
 
+/// Index of a record of the program's own (no unit) in `Program::structs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StructId(pub u32);
+/// Index of a variant in `Program::variants`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VariantId(pub u32);
+/// Index of a global in `Program::dicts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DictId(pub u32);
+/// Index of a counter or gauge in `Program::counters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CounterId(pub u32);
+/// Index of a `local` in `Program::states`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateId(pub u32);
+
 /// A program of one process, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Enumerations, those of used grammars too.
     pub enums: Vec<Enum>,
+    /// Records that are no views.
+    pub structs: Vec<Struct>,
+    /// Tagged unions.
+    pub variants: Vec<Variant>,
+    /// Global dictionaries.
+    pub dicts: Vec<Dict>,
+    /// Global counters and gauges.
+    pub counters: Vec<Counter>,
+    /// What lives with a session.
+    pub states: Vec<State>,
     /// Units, nested ones flattened into those that hold them.
     pub units: Vec<Unit>,
     /// Functions, in an order in which callees come first.
@@ -65,6 +91,93 @@ pub struct IntRepr {
     pub width_bytes: u8,
     /// Two's complement.
     pub signed: bool,
+}
+
+/// A record of the program's own: plain values, no wire format.
+#[derive(Clone, Debug)]
+pub struct Struct {
+    /// Name.
+    pub name: String,
+    /// Fields in order of declaration.
+    pub fields: Vec<(String, Ty)>,
+    /// Place of the name.
+    pub span: Span,
+}
+
+/// A tagged union.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Name.
+    pub name: String,
+    /// Cases in order of declaration, with what they carry.
+    pub cases: Vec<(String, Option<Ty>)>,
+    /// Place of the name.
+    pub span: Span,
+}
+
+/// A dictionary shared by all sessions and workers.
+#[derive(Clone, Debug)]
+pub struct Dict {
+    /// Name.
+    pub name: String,
+    /// Type of its keys: words, bytes, or records and tuples of them.
+    pub key: Ty,
+    /// Type of its values; as for keys, options and variants too.
+    pub value: Ty,
+    /// `max N entries`.
+    pub entries_max: u64,
+    /// `expire D`: how long after its last write an entry is forgotten.
+    pub expire_ns: Option<u64>,
+    /// `evict POLICY`: what happens when it is full.
+    pub evict: Evict,
+    /// `snapshot "file"`, and how often.
+    pub snapshot: Option<Snapshot>,
+    /// Place of the name.
+    pub span: Span,
+}
+
+/// What a full dictionary does with a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evict {
+    /// Forgets what was not used for longest (approximately). The default.
+    Lru,
+    /// Forgets what was written first (approximately).
+    Oldest,
+    /// Refuses the new entry.
+    Nothing,
+}
+
+/// Where a dictionary is kept across restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// File name, relative to the state directory.
+    pub file: String,
+    /// How often it is written; at the end always.
+    pub every_ns: u64,
+}
+
+/// A counter or gauge.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Name.
+    pub name: String,
+    /// It may go down and be set.
+    pub is_gauge: bool,
+    /// Place of the name.
+    pub span: Span,
+}
+
+/// A value that lives with a session.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Name.
+    pub name: String,
+    /// Type; no channel, no message.
+    pub ty: Ty,
+    /// Value at the start of a session; constant but for calls of built-ins.
+    pub init: Expr,
+    /// Place of the name.
+    pub span: Span,
 }
 
 /// A message grammar.
@@ -106,6 +219,12 @@ pub enum FieldKind {
         enumeration: Option<EnumId>,
         /// When a message is serialised with changes: what this field becomes (from a later field's
         /// `&length = self.this` or a variable's `&serialize = self.this = ...`); else it is kept.
+        derived: Option<Derived>,
+    },
+    /// Hadoop's variable-length integer (`vint`), 1 to 9 bytes: -112..=127 in one byte; else the first byte gives sign
+    /// and number of the big-endian bytes that follow. Its value is an `int64`.
+    Vint {
+        /// As for `Int`.
         derived: Option<Derived>,
     },
     /// Bytes or text of a computed length.
@@ -191,6 +310,35 @@ pub enum Ty {
     Enum(EnumId),
     /// A message of a unit.
     Record(UnitId),
+    /// An IPv4 address: a word, the address as a number.
+    Ipv4,
+    /// An IPv6 address: 16 bytes.
+    Ipv6,
+    /// An address and a port: 18 bytes, address (IPv4 mapped into IPv6) and port, big-endian.
+    Endpoint,
+    /// Nanoseconds since 1970 UTC, a word.
+    Time,
+    /// Nanoseconds, signed, a word.
+    Duration,
+    /// A record of the program's own.
+    Struct(StructId),
+    /// A tagged union.
+    Variant(VariantId),
+    /// A value or none.
+    Option(Box<Ty>),
+    /// Two or more values.
+    Tuple(Vec<Ty>),
+    /// At most `max` values.
+    List {
+        /// Of this type; not a list of lists, no channel.
+        elem: Box<Ty>,
+        /// How many at most.
+        max: u32,
+    },
+    /// A global dictionary; only built-ins and indexing take it.
+    Dict(DictId),
+    /// A counter or gauge; only built-ins take it.
+    Counter(CounterId),
     /// One channel.
     Chan {
         /// What may be received; `None`: nothing.
@@ -254,10 +402,74 @@ pub enum Builtin {
     EndsWith,
     /// `contains(a, b) -> bool`.
     Contains,
-    /// `min(a, b)`.
+    /// `min(a, b)`, of numbers, times, durations.
     Min,
     /// `max(a, b)`.
     Max,
+    /// `abs(n) -> int`; the least value wraps to itself.
+    Abs,
+    /// `find(text, part) -> option<int>`.
+    Find,
+    /// `split(text, separator, N) -> [text]<N>`; the last one has the rest. The separator is not empty.
+    Split,
+    /// `lower(text)`, ASCII.
+    Lower,
+    /// `upper(text)`, ASCII.
+    Upper,
+    /// `trim(text)`: without spaces, tabs, CR and LF at both ends.
+    Trim,
+    /// `same_text(a, b) -> bool`: equal without regard to ASCII case.
+    SameText,
+    /// `parse_int(text) -> option<int>`: decimal, `-` allowed, all of it, within int64.
+    ParseInt,
+    /// `parse_hex(text) -> option<int>`.
+    ParseHex,
+    /// `str(n) -> string<20>`: decimal; of a string literal or text itself.
+    Str,
+    /// `hex(n) -> string<16>`, of a number's 64 bits, lower case, no leading zeros.
+    Hex,
+    /// `text(bytes) -> string`, same bytes.
+    Text,
+    /// `raw(string) -> bytes`, same bytes.
+    Raw,
+    /// `now() -> time`.
+    Now,
+    /// `random(n) -> int`, 0 to n - 1; n is at least 1.
+    Random,
+    /// `log(text)`.
+    Log,
+    /// `count(counter or gauge [, n])`.
+    Count,
+    /// `set(gauge, n)`.
+    Set,
+    /// `value(counter or gauge) -> int`.
+    Value,
+    /// `alive(channel) -> bool`: connected, or never tried.
+    Alive,
+    /// `load(channel) -> int`: requests under way on it, from this worker.
+    Load,
+    /// `peer(channel) -> endpoint`.
+    Peer,
+    /// `address(endpoint) -> ipv6` (IPv4 mapped).
+    Address,
+    /// `port(endpoint) -> int`.
+    Port,
+    /// `ketama(channels, key) -> int`: index, as twemproxy places it (ketama, fnv1a_64).
+    Ketama,
+    /// `rendezvous(channels, key) -> int`.
+    Rendezvous,
+    /// `round_robin(channels) -> int`.
+    RoundRobin,
+    /// `least_loaded(channels) -> int`: among those alive.
+    LeastLoaded,
+    /// `two_choices(channels) -> int`.
+    TwoChoices,
+    /// `remove(dict, key) -> bool`: whether it was there.
+    Remove,
+    /// `nanos(d)`, `micros(d)`, `millis(d)`, `seconds(d)` `-> int`: of a duration or a time; divisor in ns.
+    InUnits(u64),
+    /// `duration_of(n, unit)` is spelled `n * 1ms`; this is `unix(time) -> int`, seconds.
+    Unix,
 }
 
 /// What an expression is.
@@ -317,6 +529,132 @@ pub enum ExprKind {
     With(Box<Expr>, Vec<(FieldId, Expr)>),
     /// `unit{field = value, ...}`; other fields are zero or empty, derived ones follow.
     Build(UnitId, Vec<(FieldId, Expr)>),
+    /// `(a, b)`.
+    Tuple(Vec<Expr>),
+    /// `pair.0`, or a part of a destructured tuple.
+    TupleField(Box<Expr>, u32),
+    /// `point{x = 1, y = 2}` or `point(1, 2)`: every field, in order of declaration.
+    StructBuild(StructId, Vec<Expr>),
+    /// `p.x`.
+    StructField(Box<Expr>, u32),
+    /// `p with x = 1`.
+    StructWith(Box<Expr>, Vec<(u32, Expr)>),
+    /// `shape.circle(3)`: case and what it carries.
+    VariantBuild(VariantId, u32, Option<Box<Expr>>),
+    /// `some(x)`, also where a plain value is given to an option.
+    Some(Box<Expr>),
+    /// `none`; the type says of what.
+    None,
+    /// `option else value`: the second only when needed.
+    OrElse(Box<Expr>, Block),
+    /// `switch` over a variant or option. Cases of an option: 0 none, 1 some.
+    Match {
+        /// What decides.
+        value: Box<Expr>,
+        /// Case numbers (several without a binding), the local that gets what the case carries, body.
+        arms: Vec<(Vec<u32>, Option<LocalId>, Block)>,
+        /// `else`; absent only when the arms are exhaustive.
+        otherwise: Option<Block>,
+    },
+    /// `[a, b]`; the type gives element type and bound.
+    List(Vec<Expr>),
+    /// `list[i]`, an option.
+    ListGet(Box<Expr>, Box<Expr>),
+    /// `text[i]`, an option of a number.
+    ByteAt(Box<Expr>, Box<Expr>),
+    /// `text[a..b]` or `list[a..b]`, ends clamped; a missing end is the start or the length.
+    Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>),
+    /// `for x in source: body`, of type `Nothing`.
+    For {
+        /// The element.
+        local: LocalId,
+        /// What is gone through.
+        source: Box<Source>,
+        /// For each.
+        body: Block,
+    },
+    /// `fold x in source, acc = init: body`; the value of the body is the next accumulator.
+    Fold {
+        /// The element.
+        local: LocalId,
+        /// What is gone through.
+        source: Box<Source>,
+        /// The accumulator; its type is the expression's.
+        acc: LocalId,
+        /// Its first value.
+        init: Box<Expr>,
+        /// For each.
+        body: Block,
+    },
+    /// `map x in source: body`, a list.
+    MapList {
+        /// The element.
+        local: LocalId,
+        /// What is gone through.
+        source: Box<Source>,
+        /// For each.
+        body: Block,
+    },
+    /// `filter x in source: body`, a list of the elements for which the body holds.
+    Filter {
+        /// The element.
+        local: LocalId,
+        /// What is gone through.
+        source: Box<Source>,
+        /// For each, of type bool.
+        body: Block,
+    },
+    /// `a + b` of text or bytes, flattened; the type has the bound.
+    Concat(Vec<Expr>),
+    /// `uint8(n)` and the like: the low bits, as the type of this expression.
+    Convert(Box<Expr>, IntRepr),
+    /// Words of one kind seen as another with the same bits: time, duration and int arithmetic after checking.
+    Recast(Box<Expr>),
+    /// A `local`.
+    State(StateId),
+    /// The dictionary, as an argument.
+    Dict(DictId),
+    /// The counter, as an argument.
+    Counter(CounterId),
+    /// `d[k]`, an option.
+    DictGet(DictId, Box<Expr>),
+    /// `k in d`.
+    DictHas(DictId, Box<Expr>),
+    /// `d[k] := v`, of type `Nothing`.
+    DictPut(DictId, Box<Expr>, Box<Expr>),
+    /// `update d[k] from v: body`. `old` is an option of the value type; the body an option too: none removes. The
+    /// expression's value is the new value, of the option's type or, if the author's body was plain, plain.
+    DictUpdate {
+        /// Which.
+        dict: DictId,
+        /// Key, evaluated once.
+        key: Box<Expr>,
+        /// What was there.
+        old: LocalId,
+        /// What will be; evaluated again when another worker was faster. No sends, asks, other dictionaries or `:=`.
+        body: Block,
+        /// The body's type is an option (none removes).
+        may_remove: bool,
+    },
+    /// `ask channel with message timeout d else value`.
+    Ask {
+        /// One channel.
+        channel: Box<Expr>,
+        /// What is sent.
+        message: Box<Expr>,
+        /// Of type duration.
+        timeout: Option<Box<Expr>>,
+        /// What the value is when there is no reply; `None`: the client's request fails. If the expression's type
+        /// is an option (`else none`), a reply is `some`.
+        otherwise: Option<Block>,
+    },
+    /// `ask all ...`: a list of options, one for each asked channel, in order.
+    AskAll {
+        /// Who is asked what.
+        asks: AskAll,
+        /// Of type duration.
+        timeout: Option<Box<Expr>>,
+    },
     /// `message => channel`, of type `Nothing`.
     Send {
         /// What.
@@ -324,6 +662,38 @@ pub enum ExprKind {
         /// Where to.
         channel: Box<Expr>,
     },
+}
+
+/// What a repetition goes through.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A list.
+    List(Expr),
+    /// `lo..hi`, without `hi`; at most `trips_max` numbers.
+    Range {
+        /// First.
+        lo: Expr,
+        /// Behind the last.
+        hi: Expr,
+        /// How many at most, from the ranges of both.
+        trips_max: u32,
+    },
+    /// The elements of an array of channels.
+    Channels(Expr),
+}
+
+/// Who is asked what at once.
+#[derive(Clone, Debug)]
+pub enum AskAll {
+    /// `ask all channels with message`: every element the same.
+    Array {
+        /// The array.
+        channels: Box<Expr>,
+        /// What is sent.
+        message: Box<Expr>,
+    },
+    /// `ask all [c1 with m1, c2 with m2]`.
+    Each(Vec<(Expr, Expr)>),
 }
 
 /// Statements, then a value.
@@ -340,6 +710,10 @@ pub struct Block {
 pub enum Stmt {
     /// `let`.
     Let(LocalId, Expr),
+    /// `let (a, b) = pair`; `_` is `None`.
+    LetTuple(Vec<Option<LocalId>>, Expr),
+    /// `name := value` of a `local`.
+    Assign(StateId, Expr),
     /// An expression for its effect (a send, a call, an `if`).
     Expr(Expr),
 }
@@ -381,6 +755,12 @@ pub struct Proc {
     pub channels: Vec<Channel>,
     /// Rules.
     pub rules: Vec<Rule>,
+    /// `foldt`s, each in place of a rule.
+    pub merges: Vec<Merge>,
+    /// `except` handlers.
+    pub handlers: Vec<Handler>,
+    /// `every` timers.
+    pub timers: Vec<Timer>,
     /// Place of the name.
     pub span: Span,
 }
@@ -411,6 +791,68 @@ pub struct Rule {
     /// Local 0 is the message (of the source's unit); then `let`s.
     pub locals: Vec<Local>,
     /// What happens; `a => b` is one `Send` of local 0.
+    pub body: Block,
+    /// Place.
+    pub span: Span,
+}
+
+/// `if all_ready(source): let r = foldt on source ordering elem a, b by key as k: body` and what happens with `r`.
+#[derive(Clone, Debug)]
+pub struct Merge {
+    /// The array of channels whose streams are merged.
+    pub source: ChannelId,
+    /// Unit of the elements.
+    pub unit: UnitId,
+    /// Locals 0 and 1: the two elements of `body` (messages of `unit`); 2: the key; then `let`s of `key` and `body`.
+    pub locals: Vec<Local>,
+    /// What is ordered by; `Local(0)` is the element there. An integer, time, bytes, text, or a tuple of them.
+    pub key: Expr,
+    /// What two elements with equal keys become: a message of `unit`.
+    pub body: Block,
+    /// What happens with each element of the result: local 0 is the element.
+    pub finish: Rule,
+    /// Place.
+    pub span: Span,
+}
+
+/// What a handler handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The peer closed in good order.
+    Closed,
+    /// The connection was reset, or ended in the middle of a message.
+    Broken,
+    /// It could not be dialled.
+    Refused,
+    /// A request was not answered in time.
+    TimedOut,
+    /// The peer sent what is not of the grammar.
+    Malformed,
+}
+
+/// `except EVENT channel[i]: body`.
+#[derive(Clone, Debug)]
+pub struct Handler {
+    /// What.
+    pub event: Event,
+    /// Where.
+    pub channel: ChannelId,
+    /// Local 0: the element (an int; 0 for a single channel); then `let`s.
+    pub locals: Vec<Local>,
+    /// What happens. Sends to the listened channel answer the request that failed, if one did; others are copies.
+    pub body: Block,
+    /// Place.
+    pub span: Span,
+}
+
+/// `every 1s: body`.
+#[derive(Clone, Debug)]
+pub struct Timer {
+    /// How often.
+    pub interval_ns: u64,
+    /// `let`s.
+    pub locals: Vec<Local>,
+    /// What happens; sends are copies whose replies nobody gets.
     pub body: Block,
     /// Place.
     pub span: Span,

@@ -3,7 +3,7 @@
 //! Refuses: types wider than a word. A bytes value is a packed reference, a message is its frame.
 //! Source: block parameters instead of phi nodes, as Cranelift and MLIR do; FLICK §4.3, §5 for the graph.
 
-use flick_abi::{FuncId, Program};
+use flick_abi::{FuncId, HostCall, Program};
 
 /// A whole program: what the platform sees, and the code behind its function numbers.
 #[derive(Clone, Debug)]
@@ -27,6 +27,9 @@ pub enum FuncKind {
     Helper,
     /// Params `(frame)`; emits one whole reply of the platform and returns nothing.
     Builder,
+    /// Params `(frame)`, the frame of message 0; compares messages 0 and 1 and returns one `Int`: below, at or above 0.
+    /// May read only.
+    Order,
 }
 
 /// Type of a value. Every value is one 64-bit word.
@@ -40,6 +43,9 @@ pub enum Type {
     Bool,
     /// A packed `BytesRef`.
     Bytes,
+    /// A message of this activation by number: 0 the one that started it, then replies to asks (or the second element of
+    /// a merge). The engines check it.
+    Message,
     /// A message: the frame under way. There is one per activation; updates are resolved by lowering.
     Frame,
     /// A channel: bits 0..16 its index in `Program::channels`, bits 16..64 the element (0 where none was picked;
@@ -84,6 +90,9 @@ pub struct Function {
 pub struct Block {
     /// Parameters.
     pub params: Vec<Value>,
+    /// `Some(n)`: the block is the head of a loop, entered from outside and at most `n` times again from inside for
+    /// each time from outside. Every cycle passes through such a block, which dominates the rest of the cycle.
+    pub trips_max: Option<u32>,
     /// Instructions.
     pub insts: Vec<Inst>,
     /// How it ends.
@@ -272,6 +281,234 @@ pub enum Op {
         mark: Value,
         /// Offset in the message.
         tail_from: Option<Value>,
+        /// The message that `tail_from` means (`Message`); `None`: number 0.
+        tail_of: Option<Value>,
+    },
+    /// Sends another message of this activation, unchanged.
+    SendMessage {
+        /// Where to.
+        chan: Value,
+        /// Which (`Message`).
+        message: Value,
+    },
+    /// Appends `[start, end)` of another message of this activation to the activation's output.
+    EmitMessageOf {
+        /// Which (`Message`).
+        message: Value,
+        /// Start in it.
+        start: Value,
+        /// End in it.
+        end: Value,
+    },
+    /// Reads a slot of the frame of any message of this activation. A `Bytes` slot becomes a reference into that
+    /// message.
+    MessageGet {
+        /// Which (`Message`).
+        message: Value,
+        /// Slot number.
+        slot: u16,
+    },
+    /// Joins bytes in the activation's output. `Bytes`.
+    Concat {
+        /// In order.
+        parts: Vec<Value>,
+        /// Longest result; a longer one is a broken invariant.
+        max_bytes: u32,
+    },
+    /// Writes a number in digits, lower case, without leading zeros; in base 10 `Int` has its sign, in base 16 it is its
+    /// 64 bits. `Bytes` in the output, at most 20.
+    FormatInt {
+        /// `Int` or `Uint`.
+        value: Value,
+        /// 10 or 16.
+        base: u8,
+    },
+    /// Whether all of the bytes are a number within `int64`: base 10 with an optional `-`, or base 16 of 1 to 16 digits.
+    IsInt {
+        /// `Bytes`.
+        bytes: Value,
+        /// 10 or 16.
+        base: u8,
+    },
+    /// The number (`Int`), 0 where `IsInt` does not hold; 16 hexadecimal digits give their 64 bits.
+    ParseInt {
+        /// `Bytes`.
+        bytes: Value,
+        /// 10 or 16.
+        base: u8,
+    },
+    /// Bytes `[start, end)`, both first clamped to `0..=len`, then `end` to at least `start`.
+    Slice {
+        /// `Bytes`.
+        bytes: Value,
+        /// `Int`.
+        start: Value,
+        /// `Int`.
+        end: Value,
+    },
+    /// The byte at an index (`Int`); -1 outside.
+    ByteAt {
+        /// `Bytes`.
+        bytes: Value,
+        /// `Int`.
+        index: Value,
+    },
+    /// Where the second first stands in the first (`Int`); -1 nowhere.
+    Find(Value, Value),
+    /// Cuts bytes at a separator into at most `max` parts, the last with the rest: a list of `Bytes` words in the
+    /// output. An empty separator gives one part.
+    Split {
+        /// `Bytes`.
+        bytes: Value,
+        /// `Bytes`.
+        separator: Value,
+        /// Parts at most, 1 to 1024.
+        max: u32,
+    },
+    /// ASCII letters in lower or upper case, in the output.
+    Case {
+        /// `Bytes`.
+        bytes: Value,
+        /// Upper instead of lower.
+        upper: bool,
+        /// Longest operand.
+        max_bytes: u32,
+    },
+    /// Without spaces, tabs, CR and LF at both ends.
+    Trim(Value),
+    /// Whether both are equal but for the case of ASCII letters.
+    SameText(Value, Value),
+    /// New words in the output, all zero: `Bytes` of 8 times `words` bytes. The start of a list.
+    WordsNew {
+        /// `Int`, 0 to `words_max`.
+        words: Value,
+        /// Bound.
+        words_max: u32,
+    },
+    /// The little-endian word at `8 * index` (type of the result: any one-word type but `Frame`); outside it is 0.
+    WordGet {
+        /// `Bytes`.
+        bytes: Value,
+        /// `Int`.
+        index: Value,
+    },
+    /// Writes a word of bytes made by `WordsNew`; outside is a broken invariant.
+    WordSet {
+        /// `Bytes` in the output.
+        bytes: Value,
+        /// `Int`.
+        index: Value,
+        /// Any one-word type but `Frame`.
+        value: Value,
+    },
+    /// Values as bytes that stand alone, in the output: a word for each item, then the bytes of `Bytes` items; the
+    /// word of such an item is its length in bits 0..32 and its offset from the start in bits 32..64.
+    Pack {
+        /// One-word types but `Frame`, `Chan` and `Message`.
+        items: Vec<Value>,
+        /// Longest result.
+        max_bytes: u32,
+    },
+    /// The bytes item at an index of packed bytes; empty when out of range in any way. (Words: `WordGet`.)
+    PackedBytes {
+        /// `Bytes`.
+        packed: Value,
+        /// Which item.
+        index: u32,
+    },
+    /// Reads a word of the session's state (`Int`, `Uint` or `Bool`).
+    StateLoad {
+        /// Which.
+        word: u32,
+    },
+    /// Writes a word of the session's state.
+    StateStore {
+        /// Which.
+        word: u32,
+        /// What.
+        value: Value,
+    },
+    /// Reads bytes of the session's state into the output: the word at `word` is the length, the bytes follow.
+    StateLoadBytes {
+        /// Which.
+        word: u32,
+        /// How many at most.
+        max_bytes: u32,
+    },
+    /// Writes bytes of the session's state; more than `max_bytes` is a broken invariant.
+    StateStoreBytes {
+        /// Which.
+        word: u32,
+        /// How many at most.
+        max_bytes: u32,
+        /// `Bytes`.
+        value: Value,
+    },
+    /// Asks: sends the original message to a channel; the reply is for this activation. The next `Suspend` waits for it.
+    AskOriginal {
+        /// Where to.
+        chan: Value,
+        /// `Int`, nanoseconds; not above 0: as long as the platform waits for any reply.
+        timeout_ns: Value,
+    },
+    /// Asks with what was emitted since `mark`, as `SendRebuilt`.
+    AskRebuilt {
+        /// Where to.
+        chan: Value,
+        /// Result of an `OutMark`.
+        mark: Value,
+        /// Offset in the message.
+        tail_from: Option<Value>,
+        /// As for `SendRebuilt`.
+        tail_of: Option<Value>,
+        /// As for `AskOriginal`.
+        timeout_ns: Value,
+    },
+    /// Asks with another message of this activation, unchanged.
+    AskMessage {
+        /// Where to.
+        chan: Value,
+        /// Which (`Message`).
+        message: Value,
+        /// As for `AskOriginal`.
+        timeout_ns: Value,
+    },
+    /// Answer to the `index`th ask (`Int`) of the last suspension: the number of a message, or `-1 - FailureReason`.
+    Answer {
+        /// `Int`; outside: `-1`.
+        index: Value,
+    },
+    /// An `Int` that is not below 0 as a message's number.
+    AsMessage(Value),
+    /// The client's request fails for this reason (`Int`, a `FailureReason`) when the activation ends; unless it was answered.
+    Fail {
+        /// `Int`.
+        reason: Value,
+    },
+    /// State of the suspension that is being resumed (`Int`), 0 at the start. Made by the spill pass only.
+    ResumeState,
+    /// Keeps a word across a suspension. Made by the spill pass only.
+    SpillSet {
+        /// Which, below `SPILL_WORDS_MAX`.
+        slot: u16,
+        /// Any one-word type but `Frame`.
+        value: Value,
+    },
+    /// The word kept.
+    SpillGet {
+        /// Which.
+        slot: u16,
+    },
+    /// Whether a `Bytes` result of a `Host` call is missing.
+    IsMissing(Value),
+    /// Asks the platform. Types of arguments and result: see `flick_abi::HostCall`.
+    Host {
+        /// What.
+        call: HostCall,
+        /// Arguments.
+        args: Vec<Value>,
+        /// Longest `Bytes` result.
+        max_bytes: u32,
     },
 }
 
@@ -320,6 +557,14 @@ pub enum Terminator {
         /// See `flick_abi::Step::Fault`.
         cause: u32,
     },
-    /// End of a rule, helper or builder.
+    /// Rules: gives way until all asks since the start or the last suspension are answered, then goes on at `then`,
+    /// which has no other way in. Only in rules themselves, never in helpers.
+    Suspend {
+        /// Takes no parameters.
+        then: BlockId,
+        /// Numbered from 1 in each rule.
+        state: u32,
+    },
+    /// End of a rule, helper, builder or order.
     Return(Vec<Value>),
 }
