@@ -33,7 +33,17 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, sink));
     usage::check(&funs, &mut process, &mut items, sink);
     cost::check(&funs, &process, sink);
-    Program { enums: items.enums, units: items.units, funs, process }
+    Program {
+        enums: items.enums,
+        structs: items.structs,
+        variants: items.variants,
+        dicts: items.dicts,
+        counters: items.counters,
+        states: items.states,
+        units: items.units,
+        funs,
+        process,
+    }
 }
 
 /// Adds what the later phases found to what the parser found, without echoes: where the parser lost something, names

@@ -63,7 +63,9 @@ fn block(block: &Block, known: &[Cost]) -> Cost {
     let mut total = Cost::default();
     for stmt in &block.stmts {
         match stmt {
-            Stmt::Let(_, value) | Stmt::Expr(value) => total = total.then(expr(value, known)),
+            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Assign(_, value) | Stmt::Expr(value) => {
+                total = total.then(expr(value, known))
+            }
         }
     }
     block.value.iter().fold(total, |total, value| total.then(expr(value, known)))

@@ -5,13 +5,14 @@
 //! Start reading at [`Exprs::expr`].
 
 mod access;
+mod builtin;
 mod call;
 mod choice;
 mod ops;
 mod record;
 
 pub(crate) use access::{grammar_type, unfold_path};
-pub(crate) use call::BUILTINS;
+pub(crate) use builtin::{builtin_name, named as builtin_named};
 pub(crate) use ops::spelled;
 
 use flick_syntax::LiteralValue;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::expr::{BUILTINS, Exprs, Wanted};
+use crate::expr::{Exprs, Wanted, builtin_named};
 use crate::hir::{Fun, FunId, Span, Ty};
 use crate::items::{Decls, FunSig, InFile, Items};
 use crate::limits::CALL_DEPTH_MAX;
@@ -25,7 +25,7 @@ pub(crate) fn headings(decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec
         let fun = named[index];
         let Some(name) = fun.node.name() else { continue };
         let span = span_of(fun.file, name.range());
-        if BUILTINS.contains(&name.text()) {
+        if builtin_named(name.text()).is_some() {
             let help = format!("choose another name, for example `my_{}`", name.text());
             sink.push(report::names::wrong_kind(
                 span.clone(),

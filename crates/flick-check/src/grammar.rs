@@ -133,7 +133,7 @@ pub(crate) fn type_name(items: &Items, kind: &FieldKind) -> String {
         {
             "uint64".to_owned()
         }
-        FieldKind::Int { .. } | FieldKind::Var { .. } => "int".to_owned(),
+        FieldKind::Int { .. } | FieldKind::Vint { .. } | FieldKind::Var { .. } => "int".to_owned(),
         FieldKind::Bytes { text: true, .. } => "string".to_owned(),
         FieldKind::Bytes { text: false, .. } => "bytes".to_owned(),
     }
@@ -154,8 +154,10 @@ pub(crate) enum Writable {
 /// Says whether a program may give `field` another value.
 pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
     let length = match &unit.fields[field.0 as usize].kind {
-        FieldKind::Int { derived: Some(_), .. } => return Writable::Follows,
-        FieldKind::Int { derived: None, .. } => return Writable::Yes,
+        FieldKind::Int { derived: Some(_), .. } | FieldKind::Vint { derived: Some(_) } => {
+            return Writable::Follows;
+        }
+        FieldKind::Int { derived: None, .. } | FieldKind::Vint { derived: None } => return Writable::Yes,
         FieldKind::Var { .. } => return Writable::Computed,
         FieldKind::Bytes { length, .. } => length,
     };
@@ -170,8 +172,10 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
         return Writable::NoLength(format!("`{}` is the length of several fields", name(source)));
     }
     let follows = unit.fields.iter().any(|other| match &other.kind {
-        FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. } => *measured == field,
-        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. } => crate::walk::any(
+        FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. }
+        | FieldKind::Vint { derived: Some(Derived::LengthOf(measured)) } => *measured == field,
+        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. }
+        | FieldKind::Vint { derived: Some(Derived::Expr(expr)) } => crate::walk::any(
             expr,
             &mut |expr| matches!(expr.kind, ExprKind::LenOf(measured) if measured == field),
         ),

@@ -2,6 +2,8 @@
 //! Promises: after `collect`, every type name has one meaning; after the later phases, every id in the tables is valid.
 //! Not here: what is inside a unit (`grammar.rs`), a record (`views.rs`), a function (`funs.rs`).
 
+mod describe;
+
 use std::collections::BTreeMap;
 
 use flick_syntax::ast::{self, AstNode};
@@ -67,6 +69,11 @@ pub(crate) struct Param {
 pub(crate) struct Items {
     pub(crate) enums: Vec<hir::Enum>,
     pub(crate) units: Vec<hir::Unit>,
+    pub(crate) structs: Vec<hir::Struct>,
+    pub(crate) variants: Vec<hir::Variant>,
+    pub(crate) dicts: Vec<hir::Dict>,
+    pub(crate) counters: Vec<hir::Counter>,
+    pub(crate) states: Vec<hir::State>,
     pub(crate) types: BTreeMap<String, TypeItem>,
     pub(crate) views: BTreeMap<u32, View>,
     pub(crate) funs: Vec<FunSig>,
@@ -104,27 +111,16 @@ impl Items {
         &self.funs[id.0 as usize]
     }
 
-    /// A type in the author's words, with its article.
-    pub(crate) fn describe(&self, ty: &Ty) -> String {
-        match ty {
-            Ty::Int { .. } => "a number".to_owned(),
-            Ty::Bool => "a truth value".to_owned(),
-            Ty::Bytes { text: true, .. } => "text".to_owned(),
-            Ty::Bytes { text: false, .. } => "bytes".to_owned(),
-            Ty::Enum(id) => format!("a value of `{}`", self.enumeration(*id).name),
-            Ty::Record(id) => format!("a message `{}`", self.unit(*id).name),
-            Ty::Chan { .. } => "a channel".to_owned(),
-            Ty::ChanArray { .. } => "an array of channels".to_owned(),
-            Ty::Nothing => "nothing".to_owned(),
-            Ty::Unknown => "something unknown".to_owned(),
-        }
-    }
-
     /// Whether the two are the same kind of value; ranges and bounds are not compared.
     pub(crate) fn same_kind(a: &Ty, b: &Ty) -> bool {
         match (a, b) {
             (Ty::Unknown, _) | (_, Ty::Unknown) | (Ty::Int { .. }, Ty::Int { .. }) => true,
             (Ty::Bytes { text: a, .. }, Ty::Bytes { text: b, .. }) => a == b,
+            (Ty::Option(a), Ty::Option(b)) => Self::same_kind(a, b),
+            (Ty::List { elem: a, .. }, Ty::List { elem: b, .. }) => Self::same_kind(a, b),
+            (Ty::Tuple(a), Ty::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Self::same_kind(a, b))
+            }
             _ => a == b,
         }
     }

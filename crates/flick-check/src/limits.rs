@@ -9,6 +9,8 @@ pub const FILES_MAX: usize = 32;
 pub const DEFAULT_BYTES_MAX: u32 = 1024;
 /// Largest bound that may be written for a `string` or `bytes`, in bytes.
 pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::HEAD_BYTES_MAX as u32;
+/// Most bytes that a variable-length integer takes on the wire.
+pub const VINT_BYTES_MAX: u64 = 9;
 /// Deepest nesting of units in units.
 pub const UNIT_NESTING_MAX: usize = 8;
 /// Nested units in one flattened unit, counting those in nested ones.

@@ -38,7 +38,15 @@ pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink
         let is_array = matches!(channel.ty, Ty::ChanArray { .. });
         Channel { name: channel.name, is_array, receives, sends, view: Vec::new(), span: channel.span }
     });
-    Some(Proc { name: name.text().to_owned(), channels: channels.collect(), rules: out, span })
+    Some(Proc {
+        name: name.text().to_owned(),
+        channels: channels.collect(),
+        rules: out,
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        span,
+    })
 }
 
 fn ends(ty: &Ty) -> (Option<UnitId>, Option<UnitId>) {

@@ -2,12 +2,13 @@
 //! Promises: the text says every decision of the checker that is not in the source: bounds, what streams, which fields
 //! follow, which fields a channel decodes, types of names. It is the same for the same program.
 
+mod code;
+
 use std::fmt::Write;
 
-use crate::hir::{
-    Block, Builtin, Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Program, Stmt, Ty, Unit,
-    UnitId,
-};
+use code::Body;
+
+use crate::hir::{Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId};
 
 /// Describes `program`. Units of other files are described only where their messages travel on its channels, in one
 /// line, unless `with_used` asks for all of them in full.
@@ -31,6 +32,7 @@ pub fn summary(program: &Program, with_used: bool) -> String {
             let _ = writeln!(out, "unit {} of another file: {}", unit.name, bounds(unit));
         }
     }
+    text.declarations(&mut out);
     for fun in &program.funs {
         let locals: Vec<String> =
             fun.locals.iter().map(|local| format!("{}: {}", local.name, text.ty(&local.ty))).collect();
@@ -66,9 +68,9 @@ pub fn summary(program: &Program, with_used: bool) -> String {
             );
         }
         for rule in &process.rules {
-            let _ = writeln!(out, "  rule {}", process.channels[rule.source.0 as usize].name);
-            text.in_body(&rule.locals).block(&mut out, &rule.body, 2);
+            text.rule(&mut out, "rule", rule);
         }
+        text.events(&mut out);
     }
     out
 }
@@ -95,14 +97,8 @@ struct Text<'a> {
     unit: Option<&'a Unit>,
 }
 
-/// Code with names for its locals.
-struct Body<'a> {
-    text: &'a Text<'a>,
-    locals: &'a [crate::hir::Local],
-}
-
 impl Text<'_> {
-    fn in_body<'a>(&'a self, locals: &'a [crate::hir::Local]) -> Body<'a> {
+    fn in_body<'a>(&'a self, locals: &'a [Local]) -> Body<'a> {
         Body { text: self, locals }
     }
 
@@ -122,6 +118,20 @@ impl Text<'_> {
             Ty::Record(id) => self.program.units[id.0 as usize].name.clone(),
             Ty::Chan { receives, sends } => format!("{}/{}", end(receives), end(sends)),
             Ty::ChanArray { receives, sends } => format!("[{}/{}]", end(receives), end(sends)),
+            Ty::Ipv4 => "ipv4".to_owned(),
+            Ty::Ipv6 => "ipv6".to_owned(),
+            Ty::Endpoint => "endpoint".to_owned(),
+            Ty::Time => "time".to_owned(),
+            Ty::Duration => "duration".to_owned(),
+            Ty::Struct(id) => self.program.structs[id.0 as usize].name.clone(),
+            Ty::Variant(id) => self.program.variants[id.0 as usize].name.clone(),
+            Ty::Option(inner) => format!("option<{}>", self.ty(inner)),
+            Ty::Tuple(parts) => {
+                format!("({})", parts.iter().map(|part| self.ty(part)).collect::<Vec<_>>().join(", "))
+            }
+            Ty::List { elem, max } => format!("[{}]<{max}>", self.ty(elem)),
+            Ty::Dict(id) => format!("dict {}", self.program.dicts[id.0 as usize].name),
+            Ty::Counter(id) => format!("counter {}", self.program.counters[id.0 as usize].name),
             Ty::Nothing => "nothing".to_owned(),
             Ty::Unknown => "unknown".to_owned(),
         }
@@ -147,15 +157,10 @@ impl Text<'_> {
                 };
                 let kind = enumeration
                     .map_or(String::new(), |id| format!(" {}", self.program.enums[id.0 as usize].name));
-                let follows = match derived {
-                    None => String::new(),
-                    Some(Derived::LengthOf(measured)) => {
-                        format!(", follows: len({})", field_name(unit, *measured))
-                    }
-                    Some(Derived::Expr(expr)) => format!(", follows: {}", body.expr(expr)),
-                };
+                let follows = self.follows(unit, derived.as_ref());
                 format!("{name}: {}{order}{kind}{follows}", crate::types::int_name(*repr))
             }
+            FieldKind::Vint { derived } => format!("{name}: vint{}", self.follows(unit, derived.as_ref())),
             FieldKind::Bytes { text, max_bytes, length, streamed } => {
                 let kind = if *text { "string" } else { "bytes" };
                 let bound = max_bytes.map_or(String::new(), |max| format!("<{max}>"));
@@ -170,6 +175,14 @@ impl Text<'_> {
             let _ = write!(text, ", requires {}", body.expr(check));
         }
         text
+    }
+
+    fn follows(&self, unit: &Unit, derived: Option<&Derived>) -> String {
+        match derived {
+            None => String::new(),
+            Some(Derived::LengthOf(measured)) => format!(", follows: len({})", field_name(unit, *measured)),
+            Some(Derived::Expr(expr)) => format!(", follows: {}", self.in_body(&[]).expr(expr)),
+        }
     }
 
     fn facts(&self, out: &mut String, unit: &Unit, facts: &Facts) {
@@ -204,152 +217,70 @@ impl Text<'_> {
             let _ = writeln!(out, "  %on {reason} = {}", body.expr(answer));
         }
     }
-}
 
-impl Body<'_> {
-    fn block(&self, out: &mut String, block: &Block, depth: usize) {
-        let indent = "  ".repeat(depth);
-        for stmt in &block.stmts {
-            match stmt {
-                Stmt::Let(local, value) => {
-                    let name = self.locals.get(local.0 as usize).map_or("?", |local| local.name.as_str());
-                    let _ = writeln!(out, "{indent}{name} = {}", self.expr(value));
-                }
-                Stmt::Expr(value) => self.stmt(out, value, depth),
-            }
+    /// What the program declares beside units and functions.
+    fn declarations(&self, out: &mut String) {
+        for record in self.program.structs.iter().filter(|known| known.span.file == 0) {
+            let fields: Vec<String> =
+                record.fields.iter().map(|(name, ty)| format!("{name}: {}", self.ty(ty))).collect();
+            let _ = writeln!(out, "record {} {{{}}}", record.name, fields.join(", "));
         }
-        if let Some(value) = &block.value {
-            let _ = writeln!(out, "{indent}gives {}", self.expr(value));
+        for variant in self.program.variants.iter().filter(|known| known.span.file == 0) {
+            let cases = variant.cases.iter().map(|(name, ty)| match ty {
+                Some(ty) => format!("{name}: {}", self.ty(ty)),
+                None => name.clone(),
+            });
+            let _ = writeln!(out, "variant {} {{{}}}", variant.name, cases.collect::<Vec<_>>().join(", "));
         }
-    }
-
-    fn stmt(&self, out: &mut String, value: &Expr, depth: usize) {
-        let indent = "  ".repeat(depth);
-        match &value.kind {
-            ExprKind::If { cond, then, otherwise } if value.ty == Ty::Nothing => {
-                let _ = writeln!(out, "{indent}if {}", self.expr(cond));
-                self.block(out, then, depth + 1);
-                if let Some(otherwise) = otherwise {
-                    let _ = writeln!(out, "{indent}else");
-                    self.block(out, otherwise, depth + 1);
-                }
-            }
-            ExprKind::Switch { value: subject, arms, otherwise } if value.ty == Ty::Nothing => {
-                let _ = writeln!(out, "{indent}switch {}", self.expr(subject));
-                for (patterns, body) in arms {
-                    let patterns: Vec<String> = patterns.iter().map(|pattern| self.expr(pattern)).collect();
-                    let _ = writeln!(out, "{indent}  {}", patterns.join(", "));
-                    self.block(out, body, depth + 2);
-                }
-                if let Some(otherwise) = otherwise {
-                    let _ = writeln!(out, "{indent}  else");
-                    self.block(out, otherwise, depth + 2);
-                }
-            }
-            _ => {
-                let _ = writeln!(out, "{indent}{}", self.expr(value));
-            }
+        for dict in &self.program.dicts {
+            let expire = dict.expire_ns.map_or(String::new(), |ns| format!(", expire {ns}ns"));
+            let snapshot = dict.snapshot.as_ref().map_or(String::new(), |kept| {
+                format!(", snapshot {:?} every {}ns", kept.file, kept.every_ns)
+            });
+            let _ = writeln!(
+                out,
+                "dict {}: {} to {}, max {}, evict {:?}{expire}{snapshot}",
+                dict.name,
+                self.ty(&dict.key),
+                self.ty(&dict.value),
+                dict.entries_max,
+                dict.evict
+            );
+        }
+        for counter in &self.program.counters {
+            let _ = writeln!(out, "{} {}", if counter.is_gauge { "gauge" } else { "counter" }, counter.name);
+        }
+        for State { name, ty, init, .. } in &self.program.states {
+            let _ = writeln!(out, "local {name}: {} := {}", self.ty(ty), self.in_body(&[]).expr(init));
         }
     }
 
-    fn inline(&self, block: &Block) -> String {
-        let mut text = String::new();
-        self.block(&mut text, block, 0);
-        let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("gives ").unwrap_or(line)).collect();
-        lines.join("; ")
+    fn rule(&self, out: &mut String, what: &str, rule: &Rule) {
+        let _ = writeln!(out, "  {what} {}", self.channel(rule.source));
+        self.in_body(&rule.locals).block(out, &rule.body, 2);
     }
 
-    fn fields(&self, unit: &Ty, fields: &[(FieldId, Expr)]) -> String {
-        let name = |field: FieldId| match unit {
-            Ty::Record(unit) => field_name(&self.text.program.units[unit.0 as usize], field),
-            _ => format!("#{}", field.0),
-        };
-        let fields: Vec<String> =
-            fields.iter().map(|(field, value)| format!("{}={}", name(*field), self.expr(value))).collect();
-        fields.join(" ")
-    }
-
-    fn self_name(&self, field: FieldId) -> String {
-        self.text.unit.map_or(format!("#{}", field.0), |unit| field_name(unit, field))
-    }
-
-    fn list(&self, exprs: &[Expr]) -> String {
-        exprs.iter().map(|expr| self.expr(expr)).collect::<Vec<_>>().join(", ")
-    }
-
-    fn expr(&self, expr: &Expr) -> String {
-        match &expr.kind {
-            ExprKind::Int(value) => value.to_string(),
-            ExprKind::Bool(value) => value.to_string(),
-            ExprKind::Str(bytes) => format!("\"{}\"", bytes.escape_ascii()),
-            ExprKind::Member(id, value) => {
-                let known =
-                    self.text.program.enums[id.0 as usize].members.iter().find(|(_, known)| known == value);
-                known.map_or(value.to_string(), |(name, _)| name.clone())
-            }
-            ExprKind::Local(id) => match self.locals.get(id.0 as usize) {
-                Some(local) if local.name.is_empty() => "message".to_owned(),
-                Some(local) => local.name.clone(),
-                None => format!("%{}", id.0),
-            },
-            ExprKind::Channel(id) => {
-                let process = self.text.program.process.as_ref();
-                process.map_or(String::new(), |process| process.channels[id.0 as usize].name.clone())
-            }
-            ExprKind::Field(base, field) => {
-                let name = match base.ty {
-                    Ty::Record(unit) => field_name(&self.text.program.units[unit.0 as usize], *field),
-                    _ => format!("#{}", field.0),
-                };
-                format!("{}.{name}", self.expr(base))
-            }
-            ExprKind::SelfField(field) => self.self_name(*field),
-            ExprKind::LenOf(field) => format!("len({})", self.self_name(*field)),
-            ExprKind::Dollar => "$$".to_owned(),
-            ExprKind::Not(inner) => format!("not {}", self.expr(inner)),
-            ExprKind::Neg(inner) => format!("-{}", self.expr(inner)),
-            ExprKind::Binary(op, a, b) => {
-                format!("({} {} {})", self.expr(a), crate::expr::spelled(*op), self.expr(b))
-            }
-            ExprKind::If { cond, then, otherwise } => {
-                let other =
-                    otherwise.as_ref().map_or(String::new(), |other| format!(" else {}", self.inline(other)));
-                format!("if {} then {}{other}", self.expr(cond), self.inline(then))
-            }
-            ExprKind::Switch { value, arms, otherwise } => {
-                let mut parts: Vec<String> = arms
-                    .iter()
-                    .map(|(patterns, body)| format!("{}: {}", self.list(patterns), self.inline(body)))
-                    .collect();
-                parts.extend(otherwise.iter().map(|other| format!("else: {}", self.inline(other))));
-                format!("switch {} {{ {} }}", self.expr(value), parts.join("; "))
-            }
-            ExprKind::Call(fun, args) => {
-                format!("{}({})", self.text.program.funs[fun.0 as usize].name, self.list(args))
-            }
-            ExprKind::Builtin(builtin, args) => format!("{}({})", builtin_name(*builtin), self.list(args)),
-            ExprKind::Index(base, index) => format!("{}[{}]", self.expr(base), self.expr(index)),
-            ExprKind::With(base, fields) => {
-                format!("{} with {}", self.expr(base), self.fields(&expr.ty, fields))
-            }
-            ExprKind::Build(_, fields) => {
-                format!("{}{{{}}}", self.text.ty(&expr.ty), self.fields(&expr.ty, fields))
-            }
-            ExprKind::Send { message, channel } => {
-                format!("send {} to {}", self.expr(message), self.expr(channel))
-            }
+    /// What a process does beside its rules.
+    fn events(&self, out: &mut String) {
+        let Some(process) = &self.program.process else { return };
+        for merge in &process.merges {
+            let body = self.in_body(&merge.locals);
+            let _ = writeln!(out, "  merge {} by {}", self.channel(merge.source), body.expr(&merge.key));
+            body.block(out, &merge.body, 2);
+            self.rule(out, "merged", &merge.finish);
+        }
+        for handler in &process.handlers {
+            let _ = writeln!(out, "  except {:?} {}", handler.event, self.channel(handler.channel));
+            self.in_body(&handler.locals).block(out, &handler.body, 2);
+        }
+        for timer in &process.timers {
+            let _ = writeln!(out, "  every {}ns", timer.interval_ns);
+            self.in_body(&timer.locals).block(out, &timer.body, 2);
         }
     }
-}
 
-fn builtin_name(builtin: Builtin) -> &'static str {
-    match builtin {
-        Builtin::Hash => "hash",
-        Builtin::Len => "len",
-        Builtin::StartsWith => "starts_with",
-        Builtin::EndsWith => "ends_with",
-        Builtin::Contains => "contains",
-        Builtin::Min => "min",
-        Builtin::Max => "max",
+    fn channel(&self, id: crate::hir::ChannelId) -> &str {
+        let process = self.program.process.as_ref();
+        process.map_or("?", |process| process.channels[id.0 as usize].name.as_str())
     }
 }

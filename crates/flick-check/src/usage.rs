@@ -10,6 +10,7 @@ use crate::hir::{
     BinaryOp, Block, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit, UnitId,
 };
 use crate::items::Items;
+use crate::limits::VINT_BYTES_MAX;
 use crate::range::Range;
 use crate::{report, walk};
 use flick_abi::limits::HEAD_BYTES_MAX;
@@ -134,6 +135,7 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
     for field in &declared.fields {
         match &field.kind {
             FieldKind::Int { repr, .. } => fixed += u64::from(repr.width_bytes),
+            FieldKind::Vint { .. } => fixed += VINT_BYTES_MAX,
             FieldKind::Bytes { max_bytes: Some(max), .. } => {
                 let name = field
                     .name
@@ -177,7 +179,9 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
     match &expr.kind {
         ExprKind::LenOf(field) => length(*field),
         ExprKind::SelfField(field) => match &unit.fields[field.0 as usize].kind {
-            FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. } => length(*measured),
+            FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. }
+            | FieldKind::Vint { derived: Some(Derived::LengthOf(measured)) } => length(*measured),
+            FieldKind::Vint { .. } => Some(crate::range::INT),
             FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Some(Range::of_repr(*repr)),
             FieldKind::Bytes { .. } => None,
         },

@@ -166,6 +166,7 @@ fn field_type(
             let fits = written == "int" && range.is_inside(INT) || types::sized_int(written) == Some(*repr);
             fits.then(|| (range.ty(), None))
         }
+        FieldKind::Vint { .. } => matches!(written, "int" | "int64").then(|| (INT.ty(), None)),
         FieldKind::Bytes { text, .. } => {
             let bound = types::bound(named, file, sink);
             let fits = written == if *text { "string" } else { "bytes" };

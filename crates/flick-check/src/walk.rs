@@ -1,6 +1,6 @@
 //! Visits every expression below an expression or block, outermost first.
 
-use crate::hir::{Block, Expr, ExprKind, Stmt};
+use crate::hir::{AskAll, Block, Expr, ExprKind, Source, Stmt};
 
 /// Calls `visit` on `expr` and everything in it.
 pub fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
@@ -15,7 +15,9 @@ pub fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
 pub fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
     for stmt in &block.stmts {
         match stmt {
-            Stmt::Let(_, value) | Stmt::Expr(value) => expr(value, visit),
+            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Assign(_, value) | Stmt::Expr(value) => {
+                expr(value, visit)
+            }
         }
     }
     if let Some(value) = &block.value {
@@ -47,8 +49,21 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::Member(..)
         | ExprKind::Local(_) => {}
         ExprKind::Channel(_) | ExprKind::SelfField(_) | ExprKind::LenOf(_) | ExprKind::Dollar => {}
+        ExprKind::None | ExprKind::State(_) | ExprKind::Dict(_) | ExprKind::Counter(_) => {}
         ExprKind::Field(inner, _) | ExprKind::Not(inner) | ExprKind::Neg(inner) => visit(Child::Expr(inner)),
-        ExprKind::Binary(_, a, b) | ExprKind::Index(a, b) => {
+        ExprKind::TupleField(inner, _) | ExprKind::StructField(inner, _) => visit(Child::Expr(inner)),
+        ExprKind::Some(inner) | ExprKind::Convert(inner, _) | ExprKind::Recast(inner) => {
+            visit(Child::Expr(inner));
+        }
+        ExprKind::DictGet(_, inner) | ExprKind::DictHas(_, inner) => visit(Child::Expr(inner)),
+        ExprKind::VariantBuild(_, _, payload) => {
+            payload.iter().for_each(|payload| visit(Child::Expr(payload)));
+        }
+        ExprKind::Binary(_, a, b)
+        | ExprKind::Index(a, b)
+        | ExprKind::ListGet(a, b)
+        | ExprKind::ByteAt(a, b)
+        | ExprKind::DictPut(_, a, b) => {
             visit(Child::Expr(a));
             visit(Child::Expr(b));
         }
@@ -69,13 +84,81 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
             }
             otherwise.iter().for_each(|block| visit(Child::Block(block)));
         }
-        ExprKind::Call(_, args) | ExprKind::Builtin(_, args) => {
-            args.iter().for_each(|arg| visit(Child::Expr(arg)))
+        ExprKind::Call(_, args)
+        | ExprKind::Builtin(_, args)
+        | ExprKind::Tuple(args)
+        | ExprKind::List(args)
+        | ExprKind::Concat(args)
+        | ExprKind::StructBuild(_, args) => args.iter().for_each(|arg| visit(Child::Expr(arg))),
+        ExprKind::StructWith(base, fields) => {
+            visit(Child::Expr(base));
+            fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
         }
         ExprKind::With(base, fields) => {
             visit(Child::Expr(base));
             fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
         }
         ExprKind::Build(_, fields) => fields.iter().for_each(|(_, value)| visit(Child::Expr(value))),
+        ExprKind::OrElse(value, other) => {
+            visit(Child::Expr(value));
+            visit(Child::Block(other));
+        }
+        ExprKind::Match { value, arms, otherwise } => {
+            visit(Child::Expr(value));
+            arms.iter().for_each(|(_, _, body)| visit(Child::Block(body)));
+            otherwise.iter().for_each(|block| visit(Child::Block(block)));
+        }
+        ExprKind::Slice(base, from, to) => {
+            visit(Child::Expr(base));
+            from.iter().chain(to).for_each(|end| visit(Child::Expr(end)));
+        }
+        ExprKind::For { source, body, .. }
+        | ExprKind::MapList { source, body, .. }
+        | ExprKind::Filter { source, body, .. } => {
+            source_children(source, visit);
+            visit(Child::Block(body));
+        }
+        ExprKind::Fold { source, init, body, .. } => {
+            source_children(source, visit);
+            visit(Child::Expr(init));
+            visit(Child::Block(body));
+        }
+        ExprKind::DictUpdate { key, body, .. } => {
+            visit(Child::Expr(key));
+            visit(Child::Block(body));
+        }
+        ExprKind::Ask { channel, message, timeout, otherwise } => {
+            visit(Child::Expr(channel));
+            visit(Child::Expr(message));
+            timeout.iter().for_each(|timeout| visit(Child::Expr(timeout)));
+            otherwise.iter().for_each(|block| visit(Child::Block(block)));
+        }
+        ExprKind::AskAll { asks, timeout } => {
+            ask_all_children(asks, visit);
+            timeout.iter().for_each(|timeout| visit(Child::Expr(timeout)));
+        }
+    }
+}
+
+fn source_children(source: &Source, visit: &mut dyn FnMut(Child<'_>)) {
+    match source {
+        Source::List(list) | Source::Channels(list) => visit(Child::Expr(list)),
+        Source::Range { lo, hi, .. } => {
+            visit(Child::Expr(lo));
+            visit(Child::Expr(hi));
+        }
+    }
+}
+
+fn ask_all_children(asks: &AskAll, visit: &mut dyn FnMut(Child<'_>)) {
+    match asks {
+        AskAll::Array { channels, message } => {
+            visit(Child::Expr(channels));
+            visit(Child::Expr(message));
+        }
+        AskAll::Each(asks) => asks.iter().for_each(|(channel, message)| {
+            visit(Child::Expr(channel));
+            visit(Child::Expr(message));
+        }),
     }
 }

@@ -50,7 +50,7 @@ impl Exprs<'_> {
                 vec!["..."; self.items.fun(*fun).params.len().min(2)].join(", ")
             );
             report::names::wrong_kind(span.clone(), text, "a function", "a value", &help)
-        } else if super::call::BUILTINS.contains(&text) {
+        } else if super::builtin::named(text).is_some() {
             report::names::wrong_kind(
                 span.clone(),
                 text,
@@ -238,6 +238,7 @@ pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
     match kind {
         FieldKind::Int { enumeration: Some(id), .. } => Ty::Enum(*id),
         FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Range::of_repr(*repr).ty(),
+        FieldKind::Vint { .. } => crate::range::INT.ty(),
         FieldKind::Bytes { text, max_bytes, length, .. } => {
             Ty::Bytes { max: max_bytes.unwrap_or_else(|| grammar::longest(length, None)), text: *text }
         }

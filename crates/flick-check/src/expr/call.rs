@@ -2,37 +2,15 @@
 
 use flick_syntax::ast;
 
+use super::builtin::{self, NAMES};
 use super::{Exprs, range_of, unknown};
 use crate::hir::{Builtin, Expr, ExprKind, FunId, Span, Ty};
 use crate::items::{Items, TypeItem};
 use crate::range::{INT, Range, UINT};
 use crate::report;
 
-/// The built-ins of this version.
-pub(crate) const BUILTINS: &[&str] = &["hash", "len", "starts_with", "ends_with", "contains", "min", "max"];
 /// Built-ins that the language has and this version has not.
-const LATER: &[&str] = &[
-    "all_ready",
-    "ready",
-    "alive",
-    "load",
-    "peer",
-    "now",
-    "random",
-    "log",
-    "count",
-    "ketama",
-    "rendezvous",
-    "round_robin",
-    "least_loaded",
-    "two_choices",
-    "find",
-    "split",
-    "slice",
-    "parse_int",
-    "print_int",
-    "consistent",
-];
+const LATER: &[&str] = &["ready", "all_ready"];
 
 impl Exprs<'_> {
     /// Checks a call. `piped` is the message that `=>` hands over as the last argument.
@@ -61,7 +39,7 @@ impl Exprs<'_> {
         if let Some(fun) = self.items.fun_names.get(name.text()) {
             return self.call_fun(*fun, args, is_piped, span);
         }
-        if let Some(builtin) = builtin_named(name.text()) {
+        if let Some(builtin) = builtin::named(name.text()) {
             return self.call_builtin(builtin, name.text(), args, is_piped, span);
         }
         self.report_not_callable(name.text(), name_span);
@@ -81,8 +59,13 @@ impl Exprs<'_> {
             };
             report::names::wrong_kind(span, name, is, "a function", &help)
         } else {
-            let known: Vec<&str> =
-                self.items.fun_names.keys().map(String::as_str).chain(BUILTINS.iter().copied()).collect();
+            let known: Vec<&str> = self
+                .items
+                .fun_names
+                .keys()
+                .map(String::as_str)
+                .chain(NAMES.iter().map(|(name, _)| *name))
+                .collect();
             report::names::unknown_function(span, name, known)
         };
         self.sink.push(report);
@@ -131,6 +114,19 @@ impl Exprs<'_> {
         is_piped: bool,
         span: Span,
     ) -> Expr {
+        if !matches!(
+            builtin,
+            Builtin::Hash
+                | Builtin::Len
+                | Builtin::Min
+                | Builtin::Max
+                | Builtin::StartsWith
+                | Builtin::EndsWith
+                | Builtin::Contains
+        ) {
+            self.sink.push(report::not_yet::builtin(span.clone(), name));
+            return unknown(span);
+        }
         let wanted = match builtin {
             Builtin::Hash | Builtin::Len => 1,
             _ => 2,
@@ -150,7 +146,7 @@ impl Exprs<'_> {
             let ty = match builtin {
                 Builtin::Hash => UINT.ty(),
                 Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains => Ty::Bool,
-                Builtin::Len | Builtin::Min | Builtin::Max => Ty::Unknown,
+                _ => Ty::Unknown,
             };
             return Expr { kind: ExprKind::Int(0), ty, span };
         }
@@ -161,6 +157,7 @@ impl Exprs<'_> {
             Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains => {
                 self.search(builtin, name, args, span)
             }
+            _ => unknown(span),
         }
     }
 
@@ -231,20 +228,6 @@ impl Exprs<'_> {
         }
         Expr { kind: ExprKind::Builtin(builtin, args), ty: Ty::Bool, span }
     }
-}
-
-/// The built-in of that name.
-pub(crate) fn builtin_named(name: &str) -> Option<Builtin> {
-    Some(match name {
-        "hash" => Builtin::Hash,
-        "len" => Builtin::Len,
-        "starts_with" => Builtin::StartsWith,
-        "ends_with" => Builtin::EndsWith,
-        "contains" => Builtin::Contains,
-        "min" => Builtin::Min,
-        "max" => Builtin::Max,
-        _ => return None,
-    })
 }
 
 fn other_text(expr: &ast::Expr) -> String {

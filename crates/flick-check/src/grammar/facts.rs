@@ -8,6 +8,7 @@ use crate::diagnostic::Sink;
 use crate::expr::Exprs;
 use crate::hir::{Expr, ExprKind, Facts, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::{InFile, Items};
+use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
 use crate::report;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
@@ -245,6 +246,7 @@ impl Reader<'_> {
                     ExprKind::Int(bytes) => bytes as u64,
                     _ => 0,
                 },
+                FieldKind::Vint { .. } => VINT_BYTES_MAX,
                 FieldKind::Var { .. } => 0,
             })
             .sum();

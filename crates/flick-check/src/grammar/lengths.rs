@@ -31,7 +31,7 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
         known_attrs(draft, &field.kind, sink);
         let mut site = Site { unit, index, draft, name: &name };
         match &mut field.kind {
-            FieldKind::Int { .. } => {}
+            FieldKind::Int { .. } | FieldKind::Vint { .. } => {}
             FieldKind::Bytes { length, max_bytes, streamed, .. } => {
                 *length = site.length(items, sink);
                 *streamed = attr(draft, "streamed").is_some();
