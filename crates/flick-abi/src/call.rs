@@ -40,7 +40,10 @@ impl BytesRef {
 
     /// The same place in message number `message`, for a reference into message 0. Panics on any other region.
     pub fn in_message(self, message: u8) -> Self {
-        assert!(self.region() == Region::Message as u64, "only a reference into a message is moved to another");
+        assert!(
+            self.region() == Region::Message as u64,
+            "only a reference into a message is moved to another"
+        );
         if message == 0 {
             return self;
         }

@@ -12,9 +12,7 @@ pub mod host;
 pub mod limits;
 pub mod program;
 
-pub use call::{
-    Ask, AskList, BytesRef, Message, Outcome, Region, RuleCall, Send, SendBody, SendList,
-};
+pub use call::{Ask, AskList, BytesRef, Message, Outcome, Region, RuleCall, Send, SendBody, SendList};
 pub use engine::{Engine, Step};
 pub use frame::{Frame, MessageFlags};
 pub use host::{Host, HostCall, NoHost, Policy};

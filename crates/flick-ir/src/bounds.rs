@@ -39,7 +39,7 @@ fn inst_steps(inst: &Inst, known: &[FunctionBounds]) -> u64 {
 /// Messages that an instruction sends.
 fn inst_sends(inst: &Inst, known: &[FunctionBounds]) -> u64 {
     match &inst.op {
-        Op::SendOriginal { .. } | Op::SendRebuilt { .. } => 1,
+        Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } => 1,
         Op::Call { func, .. } => known[func.0 as usize].sends,
         _ => 0,
     }

@@ -96,7 +96,7 @@ pub fn successors(end: &Terminator) -> Vec<(BlockId, &[Value])> {
             let targets = cases.iter().map(|(_, target)| *target).chain([*default]);
             targets.map(|target| (target, &[][..])).collect()
         }
-        Terminator::Need { then, .. } => vec![(*then, &[])],
+        Terminator::Need { then, .. } | Terminator::Suspend { then, .. } => vec![(*then, &[])],
         Terminator::Done | Terminator::Fault { .. } | Terminator::Return(_) => Vec::new(),
     }
 }

@@ -111,7 +111,10 @@ fn reached_by(module: &Module, action: RuleAction) -> Vec<usize> {
         open.extend(calls::callees_of(function));
         for inst in function.blocks.iter().flat_map(|block| &block.insts) {
             match (&inst.op, inst.result) {
-                (Op::SendOriginal { .. } | Op::SendRebuilt { .. }, _) => sends = true,
+                (Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. }, _) => {
+                    sends = true
+                }
+                (Op::AskOriginal { .. } | Op::AskRebuilt { .. } | Op::AskMessage { .. }, _) => sends = true,
                 (Op::Const(word), Some(value)) if function.values[value.0 as usize] == Type::Chan => {
                     named.push(semantics::chan_index(*word as u64) as usize);
                 }

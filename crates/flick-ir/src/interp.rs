@@ -102,8 +102,13 @@ impl Engine for Interpreter {
         self.parse_counted(parser, frame, data).0
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> flick_abi::Outcome {
         self.run_counted(rule, call);
+        flick_abi::Outcome::Finished
+    }
+
+    fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
+        panic!("an order is not interpreted")
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {

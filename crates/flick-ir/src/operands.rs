@@ -12,9 +12,18 @@ pub(crate) fn operands(op: &Op, visit: &mut impl FnMut(Value)) {
 pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
     match op {
         Op::Const(_) | Op::ConstBytes { .. } | Op::FrameGet { .. } | Op::OutMark => {}
+        Op::StateLoad { .. } | Op::StateLoadBytes { .. } | Op::ResumeState | Op::SpillGet { .. } => {}
         Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => visit(a),
         Op::FrameSet { value: a, .. } | Op::SendOriginal { chan: a } => visit(a),
         Op::EmitInt { value: a, .. } | Op::EmitBytes { value: a } => visit(a),
+        Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) => visit(a),
+        Op::MessageGet { message: a, .. } | Op::PackedBytes { packed: a, .. } => visit(a),
+        Op::FormatInt { value: a, .. } | Op::IsInt { bytes: a, .. } | Op::ParseInt { bytes: a, .. } => {
+            visit(a)
+        }
+        Op::Case { bytes: a, .. } | Op::WordsNew { words: a, .. } => visit(a),
+        Op::StateStore { value: a, .. } | Op::StateStoreBytes { value: a, .. } => visit(a),
+        Op::Answer { index: a } | Op::Fail { reason: a } | Op::SpillSet { value: a, .. } => visit(a),
         Op::Binary(_, a, b)
         | Op::BytesEq(a, b)
         | Op::BytesStartsWith(a, b)
@@ -23,21 +32,39 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         | Op::BytesLess(a, b)
         | Op::MessageBytes { start: a, end: b }
         | Op::EmitMessage { start: a, end: b }
-        | Op::ChanElem { chan: a, index: b } => {
+        | Op::ChanElem { chan: a, index: b }
+        | Op::SendMessage { chan: a, message: b }
+        | Op::ByteAt { bytes: a, index: b }
+        | Op::Find(a, b)
+        | Op::Split { bytes: a, separator: b, .. }
+        | Op::SameText(a, b)
+        | Op::WordGet { bytes: a, index: b }
+        | Op::AskOriginal { chan: a, timeout_ns: b } => {
             visit(a);
             visit(b);
         }
-        Op::Select { cond, a, b } => {
-            visit(cond);
+        Op::Select { cond: a, a: b, b: c }
+        | Op::EmitMessageOf { message: a, start: b, end: c }
+        | Op::Slice { bytes: a, start: b, end: c }
+        | Op::WordSet { bytes: a, index: b, value: c }
+        | Op::AskMessage { chan: a, message: b, timeout_ns: c } => {
             visit(a);
             visit(b);
+            visit(c);
         }
         Op::Load { base, .. } => base.iter_mut().for_each(visit),
-        Op::Call { args, .. } => args.iter_mut().for_each(visit),
-        Op::SendRebuilt { chan, mark, tail_from } => {
+        Op::Call { args, .. } | Op::Host { args, .. } => args.iter_mut().for_each(visit),
+        Op::Concat { parts: args, .. } | Op::Pack { items: args, .. } => args.iter_mut().for_each(visit),
+        Op::SendRebuilt { chan, mark, tail_from, tail_of } => {
             visit(chan);
             visit(mark);
-            tail_from.iter_mut().for_each(visit);
+            tail_from.iter_mut().chain(tail_of).for_each(visit);
+        }
+        Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns } => {
+            visit(chan);
+            visit(mark);
+            tail_from.iter_mut().chain(tail_of).for_each(&mut *visit);
+            visit(timeout_ns);
         }
     }
 }
@@ -58,6 +85,6 @@ pub(crate) fn map_end_operands(end: &mut Terminator, visit: &mut impl FnMut(&mut
         }
         Terminator::Switch { value, .. } => visit(value),
         Terminator::Need { base, .. } => base.iter_mut().for_each(visit),
-        Terminator::Done | Terminator::Fault { .. } => {}
+        Terminator::Done | Terminator::Fault { .. } | Terminator::Suspend { .. } => {}
     }
 }

@@ -202,11 +202,19 @@ mod tests {
             let mut call = RuleCall {
                 frame: &frame,
                 message: &message,
+                others: &[],
                 source_element: 5,
                 channel_lens: &channel_lens,
                 out: &mut out,
                 out_len: 0,
                 sends: &mut sends,
+                asks: &mut flick_abi::AskList::new(),
+                answers: &[],
+                spills: &mut [],
+                resume: 0,
+                state: &mut [],
+                failure: None,
+                host: &mut flick_abi::NoHost,
             };
             engine.run(FuncId(4), &mut call);
             let out_len = call.out_len;

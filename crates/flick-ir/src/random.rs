@@ -88,6 +88,13 @@ pub fn module(seed: u64) -> Module {
         channels: vec![channel("client", false), channel("backends", true)],
         rules: Vec::new(),
         protocols: Vec::new(),
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        dicts: Vec::new(),
+        counters: Vec::new(),
+        state_words: 0,
+        init_state: None,
         bounds: Bounds::default(),
     };
     // Few different bytes, so that prefixes and substrings are found.

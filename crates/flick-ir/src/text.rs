@@ -14,10 +14,14 @@
 //! ```
 
 mod lexer;
+mod names;
 mod parse;
+mod parse_op;
 mod print;
+mod print_op;
 mod program;
 
+pub(crate) use names::{host_name, host_number, op_name};
 pub use print::{print, print_function};
 
 use crate::data::{Binary, Module, Type};
@@ -70,12 +74,13 @@ const BINARIES: [(&str, Binary); 19] = [
 ];
 
 /// Types by name.
-const TYPES: [(&str, Type); 6] = [
+const TYPES: [(&str, Type); 7] = [
     ("int", Type::Int),
     ("uint", Type::Uint),
     ("bool", Type::Bool),
     ("bytes", Type::Bytes),
     ("frame", Type::Frame),
+    ("message", Type::Message),
     ("chan", Type::Chan),
 ];
 

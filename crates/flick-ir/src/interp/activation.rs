@@ -90,6 +90,7 @@ impl Activation<'_> {
                 self.slots[SLOT_STATE] = u64::from(*state);
                 Next::End(Outcome::Step(Step::NeedMore(need)))
             }
+            Terminator::Suspend { .. } => panic!("a suspension is not interpreted"),
             Terminator::Done => Next::End(Outcome::Step(Step::Done)),
             Terminator::Fault { field, cause } => {
                 Next::End(Outcome::Step(Step::Fault { field: *field, cause: *cause }))
@@ -159,15 +160,17 @@ impl Activation<'_> {
                 self.send(get(*chan), SendBody::Original);
                 return None;
             }
-            Op::SendRebuilt { chan, mark, tail_from } => {
+            Op::SendRebuilt { chan, mark, tail_from, .. } => {
                 self.send_rebuilt(get(*chan), get(*mark), tail_from.map(get));
                 return None;
             }
+            other => panic!("{other:?} is not interpreted"),
         })
     }
 
     fn bytes(&self, word: u64) -> &[u8] {
-        let bytes = BytesRef(word).resolve(self.message, &self.module.consts, &self.out[..self.out_len]);
+        let bytes =
+            BytesRef(word).resolve(|_| Some(self.message), &self.module.consts, &self.out[..self.out_len]);
         bytes.expect("a bytes value lies inside its region")
     }
 
@@ -189,7 +192,7 @@ impl Activation<'_> {
                 let value = BytesRef(registers.get(*value));
                 let range = reserve(value.len() as usize);
                 let (used, free) = self.out.split_at_mut(start);
-                let bytes = value.resolve(self.message, &self.module.consts, used);
+                let bytes = value.resolve(|_| Some(self.message), &self.module.consts, used);
                 let bytes = bytes.expect("a bytes value lies inside its region");
                 free[..bytes.len()].copy_from_slice(bytes);
                 range
@@ -220,7 +223,7 @@ impl Activation<'_> {
                 .filter(|from| *from != u32::MAX)
                 .expect("a tail starts inside the message")
         });
-        self.send(chan, SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from });
+        self.send(chan, SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from, tail_of: 0 });
     }
 }
 

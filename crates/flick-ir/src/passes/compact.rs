@@ -54,7 +54,7 @@ fn rename_targets(end: &mut Terminator, new_ids: &[BlockId]) {
             cases.iter_mut().for_each(|(_, target)| rename(target));
             rename(default);
         }
-        Terminator::Need { then, .. } => rename(then),
+        Terminator::Need { then, .. } | Terminator::Suspend { then, .. } => rename(then),
         Terminator::Done | Terminator::Fault { .. } | Terminator::Return(_) => {
             assert!(successors(end).is_empty(), "nothing follows the end of a function");
         }

@@ -41,5 +41,24 @@ fn has_effect(op: &Op) -> bool {
             | Op::EmitBytes { .. }
             | Op::EmitMessage { .. }
             | Op::SendRebuilt { .. }
+            | Op::SendMessage { .. }
+            | Op::EmitMessageOf { .. }
+            | Op::WordSet { .. }
+            | Op::StateStore { .. }
+            | Op::StateStoreBytes { .. }
+            | Op::AskOriginal { .. }
+            | Op::AskRebuilt { .. }
+            | Op::AskMessage { .. }
+            | Op::Fail { .. }
+            | Op::SpillSet { .. }
+            | Op::Host { .. }
+            // What is built moves the end of the output, which other parts of it are counted from.
+            | Op::Concat { .. }
+            | Op::FormatInt { .. }
+            | Op::Split { .. }
+            | Op::Case { .. }
+            | Op::WordsNew { .. }
+            | Op::Pack { .. }
+            | Op::StateLoadBytes { .. }
     )
 }

@@ -161,7 +161,8 @@ fn detour(
             insts.push(Inst { result: Some(value), op: Op::FrameGet { slot: *slot }, origin: *origin });
             args.push(value);
         }
-        function.blocks.push(Block { params: Vec::new(), insts, end: Terminator::Jump(to, args) });
+        let end = Terminator::Jump(to, args);
+        function.blocks.push(Block { params: Vec::new(), trips_max: None, insts, end });
         stubs.push(BlockId(function.blocks.len() as u32 - 1));
     }
     let mut stubs = stubs.into_iter();
@@ -186,6 +187,7 @@ fn detour(
             redirect(default, None);
         }
         Terminator::Need { then, .. } => redirect(then, None),
+        Terminator::Suspend { .. } => {}
         Terminator::Done | Terminator::Fault { .. } | Terminator::Return(_) => {}
     }
 }

@@ -46,6 +46,8 @@ fn skip_empty(function: &mut Function) -> bool {
                 redirect(default);
             }
             Terminator::Need { then, .. } => redirect(then),
+            // The way on from a suspension stays as it is: it has no other.
+            Terminator::Suspend { .. } => {}
             Terminator::Done | Terminator::Fault { .. } | Terminator::Return(_) => {}
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> F
     let types = match kind {
         FuncKind::Parser => vec![Type::Frame, Type::Int],
         FuncKind::Rule => vec![Type::Frame, Type::Uint],
-        FuncKind::Builder => vec![Type::Frame],
+        FuncKind::Builder | FuncKind::Order => vec![Type::Frame],
         FuncKind::Helper => {
             let all = [Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan, Type::Frame];
             (0..body.rng.below(4)).map(|_| body.rng.pick(&all)).collect()
@@ -89,7 +89,12 @@ impl Body<'_> {
 
     fn block(&mut self, types: &[Type]) -> BlockId {
         let params = types.iter().map(|ty| self.value(*ty)).collect();
-        self.function.blocks.push(Block { params, insts: Vec::new(), end: Terminator::Done });
+        self.function.blocks.push(Block {
+            params,
+            trips_max: None,
+            insts: Vec::new(),
+            end: Terminator::Done,
+        });
         BlockId(self.function.blocks.len() as u32 - 1)
     }
 
@@ -377,7 +382,7 @@ impl Body<'_> {
                 let limit = self.constant(block, scope, MESSAGE_BYTES_MIN);
                 let from = self.at_most(block, scope, limit);
                 let tail_from = self.rng.chance(50).then_some(from);
-                self.push(block, None, Op::SendRebuilt { chan, mark, tail_from });
+                self.push(block, None, Op::SendRebuilt { chan, mark, tail_from, tail_of: None });
             }
             3 => {
                 let value = self.some(block, scope, Type::Bytes);

@@ -3,8 +3,8 @@
 use flick_abi::FuncId;
 
 use super::lexer::{self, Token};
-use super::{BINARIES, TYPES, TextError, program};
-use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, Op, Origin, Terminator, Type, Value};
+use super::{TYPES, TextError, parse_op, program};
+use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, Origin, Terminator, Type, Value};
 
 /// What every part of the text gives: a piece of the module, or where it stopped being one.
 pub(super) type Parsed<T> = Result<T, TextError>;
@@ -127,7 +127,8 @@ impl Reader {
         self.index('f', "function").map(FuncId)
     }
 
-    fn value(&mut self) -> Parsed<Value> {
+    /// Takes `v3`.
+    pub(super) fn value(&mut self) -> Parsed<Value> {
         self.index('v', "value").map(Value)
     }
 
@@ -141,13 +142,14 @@ impl Reader {
         known.map(|(_, ty)| *ty).ok_or_else(|| self.error(format!("`{word}` is no type")))
     }
 
-    fn comma_value(&mut self) -> Parsed<Value> {
+    /// Takes `, v3`.
+    pub(super) fn comma_value(&mut self) -> Parsed<Value> {
         self.mark(",")?;
         self.value()
     }
 
     /// `(v1, v2)`, or nothing.
-    fn args(&mut self) -> Parsed<Vec<Value>> {
+    pub(super) fn args(&mut self) -> Parsed<Vec<Value>> {
         let mut args = Vec::new();
         if self.opt_mark("(") {
             while !self.opt_mark(")") {
@@ -159,7 +161,7 @@ impl Reader {
     }
 
     /// `24` or `v5 + 24`.
-    fn sum(&mut self) -> Parsed<(Option<Value>, u32)> {
+    pub(super) fn sum(&mut self) -> Parsed<(Option<Value>, u32)> {
         if matches!(self.peek(), Some(Token::Number(_))) {
             return Ok((None, self.number()?));
         }
@@ -187,6 +189,7 @@ fn function(reader: &mut Reader) -> Parsed<Function> {
         "rule" => FuncKind::Rule,
         "helper" => FuncKind::Helper,
         "builder" => FuncKind::Builder,
+        "order" => FuncKind::Order,
         other => return Err(reader.error(format!("`{other}` is no kind of function"))),
     };
     let name = reader.name()?;
@@ -221,8 +224,8 @@ fn define(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Value> {
     reader.mark(":")?;
     let ty = reader.ty()?;
     let index = value.0 as usize;
-    // A bound, so that a text cannot ask for any amount of memory.
-    if index > types.len() + reader.tokens.len() {
+    // A bound, so that a text cannot ask for any amount of memory: every value up to the largest is defined.
+    if index > reader.tokens.len() {
         return Err(reader.error(format!("v{index} is far beyond the values so far")));
     }
     if index >= types.len() {
@@ -240,6 +243,7 @@ fn block(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Block> {
         params.push(define(reader, types)?);
         reader.opt_mark(",");
     }
+    let trips_max = if reader.opt_word("loop") { Some(reader.number()?) } else { None };
     reader.mark(":")?;
     let mut insts = Vec::new();
     loop {
@@ -254,9 +258,9 @@ fn block(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Block> {
         if result.is_none()
             && let Some(end) = end(reader, &word)?
         {
-            return Ok(Block { params, insts, end });
+            return Ok(Block { params, trips_max, insts, end });
         }
-        let op = op(reader, &word)?;
+        let op = parse_op::op(reader, &word)?;
         let mut origin = Origin::default();
         if reader.opt_mark("@") {
             origin.file = reader.number()?;
@@ -300,6 +304,12 @@ fn end(reader: &mut Reader, word: &str) -> Parsed<Option<Terminator>> {
             reader.expect_word("state")?;
             Terminator::Need { base, bytes, then, state: reader.number()? }
         }
+        "suspend" => {
+            reader.mark("->")?;
+            let then = reader.block()?;
+            reader.expect_word("state")?;
+            Terminator::Suspend { then, state: reader.number()? }
+        }
         "done" => Terminator::Done,
         "fault" => {
             let field = reader.number()?;
@@ -317,59 +327,4 @@ fn end(reader: &mut Reader, word: &str) -> Parsed<Option<Terminator>> {
         }
         _ => return Ok(None),
     }))
-}
-
-/// An operation after its first word.
-fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
-    if let Some((_, op)) = BINARIES.iter().find(|(name, _)| *name == word) {
-        return Ok(Op::Binary(*op, reader.value()?, reader.comma_value()?));
-    }
-    if let Some(width) = word.strip_prefix("load.") {
-        let signed = width.starts_with('s');
-        let (width_bytes, big_endian) = reader.width(width.trim_start_matches(['s', 'u']))?;
-        let (base, offset) = reader.sum()?;
-        return Ok(Op::Load { base, offset, width_bytes, big_endian, signed });
-    }
-    if let Some(width) = word.strip_prefix("emit_int.") {
-        let (width_bytes, big_endian) = reader.width(width)?;
-        return Ok(Op::EmitInt { value: reader.value()?, width_bytes, big_endian });
-    }
-    Ok(match word {
-        "const" => Op::Const(reader.number()?),
-        "const_bytes" => {
-            let offset = reader.number()?;
-            reader.mark(",")?;
-            Op::ConstBytes { offset, len: reader.number()? }
-        }
-        "not" => Op::Not(reader.value()?),
-        "select" => Op::Select { cond: reader.value()?, a: reader.comma_value()?, b: reader.comma_value()? },
-        "len" => Op::Len(reader.value()?),
-        "hash_bytes" => Op::HashBytes(reader.value()?),
-        "hash_int" => Op::HashInt(reader.value()?),
-        "bytes_eq" => Op::BytesEq(reader.value()?, reader.comma_value()?),
-        "bytes_starts_with" => Op::BytesStartsWith(reader.value()?, reader.comma_value()?),
-        "bytes_ends_with" => Op::BytesEndsWith(reader.value()?, reader.comma_value()?),
-        "bytes_contains" => Op::BytesContains(reader.value()?, reader.comma_value()?),
-        "bytes_less" => Op::BytesLess(reader.value()?, reader.comma_value()?),
-        "frame_get" => Op::FrameGet { slot: reader.number()? },
-        "frame_set" => Op::FrameSet { slot: reader.number()?, value: reader.comma_value()? },
-        "message_bytes" => Op::MessageBytes { start: reader.value()?, end: reader.comma_value()? },
-        "chan_len" => Op::ChanLen(reader.value()?),
-        "chan_elem" => Op::ChanElem { chan: reader.value()?, index: reader.comma_value()? },
-        "call" => Op::Call { func: reader.func()?, args: reader.args()? },
-        "send_original" => Op::SendOriginal { chan: reader.value()? },
-        "out_mark" => Op::OutMark,
-        "emit_bytes" => Op::EmitBytes { value: reader.value()? },
-        "emit_message" => Op::EmitMessage { start: reader.value()?, end: reader.comma_value()? },
-        "send_rebuilt" => {
-            let (chan, mark) = (reader.value()?, reader.comma_value()?);
-            let mut tail_from = None;
-            if reader.opt_mark(",") {
-                reader.expect_word("tail")?;
-                tail_from = Some(reader.value()?);
-            }
-            Op::SendRebuilt { chan, mark, tail_from }
-        }
-        other => return Err(reader.error(format!("`{other}` is no operation"))),
-    })
 }

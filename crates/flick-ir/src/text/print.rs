@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::lexer::quote;
-use super::{binary_name, program, type_name};
-use crate::data::{BlockId, FuncKind, Function, Inst, Module, Op, Origin, Terminator, Value};
+use super::print_op::{list, op, sum};
+use super::{program, type_name};
+use crate::data::{BlockId, FuncKind, Function, Inst, Module, Origin, Terminator, Value};
 
 /// Writes a module as text.
 pub fn print(module: &Module) -> String {
@@ -32,7 +33,8 @@ pub fn print_function(index: usize, function: &Function) -> String {
     }
     for (index, block) in function.blocks.iter().enumerate() {
         let params: Vec<_> = block.params.iter().map(|value| typed(function, *value)).collect();
-        let _ = writeln!(text, "  b{index}({}):", params.join(", "));
+        let trips = block.trips_max.map(|trips| format!(" loop {trips}")).unwrap_or_default();
+        let _ = writeln!(text, "  b{index}({}){trips}:", params.join(", "));
         for instruction in &block.insts {
             let _ = writeln!(text, "    {}", inst(function, instruction));
         }
@@ -61,6 +63,7 @@ pub(super) fn kind_name(kind: FuncKind) -> &'static str {
         FuncKind::Rule => "rule",
         FuncKind::Helper => "helper",
         FuncKind::Builder => "builder",
+        FuncKind::Order => "order",
     }
 }
 
@@ -82,56 +85,6 @@ fn inst(function: &Function, inst: &Inst) -> String {
     text
 }
 
-fn list(values: &[Value]) -> String {
-    let values: Vec<_> = values.iter().map(|value| format!("v{}", value.0)).collect();
-    values.join(", ")
-}
-
-fn op(op: &Op) -> String {
-    let with = |name: &str, values: &[Value]| format!("{name} {}", list(values));
-    match op {
-        Op::Const(word) => format!("const {word}"),
-        Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
-        Op::Binary(op, a, b) => with(binary_name(*op), &[*a, *b]),
-        Op::Not(a) => with("not", &[*a]),
-        Op::Select { cond, a, b } => with("select", &[*cond, *a, *b]),
-        Op::Len(a) => with("len", &[*a]),
-        Op::HashBytes(a) => with("hash_bytes", &[*a]),
-        Op::HashInt(a) => with("hash_int", &[*a]),
-        Op::BytesEq(a, b) => with("bytes_eq", &[*a, *b]),
-        Op::BytesStartsWith(a, b) => with("bytes_starts_with", &[*a, *b]),
-        Op::BytesEndsWith(a, b) => with("bytes_ends_with", &[*a, *b]),
-        Op::BytesContains(a, b) => with("bytes_contains", &[*a, *b]),
-        Op::BytesLess(a, b) => with("bytes_less", &[*a, *b]),
-        Op::FrameGet { slot } => format!("frame_get {slot}"),
-        Op::FrameSet { slot, value } => format!("frame_set {slot}, v{}", value.0),
-        Op::Load { base, offset, width_bytes, big_endian, signed } => {
-            let sign = if *signed { 's' } else { 'u' };
-            let at = sum(*base, *offset);
-            format!("load.{sign}{} {at}", width_name(*width_bytes, *big_endian))
-        }
-        Op::MessageBytes { start, end } => with("message_bytes", &[*start, *end]),
-        Op::ChanLen(chan) => with("chan_len", &[*chan]),
-        Op::ChanElem { chan, index } => with("chan_elem", &[*chan, *index]),
-        Op::Call { func, args } => format!("call f{}({})", func.0, list(args)),
-        Op::SendOriginal { chan } => with("send_original", &[*chan]),
-        Op::OutMark => "out_mark".to_owned(),
-        Op::EmitInt { value, width_bytes, big_endian } => {
-            format!("emit_int.{} v{}", width_name(*width_bytes, *big_endian), value.0)
-        }
-        Op::EmitBytes { value } => with("emit_bytes", &[*value]),
-        Op::EmitMessage { start, end } => with("emit_message", &[*start, *end]),
-        Op::SendRebuilt { chan, mark, tail_from } => {
-            let tail = tail_from.map(|value| format!(", tail v{}", value.0)).unwrap_or_default();
-            format!("send_rebuilt v{}, v{}{tail}", chan.0, mark.0)
-        }
-    }
-}
-
-fn sum(base: Option<Value>, offset: u32) -> String {
-    base.map_or(offset.to_string(), |base| format!("v{} + {offset}", base.0))
-}
-
 fn target(block: BlockId, args: &[Value]) -> String {
     if args.is_empty() { format!("b{}", block.0) } else { format!("b{}({})", block.0, list(args)) }
 }
@@ -150,6 +103,7 @@ fn end(end: &Terminator) -> String {
         Terminator::Need { base, bytes, then, state } => {
             format!("need {} -> b{} state {state}", sum(*base, *bytes), then.0)
         }
+        Terminator::Suspend { then, state } => format!("suspend -> b{} state {state}", then.0),
         Terminator::Done => "done".to_owned(),
         Terminator::Fault { field, cause } => format!("fault {field} cause {cause}"),
         Terminator::Return(values) if values.is_empty() => "return".to_owned(),

@@ -85,6 +85,13 @@ pub(super) fn parse(reader: &mut Reader) -> Parsed<Program> {
         channels: Vec::new(),
         rules: Vec::new(),
         protocols: Vec::new(),
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        dicts: Vec::new(),
+        counters: Vec::new(),
+        state_words: 0,
+        init_state: None,
         bounds: Bounds::default(),
     };
     reader.mark("{")?;
@@ -142,7 +149,7 @@ fn rule(reader: &mut Reader) -> Parsed<Rule> {
         "run" => RuleAction::Run { rule: reader.func()? },
         other => return Err(reader.error(format!("`{other}` is no action"))),
     };
-    Ok(Rule { source, action })
+    Ok(Rule { source, action, asks: false })
 }
 
 fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
@@ -210,5 +217,6 @@ fn bounds(reader: &mut Reader) -> Parsed<Bounds> {
         head_bytes_max,
         steps_per_message_max,
         sends_per_message_max,
+        ..Bounds::default()
     })
 }

@@ -62,10 +62,14 @@ fn shape(function: &Function, report: &mut Report<'_>) {
     let (params, text): (&[Type], _) = match function.kind {
         FuncKind::Parser => (&[Type::Frame, Type::Int], "(frame, int)"),
         FuncKind::Rule => (&[Type::Frame, Type::Uint], "(frame, uint)"),
-        FuncKind::Builder => (&[Type::Frame], "(frame)"),
+        FuncKind::Builder | FuncKind::Order => (&[Type::Frame], "(frame)"),
         FuncKind::Helper => (&types[..], ""),
     };
     report.require(types == params, || format!("a {:?} takes {text}", function.kind));
+    if function.kind == FuncKind::Order {
+        let is_int = function.results == [Type::Int];
+        return report.require(is_int, || "an Order gives one int".to_owned());
+    }
     let results_max = usize::from(function.kind == FuncKind::Helper);
     report.require(function.results.len() <= results_max, || {
         format!("a {:?} has at most {results_max} results", function.kind)

@@ -8,7 +8,7 @@ use super::Report;
 use crate::cfg::successors;
 use crate::data::{Binary, FuncKind, Function, Inst, Module, Op, Terminator, Type, Value};
 use crate::limits::LOAD_OFFSET_MAX;
-use crate::text::{binary_name, type_name};
+use crate::text::{op_name, type_name};
 
 /// What an operand may be.
 #[derive(Clone, Copy, PartialEq)]
@@ -64,38 +64,6 @@ pub(super) fn check(module: &Module, function: &Function, report: &mut Report<'_
             checker.inst(inst);
         }
         checker.end(&block.end);
-    }
-}
-
-/// Name of an operation in the text form.
-fn op_name(op: &Op) -> &'static str {
-    match op {
-        Op::Const(_) => "const",
-        Op::ConstBytes { .. } => "const_bytes",
-        Op::Binary(op, ..) => binary_name(*op),
-        Op::Not(_) => "not",
-        Op::Select { .. } => "select",
-        Op::Len(_) => "len",
-        Op::HashBytes(_) => "hash_bytes",
-        Op::HashInt(_) => "hash_int",
-        Op::BytesEq(..) => "bytes_eq",
-        Op::BytesStartsWith(..) => "bytes_starts_with",
-        Op::BytesEndsWith(..) => "bytes_ends_with",
-        Op::BytesContains(..) => "bytes_contains",
-        Op::BytesLess(..) => "bytes_less",
-        Op::FrameGet { .. } => "frame_get",
-        Op::FrameSet { .. } => "frame_set",
-        Op::Load { .. } => "load",
-        Op::MessageBytes { .. } => "message_bytes",
-        Op::ChanLen(_) => "chan_len",
-        Op::ChanElem { .. } => "chan_elem",
-        Op::Call { .. } => "call",
-        Op::SendOriginal { .. } => "send_original",
-        Op::OutMark => "out_mark",
-        Op::EmitInt { .. } => "emit_int",
-        Op::EmitBytes { .. } => "emit_bytes",
-        Op::EmitMessage { .. } => "emit_message",
-        Op::SendRebuilt { .. } => "send_rebuilt",
     }
 }
 
@@ -235,7 +203,7 @@ impl Checker<'_, '_> {
             Op::EmitBytes { value } => self.takes(op, &[(*value, Bytes)]),
             Op::EmitMessage { start, end } => self.takes(op, &[(*start, Number), (*end, Number)]),
             Op::SendOriginal { chan } => self.takes(op, &[(*chan, Chan)]),
-            Op::SendRebuilt { chan, mark, tail_from } => {
+            Op::SendRebuilt { chan, mark, tail_from, .. } => {
                 self.takes(op, &[(*chan, Chan), (*mark, Number)]);
                 self.takes(op, &tail_from.iter().map(|from| (*from, Number)).collect::<Vec<_>>());
             }
@@ -252,7 +220,7 @@ impl Checker<'_, '_> {
             Type::Int | Type::Uint => true,
             Type::Bool => matches!(word, 0 | 1),
             Type::Chan => ((word & 0xffff) as usize) < self.module.program.channels.len(),
-            Type::Bytes | Type::Frame => false,
+            Type::Bytes | Type::Frame | Type::Message => false,
         };
         if !is_of_type {
             self.add(format!("{word} is no {}", type_name(ty)));

@@ -1,0 +1,107 @@
+//! Writes operations; `parse_op` reads them.
+
+use super::names::{host_name, op_name};
+use super::print::width_name;
+use crate::data::{Op, Value};
+
+/// `v1, v2`.
+pub(super) fn list(values: &[Value]) -> String {
+    let values: Vec<_> = values.iter().map(|value| format!("v{}", value.0)).collect();
+    values.join(", ")
+}
+
+/// `24` or `v5 + 24`.
+pub(super) fn sum(base: Option<Value>, offset: u32) -> String {
+    base.map_or(offset.to_string(), |base| format!("v{} + {offset}", base.0))
+}
+
+/// `, tail v3 of v4`, as far as it is there.
+fn tail(from: Option<Value>, of: Option<Value>) -> String {
+    let part = |word: &str, value: Option<Value>| {
+        value.map(|value| format!("{word} v{}", value.0)).unwrap_or_default()
+    };
+    format!("{}{}", part(", tail", from), part(" of", of))
+}
+
+/// An operation without its result.
+pub(super) fn op(op: &Op) -> String {
+    let name = op_name(op);
+    let with = |values: &[Value]| format!("{name} {}", list(values));
+    match op {
+        Op::Const(word) => format!("const {word}"),
+        Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
+        Op::OutMark | Op::ResumeState => name.to_owned(),
+        Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => with(&[*a]),
+        Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) | Op::Answer { index: a } => with(&[*a]),
+        Op::SendOriginal { chan: a } | Op::EmitBytes { value: a } | Op::Fail { reason: a } => with(&[*a]),
+        Op::Binary(_, a, b)
+        | Op::BytesEq(a, b)
+        | Op::BytesStartsWith(a, b)
+        | Op::BytesEndsWith(a, b)
+        | Op::BytesContains(a, b)
+        | Op::BytesLess(a, b)
+        | Op::MessageBytes { start: a, end: b }
+        | Op::EmitMessage { start: a, end: b }
+        | Op::ChanElem { chan: a, index: b }
+        | Op::SendMessage { chan: a, message: b }
+        | Op::ByteAt { bytes: a, index: b }
+        | Op::Find(a, b)
+        | Op::SameText(a, b)
+        | Op::WordGet { bytes: a, index: b } => with(&[*a, *b]),
+        Op::Select { cond: a, a: b, b: c }
+        | Op::EmitMessageOf { message: a, start: b, end: c }
+        | Op::Slice { bytes: a, start: b, end: c }
+        | Op::WordSet { bytes: a, index: b, value: c } => with(&[*a, *b, *c]),
+        Op::FrameGet { slot } | Op::SpillGet { slot } => format!("{name} {slot}"),
+        Op::FrameSet { slot, value } | Op::SpillSet { slot, value } => format!("{name} {slot}, v{}", value.0),
+        Op::MessageGet { message, slot } => format!("{name} v{}, {slot}", message.0),
+        Op::Load { base, offset, width_bytes, big_endian, signed } => {
+            let sign = if *signed { 's' } else { 'u' };
+            format!("load.{sign}{} {}", width_name(*width_bytes, *big_endian), sum(*base, *offset))
+        }
+        Op::EmitInt { value, width_bytes, big_endian } => {
+            format!("emit_int.{} v{}", width_name(*width_bytes, *big_endian), value.0)
+        }
+        Op::FormatInt { value: a, base } | Op::IsInt { bytes: a, base } | Op::ParseInt { bytes: a, base } => {
+            format!("{name}.{base} v{}", a.0)
+        }
+        Op::Call { func, args } => format!("call f{}({})", func.0, list(args)),
+        bounded => bounded_op(name, bounded),
+    }
+}
+
+/// Operations with words between their operands: bounds, places, times.
+fn bounded_op(name: &str, op: &Op) -> String {
+    match op {
+        Op::Concat { parts: items, max_bytes } | Op::Pack { items, max_bytes } => {
+            format!("{name}({}) max {max_bytes}", list(items))
+        }
+        Op::Split { bytes, separator, max } => format!("{name} {} max {max}", list(&[*bytes, *separator])),
+        Op::Case { bytes: a, max_bytes: max, .. } | Op::WordsNew { words: a, words_max: max } => {
+            format!("{name} v{} max {max}", a.0)
+        }
+        Op::PackedBytes { packed, index } => format!("{name} v{}, {index}", packed.0),
+        Op::StateLoad { word } => format!("{name} {word}"),
+        Op::StateStore { word, value } => format!("{name} {word}, v{}", value.0),
+        Op::StateLoadBytes { word, max_bytes } => format!("{name} {word} max {max_bytes}"),
+        Op::StateStoreBytes { word, max_bytes, value } => {
+            format!("{name} {word}, v{} max {max_bytes}", value.0)
+        }
+        Op::SendRebuilt { chan, mark, tail_from, tail_of } => {
+            format!("{name} v{}, v{}{}", chan.0, mark.0, tail(*tail_from, *tail_of))
+        }
+        Op::AskOriginal { chan, timeout_ns } => format!("{name} v{} timeout v{}", chan.0, timeout_ns.0),
+        Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns } => {
+            let tail = tail(*tail_from, *tail_of);
+            format!("{name} v{}, v{}{tail} timeout v{}", chan.0, mark.0, timeout_ns.0)
+        }
+        Op::AskMessage { chan, message, timeout_ns } => {
+            format!("{name} v{}, v{} timeout v{}", chan.0, message.0, timeout_ns.0)
+        }
+        Op::Host { call, args, max_bytes: 0 } => format!("{name} {}({})", host_name(*call), list(args)),
+        Op::Host { call, args, max_bytes } => {
+            format!("{name} {}({}) max {max_bytes}", host_name(*call), list(args))
+        }
+        other => panic!("the text form knows every operation: {other:?}"),
+    }
+}
