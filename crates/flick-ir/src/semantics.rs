@@ -4,7 +4,16 @@
 //! Refuses: control flow and memory; see `interp`.
 //! Source: `data.rs`, whose comments these functions make exact.
 
+mod strings;
+mod words;
+
 use crate::data::Binary;
+
+pub use strings::{DIGITS_MAX, byte_at, case, find, format_int, parse_int, same_text, slice, split, trim};
+pub use words::{
+    EMPTY, PackItem, answer, as_type, message_get, message_number, pack, packed_bytes, state_load_bytes,
+    state_store_bytes, state_words, word_get, word_set,
+};
 
 /// Largest number of bytes a `Need` can ask for; what lies beyond is asked for as this and never satisfied.
 /// Two bits less than a word, because that is what a `Step` can carry.
@@ -74,7 +83,7 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
 
 /// Whether `needle` occurs in `bytes`; the empty one occurs everywhere.
 pub fn contains(bytes: &[u8], needle: &[u8]) -> bool {
-    memchr::memmem::find(bytes, needle).is_some()
+    find(bytes, needle) >= 0
 }
 
 /// Reads an integer of `width_bytes` at `at`. `None` when it lies outside `data` or has no such width.
