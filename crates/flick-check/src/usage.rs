@@ -11,7 +11,7 @@ use crate::hir::{
 };
 use crate::items::Items;
 use crate::limits::VINT_BYTES_MAX;
-use crate::range::Range;
+use crate::range::{INT, Range};
 use crate::{report, walk};
 use flick_abi::limits::HEAD_BYTES_MAX;
 
@@ -181,7 +181,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
         ExprKind::SelfField(field) => match &unit.fields[field.0 as usize].kind {
             FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. }
             | FieldKind::Vint { derived: Some(Derived::LengthOf(measured)) } => length(*measured),
-            FieldKind::Vint { .. } => Some(crate::range::INT),
+            FieldKind::Vint { .. } => Some(INT),
             FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Some(Range::of_repr(*repr)),
             FieldKind::Bytes { .. } => None,
         },

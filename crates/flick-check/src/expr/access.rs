@@ -6,7 +6,7 @@ use super::{Exprs, unknown};
 use crate::grammar;
 use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::TypeItem;
-use crate::range::Range;
+use crate::range::{INT, Range};
 use crate::report;
 use crate::scope::Named;
 
@@ -238,7 +238,7 @@ pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
     match kind {
         FieldKind::Int { enumeration: Some(id), .. } => Ty::Enum(*id),
         FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Range::of_repr(*repr).ty(),
-        FieldKind::Vint { .. } => crate::range::INT.ty(),
+        FieldKind::Vint { .. } => INT.ty(),
         FieldKind::Bytes { text, max_bytes, length, .. } => {
             Ty::Bytes { max: max_bytes.unwrap_or_else(|| grammar::longest(length, None)), text: *text }
         }

@@ -16,7 +16,7 @@ use crate::walk;
 pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mut Sink) {
     let lengths = measured(items, unit);
     for &(source, measured) in &lengths {
-        if let FieldKind::Int { derived, .. } =
+        if let FieldKind::Int { derived, .. } | FieldKind::Vint { derived } =
             &mut items.units[unit.0 as usize].fields[source.0 as usize].kind
             && derived.is_none()
         {
@@ -107,11 +107,11 @@ fn serialize(
 fn set_derived(unit: UnitId, field: FieldId, value: Expr, place: Span, items: &mut Items, sink: &mut Sink) {
     let name = items.field(unit, field).name.clone().unwrap_or_default();
     let (why, help) = match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {
-        FieldKind::Int { derived: derived @ None, .. } => {
+        FieldKind::Int { derived: derived @ None, .. } | FieldKind::Vint { derived: derived @ None } => {
             *derived = Some(Derived::Expr(value));
             return;
         }
-        FieldKind::Int { .. } => {
+        FieldKind::Int { .. } | FieldKind::Vint { .. } => {
             ("follows from something else already", "let each field follow from one length only")
         }
         _ => ("is no number of the message", "set a number that is in the message"),
@@ -145,7 +145,8 @@ fn circles(unit: UnitId, items: &Items, sink: &mut Sink) {
 
 fn derived_expr(kind: &FieldKind) -> Option<&Expr> {
     match kind {
-        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. } => Some(expr),
+        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. }
+        | FieldKind::Vint { derived: Some(Derived::Expr(expr)) } => Some(expr),
         _ => None,
     }
 }

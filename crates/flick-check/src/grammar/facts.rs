@@ -11,6 +11,7 @@ use crate::items::{InFile, Items};
 use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
 use crate::report;
+use crate::limits::VINT_BYTES_MAX;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 
 /// Reasons for which the platform answers in a backend's stead.
@@ -125,6 +126,12 @@ impl Reader<'_> {
             }
         };
         let fields = &self.items.unit(self.unit).fields;
+        if let FieldKind::Vint { .. } = fields[field.0 as usize].kind {
+            let own = fields[field.0 as usize].name.clone().unwrap_or_default();
+            let place = fields[field.0 as usize].span.clone();
+            self.sink.push(report::grammar::varying_number(checked.span, fact, &own, place));
+            return None;
+        }
         if !matches!(fields[field.0 as usize].kind, FieldKind::Int { .. }) {
             self.sink.push(report::grammar::bad_fact(
                 checked.span,
@@ -135,7 +142,11 @@ impl Reader<'_> {
             return None;
         }
         let varying = fields[..field.0 as usize].iter().find(|before| {
-            matches!(&before.kind, FieldKind::Bytes { length, .. } if !matches!(length.kind, ExprKind::Int(_)))
+            match &before.kind {
+                FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
+                FieldKind::Vint { .. } => true,
+                FieldKind::Int { .. } | FieldKind::Var { .. } => false,
+            }
         });
         if let Some(before) = varying {
             let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();

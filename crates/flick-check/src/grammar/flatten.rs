@@ -138,6 +138,7 @@ impl Flat<'_> {
             return Some(FieldKind::Int { repr, big_endian, enumeration: None, derived: None });
         }
         match (name, self.items.types.get(name)) {
+            ("vint", None) => Some(FieldKind::Vint { derived: None }),
             ("string" | "bytes", _) => {
                 let length = Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span };
                 Some(FieldKind::Bytes { text: name == "string", max_bytes: None, length, streamed: false })

@@ -109,7 +109,7 @@ fn known_attrs(draft: &Draft, kind: &FieldKind, sink: &mut Sink) {
             } else {
                 sink.push(report::grammar::unknown_attribute(span, text, known));
             }
-        } else if matches!(kind, FieldKind::Int { .. }) && text != "requires" {
+        } else if matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. }) && text != "requires" {
             sink.push(report::grammar::attribute_misplaced(
                 span,
                 text,

@@ -123,6 +123,17 @@ pub(crate) fn not_fixed(span: Span, fact: &str, field: &str, before: &str, place
     .help("name a field of the fixed part at the front of the message")
 }
 
+pub(crate) fn varying_number(span: Span, fact: &str, field: &str, place: Span) -> Diagnostic {
+    Diagnostic::error(
+        "E0608",
+        span,
+        format!("`%{fact}` needs a field that always has the same bytes, but `{field}` is a `vint`"),
+    )
+    .label("its length differs from message to message")
+    .also(place, "1 to 9 bytes")
+    .help("name a field of a sized integer type, such as `uint32`")
+}
+
 pub(crate) fn too_many_echoes(span: Span, count: usize, echoes_max: usize) -> Diagnostic {
     Diagnostic::error(
         "E0608",
