@@ -18,8 +18,6 @@ pub const UNIT_EXPANSIONS_MAX: usize = 256;
 /// Fields and variables of one flattened unit that a frame has room for, one slot each; a length that is computed from
 /// several fields takes one more.
 pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
-/// Bytes of a `vint` on the wire, at most: one that says how many follow, and eight of them.
-pub const VINT_BYTES_MAX: u64 = 9;
 /// Most operations that a rule may be made of once the functions it calls are written out in their places.
 pub const RULE_SIZE_MAX: u64 = 1 << 15;
 /// Most work that one message may cause, in steps: one for each operation, call and byte looked at.

@@ -11,7 +11,6 @@ use crate::items::{InFile, Items};
 use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
 use crate::report;
-use crate::limits::VINT_BYTES_MAX;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 
 /// Reasons for which the platform answers in a backend's stead.
@@ -141,12 +140,10 @@ impl Reader<'_> {
             ));
             return None;
         }
-        let varying = fields[..field.0 as usize].iter().find(|before| {
-            match &before.kind {
-                FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
-                FieldKind::Vint { .. } => true,
-                FieldKind::Int { .. } | FieldKind::Var { .. } => false,
-            }
+        let varying = fields[..field.0 as usize].iter().find(|before| match &before.kind {
+            FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
+            FieldKind::Vint { .. } => true,
+            FieldKind::Int { .. } | FieldKind::Var { .. } => false,
         });
         if let Some(before) = varying {
             let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();

@@ -81,6 +81,9 @@ pub(crate) fn unknown_type<'a>(
     };
     let help = match other {
         Some(other) => format!("write `{other}`"),
+        None if name == "vint" => {
+            "write `int`; `vint` is how a grammar says that a number is sent".to_owned()
+        }
         None => did_you_mean(
             name,
             known,
