@@ -90,6 +90,9 @@ impl Setup {
             )));
         };
         let listened = channel_index(&program, &listen.channel)?;
+        if program.rules.iter().any(|rule| rule.asks) {
+            return Err(StartError::Program("this version of flick does not run rules that ask yet".into()));
+        }
         if program.channels[listened].is_array {
             return Err(StartError::Binding(format!(
                 "channel `{}` is an array: it can be connected (`--connect {0}=ADDRESS,...`) but not yet listened on",

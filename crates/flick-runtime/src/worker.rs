@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_abi::limits::OUT_BYTES_MAX;
-use flick_abi::{Frame, RuleAction, RuleCall, Send, SendBody, SendList};
+use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::{AskList, Frame, NoHost, Outcome, RuleAction, RuleCall, Send, SendBody, SendList};
 use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Event, Handle, ListenerId};
 
@@ -74,6 +74,9 @@ struct Scratch {
     out: Vec<u8>,
     out_len: usize,
     sends: SendList,
+    asks: AskList,
+    spills: Vec<u64>,
+    host: NoHost,
 }
 
 /// One worker.
@@ -180,6 +183,9 @@ impl<D: Driver> Worker<D> {
                 out: vec![0; OUT_BYTES_MAX],
                 out_len: 0,
                 sends: SendList::new(),
+                asks: AskList::new(),
+                spills: vec![0; SPILL_WORDS_MAX],
+                host: NoHost,
             })),
             events: Vec::with_capacity(EVENTS_MAX * 2),
             accept_paused: false,
@@ -427,13 +433,22 @@ impl<D: Driver> Worker<D> {
                     let mut call = RuleCall {
                         frame: &scratch.frame,
                         message,
+                        others: &[],
                         source_element: element,
                         channel_lens: &setup.channel_lens,
                         out: &mut scratch.out,
                         out_len: scratch.out_len,
                         sends: &mut scratch.sends,
+                        asks: &mut scratch.asks,
+                        answers: &[],
+                        spills: &mut scratch.spills,
+                        resume: 0,
+                        state: &mut [],
+                        failure: None,
+                        host: &mut scratch.host,
                     };
-                    setup.engine.run(rule, &mut call);
+                    let outcome = setup.engine.run(rule, &mut call);
+                    assert!(outcome == Outcome::Finished, "only a program with asks suspends itself");
                     scratch.out_len = call.out_len;
                 }
             }

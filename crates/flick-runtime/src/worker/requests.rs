@@ -354,7 +354,8 @@ pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: &'a Sl
                 rest: Some(message.sub(front..message.len())),
             }
         }
-        SendBody::Rebuilt { offset, len, tail_from } => {
+        SendBody::Message(_) => unreachable!("an activation that never asks has one message"),
+        SendBody::Rebuilt { offset, len, tail_from, .. } => {
             let front = &scratch.out[offset as usize..(offset + len) as usize];
             let rest = (tail_from < message.len()).then(|| message.sub(tail_from..message.len()));
             Outgoing { front, rest }

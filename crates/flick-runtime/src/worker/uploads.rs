@@ -72,7 +72,8 @@ impl<D: Driver> Worker<D> {
             SendBody::Original => {
                 self.write_to_link(link, &Outgoing { front: head.bytes(), rest: None }, patches)
             }
-            SendBody::Rebuilt { offset, len, tail_from } => {
+            SendBody::Message(_) => unreachable!("an activation that never asks has one message"),
+            SendBody::Rebuilt { offset, len, tail_from, .. } => {
                 let front = &scratch.out[offset as usize..(offset + len) as usize];
                 let rest = (tail_from < head.len()).then(|| head.sub(tail_from..head.len()));
                 self.write_to_link(link, &Outgoing { front, rest }, patches)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Program, Protocol, ReplyOrder, Rule, RuleAction,
+    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule, RuleAction,
     RuleCall, Send, SendBody, Step, View, WireField,
 };
 
@@ -98,12 +98,17 @@ impl Engine for Hand {
         Step::Done
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
         assert_eq!(rule, TARGET);
         let start = call.frame.slots[12] as usize;
         let key = &call.message[start..start + call.frame.slots[KEY_LEN] as usize];
         let element = flick_abi::hash::hash(key) % call.channel_lens[1];
         call.sends.push(Send { channel: 1, element, body: SendBody::Original });
+        Outcome::Finished
+    }
+
+    fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
+        unreachable!("the first listing merges nothing")
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
@@ -138,8 +143,8 @@ pub fn program() -> Arc<Program> {
         name: "Memcached".into(),
         channels: vec![channel("client", false), channel("backends", true)],
         rules: vec![
-            Rule { source: 1, action: RuleAction::Pass { to: 0 } },
-            Rule { source: 0, action: RuleAction::Run { rule: TARGET } },
+            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false },
+            Rule { source: 0, action: RuleAction::Run { rule: TARGET }, asks: false },
         ],
         protocols: vec![Protocol {
             name: "cmd".into(),
@@ -150,6 +155,13 @@ pub fn program() -> Arc<Program> {
             failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
             message_bytes_max: 24 + u64::from(u32::MAX),
         }],
+        merges: vec![],
+        handlers: vec![],
+        timers: vec![],
+        dicts: vec![],
+        counters: vec![],
+        state_words: 0,
+        init_state: None,
         bounds: Bounds::default(),
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flick_abi::frame::{SLOT_FLAGS, SLOT_LOUD, SLOT_TOTAL};
-use flick_abi::{Engine, Frame, FuncId, MessageFlags, RuleCall, Step};
+use flick_abi::{Engine, Frame, FuncId, MessageFlags, Outcome, RuleCall, Step};
 
 use super::Subject;
 
@@ -91,8 +91,12 @@ impl Engine for Liar {
         step
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
-        self.honest.run(rule, call);
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        self.honest.run(rule, call)
+    }
+
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.honest.order(order, call)
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
