@@ -9,7 +9,7 @@ use crate::report;
 
 impl Exprs<'_> {
     /// Checks a block in a scope of its own. Returns it with its type and the place of what gives its value.
-    pub(crate) fn block(&mut self, block: &ast::Block, wanted: Wanted) -> (Block, Ty, Span) {
+    pub(crate) fn block(&mut self, block: &ast::Block, wanted: Wanted<'_>) -> (Block, Ty, Span) {
         let mark = self.scope.open();
         let checked = self.open_block(block, wanted);
         self.scope.close(mark);
@@ -17,7 +17,7 @@ impl Exprs<'_> {
     }
 
     /// As `block`, in the scope that is open.
-    pub(crate) fn open_block(&mut self, block: &ast::Block, wanted: Wanted) -> (Block, Ty, Span) {
+    pub(crate) fn open_block(&mut self, block: &ast::Block, wanted: Wanted<'_>) -> (Block, Ty, Span) {
         let stmts: Vec<ast::Stmt> = block.stmts().collect();
         let end = self.span(block.range().end..block.range().end);
         let Some((last, before)) = stmts.split_last() else { return (Block::default(), Ty::Unknown, end) };
@@ -25,11 +25,11 @@ impl Exprs<'_> {
         for stmt in before {
             self.stmt(stmt, &mut out.stmts);
         }
-        let value = if wanted == Wanted::Value { self.value_stmt(last) } else { None };
+        let value = if wanted.is_value() { self.value_stmt(last, wanted) } else { None };
         let Some(value) = value else {
             self.stmt(last, &mut out.stmts);
             // A statement that is not understood may well have been meant as the value.
-            let ty = if wanted == Wanted::Value && !matches!(last, ast::Stmt::Let(_) | ast::Stmt::Chain(_)) {
+            let ty = if wanted.is_value() && !matches!(last, ast::Stmt::Let(_) | ast::Stmt::Chain(_)) {
                 Ty::Unknown
             } else {
                 Ty::Nothing
@@ -46,19 +46,19 @@ impl Exprs<'_> {
     }
 
     /// Checks a statement that gives a block its value, if it is of a kind that can.
-    fn value_stmt(&mut self, stmt: &ast::Stmt) -> Option<Expr> {
+    fn value_stmt(&mut self, stmt: &ast::Stmt, wanted: Wanted<'_>) -> Option<Expr> {
         match stmt {
             ast::Stmt::Expr(stmt) => {
                 let expr = stmt.expr()?;
-                Some(self.any(&expr, Wanted::Value))
+                Some(self.any(&expr, wanted))
             }
             ast::Stmt::If(choice) => {
                 let span = self.span(choice.range());
-                Some(self.if_expr(choice, Wanted::Value, span))
+                Some(self.if_expr(choice, wanted, span))
             }
             ast::Stmt::Switch(switch) => {
                 let span = self.span(switch.range());
-                Some(self.switch(switch, Wanted::Value, span))
+                Some(self.switch(switch, wanted, span))
             }
             _ => None,
         }

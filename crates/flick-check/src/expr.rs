@@ -8,11 +8,14 @@ mod access;
 mod builtin;
 mod call;
 mod choice;
+mod fit;
 mod ops;
 mod record;
+mod switch;
 
 pub(crate) use access::{grammar_type, unfold_path};
 pub(crate) use builtin::{builtin_name, named as builtin_named};
+pub(crate) use fit::{adapt, conform, has_part, is_open, join, some, widen};
 pub(crate) use ops::spelled;
 
 use flick_syntax::LiteralValue;
@@ -37,13 +40,38 @@ pub(crate) struct Exprs<'a> {
     pub(crate) grammar: Option<GrammarScope>,
     /// Inside a `map` over an enumeration, its members need no prefix.
     pub(crate) enum_hint: Option<EnumId>,
+    /// How many repetitions are around what is being checked.
+    pub(crate) loop_depth: usize,
 }
 
-/// Whether the surroundings need the value of a block or only its effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+/// What the surroundings do with an expression or block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'t> {
+    /// They need its value.
     Value,
+    /// They need its value, which best is of this type; whether it is, they see themselves.
+    Like(&'t Ty),
+    /// They need only its effect.
     Effect,
+}
+
+impl<'t> Wanted<'t> {
+    /// Whether a value is needed.
+    pub(crate) fn is_value(self) -> bool {
+        !matches!(self, Wanted::Effect)
+    }
+
+    /// The type that is hoped for.
+    pub(crate) fn ty(self) -> Option<&'t Ty> {
+        if let Wanted::Like(ty) = self { Some(ty) } else { None }
+    }
+}
+
+impl<'a> Exprs<'a> {
+    /// Begins a function or rule.
+    pub(crate) fn new(items: &'a Items, sink: &'a mut Sink, file: u32, scope: Scope) -> Self {
+        Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0 }
+    }
 }
 
 impl Exprs<'_> {
@@ -54,7 +82,17 @@ impl Exprs<'_> {
 
     /// Checks an expression whose value is needed.
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Expr {
-        let checked = self.any(expr, Wanted::Value);
+        self.valued(expr, Wanted::Value)
+    }
+
+    /// As `expr`, where a value of type `ty` is hoped for.
+    pub(crate) fn expr_like(&mut self, expr: &ast::Expr, ty: &Ty) -> Expr {
+        self.valued(expr, Wanted::Like(ty))
+    }
+
+    /// Checks an expression that must have a value.
+    pub(crate) fn valued(&mut self, expr: &ast::Expr, wanted: Wanted<'_>) -> Expr {
+        let checked = self.any(expr, wanted);
         if checked.ty == Ty::Nothing {
             // A function that gives a value against its heading was told so already.
             if let ExprKind::Call(fun, _) = &checked.kind
@@ -78,7 +116,7 @@ impl Exprs<'_> {
     }
 
     /// Checks an expression; its type may be `Nothing`.
-    pub(crate) fn any(&mut self, expr: &ast::Expr, wanted: Wanted) -> Expr {
+    pub(crate) fn any(&mut self, expr: &ast::Expr, wanted: Wanted<'_>) -> Expr {
         let span = self.span(expr.range());
         match expr {
             ast::Expr::Literal(literal) => self.literal(literal.value(), span),
@@ -129,68 +167,6 @@ impl Exprs<'_> {
             None => unknown(span),
         }
     }
-
-    /// Checks that `expr` may stand where `wanted` is expected, and gives it that type where it can adapt.
-    /// `target` is what receives the value, for the message, with the place that says so.
-    pub(crate) fn coerce(&mut self, mut expr: Expr, wanted: &Ty, target: &str, why: Option<Span>) -> Expr {
-        adapt_literal(&mut expr, wanted);
-        let span = expr.span.clone();
-        match (&expr.ty, wanted) {
-            (Ty::Unknown, _) | (_, Ty::Unknown) => {}
-            (&Ty::Int { lo, hi, .. }, &Ty::Int { lo: want_lo, hi: want_hi, .. }) => {
-                let (found, allowed) = (Range { lo, hi }, Range { lo: want_lo, hi: want_hi });
-                if !found.is_inside(allowed) {
-                    let modulus = allowed.modulus().filter(|_| !found.is_point());
-                    let report = report::bounds::int_too_wide(
-                        span,
-                        target,
-                        &found.describe(),
-                        &allowed.describe(),
-                        modulus,
-                    );
-                    self.sink.push(report);
-                }
-            }
-            (Ty::Bytes { max, text }, Ty::Bytes { max: allowed, text: wanted_text }) => {
-                if text != wanted_text {
-                    let (wanted, found) = (self.items.describe(wanted), self.items.describe(&expr.ty));
-                    self.sink.push(report::types::kind_differs(span, &wanted, &found));
-                } else if max > allowed {
-                    self.sink.push(report::bounds::bytes_too_long(span, target, *max, *allowed));
-                }
-            }
-            (Ty::Int { lo, hi, .. }, Ty::Enum(id)) => {
-                let enumeration = self.items.enumeration(*id);
-                let member =
-                    enumeration.members.iter().find(|(_, value)| i128::from(*value) == *lo && lo == hi);
-                let member = member.map(|(name, _)| name.as_str());
-                self.sink.push(report::types::enum_and_number(span, &enumeration.name, member));
-            }
-            (found, wanted) if channel_fits(found, wanted) || found == wanted => {}
-            (found, wanted) => {
-                let (wanted_text, found_text) =
-                    (self.describe_wanted(wanted, found), self.describe_wanted(found, wanted));
-                let why = why.map(|span| (span, format!("{target} is {wanted_text}")));
-                self.sink.push(report::types::mismatch(span, &wanted_text, &found_text, why));
-            }
-        }
-        expr
-    }
-
-    /// Describes `ty`; where the other one is a channel too, with its directions.
-    fn describe_wanted(&self, ty: &Ty, other: &Ty) -> String {
-        let end =
-            |unit: &Option<crate::hir::UnitId>| unit.map_or("-", |id| self.items.unit(id).name.as_str());
-        match (ty, other) {
-            (Ty::Chan { receives, sends }, Ty::Chan { .. } | Ty::ChanArray { .. }) => {
-                format!("a channel `{}/{}`", end(receives), end(sends))
-            }
-            (Ty::ChanArray { receives, sends }, Ty::Chan { .. } | Ty::ChanArray { .. }) => {
-                format!("an array of channels `[{}/{}]`", end(receives), end(sends))
-            }
-            _ => self.items.describe(ty),
-        }
-    }
 }
 
 /// An expression that was reported, or stands for nothing.
@@ -209,27 +185,4 @@ pub(crate) fn range_of(ty: &Ty) -> Option<Range> {
         Ty::Int { lo, hi, .. } => Some(Range { lo, hi }),
         _ => None,
     }
-}
-
-/// A string literal is text or bytes, whichever is needed.
-pub(crate) fn adapt_literal(expr: &mut Expr, wanted: &Ty) {
-    if let (ExprKind::Str(_), Ty::Bytes { text, .. }, Ty::Bytes { text: wanted, .. }) =
-        (&expr.kind, &mut expr.ty, wanted)
-    {
-        *text = *wanted;
-    }
-}
-
-/// A channel may be passed where fewer directions are needed.
-fn channel_fits(found: &Ty, wanted: &Ty) -> bool {
-    let (found, wanted) = match (found, wanted) {
-        (Ty::Chan { receives: a, sends: b }, Ty::Chan { receives: c, sends: d })
-        | (Ty::ChanArray { receives: a, sends: b }, Ty::ChanArray { receives: c, sends: d }) => {
-            ((a, b), (c, d))
-        }
-        _ => return false,
-    };
-    let covers =
-        |have: &Option<crate::hir::UnitId>, need: &Option<crate::hir::UnitId>| need.is_none() || have == need;
-    covers(found.0, wanted.0) && covers(found.1, wanted.1)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::expr::{Exprs, Wanted, builtin_named};
+use crate::expr::{Exprs, Wanted, adapt, builtin_named, join};
 use crate::hir::{Fun, FunId, Span, Ty};
 use crate::items::{Decls, FunSig, InFile, Items};
 use crate::limits::CALL_DEPTH_MAX;
@@ -168,15 +168,14 @@ pub(crate) fn bodies(decls: &[InFile<ast::FunDecl>], items: &Items, sink: &mut S
 
 fn body(id: FunId, decl: &InFile<ast::FunDecl>, items: &Items, sink: &mut Sink) -> Fun {
     let sig = items.fun(id);
-    let mut exprs =
-        Exprs { items, sink, file: decl.file, scope: Scope::default(), grammar: None, enum_hint: None };
+    let mut exprs = Exprs::new(items, sink, decl.file, Scope::default());
     for param in &sig.params {
         exprs.scope.declare(&param.name, param.ty.clone(), param.span.clone(), exprs.sink);
     }
-    let wanted = if sig.result == Ty::Nothing { Wanted::Effect } else { Wanted::Value };
+    let wanted = if sig.result == Ty::Nothing { Wanted::Effect } else { Wanted::Like(&sig.result) };
     let mut body = crate::hir::Block::default();
     if let Some(block) = decl.node.body() {
-        let is_value_line = wanted == Wanted::Effect && gives_value_by_mistake(&mut exprs, &block, sig);
+        let is_value_line = !wanted.is_value() && gives_value_by_mistake(&mut exprs, &block, sig);
         if !is_value_line {
             let (checked, ty, span) = exprs.open_block(&block, wanted);
             body = checked;
@@ -238,8 +237,9 @@ fn finish_value(exprs: &mut Exprs<'_>, body: &mut crate::hir::Block, ty: &Ty, sp
         exprs.sink.push(report);
         return;
     };
-    let same_kind =
-        Items::same_kind(&value.ty, &sig.result) || matches!(value.kind, crate::hir::ExprKind::Str(_));
+    let mut value = value;
+    adapt(&mut value, &sig.result);
+    let same_kind = join(&value.ty, &sig.result).is_some();
     let is_enum_number = matches!((&value.ty, &sig.result), (Ty::Int { .. }, Ty::Enum(_)));
     if same_kind || is_enum_number || sig.result == Ty::Unknown {
         let target = format!("the result of `{}`", sig.name);

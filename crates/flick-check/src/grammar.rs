@@ -68,7 +68,9 @@ fn with_exprs<T>(
     scope: GrammarScope,
     check: impl FnOnce(&mut Exprs<'_>) -> T,
 ) -> T {
-    check(&mut Exprs { items, sink, file, scope: Scope::default(), grammar: Some(scope), enum_hint: None })
+    let mut exprs = Exprs::new(items, sink, file, Scope::default());
+    exprs.grammar = Some(scope);
+    check(&mut exprs)
 }
 
 /// `self.a.b` in a grammar.

@@ -227,14 +227,7 @@ impl Rules<'_> {
         }
         self.places.push((source, place.clone()));
         let scope = Scope::of_process(std::mem::take(&mut self.channels));
-        let mut exprs = Exprs {
-            items: self.items,
-            sink: self.sink,
-            file: self.decl.file,
-            scope,
-            grammar: None,
-            enum_hint: None,
-        };
+        let mut exprs = Exprs::new(self.items, self.sink, self.decl.file, scope);
         let ty = Ty::Record(unit);
         let local = exprs.scope.hidden("", ty.clone(), place.clone());
         let message = Expr { kind: ExprKind::Local(local), ty, span: place };

@@ -8,6 +8,7 @@ pub(crate) mod names;
 pub(crate) mod not_yet;
 pub(crate) mod syntax;
 pub(crate) mod types;
+pub(crate) mod values;
 
 /// Edits after which two names are no longer likely to be meant for each other.
 const EDITS_MAX: usize = 2;

@@ -216,8 +216,8 @@ impl Exprs<'_> {
 
     fn search(&mut self, builtin: Builtin, name: &str, mut args: Vec<Expr>, span: Span) -> Expr {
         let (first, second) = (args[0].ty.clone(), args[1].ty.clone());
-        super::adapt_literal(&mut args[1], &first);
-        super::adapt_literal(&mut args[0], &second);
+        super::adapt(&mut args[1], &first);
+        super::adapt(&mut args[0], &second);
         let are_bytes = matches!((&args[0].ty, &args[1].ty), (Ty::Bytes { .. }, Ty::Bytes { .. }));
         if !are_bytes || !Items::same_kind(&args[0].ty, &args[1].ty) {
             let (a, b) = (self.items.describe(&args[0].ty), self.items.describe(&args[1].ty));

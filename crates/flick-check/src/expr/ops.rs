@@ -2,7 +2,7 @@
 
 use flick_syntax::ast;
 
-use super::{Exprs, adapt_literal, int, range_of, unknown};
+use super::{Exprs, adapt, int, range_of, unknown};
 use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
 use crate::items::Items;
 use crate::range::{INT, Range, UINT};
@@ -62,8 +62,8 @@ impl Exprs<'_> {
             let ty = if is_arithmetic(op) { Ty::Unknown } else { Ty::Bool };
             return Expr { kind: ExprKind::Int(0), ty, span };
         }
-        adapt_literal(&mut left, &right.ty.clone());
-        adapt_literal(&mut right, &left.ty.clone());
+        adapt(&mut left, &right.ty.clone());
+        adapt(&mut right, &left.ty.clone());
         match op {
             BinaryOp::And | BinaryOp::Or => self.logic(op, left, right, span),
             _ if is_arithmetic(op) => self.arithmetic(op, left, right, span),
@@ -180,12 +180,6 @@ impl Exprs<'_> {
         *a = true;
         *b = true;
         true
-    }
-
-    /// The interval of a result of program arithmetic, which wraps; a grammar's is exact.
-    fn wrapped(&self, exact: Range, is_unsigned: bool) -> Range {
-        let whole = if is_unsigned { UINT } else { INT };
-        if self.grammar.is_some() || exact.is_inside(whole) { exact } else { whole }
     }
 }
 
