@@ -20,8 +20,8 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId as JitId, Linkage, Module as _};
-use flick_abi::{Engine, Frame, FuncId, RuleCall, Step};
-use flick_ir::data::Module;
+use flick_abi::{Engine, Frame, FuncId, Outcome, RuleCall, Step};
+use flick_ir::data::{Module, Op};
 
 pub use options::{CompileError, Optimise, Options};
 
@@ -83,8 +83,15 @@ impl Engine for Compiled {
         if word == 0 { Step::Done } else { unfinished(word) }
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
-        self.code.run(rule, call);
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        match self.code.run(rule, call) {
+            0 => Outcome::Finished,
+            state => Outcome::Suspended(u32::try_from(state).expect("states are numbered from 1")),
+        }
+    }
+
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.code.order(order, call)
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
@@ -143,8 +150,22 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         info.address = jit.get_finalized_function(*id) as usize;
     }
     let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
-    let code = load::Code::new(jit, &ids, &kinds, consts, module.program.channels.len());
+    let code = load::Code::new(jit, &ids, &kinds, consts, needs(module));
     Ok(Compiled { code, functions, compile_time: started.elapsed() })
+}
+
+/// What every call must bring.
+fn needs(module: &Module) -> load::Needs {
+    let blocks = module.functions.iter().flat_map(|function| &function.blocks);
+    let kept = blocks.flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
+        Op::SpillSet { slot, .. } | Op::SpillGet { slot } => Some(usize::from(slot) + 1),
+        _ => None,
+    });
+    load::Needs {
+        channels: module.program.channels.len(),
+        state_words: module.program.state_words as usize,
+        spill_words: kept.max().unwrap_or(0),
+    }
 }
 
 fn jit_builder(isa: OwnedTargetIsa) -> JITBuilder {

@@ -14,8 +14,20 @@ use crate::raw::RawCall;
 use crate::symbols;
 
 type ParserFn = unsafe extern "C" fn(*mut u64, *const u8, u64) -> u64;
-type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64);
+type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64) -> u64;
+type OrderFn = unsafe extern "C" fn(*mut RawCall<'_>) -> i64;
 type BuilderFn = unsafe extern "C" fn(*mut RawCall<'_>);
+
+/// What generated code takes for granted of every call, as the verifier has found it in the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Channels whose lengths it may look up.
+    pub(crate) channels: usize,
+    /// Words of session state it may touch.
+    pub(crate) state_words: usize,
+    /// Words it may keep across suspensions.
+    pub(crate) spill_words: usize,
+}
 
 /// The machine code of one program.
 pub(crate) struct Code {
@@ -23,8 +35,9 @@ pub(crate) struct Code {
     parsers: Box<[ParserFn]>,
     rules: Box<[Option<RuleFn>]>,
     builders: Box<[Option<BuilderFn>]>,
+    orders: Box<[Option<OrderFn>]>,
     consts: Box<[u8]>,
-    channels: usize,
+    needs: Needs,
     /// Owns the memory; taken out only by `drop`.
     module: Mutex<Option<JITModule>>,
 }
@@ -37,7 +50,7 @@ impl Code {
         ids: &[JitId],
         kinds: &[FuncKind],
         consts: Box<[u8]>,
-        channels: usize,
+        needs: Needs,
     ) -> Self {
         assert!(ids.len() == kinds.len(), "every function is compiled");
         let function = |index: usize, wanted: FuncKind| {
@@ -60,10 +73,16 @@ impl Code {
             function(index, FuncKind::Builder)
                 .map(|code| unsafe { std::mem::transmute::<*const u8, BuilderFn>(code) })
         };
+        let order = |index| {
+            // SAFETY: as above.
+            function(index, FuncKind::Order)
+                .map(|code| unsafe { std::mem::transmute::<*const u8, OrderFn>(code) })
+        };
         let parsers = all.clone().map(parser).collect();
         let rules = all.clone().map(rule).collect();
-        let builders = all.map(builder).collect();
-        Self { parsers, rules, builders, consts, channels, module: Mutex::new(Some(module)) }
+        let builders = all.clone().map(builder).collect();
+        let orders = all.map(order).collect();
+        Self { parsers, rules, builders, orders, consts, needs, module: Mutex::new(Some(module)) }
     }
 
     /// Runs a parser; the result is the word of a step.
@@ -75,18 +94,39 @@ impl Code {
         unsafe { function(frame.slots.as_mut_ptr(), data.as_ptr(), data.len() as u64) }
     }
 
-    /// Runs a rule.
-    pub(crate) fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) {
+    /// Runs a rule. Returns 0 or the state it is suspended in.
+    pub(crate) fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> u64 {
         let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
-        // Generated code indexes the lengths with channels of the program, as many as the verifier has counted.
-        assert!(call.channel_lens.len() >= self.channels, "every channel of the program has a length");
+        self.check_needs(call);
         let source_element = call.source_element;
         let mut raw = RawCall::of_rule(call, &self.consts);
         // SAFETY: `raw` points into what `call` borrows, for the whole call; the code stores to the output only
-        // after comparing with `out_max`, and leaves everything else to `symbols`.
-        unsafe { function(&raw mut raw, source_element) };
+        // after comparing with `out_max`, to state and kept words at places below those compared in `check_needs`, and
+        // leaves everything else to `symbols`.
+        let state = unsafe { function(&raw mut raw, source_element) };
+        let (out_len, failure) = (raw.out_len(), raw.failure());
+        call.out_len = out_len;
+        call.failure = failure;
+        state
+    }
+
+    /// Runs an order.
+    pub(crate) fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        let function = self.orders[order.0 as usize].expect("the platform orders only with orders");
+        self.check_needs(call);
+        let mut raw = RawCall::of_rule(call, &self.consts);
+        // SAFETY: as in `run`.
+        let result = unsafe { function(&raw mut raw) };
         let out_len = raw.out_len();
         call.out_len = out_len;
+        result
+    }
+
+    /// Generated code indexes these with constants that the verifier has compared with these numbers.
+    fn check_needs(&self, call: &RuleCall<'_>) {
+        assert!(call.channel_lens.len() >= self.needs.channels, "every channel of the program has a length");
+        assert!(call.state.len() >= self.needs.state_words, "a session has all of the program's state");
+        assert!(call.spills.len() >= self.needs.spill_words, "there is room for all that is kept");
     }
 
     /// Runs a builder. Returns the bytes written.

@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::slice;
 
-use flick_abi::limits::OUT_BYTES_MAX;
-use flick_abi::{BytesRef, Frame, RuleCall, SendList};
+use flick_abi::limits::{FRAME_SLOTS_MAX, OUT_BYTES_MAX};
+use flick_abi::{AskList, BytesRef, Frame, Host, Message, Region, RuleCall, SendList};
 
-/// What generated code gets instead of a [`RuleCall`].
+/// What generated code gets instead of a [`RuleCall`]. Pointers and lengths of message 0, the constants and the output
+/// stand in the order of their regions' numbers: generated code indexes them.
 #[repr(C)]
 pub(crate) struct RawCall<'a> {
-    frame: *const u64,
     message: *const u8,
     message_len: u64,
     consts: *const u8,
@@ -21,11 +21,24 @@ pub(crate) struct RawCall<'a> {
     out: *mut u8,
     out_len: u64,
     out_max: u64,
+    frame: *const u64,
     channel_lens: *const u64,
+    state: *mut u64,
+    spills: *mut u64,
+    resume: u64,
+    failure: u64,
     sends: *mut SendList,
+    asks: *mut AskList,
+    others: *const Message<'a>,
+    others_len: u64,
+    answers: *const i64,
+    answers_len: u64,
+    host: *mut &'a mut dyn Host,
     lifetime: PhantomData<&'a mut SendList>,
 }
 
+/// In `failure`: none.
+pub(crate) const NO_FAILURE: u64 = u64::MAX;
 /// Size of a [`RawCall`] in bytes.
 pub(crate) const SIZE: u32 = size_of::<RawCall<'static>>() as u32;
 /// Offset of the frame's pointer.
@@ -46,15 +59,56 @@ pub(crate) const OUT_LEN: i32 = offset_of!(RawCall<'static>, out_len) as i32;
 pub(crate) const OUT_MAX: i32 = offset_of!(RawCall<'static>, out_max) as i32;
 /// Offset of the pointer to the channels' lengths.
 pub(crate) const CHANNEL_LENS: i32 = offset_of!(RawCall<'static>, channel_lens) as i32;
+/// Offset of the pointer to the session's state.
+pub(crate) const STATE: i32 = offset_of!(RawCall<'static>, state) as i32;
+/// Offset of the pointer to the words kept across suspensions.
+pub(crate) const SPILLS: i32 = offset_of!(RawCall<'static>, spills) as i32;
+/// Offset of the state to resume in.
+pub(crate) const RESUME: i32 = offset_of!(RawCall<'static>, resume) as i32;
+/// Offset of the reason of a failure.
+pub(crate) const FAILURE: i32 = offset_of!(RawCall<'static>, failure) as i32;
+/// Offset of the pointer to further messages.
+pub(crate) const OTHERS: i32 = offset_of!(RawCall<'static>, others) as i32;
+/// Offset of their number.
+pub(crate) const OTHERS_LEN: i32 = offset_of!(RawCall<'static>, others_len) as i32;
 /// Offset of the pointer to the list of sends.
 pub(crate) const SENDS: i32 = offset_of!(RawCall<'static>, sends) as i32;
 
+// Generated code finds pointer and length of a region at 16 times its number.
+const _: () = assert!(MESSAGE == 0 && CONSTS == 16 && OUT == 32);
+const _: () = assert!(MESSAGE_LEN == 8 && CONSTS_LEN == 24 && OUT_LEN == 40);
+const _: () = assert!(Region::Message as u64 == 0 && Region::Const as u64 == 1 && Region::Out as u64 == 2);
+
+/// All that a bytes value may lie in.
+#[derive(Clone, Copy)]
+pub(crate) struct Regions<'r> {
+    message: &'r [u8],
+    others: &'r [Message<'r>],
+    consts: &'r [u8],
+    out: &'r [u8],
+}
+
+impl<'r> Regions<'r> {
+    /// The bytes a value stands for.
+    pub(crate) fn bytes(&self, value: u64) -> &'r [u8] {
+        let bytes = BytesRef(value).resolve(|number| self.message(number), self.consts, self.out);
+        bytes.expect("a bytes value lies inside its region")
+    }
+
+    /// All of a message, by number.
+    pub(crate) fn message(&self, number: usize) -> Option<&'r [u8]> {
+        match number {
+            0 => Some(self.message),
+            _ => self.others.get(number - 1).map(|other| other.bytes),
+        }
+    }
+}
+
 impl<'a> RawCall<'a> {
-    /// The raw form of a rule's call. `out_len` must be read back with [`RawCall::out_len`] afterwards.
+    /// The raw form of a rule's call. `out_len` and `failure` must be read back afterwards.
     pub(crate) fn of_rule(call: &'a mut RuleCall<'_>, consts: &'a [u8]) -> Self {
         assert!(call.out_len <= call.out.len(), "the output in use lies inside the output");
         Self {
-            frame: call.frame.slots.as_ptr(),
             message: call.message.as_ptr(),
             message_len: call.message.len() as u64,
             consts: consts.as_ptr(),
@@ -62,13 +116,24 @@ impl<'a> RawCall<'a> {
             out: call.out.as_mut_ptr(),
             out_len: call.out_len as u64,
             out_max: call.out.len().min(OUT_BYTES_MAX) as u64,
+            frame: call.frame.slots.as_ptr(),
             channel_lens: call.channel_lens.as_ptr(),
+            state: call.state.as_mut_ptr(),
+            spills: call.spills.as_mut_ptr(),
+            resume: u64::from(call.resume),
+            failure: call.failure.map_or(NO_FAILURE, u64::from),
             sends: call.sends,
+            asks: call.asks,
+            others: call.others.as_ptr().cast(),
+            others_len: call.others.len() as u64,
+            answers: call.answers.as_ptr(),
+            answers_len: call.answers.len() as u64,
+            host: (&raw mut call.host).cast(),
             lifetime: PhantomData,
         }
     }
 
-    /// The raw form of a builder's call: no message, no channels, and a list of sends that stays empty.
+    /// The raw form of a builder's call: no message, no channels, no platform, and a list of sends that stays empty.
     pub(crate) fn of_builder(
         frame: &'a Frame,
         out: &'a mut [u8],
@@ -76,7 +141,6 @@ impl<'a> RawCall<'a> {
         consts: &'a [u8],
     ) -> Self {
         Self {
-            frame: frame.slots.as_ptr(),
             message: [].as_ptr(),
             message_len: 0,
             consts: consts.as_ptr(),
@@ -84,8 +148,19 @@ impl<'a> RawCall<'a> {
             out: out.as_mut_ptr(),
             out_len: 0,
             out_max: out.len().min(OUT_BYTES_MAX) as u64,
+            frame: frame.slots.as_ptr(),
             channel_lens: [].as_ptr(),
+            state: std::ptr::null_mut(),
+            spills: std::ptr::null_mut(),
+            resume: 0,
+            failure: NO_FAILURE,
             sends,
+            asks: std::ptr::null_mut(),
+            others: [].as_ptr(),
+            others_len: 0,
+            answers: [].as_ptr(),
+            answers_len: 0,
+            host: std::ptr::null_mut(),
             lifetime: PhantomData,
         }
     }
@@ -96,17 +171,52 @@ impl<'a> RawCall<'a> {
         self.out_len as usize
     }
 
+    /// Why the client's request fails, if it does.
+    pub(crate) fn failure(&self) -> Option<u32> {
+        (self.failure != NO_FAILURE).then_some(self.failure as u32)
+    }
+
+    /// Everything a value may lie in.
+    pub(crate) fn regions(&self) -> Regions<'_> {
+        Regions { message: self.message(), others: self.others(), consts: self.consts(), out: self.out() }
+    }
+
     /// The bytes a value stands for.
     pub(crate) fn bytes(&self, value: u64) -> &[u8] {
-        let bytes = BytesRef(value).resolve(self.message(), self.consts(), self.out());
-        bytes.expect("a bytes value lies inside its region")
+        self.regions().bytes(value)
     }
 
     /// The head of the message.
-    pub(crate) fn message(&self) -> &[u8] {
+    fn message(&self) -> &[u8] {
         // SAFETY: pointer and length are those of one `&'a [u8]`, taken by the constructors or, in a parser, by the
         // prologue from the parser's own parameters; nobody writes to a message while code runs on it.
         unsafe { slice::from_raw_parts(self.message, self.message_len as usize) }
+    }
+
+    /// The messages from number 1 on.
+    fn others(&self) -> &[Message<'_>] {
+        // SAFETY: as for `message`; a parser's prologue stores the constants' pointer, which is never followed, and
+        // the length 0. That pointer may be unaligned for a `Message`, hence the test.
+        if self.others_len == 0 { &[] } else { unsafe { slice::from_raw_parts(self.others, self.others_len as usize) } }
+    }
+
+    /// Answers to the asks of the last suspension.
+    pub(crate) fn answers(&self) -> &[i64] {
+        // SAFETY: as for `others`.
+        if self.answers_len == 0 { &[] } else { unsafe { slice::from_raw_parts(self.answers, self.answers_len as usize) } }
+    }
+
+    /// A slot of a message's frame.
+    pub(crate) fn frame_slot(&self, message: u64, slot: usize) -> u64 {
+        if message > 0 {
+            let other = self.others().get(message as usize - 1);
+            return other.expect("a message of the activation is read").frame.slots[slot];
+        }
+        assert!(slot < FRAME_SLOTS_MAX, "a slot lies inside the frame");
+        // SAFETY: `frame` is the start of the slots of one `&'a Frame`, which are `FRAME_SLOTS_MAX` words.
+        let address = unsafe { self.frame.add(slot) };
+        // SAFETY: as above; nobody writes to the frame while a rule runs.
+        unsafe { *address }
     }
 
     fn consts(&self) -> &[u8] {
@@ -115,44 +225,63 @@ impl<'a> RawCall<'a> {
     }
 
     fn out(&self) -> &[u8] {
-        // SAFETY: `out_len <= out_max` is kept by `reserve` and by generated code, which checks before it stores;
+        // SAFETY: `out_len <= out_max` is kept by `grow` and by generated code, which checks before it stores;
         // `out` was a `&'a mut [u8]` of at least `out_max` initialised bytes and nobody else holds it.
         unsafe { slice::from_raw_parts(self.out, self.out_len as usize) }
     }
 
+    /// The output in use, to be changed in place.
+    pub(crate) fn out_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `out`; `&mut self` keeps every other view of it away.
+        unsafe { slice::from_raw_parts_mut(self.out, self.out_len as usize) }
+    }
+
+    /// Everything a value may lie in, and `max_bytes` of free output behind it. Panics when they do not fit.
+    /// [`RawCall::grow`] keeps what was written.
+    pub(crate) fn split(&mut self, max_bytes: usize) -> (Regions<'_>, &mut [u8]) {
+        assert!(max_bytes as u64 <= self.out_max - self.out_len, "a rule builds more than its bound");
+        // SAFETY: `out_len <= out_max`, and `out` was a slice of at least `out_max` bytes.
+        let free = unsafe { self.out.add(self.out_len as usize) };
+        // SAFETY: `max_bytes` bytes from there on are inside that slice, and the regions show only what lies before,
+        // so that the two do not overlap; `&mut self` keeps every other view away.
+        let free = unsafe { slice::from_raw_parts_mut(free, max_bytes) };
+        (self.regions(), free)
+    }
+
+    /// As [`RawCall::split`], with the platform.
+    pub(crate) fn split_with_host(&mut self, max_bytes: usize) -> (Regions<'_>, &mut [u8], &mut dyn Host) {
+        let host = self.host;
+        let (regions, free) = self.split(max_bytes);
+        assert!(!host.is_null(), "only rules and helpers ask the platform");
+        // SAFETY: `of_rule` took the address of the `&mut dyn Host` in a `RuleCall` that stays borrowed for `'a`, and
+        // the platform's data are none of the regions, which are shared borrows in the same `RuleCall`.
+        let host = unsafe { &mut **host };
+        (regions, free, host)
+    }
+
+    /// Takes `len` bytes more of the output into use. Returns them as a value.
+    pub(crate) fn grow(&mut self, len: usize) -> u64 {
+        let start = self.out_len;
+        assert!(len as u64 <= self.out_max - start, "a rule builds more than its bound");
+        self.out_len += len as u64;
+        BytesRef::new(Region::Out, start, len as u32).0
+    }
+
     /// Copies a value to the end of the output.
     pub(crate) fn emit(&mut self, value: u64) {
-        let len = self.bytes(value).len();
-        let start = self.reserve(len as u64);
-        let bytes = self.bytes(value).as_ptr();
-        self.copy(bytes, start, len);
-        self.out_len += len as u64;
+        let len = BytesRef(value).len() as usize;
+        let (regions, free) = self.split(len);
+        free.copy_from_slice(regions.bytes(value));
+        self.grow(len);
     }
 
-    /// Copies a part of the message to the end of the output.
-    pub(crate) fn emit_message(&mut self, start: u64, end: u64) {
-        let part = self.message().get(start as usize..end as usize);
-        let part = part.expect("a copied part lies inside the head");
-        let (bytes, len) = (part.as_ptr(), part.len());
-        let at = self.reserve(len as u64);
-        self.copy(bytes, at, len);
-        self.out_len += len as u64;
-    }
-
-    /// Checks that `len` more bytes fit. Returns where they go.
-    fn reserve(&self, len: u64) -> u64 {
-        assert!(len <= self.out_max - self.out_len, "a rule builds more than its bound");
-        self.out_len
-    }
-
-    /// Copies `len` bytes from one of the three regions to `start` in the output, after `reserve`.
-    fn copy(&mut self, bytes: *const u8, start: u64, len: usize) {
-        // SAFETY: `reserve` has found `start <= out_max`, so the result stays inside the caller's slice.
-        let target = unsafe { self.out.add(start as usize) };
-        // SAFETY: `bytes` is the start of `len` bytes of the message, the constants or the output before `start`;
-        // `reserve` has found `len` bytes free behind `start`; the two do not overlap, because the output belongs
-        // to this call alone and the source, if in the output, ends at `start`.
-        unsafe { std::ptr::copy_nonoverlapping(bytes, target, len) };
+    /// Copies a part of a message to the end of the output.
+    pub(crate) fn emit_message(&mut self, message: u64, start: u64, end: u64) {
+        let len = end.checked_sub(start).expect("a copied part lies inside the head");
+        let (regions, free) = self.split(len as usize);
+        let part = regions.message(message as usize).and_then(|bytes| bytes.get(start as usize..end as usize));
+        free.copy_from_slice(part.expect("a copied part lies inside the head"));
+        self.grow(len as usize);
     }
 
     /// The list of sends.
@@ -161,6 +290,50 @@ impl<'a> RawCall<'a> {
         // null, and the verifier refuses sends in parsers.
         let sends = unsafe { self.sends.as_mut() };
         sends.expect("only rules and helpers send")
+    }
+
+    /// The list of asks.
+    pub(crate) fn asks(&mut self) -> &mut AskList {
+        // SAFETY: `of_rule` stores a `&'a mut AskList` that nobody else holds; everybody else stores null.
+        let asks = unsafe { self.asks.as_mut() };
+        asks.expect("only rules ask")
+    }
+}
+
+/// A pointer that generated code passes to its own stack or to the session's state, with as much memory behind it as the
+/// call says. Only generated code makes one.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Area<T>(*mut T);
+
+impl Area<u64> {
+    /// The `count` words that were stored for this call.
+    pub(crate) fn words<'w>(self, count: u64) -> &'w [u64] {
+        // SAFETY: `translate::bytes` makes a stack slot of `count` words, stores them all and passes both to one call;
+        // the slot lives longer than that call, and nothing keeps the slice.
+        unsafe { slice::from_raw_parts(self.0, count as usize) }
+    }
+
+    /// Bytes in the session's state: the word at the area's start is their length, room for `max_bytes` follows.
+    pub(crate) fn bytes<'w>(self, max_bytes: u64) -> &'w [u8] {
+        // SAFETY: the verifier has found that the state has a word and room for `max_bytes` bytes there; the state was
+        // borrowed for the whole call and only generated code on this thread uses it.
+        let len = unsafe { *self.0 };
+        // SAFETY: as above.
+        let first = unsafe { self.0.add(1) };
+        // SAFETY: as above; what was never stored is 0, so all of it is initialised.
+        unsafe { slice::from_raw_parts(first.cast(), len.min(max_bytes) as usize) }
+    }
+
+    /// Replaces the bytes; more than `max_bytes` panic.
+    pub(crate) fn store(self, max_bytes: u64, bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= max_bytes, "bytes of a session's state are longer than their bound");
+        // SAFETY: as in `bytes`.
+        unsafe { *self.0 = bytes.len() as u64 };
+        // SAFETY: as in `bytes`.
+        let first = unsafe { self.0.add(1) };
+        // SAFETY: as in `bytes`; a bytes value never lies in the state, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), first.cast(), bytes.len()) };
     }
 }
 

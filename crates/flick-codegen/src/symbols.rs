@@ -4,10 +4,12 @@
 //! `extern "C"` function and generated frames cannot be unwound.
 //! Not here: meaning; that is `flick_ir::semantics`.
 
-use flick_abi::{Send, SendBody};
+pub(crate) mod host;
+
+use flick_abi::{Ask, BytesRef, Region, Send, SendBody};
 use flick_ir::semantics;
 
-use crate::raw::RawCall;
+use crate::raw::{Area, RawCall};
 
 /// A function offered to generated code.
 pub(crate) struct Symbol {
@@ -21,25 +23,77 @@ pub(crate) struct Symbol {
     pub(crate) address: *const u8,
 }
 
-/// Number of a symbol in [`all`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SymbolId {
-    HashBytes,
-    HashInt,
-    Equal,
-    StartsWith,
-    EndsWith,
-    Contains,
-    Less,
-    EmitBytes,
-    EmitMessage,
-    SendOriginal,
-    SendRebuilt,
-    Bug,
+macro_rules! symbols {
+    ($($id:ident = $function:path, $name:literal, $params:literal, $returns:literal;)*) => {
+        /// Number of a symbol in [`all`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum SymbolId { $($id),* }
+
+        /// Number of symbols.
+        pub(crate) const SYMBOLS: usize = [$(SymbolId::$id),*].len();
+
+        /// All symbols, in the order of [`SymbolId`].
+        pub(crate) fn all() -> [Symbol; SYMBOLS] {
+            [$(Symbol { name: $name, params: $params, returns: $returns, address: $function as *const u8 }),*]
+        }
+    };
 }
 
-/// Number of symbols.
-pub(crate) const SYMBOLS: usize = SymbolId::Bug as usize + 1;
+symbols! {
+    HashBytes = hash_bytes, "flick_hash_bytes", 2, true;
+    HashInt = hash_int, "flick_hash_int", 1, true;
+    Equal = equal, "flick_equal", 3, true;
+    StartsWith = starts_with, "flick_starts_with", 3, true;
+    EndsWith = ends_with, "flick_ends_with", 3, true;
+    Contains = contains, "flick_contains", 3, true;
+    Less = less, "flick_less", 3, true;
+    SameText = same_text, "flick_same_text", 3, true;
+    Find = find, "flick_find", 3, true;
+    Trim = trim, "flick_trim", 2, true;
+    ByteAt = byte_at, "flick_byte_at", 3, true;
+    IsInt = is_int, "flick_is_int", 3, true;
+    ParseInt = parse_int, "flick_parse_int", 3, true;
+    FormatInt = format_int, "flick_format_int", 4, true;
+    Concat = concat, "flick_concat", 4, true;
+    Split = split, "flick_split", 4, true;
+    Case = case, "flick_case", 4, true;
+    WordsNew = words_new, "flick_words_new", 3, true;
+    WordGet = word_get, "flick_word_get", 3, true;
+    WordSet = word_set, "flick_word_set", 4, false;
+    Pack = pack, "flick_pack", 4, true;
+    PackedBytes = packed_bytes, "flick_packed_bytes", 3, true;
+    StateLoadBytes = state_load_bytes, "flick_state_load_bytes", 3, true;
+    StateStoreBytes = state_store_bytes, "flick_state_store_bytes", 4, false;
+    MessageGet = message_get, "flick_message_get", 4, true;
+    EmitBytes = emit_bytes, "flick_emit_bytes", 2, false;
+    EmitMessage = emit_message, "flick_emit_message", 4, false;
+    SendOriginal = send_original, "flick_send_original", 2, false;
+    SendMessage = send_message, "flick_send_message", 3, false;
+    SendRebuilt = send_rebuilt, "flick_send_rebuilt", 5, false;
+    AskOriginal = ask_original, "flick_ask_original", 3, false;
+    AskMessage = ask_message, "flick_ask_message", 4, false;
+    AskRebuilt = ask_rebuilt, "flick_ask_rebuilt", 6, false;
+    Answer = answer, "flick_answer", 2, true;
+    HostNow = host::now, "flick_now", 1, true;
+    HostRandom = host::random, "flick_random", 1, true;
+    HostLog = host::log, "flick_log", 2, false;
+    HostCounterAdd = host::counter_add, "flick_counter_add", 3, false;
+    HostGaugeSet = host::gauge_set, "flick_gauge_set", 3, false;
+    HostCounterGet = host::counter_get, "flick_counter_get", 2, true;
+    HostAlive = host::alive, "flick_alive", 2, true;
+    HostLoad = host::load, "flick_load", 2, true;
+    HostPeer = host::peer, "flick_peer", 2, true;
+    HostPick = host::pick, "flick_pick", 4, true;
+    DictGet = host::dict_get, "flick_dict_get", 4, true;
+    DictHas = host::dict_has, "flick_dict_has", 3, true;
+    DictPut = host::dict_put, "flick_dict_put", 4, false;
+    DictRemove = host::dict_remove, "flick_dict_remove", 3, true;
+    DictLen = host::dict_len, "flick_dict_len", 2, true;
+    DictBegin = host::dict_begin, "flick_dict_begin", 5, true;
+    DictCommit = host::dict_commit, "flick_dict_commit", 4, true;
+    DictCommitRemoved = host::dict_commit_removed, "flick_dict_commit_removed", 3, true;
+    Bug = bug, "flick_bug", 1, false;
+}
 
 /// Broken invariants that generated code finds itself.
 pub(crate) const BUGS: [&str; 2] =
@@ -53,25 +107,6 @@ pub(crate) const BUG_BYTES_ORDER: i64 = 0;
 pub(crate) const BUG_OUT_BOUND: i64 = 1;
 /// Index in [`BUGS`].
 pub(crate) const BUG_NO_PARSER: i64 = 2;
-
-/// All symbols, in the order of [`SymbolId`].
-pub(crate) fn all() -> [Symbol; SYMBOLS] {
-    let symbol = |name, params, returns, address| Symbol { name, params, returns, address };
-    [
-        symbol("flick_hash_bytes", 2, true, hash_bytes as *const u8),
-        symbol("flick_hash_int", 1, true, hash_int as *const u8),
-        symbol("flick_equal", 3, true, equal as *const u8),
-        symbol("flick_starts_with", 3, true, starts_with as *const u8),
-        symbol("flick_ends_with", 3, true, ends_with as *const u8),
-        symbol("flick_contains", 3, true, contains as *const u8),
-        symbol("flick_less", 3, true, less as *const u8),
-        symbol("flick_emit_bytes", 2, false, emit_bytes as *const u8),
-        symbol("flick_emit_message", 3, false, emit_message as *const u8),
-        symbol("flick_send_original", 2, false, send_original as *const u8),
-        symbol("flick_send_rebuilt", 4, false, send_rebuilt as *const u8),
-        symbol("flick_bug", 1, false, bug as *const u8),
-    ]
-}
 
 extern "C" fn hash_bytes(call: &RawCall<'_>, value: u64) -> u64 {
     semantics::hash_bytes(call.bytes(value))
@@ -101,20 +136,193 @@ extern "C" fn less(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(call.bytes(a) < call.bytes(b))
 }
 
+extern "C" fn same_text(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+    u64::from(semantics::same_text(call.bytes(a), call.bytes(b)))
+}
+
+extern "C" fn find(call: &RawCall<'_>, bytes: u64, needle: u64) -> u64 {
+    semantics::find(call.bytes(bytes), call.bytes(needle)) as u64
+}
+
+extern "C" fn trim(call: &RawCall<'_>, value: u64) -> u64 {
+    let (start, end) = semantics::trim(call.bytes(value));
+    semantics::slice(value, start as u64, end as u64)
+}
+
+extern "C" fn byte_at(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+    semantics::byte_at(call.bytes(value), index) as u64
+}
+
+extern "C" fn is_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
+    u64::from(semantics::parse_int(call.bytes(value), base as u8).is_some())
+}
+
+extern "C" fn parse_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
+    semantics::parse_int(call.bytes(value), base as u8).unwrap_or(0) as u64
+}
+
+/// `kind`: 0 signed decimal, 1 unsigned decimal, 2 hexadecimal.
+extern "C" fn format_int(call: &mut RawCall<'_>, value: u64, base: u64, signed: u64) -> u64 {
+    let mut digits = [0; semantics::INT_DIGITS_MAX];
+    let len = semantics::format_int(value, base as u8, signed != 0, &mut digits);
+    call.split(len).1.copy_from_slice(&digits[..len]);
+    call.grow(len)
+}
+
+/// `parts`: the first of `count` words on the caller's stack.
+extern "C" fn concat(call: &mut RawCall<'_>, parts: Area<u64>, count: u64, max_bytes: u64) -> u64 {
+    let parts = parts.words(count);
+    let len: usize = parts.iter().map(|part| BytesRef(*part).len() as usize).sum();
+    assert!(len as u64 <= max_bytes, "a rule joins more bytes than its bound");
+    let (regions, mut free) = call.split(len);
+    for part in parts {
+        let bytes = regions.bytes(*part);
+        let (target, rest) = free.split_at_mut(bytes.len());
+        target.copy_from_slice(bytes);
+        free = rest;
+    }
+    call.grow(len)
+}
+
+extern "C" fn split(call: &mut RawCall<'_>, value: u64, separator: u64, max: u64) -> u64 {
+    let (regions, free) = call.split(max as usize * 8);
+    let count = semantics::split(value, regions.bytes(value), regions.bytes(separator), max as u32, free);
+    call.grow(count * 8)
+}
+
+extern "C" fn case(call: &mut RawCall<'_>, value: u64, upper: u64, max_bytes: u64) -> u64 {
+    let len = BytesRef(value).len() as usize;
+    assert!(len as u64 <= max_bytes, "text in another case is longer than its bound");
+    let (regions, free) = call.split(len);
+    free.copy_from_slice(regions.bytes(value));
+    if upper != 0 { free.make_ascii_uppercase() } else { free.make_ascii_lowercase() }
+    call.grow(len)
+}
+
+extern "C" fn words_new(call: &mut RawCall<'_>, count: u64, max: u64) -> u64 {
+    assert!(count <= max, "a list is longer than its bound");
+    let len = count as usize * 8;
+    call.split(len).1.fill(0);
+    call.grow(len)
+}
+
+extern "C" fn word_get(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+    semantics::word_get(call.bytes(value), index)
+}
+
+extern "C" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64) {
+    let target = BytesRef(value);
+    assert!(target.region() == Region::Out as u64, "only a list under construction is written to");
+    let start = target.offset() as usize;
+    let list = call.out_mut().get_mut(start..start + target.len() as usize);
+    let list = list.expect("a list lies inside the output");
+    let at = index as usize * 8;
+    let slot = list.get_mut(at..at.wrapping_add(8)).expect("a list is written inside its length");
+    slot.copy_from_slice(&word.to_le_bytes());
+}
+
+/// `items`: the first of `count` pairs on the caller's stack: a word, and 1 if it is a bytes value.
+extern "C" fn pack(call: &mut RawCall<'_>, items: Area<u64>, count: u64, max_bytes: u64) -> u64 {
+    let items = items.words(count * 2);
+    let payload: usize =
+        items.chunks_exact(2).filter(|item| item[1] != 0).map(|item| BytesRef(item[0]).len() as usize).sum();
+    let len = items.len() / 2 * 8 + payload;
+    assert!(len as u64 <= max_bytes, "packed values are longer than their bound");
+    let (regions, free) = call.split(len);
+    let mut at = items.len() / 2 * 8;
+    for (item, index) in items.chunks_exact(2).zip(0..) {
+        let mut word = item[0];
+        if item[1] != 0 {
+            let bytes = regions.bytes(item[0]);
+            word = bytes.len() as u64 | ((at as u64) << 32);
+            free[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        free[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    call.grow(len)
+}
+
+extern "C" fn packed_bytes(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+    let word = semantics::word_get(call.bytes(value), index);
+    semantics::packed_bytes(value, word)
+}
+
+/// `area`: the length word of bytes in the session's state.
+extern "C" fn state_load_bytes(call: &mut RawCall<'_>, area: Area<u64>, max_bytes: u64) -> u64 {
+    let bytes = area.bytes(max_bytes);
+    let len = bytes.len();
+    call.split(len).1.copy_from_slice(bytes);
+    call.grow(len)
+}
+
+extern "C" fn state_store_bytes(call: &RawCall<'_>, area: Area<u64>, max_bytes: u64, value: u64) {
+    area.store(max_bytes, call.bytes(value));
+}
+
+/// `is_bytes`: the slot holds a reference into its message.
+extern "C" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, is_bytes: u64) -> u64 {
+    let word = call.frame_slot(message, slot as usize);
+    if is_bytes == 0 { word } else { semantics::message_bytes(word, message) }
+}
+
 extern "C" fn emit_bytes(call: &mut RawCall<'_>, value: u64) {
     call.emit(value);
 }
 
-extern "C" fn emit_message(call: &mut RawCall<'_>, start: u64, end: u64) {
-    call.emit_message(start, end);
+extern "C" fn emit_message(call: &mut RawCall<'_>, message: u64, start: u64, end: u64) {
+    call.emit_message(message, start, end);
 }
 
 extern "C" fn send_original(call: &mut RawCall<'_>, chan: u64) {
-    push(call, chan, SendBody::Original);
+    call.sends().push(send(chan, SendBody::Original));
 }
 
-/// `tail_from` is -1 where nothing follows.
-extern "C" fn send_rebuilt(call: &mut RawCall<'_>, chan: u64, mark: u64, tail_from: u64) {
+extern "C" fn send_message(call: &mut RawCall<'_>, chan: u64, message: u64) {
+    let body = body_of_message(message);
+    call.sends().push(send(chan, body));
+}
+
+extern "C" fn send_rebuilt(call: &mut RawCall<'_>, chan: u64, mark: u64, tail_from: u64, tail_of: u64) {
+    let body = rebuilt(call, mark, tail_from, tail_of);
+    call.sends().push(send(chan, body));
+}
+
+extern "C" fn ask_original(call: &mut RawCall<'_>, chan: u64, timeout_ns: u64) {
+    call.asks().push(Ask { send: send(chan, SendBody::Original), timeout_ns: timeout_ns as i64 });
+}
+
+extern "C" fn ask_message(call: &mut RawCall<'_>, chan: u64, message: u64, timeout_ns: u64) {
+    let body = body_of_message(message);
+    call.asks().push(Ask { send: send(chan, body), timeout_ns: timeout_ns as i64 });
+}
+
+extern "C" fn ask_rebuilt(
+    call: &mut RawCall<'_>,
+    chan: u64,
+    mark: u64,
+    tail_from: u64,
+    tail_of: u64,
+    timeout_ns: u64,
+) {
+    let body = rebuilt(call, mark, tail_from, tail_of);
+    call.asks().push(Ask { send: send(chan, body), timeout_ns: timeout_ns as i64 });
+}
+
+extern "C" fn answer(call: &RawCall<'_>, index: u64) -> u64 {
+    semantics::answer(call.answers(), index) as u64
+}
+
+/// A message sent as it is; number 0 is the original.
+fn body_of_message(message: u64) -> SendBody {
+    match u8::try_from(message).expect("messages of an activation are numbered below their bound") {
+        0 => SendBody::Original,
+        number => SendBody::Message(number),
+    }
+}
+
+/// What was emitted since `mark`. `tail_from` is -1 where nothing follows.
+fn rebuilt(call: &RawCall<'_>, mark: u64, tail_from: u64, tail_of: u64) -> SendBody {
     let len = (call.out_len() as u64).checked_sub(mark).expect("a mark lies inside the output");
     let tail_from = if tail_from == u64::MAX {
         u32::MAX
@@ -122,12 +330,12 @@ extern "C" fn send_rebuilt(call: &mut RawCall<'_>, chan: u64, mark: u64, tail_fr
         let from = u32::try_from(tail_from).ok().filter(|from| *from != u32::MAX);
         from.expect("a tail starts inside the message")
     };
-    push(call, chan, SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from });
+    let tail_of = u8::try_from(tail_of).expect("messages of an activation are numbered below their bound");
+    SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from, tail_of }
 }
 
-fn push(call: &mut RawCall<'_>, chan: u64, body: SendBody) {
-    let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
-    call.sends().push(Send { channel, element, body });
+fn send(chan: u64, body: SendBody) -> Send {
+    Send { channel: semantics::chan_index(chan), element: semantics::chan_element(chan), body }
 }
 
 /// Panics with the invariant that generated code has found broken.

@@ -7,6 +7,9 @@ mod arithmetic;
 mod bytes;
 mod ends;
 mod function;
+mod host;
+mod state;
+mod words;
 
 use cranelift_codegen::ir::{AbiParam, Signature, Type as ClifType, types};
 use cranelift_jit::JITModule;
@@ -41,7 +44,7 @@ pub(crate) fn declare_symbols(jit: &mut JITModule) -> Result<Vec<JitId>, Compile
 }
 
 /// Cranelift's signature of a function: parsers `(frame, data, len) -> step word`, all others `(call, params...)`,
-/// where a parameter of type frame is left out.
+/// where a parameter of type frame is left out; rules give 0 or the state they are suspended in.
 pub(crate) fn signature(jit: &JITModule, function: &Function) -> Signature {
     let mut signature = jit.make_signature();
     if function.kind == FuncKind::Parser {
@@ -55,6 +58,10 @@ pub(crate) fn signature(jit: &JITModule, function: &Function) -> Signature {
         if ty != Type::Frame {
             signature.params.push(AbiParam::new(clif_type(ty)));
         }
+    }
+    if function.kind == FuncKind::Rule {
+        // How it ended: 0, or the state it is suspended in.
+        signature.returns.push(AbiParam::new(types::I64));
     }
     signature.returns.extend(function.results.iter().map(|ty| AbiParam::new(clif_type(*ty))));
     signature

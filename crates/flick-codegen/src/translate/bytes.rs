@@ -2,15 +2,16 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
-use flick_ir::data::{Op, Value};
+use flick_abi::BytesRef;
+use flick_ir::data::{Op, Type, Value};
 
 use super::function::{Translator, fixed_memory, own_memory};
 use crate::raw;
 use crate::symbols::{self, SymbolId};
 
 impl Translator<'_, '_> {
-    /// Translates what is no arithmetic. Returns the word it defines.
-    pub(super) fn bytes_op(&mut self, op: &Op) -> Option<ir::Value> {
+    /// Translates what is no arithmetic. Returns the word it defines, which is `result`.
+    pub(super) fn bytes_op(&mut self, op: &Op, result: Option<Value>) -> Option<ir::Value> {
         match op {
             Op::HashInt(value) => {
                 let value = self.get(*value);
@@ -22,23 +23,109 @@ impl Translator<'_, '_> {
             Op::BytesEndsWith(a, b) => self.predicate(SymbolId::EndsWith, *a, *b),
             Op::BytesContains(a, b) => self.predicate(SymbolId::Contains, *a, *b),
             Op::BytesLess(a, b) => self.predicate(SymbolId::Less, *a, *b),
+            Op::SameText(a, b) => self.predicate(SymbolId::SameText, *a, *b),
+            Op::Find(a, b) => self.call_runtime(SymbolId::Find, &[*a, *b]),
+            Op::Trim(value) => self.call_runtime(SymbolId::Trim, &[*value]),
+            Op::Slice { bytes, start, end } => Some(self.slice(*bytes, *start, *end)),
+            Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
+            Op::IsInt { bytes, base } => {
+                let base = self.iconst(i64::from(*base));
+                let args = [self.raw_call(), self.get(*bytes), base];
+                let word = self.call_symbol(SymbolId::IsInt, &args)?;
+                Some(self.builder.ins().ireduce(types::I8, word))
+            }
+            Op::ParseInt { bytes, base } => {
+                let base = self.iconst(i64::from(*base));
+                let args = [self.raw_call(), self.get(*bytes), base];
+                self.call_symbol(SymbolId::ParseInt, &args)
+            }
+            Op::FormatInt { value, base } => {
+                let signed = self.iconst(i64::from(self.ty(*value) == Type::Int));
+                let base = self.iconst(i64::from(*base));
+                let args = [self.raw_call(), self.get(*value), base, signed];
+                self.call_symbol(SymbolId::FormatInt, &args)
+            }
+            Op::Concat { parts, max_bytes } => self.concat(parts, *max_bytes),
+            Op::Split { bytes, separator, max } => {
+                let max = self.iconst(i64::from(*max));
+                let args = [self.raw_call(), self.get(*bytes), self.get(*separator), max];
+                self.call_symbol(SymbolId::Split, &args)
+            }
+            Op::Case { bytes, upper, max_bytes } => {
+                let (upper, max) = (self.iconst(i64::from(*upper)), self.iconst(i64::from(*max_bytes)));
+                let args = [self.raw_call(), self.get(*bytes), upper, max];
+                self.call_symbol(SymbolId::Case, &args)
+            }
+            Op::WordsNew { words, words_max } => {
+                let max = self.iconst(i64::from(*words_max));
+                let args = [self.raw_call(), self.get(*words), max];
+                self.call_symbol(SymbolId::WordsNew, &args)
+            }
+            Op::WordGet { bytes, index } => {
+                let is_bool = result.is_some_and(|result| self.ty(result) == Type::Bool);
+                Some(self.word_get(*bytes, *index, is_bool))
+            }
+            Op::WordSet { bytes, index, value } => {
+                self.word_set(*bytes, *index, *value);
+                None
+            }
+            Op::Pack { items, max_bytes } => self.pack(items, *max_bytes),
+            Op::PackedBytes { packed, index } => {
+                let index = self.iconst(i64::from(*index));
+                let args = [self.raw_call(), self.get(*packed), index];
+                self.call_symbol(SymbolId::PackedBytes, &args)
+            }
+            Op::IsMissing(value) => {
+                let value = self.get(*value);
+                Some(self.builder.ins().icmp_imm_s(IntCC::Equal, value, BytesRef::MISSING.0 as i64))
+            }
             Op::EmitBytes { value } => self.call_runtime(SymbolId::EmitBytes, &[*value]),
-            Op::EmitMessage { start, end } => self.call_runtime(SymbolId::EmitMessage, &[*start, *end]),
+            Op::EmitMessage { start, end } => {
+                let zero = self.iconst(0);
+                let args = [self.raw_call(), zero, self.get(*start), self.get(*end)];
+                self.call_symbol(SymbolId::EmitMessage, &args)
+            }
+            Op::EmitMessageOf { message, start, end } => {
+                self.call_runtime(SymbolId::EmitMessage, &[*message, *start, *end])
+            }
+            other => self.send_op(other),
+        }
+    }
+
+    fn send_op(&mut self, op: &Op) -> Option<ir::Value> {
+        match op {
             Op::SendOriginal { chan } => self.call_runtime(SymbolId::SendOriginal, &[*chan]),
-            Op::SendRebuilt { chan, mark, tail_from } => {
-                let tail_from = match tail_from {
-                    Some(value) => self.get(*value),
-                    None => self.iconst(-1),
-                };
-                let args = [self.raw_call(), self.get(*chan), self.get(*mark), tail_from];
+            Op::SendMessage { chan, message } => self.call_runtime(SymbolId::SendMessage, &[*chan, *message]),
+            Op::SendRebuilt { chan, mark, tail_from, tail_of } => {
+                let [tail_from, tail_of] = self.tail(*tail_from, *tail_of);
+                let args = [self.raw_call(), self.get(*chan), self.get(*mark), tail_from, tail_of];
                 self.call_symbol(SymbolId::SendRebuilt, &args)
+            }
+            Op::AskOriginal { chan, timeout_ns } => {
+                self.call_runtime(SymbolId::AskOriginal, &[*chan, *timeout_ns])
+            }
+            Op::AskMessage { chan, message, timeout_ns } => {
+                self.call_runtime(SymbolId::AskMessage, &[*chan, *message, *timeout_ns])
+            }
+            Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns } => {
+                let [tail_from, tail_of] = self.tail(*tail_from, *tail_of);
+                let (chan, mark, timeout_ns) = (self.get(*chan), self.get(*mark), self.get(*timeout_ns));
+                let args = [self.raw_call(), chan, mark, tail_from, tail_of, timeout_ns];
+                self.call_symbol(SymbolId::AskRebuilt, &args)
             }
             other => panic!("{other:?} has a translation of its own"),
         }
     }
 
+    /// Where the rest of a rebuilt message starts (-1: nothing follows), and in which message.
+    fn tail(&mut self, tail_from: Option<Value>, tail_of: Option<Value>) -> [ir::Value; 2] {
+        let from = tail_from.map(|value| self.get(value));
+        let of = tail_of.map(|value| self.get(value));
+        [from.unwrap_or_else(|| self.iconst(-1)), of.unwrap_or_else(|| self.iconst(0))]
+    }
+
     /// Calls a runtime function that takes the call itself first.
-    fn call_runtime(&mut self, symbol: SymbolId, args: &[Value]) -> Option<ir::Value> {
+    pub(super) fn call_runtime(&mut self, symbol: SymbolId, args: &[Value]) -> Option<ir::Value> {
         let mut words = vec![self.raw_call()];
         words.extend(args.iter().map(|arg| self.get(*arg)));
         self.call_symbol(symbol, &words)

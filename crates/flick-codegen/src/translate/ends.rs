@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue, ty
 use cranelift_frontend::Switch;
 use flick_abi::Step;
 use flick_abi::frame::SLOT_STATE;
-use flick_ir::data::{BlockId, Terminator, Value};
+use flick_ir::data::{BlockId, FuncKind, Terminator, Value};
 use flick_ir::semantics::NEED_BYTES_MAX;
 
 use super::function::{Translator, own_memory, slot_offset};
@@ -41,6 +41,14 @@ impl Translator<'_, '_> {
             Terminator::Need { base, bytes, then, state } => self.need(*base, *bytes, *then, *state),
             Terminator::Done => self.step(Step::Done),
             Terminator::Fault { field, cause } => self.step(Step::Fault { field: *field, cause: *cause }),
+            Terminator::Suspend { state, .. } => {
+                let state = self.iconst(i64::from(*state));
+                self.builder.ins().return_(&[state]);
+            }
+            Terminator::Return(_) if self.function.kind == FuncKind::Rule => {
+                let finished = self.iconst(0);
+                self.builder.ins().return_(&[finished]);
+            }
             Terminator::Return(values) => {
                 let values: Vec<_> = values.iter().map(|value| self.get(*value)).collect();
                 self.builder.ins().return_(&values);

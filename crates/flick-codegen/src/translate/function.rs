@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::JITModule;
 use cranelift_module::Module as _;
+use flick_abi::limits::BYTES_OFFSET_MAX;
 use flick_abi::{BytesRef, Region};
 use flick_ir::cfg::Cfg;
 use flick_ir::data::{BlockId, FuncKind, Function, Inst, Op, Terminator, Type, Value};
@@ -125,6 +126,12 @@ fn works_on_bytes(op: &Op) -> bool {
             | Op::BytesEndsWith(..)
             | Op::BytesContains(..)
             | Op::BytesLess(..)
+            | Op::SameText(..)
+            | Op::Find(..)
+            | Op::Trim(..)
+            | Op::ByteAt { .. }
+            | Op::IsInt { .. }
+            | Op::ParseInt { .. }
     )
 }
 
@@ -167,6 +174,8 @@ impl Translator<'_, '_> {
             (raw::OUT_MAX, zero),
             (raw::CHANNEL_LENS, consts),
             (raw::SENDS, zero),
+            (raw::OTHERS, consts),
+            (raw::OTHERS_LEN, zero),
         ];
         for (offset, word) in words {
             self.builder.ins().store(own_memory(), word, call, offset);
@@ -230,7 +239,19 @@ impl Translator<'_, '_> {
                 self.emit_int(*value, *width_bytes, *big_endian);
                 return None;
             }
-            other => return self.bytes_op(other),
+            Op::StateLoad { .. }
+            | Op::StateStore { .. }
+            | Op::StateLoadBytes { .. }
+            | Op::StateStoreBytes { .. }
+            | Op::MessageGet { .. }
+            | Op::ResumeState
+            | Op::SpillSet { .. }
+            | Op::SpillGet { .. }
+            | Op::Answer { .. }
+            | Op::AsMessage(_)
+            | Op::Fail { .. } => return self.state_op(inst),
+            Op::Host { call, args, max_bytes } => return self.host(*call, args, *max_bytes),
+            other => return self.bytes_op(other, inst.result),
         })
     }
 
@@ -249,7 +270,7 @@ impl Translator<'_, '_> {
     }
 
     /// As [`Self::get`], a boolean widened to a word.
-    fn word(&mut self, value: Value) -> ir::Value {
+    pub(super) fn word(&mut self, value: Value) -> ir::Value {
         let word = self.get(value);
         if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
     }
@@ -266,8 +287,7 @@ impl Translator<'_, '_> {
 
     /// Length of a bytes value.
     pub(super) fn bytes_len(&mut self, value: ir::Value) -> ir::Value {
-        let low = self.builder.ins().ireduce(types::I32, value);
-        self.builder.ins().uextend(types::I64, low)
+        self.builder.ins().band_imm_u(value, BYTES_OFFSET_MAX as i64)
     }
 
     fn frame_get(&mut self, slot: u16, ty: ClifType) -> ir::Value {
@@ -282,7 +302,7 @@ impl Translator<'_, '_> {
         let is_backwards = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, start, end);
         self.bug_if(is_backwards, symbols::BUG_BYTES_ORDER);
         let len = self.builder.ins().isub(end, start);
-        let offset = self.builder.ins().ishl_imm_u(start, 32);
+        let offset = self.builder.ins().ishl_imm_u(start, OFFSET_SHIFT);
         // The message region is 0.
         self.builder.ins().bor(offset, len)
     }
@@ -342,6 +362,11 @@ impl Translator<'_, '_> {
         self.builder.switch_to_block(next);
     }
 }
+
+/// Where the offset stands in a bytes value.
+pub(super) const OFFSET_SHIFT: i64 = BYTES_OFFSET_MAX.count_ones() as i64;
+/// Where the region stands in a bytes value.
+pub(super) const REGION_SHIFT: i64 = 2 * OFFSET_SHIFT;
 
 /// Offset of a slot in the frame, in bytes.
 pub(super) fn slot_offset(slot: u16) -> i32 {
