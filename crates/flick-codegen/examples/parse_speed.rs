@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flick_abi::frame::{SLOT_FLAGS, SLOT_HEAD, SLOT_STATE, SLOT_TOTAL};
-use flick_abi::{BytesRef, Engine, Frame, FuncId, Region, RuleCall, Step};
+use flick_abi::{BytesRef, Engine, Frame, FuncId, Outcome, Region, RuleCall, Step};
 use flick_codegen::{Options, compile};
 
 const HEADER: &str = include_str!("../../flick-ir/fixtures/memcached_header.ir");
@@ -142,7 +142,13 @@ impl Engine for ByHand {
         (self.0)(frame, data)
     }
 
-    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) {}
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> Outcome {
+        Outcome::Finished
+    }
+
+    fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
+        0
+    }
 
     fn build(&self, _builder: FuncId, _frame: &Frame, _out: &mut [u8]) -> usize {
         0
@@ -154,7 +160,13 @@ impl Engine for ByHandInline {
         parse_by_hand(frame, data)
     }
 
-    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) {}
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> Outcome {
+        Outcome::Finished
+    }
+
+    fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
+        0
+    }
 
     fn build(&self, _builder: FuncId, _frame: &Frame, _out: &mut [u8]) -> usize {
         0

@@ -197,19 +197,27 @@ impl<'a> RawCall<'a> {
     fn others(&self) -> &[Message<'_>] {
         // SAFETY: as for `message`; a parser's prologue stores the constants' pointer, which is never followed, and
         // the length 0. That pointer may be unaligned for a `Message`, hence the test.
-        if self.others_len == 0 { &[] } else { unsafe { slice::from_raw_parts(self.others, self.others_len as usize) } }
+        if self.others_len == 0 {
+            &[]
+        } else {
+            unsafe { slice::from_raw_parts(self.others, self.others_len as usize) }
+        }
     }
 
     /// Answers to the asks of the last suspension.
     pub(crate) fn answers(&self) -> &[i64] {
         // SAFETY: as for `others`.
-        if self.answers_len == 0 { &[] } else { unsafe { slice::from_raw_parts(self.answers, self.answers_len as usize) } }
+        if self.answers_len == 0 {
+            &[]
+        } else {
+            unsafe { slice::from_raw_parts(self.answers, self.answers_len as usize) }
+        }
     }
 
     /// A slot of a message's frame.
-    pub(crate) fn frame_slot(&self, message: u64, slot: usize) -> u64 {
+    pub(crate) fn frame_slot(&self, message: u8, slot: usize) -> u64 {
         if message > 0 {
-            let other = self.others().get(message as usize - 1);
+            let other = self.others().get(usize::from(message) - 1);
             return other.expect("a message of the activation is read").frame.slots[slot];
         }
         assert!(slot < FRAME_SLOTS_MAX, "a slot lies inside the frame");
@@ -276,10 +284,11 @@ impl<'a> RawCall<'a> {
     }
 
     /// Copies a part of a message to the end of the output.
-    pub(crate) fn emit_message(&mut self, message: u64, start: u64, end: u64) {
+    pub(crate) fn emit_message(&mut self, message: u8, start: u64, end: u64) {
         let len = end.checked_sub(start).expect("a copied part lies inside the head");
         let (regions, free) = self.split(len as usize);
-        let part = regions.message(message as usize).and_then(|bytes| bytes.get(start as usize..end as usize));
+        let part =
+            regions.message(usize::from(message)).and_then(|bytes| bytes.get(start as usize..end as usize));
         free.copy_from_slice(part.expect("a copied part lies inside the head"));
         self.grow(len as usize);
     }
@@ -300,40 +309,26 @@ impl<'a> RawCall<'a> {
     }
 }
 
-/// A pointer that generated code passes to its own stack or to the session's state, with as much memory behind it as the
-/// call says. Only generated code makes one.
+/// A pointer that generated code passes to words on its own stack or in the session's state, with as many behind it as
+/// the same call says. Nobody else makes one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Area<T>(*mut T);
+pub(crate) struct Area(*mut u64);
 
-impl Area<u64> {
-    /// The `count` words that were stored for this call.
+impl Area {
+    /// The words.
     pub(crate) fn words<'w>(self, count: u64) -> &'w [u64] {
-        // SAFETY: `translate::bytes` makes a stack slot of `count` words, stores them all and passes both to one call;
-        // the slot lives longer than that call, and nothing keeps the slice.
+        // SAFETY: either `translate::words` has made a stack slot of `count` words and stored them all, or the verifier
+        // has found that the session's state has `count` words there; both live longer than the call that got the
+        // area, and nothing keeps the slice beyond it.
         unsafe { slice::from_raw_parts(self.0, count as usize) }
     }
 
-    /// Bytes in the session's state: the word at the area's start is their length, room for `max_bytes` follows.
-    pub(crate) fn bytes<'w>(self, max_bytes: u64) -> &'w [u8] {
-        // SAFETY: the verifier has found that the state has a word and room for `max_bytes` bytes there; the state was
-        // borrowed for the whole call and only generated code on this thread uses it.
-        let len = unsafe { *self.0 };
-        // SAFETY: as above.
-        let first = unsafe { self.0.add(1) };
-        // SAFETY: as above; what was never stored is 0, so all of it is initialised.
-        unsafe { slice::from_raw_parts(first.cast(), len.min(max_bytes) as usize) }
-    }
-
-    /// Replaces the bytes; more than `max_bytes` panic.
-    pub(crate) fn store(self, max_bytes: u64, bytes: &[u8]) {
-        assert!(bytes.len() as u64 <= max_bytes, "bytes of a session's state are longer than their bound");
-        // SAFETY: as in `bytes`.
-        unsafe { *self.0 = bytes.len() as u64 };
-        // SAFETY: as in `bytes`.
-        let first = unsafe { self.0.add(1) };
-        // SAFETY: as in `bytes`; a bytes value never lies in the state, so the two do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), first.cast(), bytes.len()) };
+    /// The words, of the session's state only.
+    pub(crate) fn words_mut<'w>(self, count: u64) -> &'w mut [u64] {
+        // SAFETY: as for `words`; the state was borrowed mutably for the whole call of the rule, and only generated code
+        // on this thread makes areas of it.
+        unsafe { slice::from_raw_parts_mut(self.0, count as usize) }
     }
 }
 
@@ -341,7 +336,7 @@ impl Area<u64> {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use flick_abi::{BytesRef, Frame, Region, RuleCall, Send, SendBody, SendList};
+    use flick_abi::{AskList, BytesRef, Frame, Message, NoHost, Region, RuleCall, Send, SendBody, SendList};
 
     use super::RawCall;
 
@@ -349,14 +344,23 @@ mod tests {
     /// compares what it has built.
     fn check(act: impl FnOnce(&mut RawCall<'_>), expected: &[u8]) {
         let (frame, mut out, mut sends) = (Frame::new(), [0xee; 8], SendList::new());
+        let (mut asks, mut host) = (AskList::new(), NoHost);
         let mut call = RuleCall {
             frame: &frame,
             message: b"message",
+            others: &[Message { frame: &frame, bytes: b"reply" }],
             source_element: 0,
             channel_lens: &[1],
             out: &mut out,
             out_len: 0,
             sends: &mut sends,
+            asks: &mut asks,
+            answers: &[1],
+            spills: &mut [],
+            resume: 0,
+            state: &mut [],
+            failure: None,
+            host: &mut host,
         };
         let mut raw = RawCall::of_rule(&mut call, b"consts");
         act(&mut raw);
@@ -375,21 +379,24 @@ mod tests {
             |raw| {
                 raw.emit(value(Region::Message, 1, 2));
                 raw.emit(value(Region::Const, 4, 2));
-                raw.emit(value(Region::Out, 1, 3));
-                raw.emit_message(6, 7);
+                raw.emit(value(Region::Out, 2, 2));
+                raw.emit_message(0, 6, 7);
+                raw.emit(BytesRef::new(Region::Message, 4, 1).in_message(1).0);
             },
-            b"estsstse",
+            b"eststsey",
         );
     }
 
     #[test]
     fn what_leaves_its_region_or_the_output_panics_and_writes_nothing() {
-        let refused: [fn(&mut RawCall<'_>); 5] = [
+        let refused: [fn(&mut RawCall<'_>); 7] = [
             |raw| raw.emit(value(Region::Message, 6, 2)),
             |raw| raw.emit(value(Region::Out, 0, 1)),
-            |raw| raw.emit(3 << 62),
-            |raw| raw.emit_message(5, 8),
-            |raw| raw.emit_message(5, 4),
+            |raw| raw.emit((3 << 56) | 1),
+            |raw| raw.emit((5 << 56) | 1),
+            |raw| raw.emit(BytesRef::MISSING.0),
+            |raw| raw.emit_message(0, 5, 8),
+            |raw| raw.emit_message(0, 5, 4),
         ];
         for act in refused {
             check(|raw| assert!(catch_unwind(AssertUnwindSafe(|| act(raw))).is_err()), b"");
@@ -397,7 +404,7 @@ mod tests {
         check(
             |raw| {
                 raw.emit(value(Region::Const, 0, 6));
-                assert!(catch_unwind(AssertUnwindSafe(|| raw.emit_message(0, 3))).is_err());
+                assert!(catch_unwind(AssertUnwindSafe(|| raw.emit_message(0, 0, 3))).is_err());
             },
             b"consts",
         );

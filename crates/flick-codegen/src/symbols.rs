@@ -7,7 +7,9 @@
 pub(crate) mod host;
 
 use flick_abi::{Ask, BytesRef, Region, Send, SendBody};
+use flick_ir::data::Type;
 use flick_ir::semantics;
+use flick_ir::semantics::PackItem;
 
 use crate::raw::{Area, RawCall};
 
@@ -145,12 +147,11 @@ extern "C" fn find(call: &RawCall<'_>, bytes: u64, needle: u64) -> u64 {
 }
 
 extern "C" fn trim(call: &RawCall<'_>, value: u64) -> u64 {
-    let (start, end) = semantics::trim(call.bytes(value));
-    semantics::slice(value, start as u64, end as u64)
+    semantics::trim(BytesRef(value), call.bytes(value)).0
 }
 
 extern "C" fn byte_at(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
-    semantics::byte_at(call.bytes(value), index) as u64
+    semantics::byte_at(call.bytes(value), index as i64) as u64
 }
 
 extern "C" fn is_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
@@ -161,16 +162,15 @@ extern "C" fn parse_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
     semantics::parse_int(call.bytes(value), base as u8).unwrap_or(0) as u64
 }
 
-/// `kind`: 0 signed decimal, 1 unsigned decimal, 2 hexadecimal.
+/// `signed`: the sign counts.
 extern "C" fn format_int(call: &mut RawCall<'_>, value: u64, base: u64, signed: u64) -> u64 {
-    let mut digits = [0; semantics::INT_DIGITS_MAX];
-    let len = semantics::format_int(value, base as u8, signed != 0, &mut digits);
+    let (digits, len) = semantics::format_int(value, signed != 0, base as u8);
     call.split(len).1.copy_from_slice(&digits[..len]);
     call.grow(len)
 }
 
 /// `parts`: the first of `count` words on the caller's stack.
-extern "C" fn concat(call: &mut RawCall<'_>, parts: Area<u64>, count: u64, max_bytes: u64) -> u64 {
+extern "C" fn concat(call: &mut RawCall<'_>, parts: Area, count: u64, max_bytes: u64) -> u64 {
     let parts = parts.words(count);
     let len: usize = parts.iter().map(|part| BytesRef(*part).len() as usize).sum();
     assert!(len as u64 <= max_bytes, "a rule joins more bytes than its bound");
@@ -186,17 +186,17 @@ extern "C" fn concat(call: &mut RawCall<'_>, parts: Area<u64>, count: u64, max_b
 
 extern "C" fn split(call: &mut RawCall<'_>, value: u64, separator: u64, max: u64) -> u64 {
     let (regions, free) = call.split(max as usize * 8);
-    let count = semantics::split(value, regions.bytes(value), regions.bytes(separator), max as u32, free);
-    call.grow(count * 8)
+    let (bytes, separator) = (regions.bytes(value), regions.bytes(separator));
+    let len = semantics::split(BytesRef(value), bytes, separator, max as u32, free);
+    call.grow(len.expect("there is room for all parts"))
 }
 
 extern "C" fn case(call: &mut RawCall<'_>, value: u64, upper: u64, max_bytes: u64) -> u64 {
     let len = BytesRef(value).len() as usize;
     assert!(len as u64 <= max_bytes, "text in another case is longer than its bound");
     let (regions, free) = call.split(len);
-    free.copy_from_slice(regions.bytes(value));
-    if upper != 0 { free.make_ascii_uppercase() } else { free.make_ascii_lowercase() }
-    call.grow(len)
+    let len = semantics::case(regions.bytes(value), upper != 0, free);
+    call.grow(len.expect("there is room for text in another case"))
 }
 
 extern "C" fn words_new(call: &mut RawCall<'_>, count: u64, max: u64) -> u64 {
@@ -207,7 +207,7 @@ extern "C" fn words_new(call: &mut RawCall<'_>, count: u64, max: u64) -> u64 {
 }
 
 extern "C" fn word_get(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
-    semantics::word_get(call.bytes(value), index)
+    semantics::word_get(call.bytes(value), index as i64)
 }
 
 extern "C" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64) {
@@ -216,54 +216,51 @@ extern "C" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64
     let start = target.offset() as usize;
     let list = call.out_mut().get_mut(start..start + target.len() as usize);
     let list = list.expect("a list lies inside the output");
-    let at = index as usize * 8;
-    let slot = list.get_mut(at..at.wrapping_add(8)).expect("a list is written inside its length");
-    slot.copy_from_slice(&word.to_le_bytes());
+    semantics::word_set(list, index as i64, word).expect("a list is written inside its length");
 }
 
 /// `items`: the first of `count` pairs on the caller's stack: a word, and 1 if it is a bytes value.
-extern "C" fn pack(call: &mut RawCall<'_>, items: Area<u64>, count: u64, max_bytes: u64) -> u64 {
+extern "C" fn pack(call: &mut RawCall<'_>, items: Area, count: u64, max_bytes: u64) -> u64 {
     let items = items.words(count * 2);
-    let payload: usize =
-        items.chunks_exact(2).filter(|item| item[1] != 0).map(|item| BytesRef(item[0]).len() as usize).sum();
-    let len = items.len() / 2 * 8 + payload;
-    assert!(len as u64 <= max_bytes, "packed values are longer than their bound");
-    let (regions, free) = call.split(len);
-    let mut at = items.len() / 2 * 8;
-    for (item, index) in items.chunks_exact(2).zip(0..) {
-        let mut word = item[0];
-        if item[1] != 0 {
-            let bytes = regions.bytes(item[0]);
-            word = bytes.len() as u64 | ((at as u64) << 32);
-            free[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        }
-        free[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
-    }
-    call.grow(len)
+    let items = items.chunks_exact(2);
+    let payload: u64 =
+        items.clone().filter(|item| item[1] != 0).map(|item| u64::from(BytesRef(item[0]).len())).sum();
+    let len = count * 8 + payload;
+    assert!(len <= max_bytes, "packed values are longer than their bound");
+    let (regions, free) = call.split(len as usize);
+    let items = items.map(|item| match item[1] {
+        0 => PackItem::Word(item[0]),
+        _ => PackItem::Bytes(regions.bytes(item[0])),
+    });
+    let len = semantics::pack(items, free);
+    call.grow(len.expect("there is room for packed values"))
 }
 
 extern "C" fn packed_bytes(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
-    let word = semantics::word_get(call.bytes(value), index);
-    semantics::packed_bytes(value, word)
+    semantics::packed_bytes(BytesRef(value), call.bytes(value), index as u32).0
 }
 
 /// `area`: the length word of bytes in the session's state.
-extern "C" fn state_load_bytes(call: &mut RawCall<'_>, area: Area<u64>, max_bytes: u64) -> u64 {
-    let bytes = area.bytes(max_bytes);
-    let len = bytes.len();
-    call.split(len).1.copy_from_slice(bytes);
-    call.grow(len)
+extern "C" fn state_load_bytes(call: &mut RawCall<'_>, area: Area, max_bytes: u64) -> u64 {
+    let max_bytes = max_bytes as u32;
+    let state = area.words(u64::from(semantics::state_words(max_bytes)));
+    let (_, free) = call.split(max_bytes as usize);
+    let len = semantics::state_load_bytes(state, 0, max_bytes, free);
+    call.grow(len.expect("the state has room for its bytes"))
 }
 
-extern "C" fn state_store_bytes(call: &RawCall<'_>, area: Area<u64>, max_bytes: u64, value: u64) {
-    area.store(max_bytes, call.bytes(value));
+extern "C" fn state_store_bytes(call: &RawCall<'_>, area: Area, max_bytes: u64, value: u64) {
+    let bytes = call.bytes(value);
+    assert!(bytes.len() as u64 <= max_bytes, "bytes of a session's state are longer than their bound");
+    let state = area.words_mut(u64::from(semantics::state_words(max_bytes as u32)));
+    semantics::state_store_bytes(state, 0, bytes).expect("the state has room for its bytes");
 }
 
-/// `is_bytes`: the slot holds a reference into its message.
-extern "C" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, is_bytes: u64) -> u64 {
-    let word = call.frame_slot(message, slot as usize);
-    if is_bytes == 0 { word } else { semantics::message_bytes(word, message) }
+/// `kind`: 0 a word, 1 a truth value, 2 bytes.
+extern "C" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, kind: u64) -> u64 {
+    let ty = [Type::Uint, Type::Bool, Type::Bytes][kind as usize];
+    let message = number(message);
+    semantics::message_get(call.frame_slot(message, slot as usize), message, ty)
 }
 
 extern "C" fn emit_bytes(call: &mut RawCall<'_>, value: u64) {
@@ -271,7 +268,7 @@ extern "C" fn emit_bytes(call: &mut RawCall<'_>, value: u64) {
 }
 
 extern "C" fn emit_message(call: &mut RawCall<'_>, message: u64, start: u64, end: u64) {
-    call.emit_message(message, start, end);
+    call.emit_message(number(message), start, end);
 }
 
 extern "C" fn send_original(call: &mut RawCall<'_>, chan: u64) {
@@ -310,15 +307,19 @@ extern "C" fn ask_rebuilt(
 }
 
 extern "C" fn answer(call: &RawCall<'_>, index: u64) -> u64 {
-    semantics::answer(call.answers(), index) as u64
+    semantics::answer(call.answers(), index as i64) as u64
 }
 
 /// A message sent as it is; number 0 is the original.
 fn body_of_message(message: u64) -> SendBody {
-    match u8::try_from(message).expect("messages of an activation are numbered below their bound") {
+    match number(message) {
         0 => SendBody::Original,
         number => SendBody::Message(number),
     }
+}
+
+fn number(message: u64) -> u8 {
+    semantics::message_number(message).expect("messages of an activation are numbered below their bound")
 }
 
 /// What was emitted since `mark`. `tail_from` is -1 where nothing follows.
@@ -330,8 +331,7 @@ fn rebuilt(call: &RawCall<'_>, mark: u64, tail_from: u64, tail_of: u64) -> SendB
         let from = u32::try_from(tail_from).ok().filter(|from| *from != u32::MAX);
         from.expect("a tail starts inside the message")
     };
-    let tail_of = u8::try_from(tail_of).expect("messages of an activation are numbered below their bound");
-    SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from, tail_of }
+    SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from, tail_of: number(tail_of) }
 }
 
 fn send(chan: u64, body: SendBody) -> Send {

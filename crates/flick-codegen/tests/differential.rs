@@ -3,8 +3,8 @@
 //! frame is kept. Also: what the interpreter counts never exceeds the bound.
 //! `FLICK_DIFFERENTIAL_MODULES` asks for more modules, `FLICK_DIFFERENTIAL_SEED` for others.
 
-use flick_abi::limits::OUT_BYTES_MAX;
-use flick_abi::{Engine, Frame, FuncId, RuleCall, SendList, Step};
+use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::{AskList, Engine, Frame, FuncId, Message, NoHost, Outcome, RuleCall, SendList, Step};
 use flick_codegen::{Compiled, Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::bounds::{FunctionBounds, bounds};
@@ -77,7 +77,16 @@ fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
         check_parser(&case, &random::fresh_frame(&mut rng), &message);
         let frame = random::frame(&mut rng, &message);
         let lens = [1, rng.below(9) as u64];
-        check_rule(&case, &frame, &message, rng.corner(), lens, out);
+        let mut given = Given {
+            frame: &frame,
+            message: &message,
+            others: Vec::new(),
+            source_element: rng.corner(),
+            channel_lens: &lens,
+            answers: Vec::new(),
+            resume: 0,
+        };
+        check_rule(&case, &mut given, &mut rng);
         check_builder(&case, &random::frame(&mut rng, &[]), out);
     }
     true
@@ -112,38 +121,104 @@ fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> Step {
     expected
 }
 
-fn check_rule(
-    case: &Case<'_>,
-    frame: &Frame,
-    message: &[u8],
-    source_element: u64,
-    channel_lens: [u64; 2],
-    out: &mut [Vec<u8>; 2],
-) {
-    let [expected_out, found_out] = out;
-    let mut expected_sends = SendList::new();
-    let channel_lens = &channel_lens;
-    let mut expected = RuleCall {
-        frame,
-        message,
-        source_element,
-        channel_lens,
-        out: expected_out,
-        out_len: 0,
-        sends: &mut expected_sends,
-    };
-    let used = case.interpreter.run_counted(RULE, &mut expected);
-    let bound = &case.bounds[RULE.0 as usize];
-    assert!(used <= bound.steps, "the bound on steps holds");
-    assert!(expected.sends.as_slice().len() as u64 <= bound.sends, "the bound on sends holds");
-    for compiled in case.compiled {
-        let mut sends = SendList::new();
-        let (out, sends) = (&mut found_out[..], &mut sends);
-        let mut found = RuleCall { frame, message, source_element, channel_lens, out, out_len: 0, sends };
-        compiled.run(RULE, &mut found);
-        assert_eq!(found.sends, expected.sends, "sends");
-        assert_eq!(found.out[..found.out_len], expected.out[..expected.out_len], "output");
+/// Everything one engine changes.
+struct Side {
+    out: Vec<u8>,
+    out_len: usize,
+    sends: SendList,
+    asks: AskList,
+    spills: Vec<u64>,
+    state: Vec<u64>,
+    failure: Option<u32>,
+    host: NoHost,
+}
+
+impl Side {
+    fn new(state: &[u64]) -> Self {
+        Self {
+            out: vec![0; OUT_BYTES_MAX],
+            out_len: 0,
+            sends: SendList::new(),
+            asks: AskList::new(),
+            spills: vec![0; SPILL_WORDS_MAX],
+            state: state.to_vec(),
+            failure: None,
+            host: NoHost,
+        }
     }
+
+    /// Runs a rule from its start or a suspension.
+    fn run<T>(&mut self, given: &Given<'_>, run: impl FnOnce(&mut RuleCall<'_>) -> T) -> T {
+        self.sends.clear();
+        self.asks.clear();
+        let mut call = RuleCall {
+            frame: given.frame,
+            message: given.message,
+            others: &given.others,
+            source_element: given.source_element,
+            channel_lens: given.channel_lens,
+            out: &mut self.out,
+            out_len: self.out_len,
+            sends: &mut self.sends,
+            asks: &mut self.asks,
+            answers: &given.answers,
+            spills: &mut self.spills,
+            resume: given.resume,
+            state: &mut self.state,
+            failure: self.failure,
+            host: &mut self.host,
+        };
+        let result = run(&mut call);
+        (self.out_len, self.failure) = (call.out_len, call.failure);
+        result
+    }
+}
+
+/// What all engines get.
+struct Given<'a> {
+    frame: &'a Frame,
+    message: &'a [u8],
+    others: Vec<Message<'a>>,
+    source_element: u64,
+    channel_lens: &'a [u64],
+    answers: Vec<i64>,
+    resume: u32,
+}
+
+/// Suspensions that one activation is followed through.
+const RESUMPTIONS_MAX: u32 = 8;
+
+fn check_rule(case: &Case<'_>, given: &mut Given<'_>, rng: &mut Rng) {
+    let state: Vec<u64> = (0..case.interpreter.module().program.state_words).map(|_| rng.corner()).collect();
+    let mut expected = Side::new(&state);
+    let mut found: Vec<Side> = case.compiled.iter().map(|_| Side::new(&state)).collect();
+    let bound = &case.bounds[RULE.0 as usize];
+    for _ in 0..RESUMPTIONS_MAX {
+        let used = expected.run(given, |call| case.interpreter.run_counted(RULE, call));
+        let outcome = Outcome::Finished;
+        assert!(used <= bound.steps, "the bound on steps holds");
+        assert!(expected.sends.as_slice().len() as u64 <= bound.sends, "the bound on sends holds");
+        for (side, compiled) in found.iter_mut().zip(case.compiled) {
+            assert_eq!(side.run(given, |call| compiled.run(RULE, call)), outcome, "outcome");
+            assert_eq!(side.sends, expected.sends, "sends");
+            assert_eq!(side.asks, expected.asks, "asks");
+            assert_eq!(side.out[..side.out_len], expected.out[..expected.out_len], "output");
+            assert_eq!(side.state, expected.state, "state");
+            assert_eq!(side.failure, expected.failure, "failure");
+        }
+        let Outcome::Suspended(state) = outcome else { return };
+        given.resume = state;
+        given.answers = expected.asks.as_slice().iter().map(|_| answer(given, rng)).collect();
+    }
+}
+
+/// A failure, or a new message like the first.
+fn answer(given: &mut Given<'_>, rng: &mut Rng) -> i64 {
+    if rng.below(3) == 0 || given.others.len() + 1 >= MESSAGES_MAX {
+        return -1 - rng.below(5) as i64;
+    }
+    given.others.push(Message { frame: given.frame, bytes: given.message });
+    given.others.len() as i64
 }
 
 fn check_builder(case: &Case<'_>, frame: &Frame, out: &mut [Vec<u8>; 2]) {

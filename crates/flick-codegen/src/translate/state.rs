@@ -47,12 +47,15 @@ impl Translator<'_, '_> {
             }
             Op::ResumeState => Some(self.pointer(raw::RESUME)),
             Op::MessageGet { message, slot } => {
-                let is_bytes = inst.result.is_some_and(|result| self.ty(result) == Type::Bytes);
-                let slot = self.iconst(i64::from(*slot));
-                let kind = self.iconst(i64::from(is_bytes));
+                let kind = match inst.result.map(|result| self.ty(result)) {
+                    Some(Type::Bool) => 1,
+                    Some(Type::Bytes) => 2,
+                    _ => 0,
+                };
+                let (slot, kind) = (self.iconst(i64::from(*slot)), self.iconst(kind));
                 let args = [self.raw_call(), self.get(*message), slot, kind];
                 let word = self.call_symbol(SymbolId::MessageGet, &args)?;
-                Some(if is_bool { self.truth(word) } else { word })
+                Some(if is_bool { self.builder.ins().ireduce(types::I8, word) } else { word })
             }
             Op::Answer { index } => self.call_runtime(SymbolId::Answer, &[*index]),
             Op::AsMessage(value) => Some(self.get(*value)),

@@ -152,7 +152,8 @@ impl Translator<'_, '_> {
         self.builder.set_cold_block(rare);
         let (known, quick) = (self.builder.create_block(), self.builder.create_block());
         let region = self.builder.ins().ushr_imm_u(word, REGION_SHIFT);
-        let is_known = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, region, Region::Out as i64);
+        let is_known =
+            self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, region, Region::Out as i64);
         self.builder.ins().brif(is_known, known, &[], rare, &[]);
         self.builder.switch_to_block(known);
         let call = self.raw_call();
