@@ -16,7 +16,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
     ("flick-net", &["flick-buffers"]),
-    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-net"]),
+    ("flick-ring", &[]),
+    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-net", "flick-ring"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.
     ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime"]),

@@ -1,0 +1,12 @@
+//! The atomics: those of the standard library, or loom's under its model checker.
+
+#[cfg(loom)]
+pub use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+};
