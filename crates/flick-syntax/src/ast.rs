@@ -4,6 +4,9 @@
 
 mod decl;
 mod expr;
+mod loops;
+mod pattern;
+mod state;
 mod stmt;
 mod table;
 mod types;
@@ -17,6 +20,9 @@ use crate::syntax_kind::{FlickLanguage, SyntaxKind, SyntaxNode, SyntaxToken};
 
 pub use decl::*;
 pub use expr::*;
+pub use loops::*;
+pub use pattern::*;
+pub use state::*;
 pub use stmt::*;
 pub use table::*;
 pub use types::*;
@@ -48,10 +54,14 @@ impl Name {
     }
 }
 
+/// Returns the tokens that are direct children of `node`.
+fn tokens_of(node: &SyntaxNode) -> impl Iterator<Item = SyntaxToken> + use<> {
+    node.children_with_tokens().filter_map(|element| element.into_token())
+}
+
 /// Returns the `index`-th name that is a direct child of `node`.
 fn nth_name(node: &SyntaxNode, index: usize) -> Option<Name> {
-    let tokens = node.children_with_tokens().filter_map(|element| element.into_token());
-    tokens.filter(|token| token.kind() == SyntaxKind::Ident).nth(index).map(|token| Name { token })
+    tokens_of(node).filter(|token| token.kind() == SyntaxKind::Ident).nth(index).map(|token| Name { token })
 }
 
 /// Returns the `index`-th child of type `N`.
@@ -63,6 +73,12 @@ fn nth_child<N: AstNode<Language = FlickLanguage>>(node: &SyntaxNode, index: usi
 fn child_after<N: AstNode<Language = FlickLanguage>>(node: &SyntaxNode, kind: SyntaxKind) -> Option<N> {
     let behind = node.children_with_tokens().skip_while(|element| element.kind() != kind);
     behind.filter_map(|element| element.into_node()).find_map(N::cast)
+}
+
+/// Returns the first child of type `N` before the first token of kind `kind`.
+fn child_before<N: AstNode<Language = FlickLanguage>>(node: &SyntaxNode, kind: SyntaxKind) -> Option<N> {
+    let in_front = node.children_with_tokens().take_while(|element| element.kind() != kind);
+    in_front.filter_map(|element| element.into_node()).find_map(N::cast)
 }
 
 /// Returns the first child of type `N` behind the first name with the text `word`, before any later token.

@@ -1,8 +1,8 @@
 //! Indentation to tokens: where a line of the program ends, where a block opens and closes.
 //! Promises: every `Indent` is matched by one `Dedent`; inside brackets there is no layout; the output is at most
 //! three virtual tokens per line longer than the input.
-//! A line continues the one above when it starts with `=>`, `<=>` or a binary operator, when the line above ends with one and
-//! this line is deeper, or when a bracket is open. An unclosed bracket ends where a line can only be a new declaration
+//! A line continues the one above when it starts with `=>`, `<=>` or a binary operator, when the line above ends with one or
+//! with a comma and this line is deeper, when it holds properties of a `global`, or when a bracket is open. An unclosed bracket ends where a line can only be a new declaration
 //! or statement, so one missing `)` does not swallow the file.
 
 use crate::error::{ErrorSink, SyntaxErrorKind};
@@ -205,6 +205,10 @@ impl Layout<'_> {
             // `-` also starts a value: directly in a block, or as a pattern of a `switch`.
             Minus => is_deeper && self.last != Colon && !matches!(self.line_first, FunKw | ProcKw),
             Ident if is_deeper && self.word(index) == "ordering" => self.next_kind(index) == Some(Ident),
+            Ident if is_deeper && self.line_first == GlobalKw => true,
+            Ident if is_deeper && self.word(index) == "timeout" => {
+                matches!(self.next_kind(index), Some(Number | Ident | LParen))
+            }
             Ident if self.word(index) == "in" => self.next_kind(index) == Some(LBrace),
             Pipe => false,
             _ => {
@@ -228,6 +232,7 @@ impl Layout<'_> {
                             | WithKw
                             | Eq
                             | ColonEq
+                            | Comma
                             | Arrow
                     )
             }

@@ -41,10 +41,31 @@ pub(crate) fn lex(source: &str, errors: &mut ErrorSink) -> Vec<LexToken> {
             last.end = end;
             continue;
         }
+        if kind == SyntaxKind::FractionalNumber
+            && tokens.last().is_some_and(|last| last.kind == SyntaxKind::Dot)
+        {
+            split_positions(source, range, &mut tokens, errors);
+            continue;
+        }
         report_fault(kind, range.clone(), &source[range], errors);
         tokens.push(LexToken { kind, start, end });
     }
     tokens
+}
+
+/// Takes the `0.1` of `pair.0.1` for what it is behind a dot: two positions.
+fn split_positions(source: &str, range: Range<usize>, tokens: &mut Vec<LexToken>, errors: &mut ErrorSink) {
+    let (start, end) = (range.start as u32, range.end as u32);
+    let dot = start + source[range].find('.').expect("a number with a decimal point has one") as u32;
+    for (kind, start, end) in [
+        (SyntaxKind::Number, start, dot),
+        (SyntaxKind::Dot, dot, dot + 1),
+        (SyntaxKind::Number, dot + 1, end),
+    ] {
+        let token = LexToken { kind, start, end };
+        report_fault(kind, token.range(), &source[token.range()], errors);
+        tokens.push(token);
+    }
 }
 
 fn report_fault(kind: SyntaxKind, range: Range<usize>, text: &str, errors: &mut ErrorSink) {

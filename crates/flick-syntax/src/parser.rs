@@ -4,10 +4,15 @@
 //! Not here: what names mean (the checker). Each part of the grammar stands at the top of its file.
 //! Source: the event-less variant of the method of rust-analyzer's syntax crate: nodes go straight into the tree builder.
 
+mod ask;
 mod decl;
 mod expr;
 mod flow;
 mod foreign;
+mod loops;
+mod pattern;
+mod sorts;
+mod state;
 mod stmt;
 mod table;
 mod types;

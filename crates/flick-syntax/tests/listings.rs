@@ -59,3 +59,13 @@ fn listing_2_memcached_grammar() {
 fn listing_3_hadoop_aggregator() {
     check("listing3");
 }
+
+#[test]
+fn listing_3_with_the_columns_of_the_paper() {
+    check("listing3_printed");
+}
+
+#[test]
+fn whole_language() {
+    check("whole");
+}

@@ -117,7 +117,7 @@ fn the_words_are_names_elsewhere() {
     parse_ok("type op = enum uint8 { map = 0, in = 1, };\n");
     parse_ok("type cmd: record\n  map : int\n  in : int\n");
     parse_ok(
-        "fun map: (in: int) -> (int)\n  let map = in\n  for in in map:\n    map => f(in)\n  fold map over map from map\n",
+        "fun map: (in: int) -> (int)\n  let map = in\n  for in in map:\n    map => f(in)\n  fold map in map, in = map: in\n",
     );
     parse_ok("proc P: (a/b map)\n  foldt on map ordering e a, b by e.map as in:\n    map\n");
 }

@@ -2,7 +2,10 @@
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Block, Channel, Expr, Name, Type, child_after, choice, named, nodes, nth_child, nth_name};
+use super::{
+    Block, Channel, Expr, GlobalDecl, Name, Type, child_after, child_before, choice, named, nodes, nth_child,
+    nth_name,
+};
 use crate::syntax_kind::SyntaxKind;
 
 nodes! {
@@ -24,10 +27,14 @@ nodes! {
     UnitVar,
     /// `&length = self.key_len`
     Attr,
-    /// `type opcode = enum uint8 { get = 0, ... };`
+    /// `type opcode = enum uint8 { get = 0, ... };`, or `type colour: enum` and its members.
     EnumDecl,
     /// `get = 0`
     EnumVariant,
+    /// `type shape: variant` and its cases.
+    VariantDecl,
+    /// `circle : int`
+    VariantCase,
     /// `proc Memcached: (...)` and its rules.
     ProcDecl,
     /// `fun f: (...) -> (...)` and its body.
@@ -51,6 +58,10 @@ choice! {
         Unit(UnitDecl),
         /// An enumeration.
         Enum(EnumDecl),
+        /// A tagged union.
+        Variant(VariantDecl),
+        /// State of the service.
+        Global(GlobalDecl),
         /// A process.
         Proc(ProcDecl),
         /// A function.
@@ -70,7 +81,7 @@ choice! {
     }
 }
 
-named! { UseDecl, RecordDecl, RecordField, UnitDecl, UnitProperty, UnitField, Attr, EnumVariant, ProcDecl, FunDecl, Param }
+named! { UseDecl, RecordDecl, RecordField, UnitDecl, UnitProperty, UnitField, Attr, EnumVariant, VariantDecl, VariantCase, ProcDecl, FunDecl, Param }
 
 impl File {
     /// Returns all declarations in the order of the source.
@@ -98,6 +109,16 @@ impl File {
         support::children(self.syntax())
     }
 
+    /// Returns the variants.
+    pub fn variants(&self) -> AstChildren<VariantDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the state of the service.
+    pub fn globals(&self) -> AstChildren<GlobalDecl> {
+        support::children(self.syntax())
+    }
+
     /// Returns the processes.
     pub fn procs(&self) -> AstChildren<ProcDecl> {
         support::children(self.syntax())
@@ -106,6 +127,27 @@ impl File {
     /// Returns the functions.
     pub fn funs(&self) -> AstChildren<FunDecl> {
         support::children(self.syntax())
+    }
+}
+
+impl UseDecl {
+    /// Returns the name that the library has here: `n` in `use library as n`.
+    pub fn alias(&self) -> Option<Name> {
+        nth_name(self.syntax(), 2) // library, as, alias
+    }
+}
+
+impl VariantDecl {
+    /// Returns its cases.
+    pub fn cases(&self) -> AstChildren<VariantCase> {
+        support::children(self.syntax())
+    }
+}
+
+impl VariantCase {
+    /// Returns the type of what it carries, if it carries something.
+    pub fn ty(&self) -> Option<Type> {
+        support::child(self.syntax())
     }
 }
 
@@ -153,9 +195,7 @@ impl UnitProperty {
 
     /// Returns the field in `%loud self.opcode = ...`; elsewhere `None`.
     pub fn target(&self) -> Option<Expr> {
-        let in_front =
-            self.syntax().children_with_tokens().take_while(|child| child.kind() != SyntaxKind::Eq);
-        in_front.filter_map(|child| child.into_node()).find_map(Expr::cast)
+        child_before(self.syntax(), SyntaxKind::Eq)
     }
 
     /// Returns what stands behind the `=`.
@@ -214,6 +254,11 @@ impl EnumDecl {
     /// Returns its name.
     pub fn name(&self) -> Option<Name> {
         nth_name(self.syntax(), 0)
+    }
+
+    /// Says whether it is declared with braces, as part of a grammar.
+    pub fn has_braces(&self) -> bool {
+        support::token(self.syntax(), SyntaxKind::LBrace).is_some()
     }
 
     /// Returns the integer type it is carried in, if one is written.

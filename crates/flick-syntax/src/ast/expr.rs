@@ -5,8 +5,8 @@ use std::ops::Range;
 use rowan::ast::{AstChildren, AstNode, support};
 
 use super::{
-    Block, InExpr, MapExpr, Name, child_after_word, choice, named, nodes, nth_child, nth_name, range_of,
-    to_range,
+    AskAllExpr, AskExpr, Block, FilterExpr, FoldExpr, FoldtExpr, InExpr, MapEachExpr, MapExpr, Name, Pattern,
+    RangeExpr, UpdateExpr, choice, named, nodes, nth_child, nth_name, range_of, to_range,
 };
 use crate::literal::{LiteralValue, parse_number, unescape};
 use crate::syntax_kind::{SyntaxKind, SyntaxToken};
@@ -38,6 +38,8 @@ nodes! {
     IndexExpr,
     /// `req.key`
     FieldExpr,
+    /// `pair.0`
+    TupleFieldExpr,
     /// `cmd{opcode = 0}`
     RecordExpr,
     /// `req with key = k`
@@ -54,12 +56,8 @@ nodes! {
     SwitchExpr,
     /// `get, getk: result`
     SwitchArm,
-    /// `get`
-    Pattern,
-    /// `foldt on channels ordering e a, b by e.key as k:`
-    FoldtExpr,
-    /// `fold f over values from start`
-    FoldExpr,
+    /// `d[k] else 0`
+    DefaultExpr,
 }
 
 choice! {
@@ -87,8 +85,12 @@ choice! {
         Call(CallExpr),
         /// An element.
         Index(IndexExpr),
+        /// A range: what a repetition visits, or the slice of an index.
+        Range(RangeExpr),
         /// A field.
         Field(FieldExpr),
+        /// A value of a tuple.
+        TupleField(TupleFieldExpr),
         /// A new record.
         Record(RecordExpr),
         /// A changed copy of a record.
@@ -105,6 +107,18 @@ choice! {
         Foldt(FoldtExpr),
         /// A fold over a finite collection.
         Fold(FoldExpr),
+        /// A list made of another.
+        MapEach(MapEachExpr),
+        /// A list with some elements left out.
+        Filter(FilterExpr),
+        /// An option with its default.
+        Default(DefaultExpr),
+        /// A request and its reply.
+        Ask(AskExpr),
+        /// Several requests and their replies.
+        AskAll(AskAllExpr),
+        /// A change of an entry that depends on what it was.
+        Update(UpdateExpr),
     }
 }
 
@@ -136,20 +150,7 @@ pub enum BinaryOp {
     Mod,
 }
 
-/// What a case of a `switch` compares with.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum PatternKind {
-    /// `get`
-    Name(Name),
-    /// `opcode.get`
-    Qualified(Name, Name),
-    /// `7`, `"GET"`, `true`
-    Literal(LiteralValue),
-    /// `-7`, without its sign
-    Negative(u64),
-}
-
-named! { NameExpr, RecordExpr, FieldInit }
+named! { NameExpr, FieldInit }
 
 impl Expr {
     /// Returns the expression without the parentheses around it.
@@ -168,7 +169,8 @@ fn first_token(node: &crate::SyntaxNode) -> Option<SyntaxToken> {
         .find(|token| !token.kind().is_trivia())
 }
 
-fn literal_value(token: &SyntaxToken) -> Option<LiteralValue> {
+/// Returns the value of the token of a literal.
+pub(super) fn literal_value(token: &SyntaxToken) -> Option<LiteralValue> {
     match token.kind() {
         SyntaxKind::Number => parse_number(token.text()).ok(),
         SyntaxKind::Str => Some(LiteralValue::Bytes(unescape(token.text()).0)),
@@ -277,12 +279,20 @@ impl CallExpr {
 }
 
 impl IndexExpr {
+    /// Returns the range of a slice, `a[i..j]`; `None` for an index.
+    pub fn slice(&self) -> Option<RangeExpr> {
+        match self.index() {
+            Some(Expr::Range(range)) => Some(range),
+            _ => None,
+        }
+    }
+
     /// Returns what is indexed.
     pub fn base(&self) -> Option<Expr> {
         nth_child(self.syntax(), 0)
     }
 
-    /// Returns the index.
+    /// Returns the index; `Expr::Range` for a slice.
     pub fn index(&self) -> Option<Expr> {
         nth_child(self.syntax(), 1)
     }
@@ -300,7 +310,49 @@ impl FieldExpr {
     }
 }
 
+impl TupleFieldExpr {
+    /// Returns the tuple.
+    pub fn base(&self) -> Option<Expr> {
+        support::child(self.syntax())
+    }
+
+    /// Returns which of its values, counted from 0; `None` for a number that was reported as an error.
+    pub fn position(&self) -> Option<u64> {
+        match literal_value(&support::token(self.syntax(), SyntaxKind::Number)?)? {
+            LiteralValue::Int(position) => Some(position),
+            _ => None,
+        }
+    }
+
+    /// Returns where the number stands.
+    pub fn position_range(&self) -> Option<Range<usize>> {
+        support::token(self.syntax(), SyntaxKind::Number).map(|token| to_range(token.text_range()))
+    }
+}
+
+impl DefaultExpr {
+    /// Returns the option.
+    pub fn value(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 0)
+    }
+
+    /// Returns what stands for `none`; computed only then.
+    pub fn default(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+}
+
 impl RecordExpr {
+    /// Returns the name of the record.
+    pub fn name(&self) -> Option<Name> {
+        nth_name(self.syntax(), usize::from(self.library().is_some()))
+    }
+
+    /// Returns the library of `n.point{x = 1}`.
+    pub fn library(&self) -> Option<Name> {
+        support::token(self.syntax(), SyntaxKind::Dot).and(nth_name(self.syntax(), 0))
+    }
+
     /// Returns the fields that are given.
     pub fn fields(&self) -> AstChildren<FieldInit> {
         support::children(self.syntax())
@@ -383,87 +435,5 @@ impl SwitchArm {
     /// Returns the block.
     pub fn body(&self) -> Option<Block> {
         support::child(self.syntax())
-    }
-}
-
-impl Pattern {
-    /// Returns what it compares with; `None` for one that was reported as an error.
-    pub fn kind(&self) -> Option<PatternKind> {
-        if let Some(name) = nth_name(self.syntax(), 0) {
-            return Some(match nth_name(self.syntax(), 1) {
-                Some(member) => PatternKind::Qualified(name, member),
-                None => PatternKind::Name(name),
-            });
-        }
-        let token = first_token(self.syntax())?;
-        if token.kind() != SyntaxKind::Minus {
-            return literal_value(&token).map(PatternKind::Literal);
-        }
-        let number = support::token(self.syntax(), SyntaxKind::Number)?;
-        match literal_value(&number)? {
-            LiteralValue::Int(value) => Some(PatternKind::Negative(value)),
-            _ => None,
-        }
-    }
-}
-
-impl FoldtExpr {
-    /// Returns the channels that are merged.
-    pub fn channels(&self) -> Option<Expr> {
-        child_after_word(self.syntax(), "on")
-    }
-
-    /// Returns the name of any element, `elem` in the paper.
-    pub fn element(&self) -> Option<Name> {
-        self.name_after("ordering", 0)
-    }
-
-    /// Returns the name of the first of two elements with equal keys.
-    pub fn left(&self) -> Option<Name> {
-        self.name_after("ordering", 1)
-    }
-
-    /// Returns the name of the second of two elements with equal keys.
-    pub fn right(&self) -> Option<Name> {
-        self.name_after("ordering", 2)
-    }
-
-    /// Returns the key that elements are ordered by.
-    pub fn key(&self) -> Option<Expr> {
-        nth_child(self.syntax(), 1)
-    }
-
-    /// Returns the name of the key.
-    pub fn key_name(&self) -> Option<Name> {
-        // on, ordering, element, left, right, by, as, key
-        nth_name(self.syntax(), 7)
-    }
-
-    /// Returns what becomes of two elements with equal keys.
-    pub fn body(&self) -> Option<Block> {
-        support::child(self.syntax())
-    }
-
-    fn name_after(&self, word: &str, offset: usize) -> Option<Name> {
-        let position =
-            (0..).map_while(|index| nth_name(self.syntax(), index)).position(|name| name.text() == word)?;
-        nth_name(self.syntax(), position + 1 + offset)
-    }
-}
-
-impl FoldExpr {
-    /// Returns the name of the function.
-    pub fn function(&self) -> Option<Name> {
-        nth_name(self.syntax(), 0)
-    }
-
-    /// Returns the values.
-    pub fn values(&self) -> Option<Expr> {
-        nth_child(self.syntax(), 0)
-    }
-
-    /// Returns the start value.
-    pub fn start(&self) -> Option<Expr> {
-        nth_child(self.syntax(), 1)
     }
 }

@@ -2,8 +2,10 @@
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Expr, IfExpr, SwitchExpr, Type, child_after, child_after_word, choice, named, nodes, nth_child};
-use crate::syntax_kind::SyntaxKind;
+use super::{
+    Binding, EveryStmt, ExceptStmt, Expr, ForStmt, GlobalDecl, IfExpr, LocalStmt, Name, SwitchExpr, choice,
+    nodes, nth_child,
+};
 
 nodes! {
     /// The lines below a heading, or the one behind it.
@@ -20,12 +22,6 @@ nodes! {
     JoinStmt,
     /// `name := value`
     AssignStmt,
-    /// `for x in values:`
-    ForStmt,
-    /// `local name := value`
-    LocalStmt,
-    /// `global name: type`
-    GlobalStmt,
     /// `...`, a body still to be written.
     EllipsisStmt,
 }
@@ -53,14 +49,16 @@ choice! {
         For(ForStmt),
         /// State of a session.
         Local(LocalStmt),
-        /// State of the service.
-        Global(GlobalStmt),
+        /// State of the service, where it does not belong; the parser has reported it.
+        Global(GlobalDecl),
+        /// What to do when something happens to a channel.
+        Except(ExceptStmt),
+        /// What to do again and again.
+        Every(EveryStmt),
         /// Still to be written.
         Ellipsis(EllipsisStmt),
     }
 }
-
-named! { LetStmt, ForStmt, LocalStmt, GlobalStmt }
 
 impl Block {
     /// Returns its statements.
@@ -77,6 +75,16 @@ impl Rule {
 }
 
 impl LetStmt {
+    /// Returns its name; `None` where it names the parts of a tuple.
+    pub fn name(&self) -> Option<Name> {
+        self.binding()?.name()
+    }
+
+    /// Returns the name or names it gives.
+    pub fn binding(&self) -> Option<Binding> {
+        support::child(self.syntax())
+    }
+
     /// Returns the value.
     pub fn value(&self) -> Option<Expr> {
         support::child(self.syntax())
@@ -118,42 +126,5 @@ impl AssignStmt {
     /// Returns its new value.
     pub fn value(&self) -> Option<Expr> {
         nth_child(self.syntax(), 1)
-    }
-}
-
-impl ForStmt {
-    /// Returns the values to visit.
-    pub fn iterable(&self) -> Option<Expr> {
-        support::child(self.syntax())
-    }
-
-    /// Returns what to do with each.
-    pub fn body(&self) -> Option<Block> {
-        support::child(self.syntax())
-    }
-}
-
-impl LocalStmt {
-    /// Returns the first value.
-    pub fn value(&self) -> Option<Expr> {
-        support::child(self.syntax())
-    }
-}
-
-impl GlobalStmt {
-    /// Returns its type.
-    pub fn ty(&self) -> Option<Type> {
-        support::child(self.syntax())
-    }
-
-    /// Returns the first value, if one is written.
-    pub fn init(&self) -> Option<Expr> {
-        let has_init = support::token(self.syntax(), SyntaxKind::ColonEq).is_some();
-        if has_init { child_after(self.syntax(), SyntaxKind::ColonEq) } else { None }
-    }
-
-    /// Returns the bound of `max N entries`.
-    pub fn max_entries(&self) -> Option<Expr> {
-        child_after_word(self.syntax(), "max")
     }
 }

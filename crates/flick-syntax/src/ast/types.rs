@@ -2,10 +2,11 @@
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Expr, choice, named, nodes, nth_child};
+use super::{Expr, Name, choice, nodes, nth_child, nth_name};
+use crate::syntax_kind::SyntaxKind;
 
 nodes! {
-    /// `uint16`, `string<250>`, `dict<string, cmd>`
+    /// `uint16`, `string<250>`, `dict<string, cmd>`, `n.kind`
     NamedType,
     /// The `<...>` of a type.
     TypeArgs,
@@ -43,9 +44,17 @@ choice! {
     }
 }
 
-named! { NamedType }
-
 impl NamedType {
+    /// Returns its name.
+    pub fn name(&self) -> Option<Name> {
+        nth_name(self.syntax(), usize::from(self.library().is_some()))
+    }
+
+    /// Returns the library of `n.kind`.
+    pub fn library(&self) -> Option<Name> {
+        support::token(self.syntax(), SyntaxKind::Dot).and(nth_name(self.syntax(), 0))
+    }
+
     fn type_args(&self) -> Option<TypeArgs> {
         support::child(self.syntax())
     }

@@ -1,10 +1,8 @@
 //! Declarations: what may stand at the left margin of a file.
 //!
 //! ```text
-//! file    := (use | type | proc | fun)*
-//! use     := 'use' NAME
-//! type    := 'type' NAME ':' 'record' block-of (NAME ':' type)
-//!          | 'type' NAME '=' (unit | enum)
+//! file    := (use | type | global | proc | fun)*
+//! use     := 'use' NAME ['as' NAME]
 //! proc    := 'proc' NAME ':' params ':'? block
 //! fun     := 'fun' NAME ':' params '->' results ':'? block
 //!          | 'fun' NAME params '->' results ':' block
@@ -16,13 +14,12 @@ use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::*;
 
-const USE: Construct = Construct { name: "a `use` line", shape: "`use memcached_binary`" };
-const TYPE: Construct = Construct {
-    name: "a type",
-    shape: "`type cmd: record` with indented fields, or `type cmd = unit { ... };`, or `type op = enum { a = 1, b };`",
+const USE: Construct =
+    Construct { name: "a `use` line", shape: "`use memcached_binary` or `use memcached_binary as mc`" };
+const DECLARATION: Construct = Construct {
+    name: "a declaration",
+    shape: "`global name: counter` or `global name: dict<string<64>, int> max 1000 entries`, on one line or with deeper lines",
 };
-const RECORD: Construct =
-    Construct { name: "a record", shape: "`type cmd: record` with one indented `name : type` per line" };
 const PROC: Construct = Construct {
     name: "a process",
     shape: "`proc Name: (cmd/cmd client, [cmd/cmd] backends)` with its rules indented below",
@@ -61,10 +58,20 @@ impl Parser<'_> {
             TypeKw => self.type_decl(),
             ProcKw => self.proc_decl(),
             FunKw => self.fun_decl(),
+            GlobalKw => {
+                self.global_decl();
+                self.end_of_line(DECLARATION);
+            }
+            LocalKw => {
+                let help = "move it below the heading of the process and indent it; what all sessions share is `global`";
+                self.note(SyntaxErrorKind::Expected, self.here(), "a `local` stands in a process", help);
+                self.local_stmt();
+                self.end_of_line(DECLARATION);
+            }
             Ident if self.foreign_declaration() => {}
             _ => {
                 let title = format!("expected a declaration, found {}", self.found());
-                let help = "at the left margin stand `use`, `type`, `proc` and `fun`; everything else is indented below one of them";
+                let help = "at the left margin stand `use`, `type`, `global`, `proc` and `fun`; everything else is indented below one of them";
                 self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
                 self.skip_line();
                 self.skip_block();
@@ -99,103 +106,11 @@ impl Parser<'_> {
     fn use_decl(&mut self) {
         self.start(UseDecl);
         self.bump();
-        self.name("the name of a library", USE);
+        if self.name("the name of a library", USE) && self.eat_word("as") {
+            self.name("the name that the library has here", USE);
+        }
         self.finish();
         self.end_of_line(USE);
-    }
-
-    fn type_decl(&mut self) {
-        let checkpoint = self.checkpoint();
-        // The kind of type stands behind the name, the node around both: bump first, wrap later.
-        self.bump();
-        let has_name = self.name("the name of a type", TYPE);
-        let has_colon = self.at(Colon);
-        if has_name && !has_colon && !self.at(Eq) {
-            self.expected("`:` or `=`", TYPE);
-        }
-        if has_colon || self.at(Eq) {
-            self.bump();
-        }
-        if self.at_word("unit") || self.at_word("enum") {
-            if has_colon {
-                let title = format!("a {} is declared with `=`, not with `:`", self.text());
-                let help = format!("write `type name = {} {{ ... }};`", self.text());
-                self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, help);
-            }
-            if self.at_word("unit") {
-                self.unit_decl(checkpoint)
-            } else {
-                self.enum_decl(checkpoint)
-            }
-            if !self.eat(Semi) && !self.at(LineEnd) {
-                self.expected("`;` or the end of the line", TYPE);
-            }
-        } else {
-            self.start_at(checkpoint, RecordDecl);
-            if self.at_word("record") {
-                if !has_colon {
-                    let help = "write `type name: record`";
-                    self.note(
-                        SyntaxErrorKind::Expected,
-                        self.here(),
-                        "a record is declared with `:`, not with `=`",
-                        help,
-                    );
-                }
-                self.bump();
-            } else {
-                self.expected("`record`, `unit` or `enum`", TYPE);
-                self.skip_line();
-            }
-            self.record_fields();
-            self.finish();
-            return; // a record ends with its block
-        }
-        self.finish();
-        self.end_of_line(TYPE);
-    }
-
-    fn record_fields(&mut self) {
-        let heading_ends = self.at(LineEnd) || (self.at(Colon) && self.nth(1) == LineEnd);
-        if !heading_ends {
-            if self.at(LBrace) {
-                self.brace_block();
-            } else {
-                self.expected("the end of the line", RECORD);
-            }
-            self.skip_line();
-        } else {
-            self.eat(Colon);
-        }
-        if self.nth(1) != Indent {
-            self.missing_block("fields", "indent the fields below the heading: `  key : string`");
-            return;
-        }
-        self.bump();
-        self.bump();
-        while !matches!(self.current(), Dedent | EndOfFile) {
-            match self.current() {
-                Indent => {
-                    self.unexpected_indent();
-                    self.skip_extra_indent();
-                }
-                LineEnd => self.bump(),
-                UseKw | TypeKw | ProcKw | FunKw if self.nth(1).is_word() => self.nested_declaration(),
-                _ => {
-                    self.after_dedent = false;
-                    self.start(RecordField);
-                    if self.field_name(RECORD) && self.expect(Colon, RECORD) {
-                        self.type_ref();
-                    }
-                    self.finish();
-                    if matches!(self.current(), Semi | Comma) {
-                        self.stray_semicolon();
-                    }
-                    self.end_of_line(RECORD);
-                }
-            }
-        }
-        self.eat(Dedent);
     }
 
     /// Steps over the lines of a block that nothing opened, as one error node.
@@ -327,6 +242,7 @@ impl Parser<'_> {
         let start = self.here().start;
         let is_channel = self.at(Minus)
             || (self.at(Ident) && self.nth(1) == Slash)
+            || (self.at(Ident) && self.nth(1) == Dot && self.nth(3) == Slash)
             || (self.at(LBrack) && matches!((self.nth(1), self.nth(2)), (Minus, _) | (_, Slash)));
         if !is_channel {
             return self.type_ref();

@@ -1,11 +1,15 @@
 //! Expressions, by precedence climbing.
 //!
 //! ```text
-//! loosest  with · or · and · not · == != < <= > >= in · + - · * / mod · unary - · f(x) a[i] a.b   tightest
-//! primary  := literal | NAME | NAME '{' (NAME '=' expr),* '}' | '(' expr,* ')' | '[' expr,* ']' | '$$' | 'self'
-//!           | if | switch | map | foldt | fold
+//! loosest  else · with · or · and · not · == != < <= > >= in · .. · + - · * / mod · unary - · f(x) a[i] a.b a.0   tightest
+//! primary  := literal | NAME | [NAME '.'] NAME '{' (NAME '=' expr),* '}' | '(' expr,* ')' | '[' expr,* ']' | '$$' | 'self'
+//!           | if | switch | map | filter | foldt | fold | ask | update
+//! index    := '[' expr ']' | '[' [expr] '..' [expr] ']'
 //! ```
-//! All binary operators group to the left. `not` may stand wherever an operand may and then reaches to the next `and`.
+//! In the value of a field, `r with a = d[k] else 0`, the `else` belongs to that value.
+//! `else` groups to the right, all other binary operators to the left. An `else` with `:` or `if` behind it is no operator.
+//! A range `a..b` stands only behind the `in` of a repetition and in an index.
+//! `not` may stand wherever an operand may and then reaches to the next `and`.
 
 use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
@@ -22,18 +26,75 @@ const RECORD: Construct = Construct { name: "a record value", shape: "`name{fiel
 const WITH: Construct =
     Construct { name: "a record update", shape: "`req with field = value, field = value`" };
 
-const WITH_POWER: u8 = 1;
-const OR_POWER: u8 = 2;
-const AND_POWER: u8 = 3;
-const NOT_POWER: u8 = 4;
-const COMPARE_POWER: u8 = 5;
-const ADD_POWER: u8 = 6;
-const MUL_POWER: u8 = 7;
-const UNARY_POWER: u8 = 8;
+const ELSE_POWER: u8 = 1;
+const WITH_POWER: u8 = 2;
+const OR_POWER: u8 = 3;
+const AND_POWER: u8 = 4;
+const NOT_POWER: u8 = 5;
+const COMPARE_POWER: u8 = 6;
+const RANGE_POWER: u8 = 7;
+const ADD_POWER: u8 = 8;
+const MUL_POWER: u8 = 9;
+const UNARY_POWER: u8 = 10;
 
 impl Parser<'_> {
     pub(super) fn expr(&mut self) {
-        self.expr_of(WITH_POWER);
+        self.expr_of(ELSE_POWER);
+    }
+
+    /// Parses a value inside a construct that `with`, `else` and `timeout` belong to.
+    pub(super) fn value_within_with(&mut self) {
+        self.expr_of(OR_POWER);
+    }
+
+    /// Parses a range, or a value that is none.
+    pub(super) fn range_or_expr(&mut self, construct: Construct) {
+        self.in_expr(|parser, checkpoint| {
+            let is_index = construct.name == INDEX.name;
+            if is_index && parser.at(DotDot) {
+                if parser.wrap(checkpoint, RangeExpr) {
+                    parser.range_end(construct);
+                }
+            } else if parser.operand() {
+                parser.binaries(checkpoint, ADD_POWER);
+                if matches!(parser.current(), DotDot | Ellipsis) && !parser.after_dedent {
+                    if parser.wrap(checkpoint, RangeExpr) {
+                        parser.range_end(construct);
+                    }
+                } else {
+                    parser.binaries(checkpoint, ELSE_POWER);
+                }
+            }
+        });
+    }
+
+    /// Parses from the `..` of a range on and closes its node. Only an index may leave out an end.
+    fn range_end(&mut self, construct: Construct) {
+        if self.at(Ellipsis) {
+            let title = "a range is written with two dots, not with three";
+            self.note(
+                SyntaxErrorKind::ForeignOperator,
+                self.here(),
+                title,
+                "write `a..b`; `b` itself is not in it",
+            );
+        }
+        self.bump_as(DotDot);
+        if matches!(self.current(), Eq | Dot) {
+            let title = "a range ends before its last number";
+            self.note(
+                SyntaxErrorKind::ForeignOperator,
+                self.here(),
+                title,
+                "write `a..b + 1` to include `b`",
+            );
+            self.bump();
+        }
+        let may_be_open = construct.name == INDEX.name;
+        if !(may_be_open && self.at(RBrack)) {
+            self.expr_of(ADD_POWER);
+        }
+        self.finish();
     }
 
     /// Parses the size between `<` and `>`, where a comparison would be ambiguous.
@@ -48,33 +109,57 @@ impl Parser<'_> {
 
     /// Parses an expression whose operators bind at least as tightly as `power_min`.
     fn expr_of(&mut self, power_min: u8) {
+        self.in_expr(|parser, checkpoint| {
+            if parser.operand() {
+                parser.binaries(checkpoint, power_min);
+            }
+        });
+    }
+
+    /// Goes one level deeper for an expression that begins here.
+    fn in_expr(&mut self, parse: impl FnOnce(&mut Self, rowan::Checkpoint)) {
         if !self.enter() {
             return;
         }
         let outer_deepest = std::mem::replace(&mut self.deepest, self.depth);
         let checkpoint = self.checkpoint();
-        if self.operand() {
-            while let Some(power) = self.binary_power().filter(|power| *power >= power_min) {
-                self.check_operator();
-                let kind = match self.current() {
-                    WithKw => WithExpr,
-                    Ident => InExpr,
-                    _ => BinaryExpr,
-                };
-                if !self.wrap(checkpoint, kind) {
-                    break;
-                }
-                self.bump();
-                match kind {
-                    WithExpr => self.updates(),
-                    InExpr => self.set_members(),
-                    _ => self.expr_of(power + 1),
-                }
-                self.finish();
-            }
-        }
+        parse(self, checkpoint);
         self.deepest = self.deepest.max(outer_deepest);
         self.leave();
+    }
+
+    /// Parses the operators behind an operand, and their right operands.
+    fn binaries(&mut self, checkpoint: rowan::Checkpoint, power_min: u8) {
+        while let Some(power) = self.binary_power().filter(|power| *power >= power_min) {
+            self.check_operator();
+            let kind = match self.current() {
+                ElseKw => DefaultExpr,
+                WithKw => WithExpr,
+                DotDot => RangeExpr,
+                Ident => InExpr,
+                _ => BinaryExpr,
+            };
+            if !self.wrap(checkpoint, kind) {
+                break;
+            }
+            if kind == RangeExpr {
+                self.range_end(EXPR);
+                continue;
+            }
+            self.bump();
+            match kind {
+                WithExpr => self.updates(),
+                InExpr => self.set_members(),
+                DefaultExpr => self.expr_of(power),
+                _ => self.expr_of(power + 1),
+            }
+            self.finish();
+        }
+    }
+
+    /// Says whether an `else` that gives an option its default stands here, and not that of a choice.
+    pub(super) fn default_follows(&self) -> bool {
+        self.at(ElseKw) && !self.after_dedent && !matches!(self.nth(1), Colon | IfKw)
     }
 
     fn binary_power(&self) -> Option<u8> {
@@ -82,12 +167,14 @@ impl Parser<'_> {
             return None; // the operand ended with a block: what follows is the next line
         }
         Some(match self.current() {
+            ElseKw if self.default_follows() => ELSE_POWER,
             WithKw => WITH_POWER,
             OrKw | Pipe2 => OR_POWER,
             AndKw | Amp2 => AND_POWER,
             Eq if self.is_condition => COMPARE_POWER,
             Eq2 | Neq | Lt | Le | Gt | Ge => COMPARE_POWER,
             Ident if self.at_in() => COMPARE_POWER,
+            DotDot => RANGE_POWER,
             Plus | Minus => ADD_POWER,
             Star | Slash | ModKw => MUL_POWER,
             // `%name =` is the next property of a grammar that forgot a `;`.
@@ -132,6 +219,7 @@ impl Parser<'_> {
             let kind = match self.current() {
                 LParen => CallExpr,
                 LBrack => IndexExpr,
+                Dot if self.nth(1) == Number => TupleFieldExpr,
                 Dot => FieldExpr,
                 _ => return,
             };
@@ -147,8 +235,12 @@ impl Parser<'_> {
                 IndexExpr => {
                     let open = self.here();
                     self.bump();
-                    self.expr();
+                    self.index();
                     self.expect_closing(RBrack, open, INDEX);
+                }
+                TupleFieldExpr => {
+                    self.bump();
+                    self.position_number();
                 }
                 _ => {
                     self.bump();
@@ -166,9 +258,7 @@ impl Parser<'_> {
             }
             SelfKw => self.single(SelfExpr),
             DollarDollar => self.single(DollarExpr),
-            Ident if self.nth(1) == LBrace && self.record_fields_follow() => self.record_expr(),
-            Ident if self.at_map() => self.map_expr(),
-            Ident => self.single(NameExpr),
+            Ident => self.word(),
             LParen => self.paren_expr(),
             LBrack => {
                 self.start(ListExpr);
@@ -179,12 +269,66 @@ impl Parser<'_> {
             SwitchKw => self.switch_expr(),
             FoldtKw => self.foldt_expr(),
             FoldKw => self.fold_expr(),
+            ForKw => self.for_as_value(),
             _ => {
                 self.expected("an expression", EXPR);
                 return false;
             }
         }
         true
+    }
+
+    /// Parses what begins with a word that is not reserved.
+    fn word(&mut self) {
+        match self.nth(1) {
+            LBrace if self.record_fields_follow(1) => return self.record_expr(),
+            Dot if self.nth(2).is_word() && self.nth(3) == LBrace && self.record_fields_follow(3) => {
+                return self.record_expr();
+            }
+            _ => {}
+        }
+        if self.at_each("map") {
+            self.each_expr(MapEachExpr);
+        } else if self.at_each("filter") {
+            self.each_expr(FilterExpr);
+        } else if self.at_map() {
+            self.map_expr();
+        } else if self.at_ask() {
+            self.ask_expr();
+        } else if self.at_update() {
+            self.update_expr();
+        } else {
+            self.check_ask_call();
+            self.foreign_value();
+            self.single(NameExpr);
+        }
+    }
+
+    /// Parses what stands between the brackets of an index.
+    fn index(&mut self) {
+        if !self.at(Colon) {
+            self.range_or_expr(INDEX);
+        }
+        let is_slice = self.at(Colon) && (self.nth(1) == RBrack || self.nth(2) == RBrack);
+        if is_slice {
+            self.foreign_slice();
+        } else if self.at(Colon) {
+            self.expected("an expression", INDEX);
+        }
+    }
+
+    /// Parses the number behind the dot of `pair.0`.
+    fn position_number(&mut self) {
+        if !self.text().bytes().all(|byte| byte.is_ascii_digit()) {
+            let title = format!("{} is no position in a tuple", self.found());
+            self.note(
+                SyntaxErrorKind::BadNumber,
+                self.here(),
+                title,
+                "write `pair.0` for the first value, `pair.1` for the next",
+            );
+        }
+        self.bump();
     }
 
     pub(super) fn single(&mut self, kind: SyntaxKind) {
@@ -194,8 +338,9 @@ impl Parser<'_> {
     }
 
     /// Says whether the `{` behind a name opens a record value; otherwise it is a block of another language.
-    fn record_fields_follow(&self) -> bool {
-        self.nth(2) == RBrace || self.nth(2).is_word() && matches!(self.nth(3), Eq | Eq2 | Comma | RBrace)
+    fn record_fields_follow(&self, brace: usize) -> bool {
+        self.nth(brace + 1) == RBrace
+            || self.nth(brace + 1).is_word() && matches!(self.nth(brace + 2), Eq | Eq2 | Comma | RBrace)
     }
 
     /// Parses `(`, expressions and `)`: one is a parenthesis, none or several are a tuple.
@@ -224,6 +369,7 @@ impl Parser<'_> {
         self.bump();
         while !self.at(close) && !self.current().is_virtual() {
             self.expr();
+            self.check_comprehension();
             if !self.eat(Comma) {
                 break;
             }
@@ -238,6 +384,9 @@ impl Parser<'_> {
     fn record_expr(&mut self) {
         self.start(RecordExpr);
         self.bump();
+        if self.eat(Dot) {
+            self.field_name(RECORD);
+        }
         let open = self.here();
         self.bump();
         while !self.at(RBrace) && !self.current().is_virtual() {
@@ -270,11 +419,26 @@ impl Parser<'_> {
                 let help = format!("it is written {}", construct.shape);
                 self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, help);
                 self.bump();
-                self.expr_of(OR_POWER);
+                self.field_value();
             } else if self.expect(Eq, construct) {
-                self.expr_of(OR_POWER);
+                self.field_value();
             }
         }
         self.finish();
+    }
+
+    /// Parses the value of a field: tighter than `with`, but an `else` belongs to it, since a record is never an option.
+    fn field_value(&mut self) {
+        self.in_expr(|parser, checkpoint| {
+            if !parser.operand() {
+                return;
+            }
+            parser.binaries(checkpoint, OR_POWER);
+            if parser.default_follows() && parser.wrap(checkpoint, DefaultExpr) {
+                parser.bump();
+                parser.field_value();
+                parser.finish();
+            }
+        });
     }
 }

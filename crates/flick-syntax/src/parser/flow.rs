@@ -1,11 +1,8 @@
-//! Constructs with blocks of their own: choices, repetitions, folds. Each but `for` is also an expression.
+//! Choices with blocks of their own; each is also an expression.
 //!
 //! ```text
 //! if     := 'if' expr ':' block ('else' 'if' expr ':' block)* ['else' ':' block]
 //! switch := 'switch' expr ':' LINE-END INDENT (pattern (',' pattern)* ':' block)+ ['else' ':' block] DEDENT
-//! for    := 'for' NAME 'in' expr ':' block
-//! fold   := 'fold' NAME 'over' expr 'from' expr [':' block]
-//! foldt  := 'foldt' 'on' expr 'ordering' NAME NAME ',' NAME 'by' expr 'as' NAME ':' block
 //! ```
 
 use super::{Construct, Parser};
@@ -16,14 +13,9 @@ const IF: Construct = Construct { name: "an `if`", shape: "`if condition:` with 
 const ELSE: Construct = Construct { name: "an `else`", shape: "`else:` or `else if condition:`" };
 const SWITCH: Construct =
     Construct { name: "a `switch`", shape: "`switch value:` with one indented `pattern: result` per line" };
-const CASE: Construct =
-    Construct { name: "a case of a `switch`", shape: "`get, getk: result`, the last one `else: result`" };
-const FOR: Construct =
-    Construct { name: "a `for`", shape: "`for x in values:` with its lines indented below" };
-const FOLD: Construct = Construct { name: "a `fold`", shape: "`fold f over values from start`" };
-const FOLDT: Construct = Construct {
-    name: "a `foldt`",
-    shape: "`foldt on channels ordering elem a, b by elem.key as k:` with its body indented below",
+const CASE: Construct = Construct {
+    name: "a case of a `switch`",
+    shape: "`get, getk: result` or `circle r: result`, the last one `else: result`",
 };
 
 impl Parser<'_> {
@@ -83,7 +75,7 @@ impl Parser<'_> {
     }
 
     /// Parses the `:` of a heading and its block.
-    fn colon_block(&mut self, construct: Construct) {
+    pub(super) fn colon_block(&mut self, construct: Construct) {
         if self.at(LBrace) {
             self.brace_block();
             self.skip_line();
@@ -189,9 +181,9 @@ impl Parser<'_> {
                 );
                 self.bump_as(Unknown);
             }
-            self.pattern(CASE);
+            self.pattern(CASE, true);
             while self.eat(Comma) {
-                self.pattern(CASE);
+                self.pattern(CASE, true);
             }
         }
         if matches!(self.current(), FatArrow | Arrow) {
@@ -203,112 +195,5 @@ impl Parser<'_> {
             self.colon_block(CASE);
         }
         self.finish();
-    }
-
-    pub(super) fn pattern(&mut self, construct: Construct) {
-        self.start(Pattern);
-        match self.current() {
-            Ident => {
-                self.bump();
-                if self.eat(Dot) {
-                    self.field_name(construct);
-                }
-            }
-            Minus if self.nth(1) == Number => {
-                self.bump();
-                self.bump();
-            }
-            Number | Str | OpenStr | SingleQuoted | FractionalNumber | TrueKw | FalseKw => self.bump(),
-            _ => {
-                self.expected("a pattern", construct);
-                self.skip_until(|kind| matches!(kind, Comma | Colon | RBrace | Semi));
-            }
-        }
-        self.finish();
-    }
-
-    pub(super) fn for_stmt(&mut self) {
-        self.start(ForStmt);
-        self.bump();
-        if self.at(LParen) {
-            self.disrupt(
-                SyntaxErrorKind::ForeignKeyword,
-                self.here(),
-                "there is no counting `for (...; ...; ...)`",
-                "write `for x in values:`; a finite collection bounds the work",
-            );
-            self.skip_until(|kind| kind == Colon);
-            self.eat(Colon);
-            self.block(FOR);
-        } else {
-            self.name("a name", FOR);
-            if self.eat_word("in") {
-                self.expr();
-            } else {
-                self.expected("`in`", FOR);
-                self.skip_until(|kind| kind == Colon);
-            }
-            self.colon_block(FOR);
-        }
-        self.finish();
-    }
-
-    pub(super) fn fold_expr(&mut self) {
-        self.start(FoldExpr);
-        self.bump();
-        self.name("the name of a function", FOLD);
-        if self.eat_word("over") {
-            self.expr();
-            if self.eat_word("from") {
-                self.expr();
-            } else {
-                self.expected("`from`", FOLD);
-            }
-        } else {
-            self.expected("`over`", FOLD);
-        }
-        self.finish();
-    }
-
-    pub(super) fn foldt_expr(&mut self) {
-        self.start(FoldtExpr);
-        self.bump();
-        if self.foldt_heading() {
-            self.colon_block(FOLDT);
-        } else {
-            self.skip_until(|kind| kind == Colon);
-            self.eat(Colon);
-            self.block(FOLDT);
-        }
-        self.finish();
-    }
-
-    fn foldt_heading(&mut self) -> bool {
-        if !self.eat_word("on") {
-            self.expected("`on`", FOLDT);
-            return false;
-        }
-        self.expr();
-        if !self.eat_word("ordering") {
-            self.expected("`ordering`", FOLDT);
-            return false;
-        }
-        let has_names = self.name("the name of an element", FOLDT)
-            && self.name("the name of the left element", FOLDT)
-            && self.expect(Comma, FOLDT)
-            && self.name("the name of the right element", FOLDT);
-        if !has_names {
-            return false;
-        }
-        if !self.eat_word("by") {
-            self.expected("`by`", FOLDT);
-            return false;
-        }
-        self.expr();
-        if !self.eat_word("as") {
-            self.expected("`as`", FOLDT);
-            return false;
-        }
-        self.name("the name of the key", FOLDT)
     }
 }

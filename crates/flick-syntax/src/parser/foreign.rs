@@ -4,6 +4,7 @@
 
 use super::Parser;
 use crate::error::SyntaxErrorKind;
+use crate::limits::QUOTE_CHARS_MAX;
 use crate::syntax_kind::SyntaxKind::*;
 
 /// Words that begin a statement elsewhere: the word, what is wrong, what to write.
@@ -27,10 +28,45 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     (
         "var",
         "there is no `var` outside grammars",
-        "write `let name = value`; state that changes is `local name := value` or `global name: type`",
+        "write `let name = value`; state that changes is `local name := value` in a process",
     ),
     ("const", "there is no `const`", "write `let name = value`"),
     ("elif", "there is no `elif`", "write `else if condition:`"),
+    (
+        "pass",
+        "there is no `pass`",
+        "leave the branch out, or write `...` where a body is still to be written",
+    ),
+    ("del", "there is no `del`", "write `remove(d, k)` to forget an entry of a `global` dictionary"),
+    (
+        "await",
+        "there is no `await`",
+        "write `let rep = ask backends[i] with req`; the platform serves others meanwhile",
+    ),
+    ("yield", "there is no `yield`", "write `message => channel` to pass a message on"),
+    (
+        "spawn",
+        "there is no `spawn`",
+        "the platform runs every session by itself; write a rule `| channel => ...`",
+    ),
+    ("go", "there is no `go`", "the platform runs every session by itself; write a rule `| channel => ...`"),
+    ("defer", "there is no `defer`", "write an `except closed client:` handler in the process"),
+    (
+        "catch",
+        "there is no `catch`",
+        "write an `except` handler in the process, as in `except closed client:`",
+    ),
+    (
+        "finally",
+        "there is no `finally`",
+        "write an `except` handler in the process, as in `except closed client:`",
+    ),
+    (
+        "case",
+        "a `case` stands in no line of its own",
+        "write `switch value:` and below it one `pattern: result` per line",
+    ),
+    ("timer", "there is no `timer`", "write `every 1s:` in the process"),
     (
         "break",
         "there is no `break`",
@@ -38,10 +74,17 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     ),
     ("continue", "there is no `continue`", "choose with `if` what each step does"),
     ("match", "there is no `match`", "write `switch value:`"),
-    ("try", "there is no `try`", "write an `except` handler in the process"),
+    (
+        "try",
+        "there is no `try`",
+        "nothing can fail half-way: what may be missing is an option (`d[k] else 0`), a lost channel is handled by `except closed client:` in the process",
+    ),
     ("throw", "there is no `throw`", "nothing can fail half-way; return a value that says what happened"),
     ("raise", "there is no `raise`", "nothing can fail half-way; return a value that says what happened"),
 ];
+
+/// Foreign words that an author may well call a function.
+const NAMES_OF_FUNCTIONS: &[&str] = &["pass", "spawn", "go", "defer", "case", "timer", "del", "yield"];
 
 /// Words that begin a declaration elsewhere.
 const DECLARATIONS: &[(&str, &str, &str)] = &[
@@ -54,6 +97,15 @@ const DECLARATIONS: &[(&str, &str, &str)] = &[
     ("include", "there is no `include`", "write `use name`"),
     ("from", "there is no `from ... import`", "write `use name`"),
     ("struct", "there is no `struct`", "write `type name: record`"),
+    ("union", "there is no `union`", "write `type name: variant` with one indented `case : type` per line"),
+    (
+        "interface",
+        "there is no `interface`",
+        "write `type name: variant` with one indented `case : type` per line",
+    ),
+    ("trait", "there is no `trait`", "write `type name: variant` with one indented `case : type` per line"),
+    ("variant", "a variant is declared with `type`", "write `type name: variant`"),
+    ("alias", "there is no `alias`", "write `use library as name` to name a library"),
     ("class", "there is no `class`", "write `type name: record`"),
     (
         "message",
@@ -62,10 +114,20 @@ const DECLARATIONS: &[(&str, &str, &str)] = &[
     ),
     ("record", "a record is declared with `type`", "write `type name: record`"),
     ("unit", "a grammar is declared with `type`", "write `type name = unit { ... };`"),
-    ("enum", "an enumeration is declared with `type`", "write `type name = enum { a = 1, b };`"),
+    (
+        "enum",
+        "an enumeration is declared with `type`",
+        "write `type name: enum` with one indented member per line",
+    ),
     ("grammar", "there is no `grammar`", "write `type name = unit { ... };`"),
     ("const", "there is no `const`", "write the value where it is used, or a `fun` that returns it"),
-    ("var", "there is no `var` at the left margin", "write `global name: type` in a process"),
+    (
+        "var",
+        "there is no `var` at the left margin",
+        "write `global name: counter`, or `local name := value` in a process",
+    ),
+    ("every", "an `every` stands in a process", "move it below the heading of the process and indent it"),
+    ("except", "an `except` stands in a process", "move it below the heading of the process and indent it"),
 ];
 
 impl Parser<'_> {
@@ -99,8 +161,10 @@ impl Parser<'_> {
         let Some(&(word, title, help)) = STATEMENTS.iter().find(|(word, _, _)| *word == self.text()) else {
             return false;
         };
-        let is_bare_value = self.nth(1).is_virtual() && !matches!(word, "return" | "break" | "continue");
-        if is_value || is_bare_value {
+        let is_bare_value =
+            self.nth(1).is_virtual() && !matches!(word, "return" | "break" | "continue" | "pass");
+        let is_call = self.nth(1) == LParen && NAMES_OF_FUNCTIONS.contains(&word);
+        if is_value || is_bare_value || is_call {
             return false;
         }
         self.disrupt(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
@@ -126,9 +190,85 @@ impl Parser<'_> {
             _ => {
                 self.skip_line();
                 self.skip_block();
+                self.skip_handlers(word);
             }
         }
         true
+    }
+
+    /// Steps over the `except`, `catch` and `finally` that belong to a `try`: they are part of the one mistake.
+    fn skip_handlers(&mut self, word: &str) {
+        while word == "try"
+            && matches!(self.nth_text(usize::from(self.at(LineEnd))), "except" | "catch" | "finally")
+        {
+            self.eat(LineEnd);
+            self.is_quiet = true;
+            self.skip_line();
+            self.skip_block();
+        }
+    }
+
+    /// Reports words that are values elsewhere.
+    pub(super) fn foreign_value(&mut self) {
+        let (title, help) = match self.text() {
+            "None" | "NULL" | "nil" | "null" if !self.is_unit => {
+                ("a value that is not there is `none`", "write `none`")
+            }
+            "Some" if self.nth(1) == LParen => {
+                ("a value that is there is `some(...)`, in small letters", "write `some(value)`")
+            }
+            "some" if matches!(self.nth(1), Ident | Number | Str) => (
+                "the value behind `some` stands in parentheses",
+                "write `some(value)`; only a pattern is written `some v`",
+            ),
+            "True" | "False" => ("truth values are written in small letters", "write `true` or `false`"),
+            "await" if self.nth(1) == Ident => (
+                "there is no `await`",
+                "write `ask backends[i] with req`; the platform serves others meanwhile",
+            ),
+            "lambda" if self.nth(1) == Ident => (
+                "functions are no values",
+                "declare it with `fun name: (x: int) -> (int)`, or write what it does behind the `:` of `map x in values:`",
+            ),
+            _ => return,
+        };
+        let disrupts = matches!(self.text(), "some" | "await" | "lambda");
+        self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
+        self.is_quiet |= disrupts;
+    }
+
+    /// Reports `a[i:j]` from its `:` on and skips to the bracket.
+    pub(super) fn foreign_slice(&mut self) {
+        self.disrupt(
+            SyntaxErrorKind::ForeignOperator,
+            self.here(),
+            "the ends of a slice are not parted by `:`",
+            "write `s[a..b]`, `s[a..]` or `s[..b]`",
+        );
+        self.skip_until(|kind| kind == RBrack);
+    }
+
+    /// Reports the `for` of `[f(x) for x in xs]`.
+    pub(super) fn check_comprehension(&mut self) {
+        if self.at(ForKw) {
+            self.disrupt(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                "a list is not built with `for`",
+                "write `map x in values: f(x)`, with `filter x in values: condition` to leave some out",
+            );
+        }
+    }
+
+    /// Parses a `for` where a value is wanted.
+    pub(super) fn for_as_value(&mut self) {
+        self.note(
+            SyntaxErrorKind::Expected,
+            self.here(),
+            "a `for` gives no value",
+            "write `map x in values: f(x)` for a list, `fold x in values, sum = 0: sum + x` for one value",
+        );
+        self.for_stmt();
     }
 
     pub(super) fn nested_declaration(&mut self) {
@@ -151,6 +291,12 @@ impl Parser<'_> {
             Pipe2 => ("`||` is not an operator", "write `or`"),
             Bang => ("`!` is not an operator", "write `not`"),
             Percent => ("`%` is not an operator", "write `a mod b` for the remainder of a division"),
+            DotDot => {
+                let title = "a range is no value";
+                let help = "it stands behind the `in` of `for`, `fold`, `map` and `filter`, and in a slice `s[a..b]`";
+                self.note(SyntaxErrorKind::Expected, self.here(), title, help);
+                return;
+            }
             _ => return,
         };
         self.note(kind, self.here(), title, help);
@@ -167,14 +313,26 @@ impl Parser<'_> {
     }
 
     /// Reports `name = value` or `name += value` where a statement stands, and skips it.
-    pub(super) fn reassignment(&mut self) {
+    pub(super) fn reassignment(&mut self, target: std::ops::Range<usize>) {
         let operator = self.text().to_owned();
-        self.disrupt(
-            SyntaxErrorKind::Reassignment,
-            self.here(),
-            format!("`{operator}` does not change a value here"),
-            "write `let name = value` for a new name, `req with field = value` for a changed copy, `name := value` for a `local` or `global`",
-        );
+        let target = &self.source[target];
+        let is_short = target.len() <= QUOTE_CHARS_MAX && !target.contains('\n');
+        let name = if is_short { target } else { "name" };
+        let sign = if self.at(MinusEq) { '-' } else { '+' };
+        let help = match (self.current(), target.ends_with(']')) {
+            (Eq, true) => format!("write `{name} := value` to set an entry of a `global` dictionary"),
+            (_, true) => format!(
+                "write `update {name} from v: (v else 0) {sign} 1` to change an entry of a `global` dictionary"
+            ),
+            (Eq, false) => format!(
+                "write `let {name} = value` for a new name, `{name} := value` for a `local`, `req with field = value` for a changed copy"
+            ),
+            (_, false) => format!(
+                "write `{name} := {name} {sign} value` for a `local`, `count(name)` for a `global` counter"
+            ),
+        };
+        let title = format!("`{operator}` does not change a value here");
+        self.disrupt(SyntaxErrorKind::Reassignment, self.here(), title, help);
         self.skip_line();
     }
 

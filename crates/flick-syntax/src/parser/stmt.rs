@@ -2,25 +2,18 @@
 //!
 //! ```text
 //! block  := LINE-END INDENT stmt+ DEDENT | stmt          # the second form on the line of its heading
-//! stmt   := '|' chain | 'let' NAME '=' expr | chain | if | switch | for | local | global | '...'
+//! stmt   := '|' chain | 'let' binding '=' expr | chain | if | switch | for | local | except | every | '...'
 //! chain  := expr ('=>' expr)* | expr '<=>' expr | expr ':=' expr
-//! local  := 'local' NAME ':=' expr
-//! global := 'global' NAME ':' type [':=' expr] ['max' expr 'entries']
 //! ```
 
 use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::*;
 
-const LET: Construct = Construct { name: "a `let`", shape: "`let name = value`" };
+const LET: Construct = Construct { name: "a `let`", shape: "`let name = value` or `let (a, b) = pair`" };
 const STATEMENT: Construct = Construct {
     name: "a statement",
     shape: "one to a line, like `let x = f(y)`, `req => backends[i]` or `| client => f(backends)`",
-};
-const LOCAL: Construct = Construct { name: "a `local`", shape: "`local name := value`" };
-const GLOBAL: Construct = Construct {
-    name: "a `global`",
-    shape: "`global name: dict<string, cmd> max 1000 entries` or `global name: int := 0`",
 };
 
 impl Parser<'_> {
@@ -99,26 +92,8 @@ impl Parser<'_> {
             IfKw => self.if_expr(),
             SwitchKw => self.switch_expr(),
             ForKw => self.for_stmt(),
-            LocalKw => {
-                self.start(LocalStmt);
-                self.bump();
-                self.name("the name of a session's value", LOCAL);
-                if self.at(Eq) {
-                    let title = "a `local` is set with `:=`, not with `=`";
-                    self.note(
-                        SyntaxErrorKind::EqualsConfusion,
-                        self.here(),
-                        title,
-                        "write `local name := value`",
-                    );
-                    self.bump();
-                    self.expr();
-                } else if self.expect(ColonEq, LOCAL) {
-                    self.expr();
-                }
-                self.finish();
-            }
-            GlobalKw => self.global_stmt(),
+            LocalKw => self.local_stmt(),
+            GlobalKw => self.nested_global(),
             ElseKw => self.stray_else(),
             Ellipsis => {
                 self.start(EllipsisStmt);
@@ -126,7 +101,7 @@ impl Parser<'_> {
                 self.finish();
             }
             UseKw | TypeKw | ProcKw | FunKw => self.nested_declaration(),
-            Ident if self.foreign_statement() => {}
+            Ident if self.event() || self.foreign_statement() => {}
             _ => self.chain(),
         }
     }
@@ -144,7 +119,7 @@ impl Parser<'_> {
             );
             self.bump_as(Unknown);
         }
-        if self.name("a name", LET) {
+        if self.let_names() {
             if self.at(Colon) {
                 let title = "a `let` takes no type; it is that of the value";
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "write `let name = value`");
@@ -163,27 +138,37 @@ impl Parser<'_> {
         self.finish();
     }
 
-    fn global_stmt(&mut self) {
-        self.start(GlobalStmt);
-        self.bump();
-        if self.name("the name of a shared value", GLOBAL) && self.expect(Colon, GLOBAL) {
-            self.type_ref();
-            if self.eat(ColonEq) {
-                self.expr();
-            }
-            if self.eat_word("max") {
-                self.expr();
-                if !self.eat_word("entries") {
-                    self.expected("`entries`", GLOBAL);
-                }
-            }
+    /// Parses what stands between `let` and `=`.
+    fn let_names(&mut self) -> bool {
+        let checkpoint = self.checkpoint();
+        let start = self.here().start;
+        if !self.at(LParen) && !self.current().is_word() {
+            self.expected("a name", LET);
+            return false;
         }
-        self.finish();
+        self.binding(LET);
+        if self.at(Comma) {
+            self.start_at(checkpoint, Binding);
+            while self.eat(Comma) {
+                self.binding(LET);
+            }
+            self.finish();
+            let range = self.since(start);
+            let help = format!("write `let ({}) = value`", &self.source[range.clone()]);
+            self.note(SyntaxErrorKind::Expected, range, "several names stand in parentheses", help);
+        }
+        true
     }
 
     fn chain(&mut self) {
         let checkpoint = self.checkpoint();
+        let start = self.here().start;
         self.expr();
+        if self.after_dedent {
+            self.start_at(checkpoint, ExprStmt); // the value ended with a block: what follows is the next line
+            self.finish();
+            return;
+        }
         match self.current() {
             FatArrow | Arrow | PipeGt => {
                 self.start_at(checkpoint, ChainStmt);
@@ -205,7 +190,7 @@ impl Parser<'_> {
             }
             Eq | PlusEq | MinusEq => {
                 self.start_at(checkpoint, ExprStmt);
-                self.reassignment();
+                self.reassignment(self.since(start));
             }
             _ => self.start_at(checkpoint, ExprStmt),
         }
@@ -231,7 +216,13 @@ impl Parser<'_> {
                 );
             } else {
                 let title = format!("expected the end of the line, found {}", self.found());
-                let help = format!("{} is written {}", construct.name, construct.shape);
+                let help = match self.current() {
+                    IfKw => "a choice between two values is written `if condition: a else: b`".to_owned(),
+                    ElseKw if self.nth(1) == IfKw => {
+                        "put the `if` behind this `else` in parentheses; an `else if` of an `if` needs that `if` in front".to_owned()
+                    }
+                    _ => format!("{} is written {}", construct.name, construct.shape),
+                };
                 self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
             }
             self.skip_line();

@@ -97,7 +97,7 @@ impl Parser<'_> {
             self.bump_as(ElseKw);
         } else {
             self.start(MapArm);
-            self.pattern(MAP);
+            self.pattern(MAP, false);
         }
         if matches!(self.current(), Eq | FatArrow | Arrow) {
             let title = format!("a result stands behind `:`, not behind `{}`", self.text());
@@ -128,7 +128,7 @@ impl Parser<'_> {
             return;
         }
         while !self.at(RBrace) && !self.current().is_virtual() {
-            self.pattern(SET);
+            self.pattern(SET, false);
             if !self.eat(Comma) {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Types.
 //!
 //! ```text
-//! type      := NAME ['<' size '>' | '<' type,+ '>'] | '[' type ']' ['<' size '>'] | '(' type,* ')'
+//! type      := NAME ['.' NAME] ['<' size '>' | '<' type,+ '>'] | '[' type ']' ['<' size '>'] | '(' type,* ')'
 //! chan_type := end '/' end | '[' end '/' end ']'
 //! end       := '-' | type
 //! ```
@@ -63,6 +63,9 @@ impl Parser<'_> {
         self.start(NamedType);
         let has_size = matches!(self.text(), "string" | "bytes");
         self.bump();
+        if self.eat(Dot) {
+            self.name("the name of a type", TYPE_REF); // behind that of a library
+        }
         if self.at(Lt) {
             self.type_args(has_size);
         }

@@ -1,0 +1,198 @@
+//! Declarations of types with indented lines: records, enumerations, variants. Grammars are in `unit.rs`.
+//!
+//! ```text
+//! type    := 'type' NAME ':' ('record' fields | 'enum' [type] members | 'variant' cases)
+//!          | 'type' NAME '=' (unit | enum) [';']                                # with braces
+//! fields  := LINE-END INDENT (NAME ':' type)+ DEDENT
+//! members := LINE-END INDENT (NAME ['=' expr])+ DEDENT
+//! cases   := LINE-END INDENT (NAME [':' type])+ DEDENT
+//! ```
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::{self, *};
+
+const TYPE: Construct = Construct {
+    name: "a type",
+    shape: "`type cmd: record`, `type colour: enum` or `type shape: variant` with indented lines, or `type cmd = unit { ... };`",
+};
+const RECORD: Construct =
+    Construct { name: "a record", shape: "`type cmd: record` with one indented `name : type` per line" };
+const ENUM: Construct = Construct {
+    name: "an enumeration",
+    shape: "`type colour: enum` with one indented `name` or `name = 5` per line",
+};
+const VARIANT: Construct = Construct {
+    name: "a variant",
+    shape: "`type shape: variant` with one indented `case` or `case : type` per line",
+};
+
+impl Parser<'_> {
+    pub(super) fn type_decl(&mut self) {
+        let checkpoint = self.checkpoint();
+        // The kind of type stands behind the name, the node around both: bump first, wrap later.
+        self.bump();
+        let has_name = self.name("the name of a type", TYPE);
+        let has_colon = self.at(Colon);
+        if has_name && !has_colon && !self.at(Eq) {
+            self.expected("`:` or `=`", TYPE);
+        }
+        if has_colon || self.at(Eq) {
+            self.bump();
+        }
+        let has_braces = self.at_word("unit") || self.at_word("enum") && self.braces_follow();
+        if !has_braces {
+            self.indented_type(checkpoint, has_colon);
+            return; // it ends with its block
+        }
+        if has_colon {
+            let title = format!("{} with braces is declared with `=`, not with `:`", self.sort());
+            let help = format!("write `type name = {} {{ ... }};`", self.text());
+            self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, help);
+        }
+        if self.at_word("unit") {
+            self.unit_decl(checkpoint);
+        } else {
+            self.enum_decl(checkpoint);
+        }
+        if !self.eat(Semi) && !self.at(LineEnd) {
+            self.expected("`;` or the end of the line", TYPE);
+        }
+        self.finish();
+        self.end_of_line(TYPE);
+    }
+
+    fn braces_follow(&self) -> bool {
+        self.nth(1) == LBrace || self.nth(2) == LBrace
+    }
+
+    /// Names the sort of type at the current word.
+    fn sort(&self) -> &'static str {
+        match self.text() {
+            "enum" => "an enumeration",
+            "variant" => "a variant",
+            "record" => "a record",
+            _ => "a grammar",
+        }
+    }
+
+    /// Parses from behind `type name:` on a type whose parts stand below it.
+    fn indented_type(&mut self, checkpoint: rowan::Checkpoint, has_colon: bool) {
+        let (kind, item, construct) = match self.text() {
+            "enum" => (EnumDecl, EnumVariant, ENUM),
+            "variant" => (VariantDecl, VariantCase, VARIANT),
+            _ => (RecordDecl, RecordField, RECORD),
+        };
+        self.start_at(checkpoint, kind);
+        if self.at_word("record") || kind != RecordDecl {
+            if !has_colon {
+                let title = format!("{} is declared with `:`, not with `=`", self.sort());
+                let help = format!("write `type name: {}`", self.text());
+                self.note(SyntaxErrorKind::Expected, self.here(), title, help);
+            }
+            self.bump();
+            if kind == EnumDecl && self.at(Ident) {
+                self.type_ref();
+            }
+        } else {
+            self.expected("`record`, `enum`, `variant` or `unit`", TYPE);
+            self.skip_line();
+        }
+        self.indented_items(item, construct);
+        self.finish();
+    }
+
+    fn indented_items(&mut self, item: SyntaxKind, construct: Construct) {
+        let heading_ends = self.at(LineEnd) || (self.at(Colon) && self.nth(1) == LineEnd);
+        if !heading_ends {
+            if self.at(LBrace) {
+                self.brace_block();
+            } else {
+                self.expected("the end of the line", construct);
+            }
+            self.skip_line();
+        } else {
+            self.eat(Colon);
+        }
+        if self.nth(1) != Indent {
+            let (what, help) = match item {
+                EnumVariant => ("members", "indent the members below the heading: `  red`"),
+                VariantCase => ("cases", "indent the cases below the heading: `  circle : int`"),
+                _ => ("fields", "indent the fields below the heading: `  key : string`"),
+            };
+            self.missing_block(what, help);
+            return;
+        }
+        self.bump();
+        self.bump();
+        while !matches!(self.current(), Dedent | EndOfFile) {
+            match self.current() {
+                Indent => {
+                    self.unexpected_indent();
+                    self.skip_extra_indent();
+                }
+                LineEnd => self.bump(),
+                UseKw | TypeKw | ProcKw | FunKw if self.nth(1).is_word() => self.nested_declaration(),
+                _ => {
+                    self.after_dedent = false;
+                    self.indented_item(item, construct);
+                    if matches!(self.current(), Semi | Comma) {
+                        self.stray_semicolon();
+                    }
+                    self.end_of_line(construct);
+                }
+            }
+        }
+        self.eat(Dedent);
+    }
+
+    fn indented_item(&mut self, item: SyntaxKind, construct: Construct) {
+        self.start(item);
+        match item {
+            RecordField => {
+                if self.field_name(construct) && self.expect(Colon, construct) {
+                    self.type_ref();
+                }
+            }
+            EnumVariant => {
+                if self.field_name(construct) {
+                    if matches!(self.current(), Colon | ColonEq | Eq2) {
+                        let title =
+                            format!("the number of a member stands behind `=`, not behind `{}`", self.text());
+                        self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `name = 5`");
+                        self.bump_as(Eq);
+                        self.expr();
+                    } else if self.eat(Eq) {
+                        self.expr();
+                    }
+                }
+            }
+            _ => self.variant_case(construct),
+        }
+        self.finish();
+    }
+
+    fn variant_case(&mut self, construct: Construct) {
+        if self.at(Pipe) {
+            let help = "remove it; every case stands on a line of its own";
+            self.note(SyntaxErrorKind::Expected, self.here(), "no `|` stands before a case", help);
+            self.bump_as(Unknown);
+        }
+        if !self.field_name(construct) {
+            return;
+        }
+        if matches!(self.current(), LParen | LBrace | Eq) {
+            let title = format!("what a case carries stands behind `:`, not in `{}`", self.text());
+            let help = "write `circle : int`, or `rect : (int, int)` for several values";
+            let is_tuple = self.at(LParen);
+            self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+            if is_tuple {
+                self.type_ref();
+            } else {
+                self.skip_line();
+            }
+        } else if self.eat(Colon) {
+            self.type_ref();
+        }
+    }
+}
