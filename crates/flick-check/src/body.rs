@@ -111,6 +111,9 @@ impl Exprs<'_> {
             ast::Stmt::Global(_) => {
                 self.not_yet(span, "`global` state", "compute the value from the message");
             }
+            ast::Stmt::Except(_) | ast::Stmt::Every(_) => {
+                self.not_yet(span, "an event", "programs of this version handle one message at a time");
+            }
             ast::Stmt::Ellipsis(_) => {
                 self.sink.push(report::types::no_value(span, "`...`"));
             }

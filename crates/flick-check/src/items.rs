@@ -136,6 +136,12 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
         for decl in file.tree.decls() {
             let (name, spans, what) = match &decl {
                 ast::Decl::Use(_) => continue,
+                ast::Decl::Variant(_) | ast::Decl::Global(_) => {
+                    let span = span_of(file.id, decl.range());
+                    let help = "compute what you need from the message";
+                    sink.push(report::not_yet::construct(span, "this declaration", help));
+                    continue;
+                }
                 ast::Decl::Unit(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Enum(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Record(node) => (node.name(), &mut record_spans, "record"),
@@ -192,7 +198,7 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
         }
         ast::Decl::Record(node) => decls.records.push(InFile { file, node }),
         ast::Decl::Fun(node) => decls.funs.push(InFile { file, node }),
-        ast::Decl::Use(_) | ast::Decl::Proc(_) => {}
+        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Variant(_) | ast::Decl::Global(_) => {}
     }
 }
 

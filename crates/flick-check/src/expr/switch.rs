@@ -35,7 +35,9 @@ impl Exprs<'_> {
         match expr {
             ast::Expr::Map(map) => self.map(map, span),
             ast::Expr::In(set) => self.set(set, span),
-            _ => unknown(span),
+            _ => {
+                self.not_yet(span, "this expression", "programs of this version handle one message at a time")
+            }
         }
     }
 
