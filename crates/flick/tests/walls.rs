@@ -16,8 +16,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
     ("flick-net", &["flick-buffers"]),
+    ("flick-dict", &[]),
     ("flick-ring", &[]),
-    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-net", "flick-ring"]),
+    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.
     ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime"]),
@@ -31,7 +32,7 @@ const IO_CRATES: &[&str] =
     &["libc", "rustix", "io-uring", "tracing", "signal-hook", "mio", "tokio", "socket2", "nix"];
 
 /// Crates without I/O. `flick-codegen` maps memory through Cranelift and is not among them.
-const PURE: &[&str] = &["flick-syntax", "flick-check", "flick-ir", "flick-lower", "flick-abi"];
+const PURE: &[&str] = &["flick-syntax", "flick-check", "flick-ir", "flick-lower", "flick-abi", "flick-dict"];
 
 fn metadata() -> Metadata {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");

@@ -7,5 +7,14 @@ use crate::run::{self, Outcome};
 /// quick, with every assertion in place.
 pub fn run() -> Outcome {
     packages::ensure()?;
-    run::run(run::cargo(&["test", "--workspace", "--profile", "ci", "--no-fail-fast"]))
+    run::run(run::cargo(&["test", "--workspace", "--profile", "ci", "--no-fail-fast"]))?;
+    models()
+}
+
+/// The models of concurrent code: loom tries the interleavings. Everything is built for it, so it has its own place.
+fn models() -> Outcome {
+    let target = run::root().join("target/loom");
+    let mut cargo = run::cargo(&["test", "--package", "flick-dict", "--test", "models"]);
+    cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
+    run::run(cargo)
 }

@@ -1,0 +1,157 @@
+//! What a dictionary is built from, and what it costs.
+//!
+//! Cost: 21.3 bytes of index for each of `entries_max`, and an eighth of that as reserve; then, for each entry, a slot of
+//! 16 bytes and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has
+//! slots of 128 bytes, and what is longer lies in chunks of 64 bytes (56 of payload) that all entries share:
+//!
+//! - a dictionary that refuses when full (`evict nothing`) has chunks for `entries_max` of the longest entries;
+//! - one that evicts has chunks for `entries_max` entries of a quarter of that, and never less than 16 of the longest:
+//!   of longer ones it keeps fewer. 100,000 entries of up to 1,000 bytes so take 45 MB and not 119 MB.
+
+use crate::limits::{
+    CHUNKS_MAX, ENTRIES_MAX, INLINE_WORDS_CHUNKED, INLINE_WORDS_WHOLE, KEY_BYTES_MAX, VALUE_BYTES_MAX,
+};
+use crate::words::words;
+
+/// Entries in one bucket, which is one cache line.
+pub(crate) const WAYS: usize = 6;
+/// Entries that a full dictionary has in a bucket on average: so few that one in thirty buckets overflows.
+const ENTRIES_PER_BUCKET: u64 = 3;
+/// Words in front of a payload: lengths and mark; time.
+pub(crate) const SLOT_HEAD_WORDS: usize = 2;
+/// Payload of a chunk, in words; one more links it to the next.
+pub(crate) const CHUNK_PAYLOAD_WORDS: usize = 7;
+/// Bytes of one bucket.
+const BUCKET_BYTES: u64 = 64;
+
+/// What a full dictionary does with a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evict {
+    /// Forgets what was not used for longest, approximately: a clock with one mark for each entry.
+    Lru,
+    /// Forgets what was written first, approximately: the oldest of a sample.
+    Oldest,
+    /// Refuses the new entry.
+    Nothing,
+}
+
+/// Where the hash's seed comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seed {
+    /// From the system: nobody outside can choose keys that fall into one bucket.
+    Random,
+    /// A number: the same places in every run, for simulations and tests.
+    Fixed(u64),
+}
+
+/// What a dictionary is built from.
+#[derive(Clone, Debug)]
+pub struct DictConfig {
+    /// Entries at most; from 1 to [`ENTRIES_MAX`].
+    pub entries_max: u64,
+    /// Longest key, in bytes; at most [`KEY_BYTES_MAX`].
+    pub key_bytes_max: u32,
+    /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
+    pub value_bytes_max: u32,
+    /// How long after its last write an entry is forgotten.
+    pub expire_ns: Option<u64>,
+    /// What happens when it is full.
+    pub evict: Evict,
+    /// Seed of the hash.
+    pub seed: Seed,
+}
+
+/// Sizes that follow from a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Buckets that keys are hashed to.
+    pub(crate) buckets: u64,
+    /// Buckets behind them.
+    pub(crate) overflow: u64,
+    /// Entries.
+    pub(crate) slots: u64,
+    /// Payload words in a slot.
+    pub(crate) inline_words: usize,
+    /// Chunks.
+    pub(crate) chunks: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of(config: &DictConfig) -> Self {
+        let words_max = words(config.key_bytes_max as usize) + words(config.value_bytes_max as usize);
+        let whole = words_max <= INLINE_WORDS_WHOLE;
+        let inline_words = if whole { words_max } else { INLINE_WORDS_CHUNKED };
+        let longest = words_max.saturating_sub(inline_words).div_ceil(CHUNK_PAYLOAD_WORDS) as u64;
+        let slots = config.entries_max;
+        let buckets = slots.div_ceil(ENTRIES_PER_BUCKET).max(1);
+        let chunks = match config.evict {
+            Evict::Nothing => slots.saturating_mul(longest),
+            Evict::Lru | Evict::Oldest => {
+                slots.saturating_mul(longest.div_ceil(4)).max(slots.min(16).saturating_mul(longest))
+            }
+        };
+        Self { buckets, overflow: buckets / 8 + 8, slots, inline_words, chunks }
+    }
+
+    /// Words of a slot.
+    pub(crate) fn stride(&self) -> usize {
+        SLOT_HEAD_WORDS + self.inline_words
+    }
+}
+
+/// Bytes that [`Dictionary::new`](crate::Dictionary::new) allocates for a configuration; it saturates.
+pub fn memory_bytes(config: &DictConfig) -> u64 {
+    let sizes = Sizes::of(config);
+    let index = sizes.buckets.saturating_add(sizes.overflow).saturating_mul(BUCKET_BYTES);
+    let slots = sizes.slots.saturating_mul(8 * sizes.stride() as u64);
+    let chunks = sizes.chunks.saturating_mul(8 * (CHUNK_PAYLOAD_WORDS as u64 + 1));
+    index.saturating_add(slots).saturating_add(chunks)
+}
+
+/// Says what a configuration exceeds, if anything.
+pub(crate) fn check(config: &DictConfig) -> Result<Sizes, String> {
+    if config.entries_max == 0 || config.entries_max > ENTRIES_MAX {
+        return Err(format!("a dictionary has from 1 to {ENTRIES_MAX} entries, not {}", config.entries_max));
+    }
+    if config.key_bytes_max > KEY_BYTES_MAX {
+        return Err(format!("keys of {} bytes are longer than {KEY_BYTES_MAX}", config.key_bytes_max));
+    }
+    if config.value_bytes_max > VALUE_BYTES_MAX {
+        return Err(format!("values of {} bytes are longer than {VALUE_BYTES_MAX}", config.value_bytes_max));
+    }
+    let sizes = Sizes::of(config);
+    if sizes.chunks > CHUNKS_MAX {
+        return Err(format!(
+            "{} entries of up to {} bytes are more than one dictionary holds",
+            config.entries_max, config.value_bytes_max
+        ));
+    }
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DictConfig, Evict, Seed, memory_bytes};
+
+    fn check(entries_max: u64, value_bytes_max: u32, evict: Evict, expected: u64) {
+        let config = DictConfig {
+            entries_max,
+            key_bytes_max: 20,
+            value_bytes_max,
+            expire_ns: None,
+            evict,
+            seed: Seed::Random,
+        };
+        assert_eq!(memory_bytes(&config), expected, "{config:?}");
+    }
+
+    #[test]
+    fn the_cost_is_what_the_documentation_says() {
+        // 33,334 buckets and 4,174 behind them; slots of 16 + 24 + 32 bytes.
+        check(100_000, 32, Evict::Lru, (33_334 + 4_174) * 64 + 100_000 * 72);
+        // The longest payload has 128 words: 14 in the slot, the others in 17 chunks; a quarter of those is 5.
+        check(100_000, 1000, Evict::Lru, (33_334 + 4_174) * 64 + 100_000 * (128 + 5 * 64));
+        check(100_000, 1000, Evict::Nothing, (33_334 + 4_174) * 64 + 100_000 * (128 + 17 * 64));
+        check(1, 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
+    }
+}

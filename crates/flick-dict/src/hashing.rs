@@ -1,0 +1,38 @@
+//! Where a key lives. Keys come from peers, so the hash has a seed that they cannot know.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
+
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+
+use crate::config::Seed;
+
+/// A hash function with its seed.
+#[derive(Debug)]
+pub(crate) struct KeyHash(SeedableRandomState);
+
+impl KeyHash {
+    pub(crate) fn new(seed: Seed) -> Self {
+        static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+        Self(match seed {
+            Seed::Fixed(seed) => SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
+            Seed::Random => {
+                let shared = SHARED.get_or_init(|| SharedSeed::from_u64(os_random()));
+                SeedableRandomState::with_seed(os_random(), shared)
+            }
+        })
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+}
+
+/// A number from the system's source of randomness, which std's maps take their keys from.
+fn os_random() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

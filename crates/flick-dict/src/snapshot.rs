@@ -1,0 +1,297 @@
+//! A dictionary on disk: written beside the old file and renamed, read back whole or not at all.
+//! Promises: a crash in between leaves the old file; a damaged file, or one of another layout, changes nothing.
+//! Not here: when to write, and on which thread (`save` waits for the disk). Each entry is as it was at one moment; all
+//! of them are not.
+//!
+//! Format, little-endian: `FLKDICT\n`, version u32, 0 u32, layout u64; then for each entry key length u32, value length
+//! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64; then
+//! the XXH3-64 of everything before it. Times are of the caller's clock, which for this must be the wall's.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::dictionary::Dictionary;
+use crate::limits::READ_TRIES_MAX;
+use crate::sync::relax;
+
+const MAGIC: &[u8; 8] = b"FLKDICT\n";
+const VERSION: u32 = 1;
+const HEAD_BYTES: u64 = 24;
+const RECORD_BYTES: u64 = 16;
+const CHECKSUM_BYTES: u64 = 8;
+/// Key length of the record behind the last one.
+const END: u32 = u32::MAX;
+
+/// What was read back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Entries that are there now.
+    pub entries: u64,
+    /// Entries whose time was over.
+    pub expired: u64,
+    /// Entries for which there was no room: the dictionary has become smaller.
+    pub refused: u64,
+}
+
+/// Why nothing was read back.
+#[derive(Debug)]
+pub enum LoadError {
+    /// There is no file; so it is at the first start.
+    Missing,
+    /// It cannot be read.
+    Io(io::Error),
+    /// It is no snapshot, or not whole; with what is wrong.
+    Damaged(&'static str),
+    /// It is of another version of the format.
+    OtherVersion(u32),
+    /// The types of keys or values have changed since.
+    OtherLayout,
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("there is no snapshot yet"),
+            Self::Io(error) => write!(f, "the snapshot cannot be read: {error}"),
+            Self::Damaged(what) => write!(f, "the snapshot is damaged: {what}"),
+            Self::OtherVersion(version) => {
+                write!(f, "the snapshot has format {version}; this flick reads format {VERSION}")
+            }
+            Self::OtherLayout => f.write_str(
+                "the snapshot was written with other types of keys or values than the program has now",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            io::ErrorKind::UnexpectedEof => Self::Damaged("it ends too early"),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Passes bytes on and hashes them.
+struct Hashing<T> {
+    inner: T,
+    hash: Xxh3Default,
+}
+
+impl<T: Write> Hashing<T> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hash.update(bytes);
+        self.inner.write_all(bytes)
+    }
+}
+
+/// Writes all entries to `path`, through a file beside it with `.new` behind its name. Returns how many. `layout` stands
+/// for the types of keys and values.
+///
+/// Errors: those of the file system; the old file is then still there.
+pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let beside = Path::new(&name);
+    let file = File::create(beside)?;
+    let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    std::fs::rename(beside, path)?;
+    // The rename is there after a power cut only if the directory is.
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()?;
+    Ok(entries)
+}
+
+fn write_to<T: Write>(dictionary: &Dictionary, out: T, layout: u64, now_ns: u64) -> io::Result<(T, u64)> {
+    let mut out = Hashing { inner: out, hash: Xxh3Default::new() };
+    out.put(MAGIC)?;
+    out.put(&VERSION.to_le_bytes())?;
+    out.put(&[0; 4])?;
+    out.put(&layout.to_le_bytes())?;
+    let mut entries = 0;
+    let mut collected = Collected::new(dictionary);
+    for head in 0..dictionary.heads {
+        collected.collect(dictionary, head, now_ns);
+        out.put(&collected.bytes)?;
+        entries += collected.entries;
+    }
+    out.put(&END.to_le_bytes())?;
+    out.put(&[0; 4])?;
+    out.put(&entries.to_le_bytes())?;
+    let sum = out.hash.digest();
+    out.inner.write_all(&sum.to_le_bytes())?;
+    Ok((out.inner, entries))
+}
+
+/// The entries of one bucket, as records.
+struct Collected {
+    bytes: Vec<u8>,
+    entries: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Collected {
+    fn new(dictionary: &Dictionary) -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: 0,
+            key: vec![0; dictionary.config.key_bytes_max as usize],
+            value: vec![0; dictionary.config.value_bytes_max as usize],
+        }
+    }
+
+    fn collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) {
+        let bucket = &dictionary.buckets[head];
+        for turn in 0..READ_TRIES_MAX {
+            if let Some(seen) = bucket.begin_read()
+                && self.try_collect(dictionary, head, now_ns)
+                && bucket.unchanged(seen)
+            {
+                return;
+            }
+            relax(turn as u32);
+        }
+        let _held = dictionary.lock(head);
+        assert!(self.try_collect(dictionary, head, now_ns), "entries that nobody changes are whole");
+    }
+
+    fn try_collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) -> bool {
+        self.bytes.clear();
+        self.entries = 0;
+        for slot in dictionary.slots_of(head) {
+            if dictionary.is_over(slot, now_ns) {
+                continue;
+            }
+            let header = dictionary.store.header(slot);
+            let Some(key_len) = dictionary.store.copy_key(slot, header, &mut self.key) else { return false };
+            let Some(value_len) = dictionary.store.copy_value(slot, header, &mut self.value) else {
+                return false;
+            };
+            self.bytes.extend_from_slice(&(key_len as u32).to_le_bytes());
+            self.bytes.extend_from_slice(&(value_len as u32).to_le_bytes());
+            self.bytes.extend_from_slice(&dictionary.store.stamp(slot).to_le_bytes());
+            self.bytes.extend_from_slice(&self.key[..key_len]);
+            self.bytes.extend_from_slice(&self.value[..value_len]);
+            self.entries += 1;
+        }
+        true
+    }
+}
+
+/// Reads a snapshot into a dictionary, usually an empty one. Nobody lives longer than if just written.
+///
+/// Errors: [`LoadError`]; the dictionary is then as it was.
+pub fn load(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> Result<Loaded, LoadError> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    check_head(&mut file, layout)?;
+    check_sum(&mut file, length)?;
+    file.seek(SeekFrom::Start(HEAD_BYTES))?;
+    let body_bytes = length - HEAD_BYTES - CHECKSUM_BYTES;
+    // Once to see that every record is in order, and once to take them.
+    let entries = records(dictionary, BufReader::new((&mut file).take(body_bytes)), |_, _, _| {})?;
+    file.seek(SeekFrom::Start(HEAD_BYTES))?;
+    let mut loaded = Loaded::default();
+    records(dictionary, BufReader::new(file.take(body_bytes)), |key, value, stamp| {
+        let expires = dictionary.config.expire_ns.map(|life| stamp.min(now_ns.saturating_add(life)));
+        if expires.is_some_and(|expires| expires <= now_ns) {
+            loaded.expired += 1;
+        } else if dictionary.put_until(key, value, now_ns, expires.unwrap_or(stamp)) {
+            loaded.entries += 1;
+        } else {
+            loaded.refused += 1;
+        }
+    })?;
+    assert_eq!(
+        entries,
+        loaded.entries + loaded.expired + loaded.refused,
+        "a file that is open does not change"
+    );
+    Ok(loaded)
+}
+
+fn check_head(file: &mut File, layout: u64) -> Result<(), LoadError> {
+    let mut head = [0; HEAD_BYTES as usize];
+    file.read_exact(&mut head)?;
+    let [magic, rest, written] = [&head[..8], &head[8..16], &head[16..]];
+    if magic != MAGIC {
+        return Err(LoadError::Damaged("it does not begin as a snapshot does"));
+    }
+    let version = u32_at(rest, 0);
+    if version != VERSION {
+        return Err(LoadError::OtherVersion(version));
+    }
+    if u64_at(written, 0) != layout {
+        return Err(LoadError::OtherLayout);
+    }
+    Ok(())
+}
+
+fn check_sum(file: &mut File, length: u64) -> Result<(), LoadError> {
+    let Some(body) = length.checked_sub(CHECKSUM_BYTES).filter(|body| *body >= HEAD_BYTES + RECORD_BYTES)
+    else {
+        return Err(LoadError::Damaged("it ends too early"));
+    };
+    file.seek(SeekFrom::Start(0))?;
+    let mut hash = Xxh3Default::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut left = body;
+    while left > 0 {
+        let part = left.min(buffer.len() as u64) as usize;
+        file.read_exact(&mut buffer[..part])?;
+        hash.update(&buffer[..part]);
+        left -= part as u64;
+    }
+    let mut sum = [0; CHECKSUM_BYTES as usize];
+    file.read_exact(&mut sum)?;
+    if u64::from_le_bytes(sum) != hash.digest() {
+        return Err(LoadError::Damaged("its checksum does not fit"));
+    }
+    Ok(())
+}
+
+/// Calls `take` with the key, value and time of every record; returns how many there were.
+fn records(
+    dictionary: &Dictionary,
+    mut from: impl Read,
+    mut take: impl FnMut(&[u8], &[u8], u64),
+) -> Result<u64, LoadError> {
+    let mut key = vec![0; dictionary.config.key_bytes_max as usize];
+    let mut value = vec![0; dictionary.config.value_bytes_max as usize];
+    let mut head = [0; RECORD_BYTES as usize];
+    let mut entries = 0;
+    // Ends with the file, which is as long as it is.
+    loop {
+        from.read_exact(&mut head)?;
+        let (key_len, value_len, stamp) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));
+        if key_len == END {
+            let whole = stamp == entries && from.read(&mut [0])? == 0;
+            return whole.then_some(entries).ok_or(LoadError::Damaged("it has another number of entries"));
+        }
+        let (Some(key), Some(value)) = (key.get_mut(..key_len as usize), value.get_mut(..value_len as usize))
+        else {
+            return Err(LoadError::Damaged("an entry is longer than the program allows"));
+        };
+        from.read_exact(key)?;
+        from.read_exact(value)?;
+        take(key, value, stamp);
+        entries += 1;
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |word, byte| (word << 8) | u32::from(*byte))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte))
+}

@@ -1,0 +1,330 @@
+//! Where entries lie: slots with the whole payload, or with its first part and a chain of shared chunks.
+//! Promises: nothing here is ever torn into something out of range: whatever a reader sees, however late, is followed
+//! inside its bounds, and the caller's look at the bucket's version says whether it meant anything.
+//! Refuses: deciding who may write; a slot belongs to the bucket that names it, and is written under that one's lock.
+
+use crate::config::{CHUNK_PAYLOAD_WORDS, SLOT_HEAD_WORDS, Sizes};
+use crate::limits::FREE_LIST_TRIES_MAX;
+use crate::sync::{AtomicU64, Ordering, relax};
+use crate::words::{fill, words, words_of};
+
+/// Words of a chunk; the first one links it to the next.
+const CHUNK_WORDS: usize = CHUNK_PAYLOAD_WORDS + 1;
+/// The entry was used since the clock's hand last passed.
+const USED: u64 = 1 << 63;
+
+/// Word 0 of a slot: bits 0..16 length of the key, 16..32 of the value, 32..63 first chunk plus one, 63 used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+impl Header {
+    fn new(key_len: usize, value_len: usize, chunk: u32, used: bool) -> Self {
+        let lengths = key_len as u64 | ((value_len as u64) << 16) | (u64::from(chunk) << 32);
+        Self(lengths | if used { USED } else { 0 })
+    }
+
+    #[inline]
+    pub(crate) fn key_len(self) -> usize {
+        usize::from(self.0 as u16)
+    }
+
+    #[inline]
+    pub(crate) fn value_len(self) -> usize {
+        usize::from((self.0 >> 16) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn used(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    fn chunk(self) -> u32 {
+        ((self.0 & !USED) >> 32) as u32
+    }
+}
+
+/// A list of free things. Numbers are one more than indices; 0 ends the list.
+#[derive(Debug)]
+pub(crate) struct FreeList {
+    /// A count of changes (upper half), so that a head that was away and came back is noticed; first number.
+    head: AtomicU64,
+}
+
+impl FreeList {
+    fn new(first: u32) -> Self {
+        Self { head: AtomicU64::new(u64::from(first)) }
+    }
+
+    /// Takes one; `link` finds the word that names the next.
+    pub(crate) fn pop<'a>(&self, link: impl Fn(usize) -> &'a AtomicU64) -> Option<usize> {
+        for turn in 0..FREE_LIST_TRIES_MAX {
+            let head = self.head.load(Ordering::Acquire);
+            let first = head as u32;
+            if first == 0 {
+                return None;
+            }
+            let index = first as usize - 1;
+            // It may be taken and written by another thread meanwhile; then the exchange fails.
+            let next = link(index).load(Ordering::Relaxed) as u32;
+            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
+            if self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(index);
+            }
+            relax(turn);
+        }
+        panic!("a free list never came to rest");
+    }
+
+    /// Gives one back.
+    pub(crate) fn push<'a>(&self, index: usize, link: impl Fn(usize) -> &'a AtomicU64) {
+        for turn in 0..FREE_LIST_TRIES_MAX {
+            let head = self.head.load(Ordering::Relaxed);
+            link(index).store(u64::from(head as u32), Ordering::Relaxed);
+            let new = ((head >> 32).wrapping_add(1) << 32) | (index as u64 + 1);
+            if self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            relax(turn);
+        }
+        panic!("a free list never came to rest");
+    }
+
+    /// A list of all of `count` things, first to last.
+    pub(crate) fn full<'a>(count: u64, link: impl Fn(usize) -> &'a AtomicU64) -> Self {
+        for index in 0..count as usize {
+            let next = if index + 1 == count as usize { 0 } else { index as u64 + 2 };
+            link(index).store(next, Ordering::Relaxed);
+        }
+        Self::new(u32::from(count > 0))
+    }
+}
+
+/// All slots and chunks of a dictionary.
+#[derive(Debug)]
+pub(crate) struct Store {
+    slots: Box<[AtomicU64]>,
+    stride: usize,
+    inline_words: usize,
+    chunks: Box<[AtomicU64]>,
+    free_slots: FreeList,
+    free_chunks: FreeList,
+}
+
+/// Allocates zeroed words, or says how many bytes there were not.
+fn zeroed(count: u64) -> Result<Box<[AtomicU64]>, u64> {
+    let bytes = count.saturating_mul(8);
+    let mut words = Vec::new();
+    let count = usize::try_from(count).map_err(|_| bytes)?;
+    words.try_reserve_exact(count).map_err(|_| bytes)?;
+    words.resize_with(count, || AtomicU64::new(0));
+    Ok(words.into_boxed_slice())
+}
+
+impl Store {
+    /// Errors: the number of bytes that could not be allocated.
+    pub(crate) fn new(sizes: &Sizes) -> Result<Self, u64> {
+        let stride = sizes.stride();
+        let slots = zeroed(sizes.slots.saturating_mul(stride as u64))?;
+        let chunks = zeroed(sizes.chunks.saturating_mul(CHUNK_WORDS as u64))?;
+        let free_slots = FreeList::full(sizes.slots, |slot| &slots[slot * stride + 1]);
+        let free_chunks = FreeList::full(sizes.chunks, |chunk| &chunks[chunk * CHUNK_WORDS]);
+        Ok(Self { stride, inline_words: sizes.inline_words, slots, chunks, free_slots, free_chunks })
+    }
+
+    #[inline]
+    fn slot(&self, slot: usize) -> &[AtomicU64] {
+        &self.slots[slot * self.stride..(slot + 1) * self.stride]
+    }
+
+    /// The link of a free slot is its word 1: word 0 may be marked by a reader that comes too late.
+    pub(crate) fn take_slot(&self) -> Option<usize> {
+        self.free_slots.pop(|slot| &self.slot(slot)[1])
+    }
+
+    pub(crate) fn give_slot(&self, slot: usize) {
+        self.free_slots.push(slot, |slot| &self.slot(slot)[1]);
+    }
+
+    fn link(&self, chunk: usize) -> &AtomicU64 {
+        &self.chunks[chunk * CHUNK_WORDS]
+    }
+
+    #[inline]
+    pub(crate) fn header(&self, slot: usize) -> Header {
+        Header(self.slot(slot)[0].load(Ordering::Relaxed))
+    }
+
+    /// When the entry expires; without expiry, when it was written.
+    #[inline]
+    pub(crate) fn stamp(&self, slot: usize) -> u64 {
+        self.slot(slot)[1].load(Ordering::Relaxed)
+    }
+
+    /// Marks as used. Harmless on a slot that has become another entry's.
+    #[inline]
+    pub(crate) fn mark(&self, slot: usize) {
+        self.slot(slot)[0].fetch_or(USED, Ordering::Relaxed);
+    }
+
+    /// Takes the mark away; returns whether it was there.
+    pub(crate) fn unmark(&self, slot: usize) -> bool {
+        self.header(slot).used() && self.slot(slot)[0].fetch_and(!USED, Ordering::Relaxed) & USED != 0
+    }
+
+    /// Whether the slot holds `key`; its header then.
+    #[inline]
+    pub(crate) fn matches(&self, slot: usize, key: &[u8]) -> Option<Header> {
+        let header = self.header(slot);
+        if header.key_len() != key.len() {
+            return None;
+        }
+        let mut payload = self.payload(slot, header);
+        words_of(key).all(|word| payload.next() == Some(word)).then_some(header)
+    }
+
+    /// Copies the value to the front of `out`. `None`: `out` is too short, or the entry is being changed.
+    #[inline]
+    pub(crate) fn copy_value(&self, slot: usize, header: Header, out: &mut [u8]) -> Option<usize> {
+        let out = out.get_mut(..header.value_len())?;
+        let key_words = words(header.key_len());
+        let mut payload = self.payload(slot, header);
+        if key_words <= payload.run.len() {
+            payload.run = &payload.run[key_words..];
+        } else {
+            for _ in 0..key_words {
+                payload.next()?;
+            }
+        }
+        fill(out, || payload.next()).then_some(header.value_len())
+    }
+
+    /// Copies the key to the front of `out`; as `copy_value`.
+    pub(crate) fn copy_key(&self, slot: usize, header: Header, out: &mut [u8]) -> Option<usize> {
+        let out = out.get_mut(..header.key_len())?;
+        let mut payload = self.payload(slot, header);
+        fill(out, || payload.next()).then_some(header.key_len())
+    }
+
+    #[inline]
+    fn payload(&self, slot: usize, header: Header) -> Payload<'_> {
+        Payload { run: &self.slot(slot)[SLOT_HEAD_WORDS..], chunk: header.chunk(), store: self }
+    }
+
+    fn chunks_for(&self, key: &[u8], value: &[u8]) -> usize {
+        let total = words(key.len()) + words(value.len());
+        total.saturating_sub(self.inline_words).div_ceil(CHUNK_PAYLOAD_WORDS)
+    }
+
+    /// Takes the chunks that an entry needs, those of `from` (an entry about to be overwritten) first; `room` is asked
+    /// when there are none left and says whether it is worth trying again. Returns the first chunk plus one.
+    /// `None`: no room; then `from` has kept its chain.
+    pub(crate) fn take_chain(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        from: Option<usize>,
+        mut room: impl FnMut() -> bool,
+    ) -> Option<u32> {
+        let needed = self.chunks_for(key, value);
+        let old = from.map_or(0, |slot| self.header(slot).chunk());
+        let (mut kept, mut last) = (0, 0);
+        let mut at = old;
+        while kept < needed && at != 0 {
+            (kept, last) = (kept + 1, at);
+            at = self.link(at as usize - 1).load(Ordering::Relaxed) as u32;
+        }
+        if kept == needed {
+            self.give_chain(at);
+            if last == 0 {
+                return Some(0);
+            }
+            self.link(last as usize - 1).store(0, Ordering::Relaxed);
+            return Some(old);
+        }
+        // What is missing is gathered in front of the old chain, so that giving up loses nothing.
+        let mut first = 0_u32;
+        for _ in kept..needed {
+            let taken = loop {
+                if let Some(chunk) = self.free_chunks.pop(|chunk| self.link(chunk)) {
+                    break Some(chunk);
+                }
+                if !room() {
+                    break None;
+                }
+            };
+            let Some(chunk) = taken else {
+                self.give_chain(first);
+                return None;
+            };
+            self.link(chunk).store(u64::from(first), Ordering::Relaxed);
+            first = chunk as u32 + 1;
+        }
+        let mut end = first;
+        for _ in kept + 1..needed {
+            end = self.link(end as usize - 1).load(Ordering::Relaxed) as u32;
+        }
+        self.link(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
+        Some(first)
+    }
+
+    /// Gives back the chunks of a chain.
+    fn give_chain(&self, first: u32) {
+        let mut at = first;
+        while at != 0 {
+            let chunk = at as usize - 1;
+            at = self.link(chunk).load(Ordering::Relaxed) as u32;
+            self.free_chunks.push(chunk, |chunk| self.link(chunk));
+        }
+    }
+
+    /// Gives back all chunks of an entry.
+    pub(crate) fn give_chunks_of(&self, slot: usize) {
+        self.give_chain(self.header(slot).chunk());
+    }
+
+    /// Writes an entry whose chain has been taken for it.
+    pub(crate) fn write(&self, slot: usize, chain: u32, entry: &Entry<'_>, used: bool) {
+        let words = self.slot(slot);
+        let header = Header::new(entry.key.len(), entry.value.len(), chain, used);
+        words[0].store(header.0, Ordering::Relaxed);
+        words[1].store(entry.stamp, Ordering::Relaxed);
+        let mut payload = self.payload(slot, header);
+        for word in words_of(entry.key).chain(words_of(entry.value)) {
+            payload.place().expect("the chain was taken for this payload").store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is written.
+pub(crate) struct Entry<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) stamp: u64,
+}
+
+/// The words of an entry, one after the other. It ends early when the chain changes under a reader.
+struct Payload<'a> {
+    run: &'a [AtomicU64],
+    chunk: u32,
+    store: &'a Store,
+}
+
+impl<'a> Payload<'a> {
+    #[inline]
+    fn place(&mut self) -> Option<&'a AtomicU64> {
+        if self.run.is_empty() {
+            let chunk = self.chunk.checked_sub(1)? as usize;
+            let words = &self.store.chunks[chunk * CHUNK_WORDS..(chunk + 1) * CHUNK_WORDS];
+            self.chunk = words[0].load(Ordering::Relaxed) as u32;
+            self.run = &words[1..];
+        }
+        let (first, rest) = self.run.split_first()?;
+        self.run = rest;
+        Some(first)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.place().map(|word| word.load(Ordering::Relaxed))
+    }
+}

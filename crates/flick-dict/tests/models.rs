@@ -1,0 +1,167 @@
+//! Models of two threads on a tiny dictionary, every interleaving and every value that the memory model lets a load
+//! see, up to a bound of forced switches: `RUSTFLAGS="--cfg loom" cargo test --release -p flick-dict --test models`.
+
+#![cfg(loom)]
+
+use flick_dict::{DictConfig, Dictionary, Evict, Seed};
+use loom::sync::Arc;
+use loom::thread;
+
+/// Forced switches in one execution; the bound that the authors of loom recommend as finding nearly everything.
+const SWITCHES_MAX: usize = 3;
+
+fn dictionary(entries_max: u64, expire_ns: Option<u64>, evict: Evict) -> Arc<Dictionary> {
+    let config = DictConfig {
+        entries_max,
+        key_bytes_max: 8,
+        value_bytes_max: 16,
+        expire_ns,
+        evict,
+        seed: Seed::Fixed(1),
+    };
+    Arc::new(Dictionary::new(config).expect("a tiny dictionary fits"))
+}
+
+/// Runs `model` over all interleavings.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(SWITCHES_MAX);
+    builder.max_branches = 100_000;
+    builder.check(model);
+}
+
+/// A value that says whose it is and must not be torn: the same byte twice.
+fn value(key: u8, number: u8) -> [u8; 16] {
+    let mut value = [number; 16];
+    value[0] = key;
+    value[15] = key;
+    value
+}
+
+fn check_value(key: u8, found: &[u8]) {
+    assert_eq!(found.len(), 16, "a value of another length");
+    assert_eq!((found[0], found[15]), (key, key), "a value for another key");
+    assert!(found[1..15].iter().all(|byte| *byte == found[1]), "a torn value");
+}
+
+fn read(dictionary: &Dictionary, key: u8, now_ns: u64) -> Option<u8> {
+    let mut out = [0; 16];
+    let len = dictionary.get(&[key], now_ns, &mut out)?;
+    check_value(key, &out[..len]);
+    Some(out[1])
+}
+
+#[test]
+fn a_value_is_never_torn() {
+    check(|| {
+        let dictionary = dictionary(2, None, Evict::Nothing);
+        dictionary.put(b"a", &value(b'a', 1), 1);
+        let writer = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            writer.put(b"a", &value(b'a', 2), 1);
+        });
+        let first = read(&dictionary, b'a', 1).expect("it is always there");
+        let second = read(&dictionary, b'a', 1).expect("it is always there");
+        assert!(first <= second, "time went backwards");
+        thread.join().expect("the writer ends");
+        assert_eq!(read(&dictionary, b'a', 1), Some(2));
+    });
+}
+
+#[test]
+fn a_slot_that_becomes_another_keys_is_not_mistaken() {
+    check(|| {
+        // One slot: writing `b` evicts `a` and takes its slot while the reader may be in the middle of it.
+        let dictionary = dictionary(1, None, Evict::Lru);
+        dictionary.put(b"a", &value(b'a', 1), 1);
+        let writer = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            writer.put(b"b", &value(b'b', 2), 1);
+        });
+        read(&dictionary, b'a', 1);
+        read(&dictionary, b'b', 1);
+        thread.join().expect("the writer ends");
+        assert_eq!((read(&dictionary, b'a', 1), read(&dictionary, b'b', 1)), (None, Some(2)));
+        assert_eq!(dictionary.len(), 1);
+    });
+}
+
+#[test]
+fn slots_go_from_one_bucket_to_another_unmistaken() {
+    check(|| {
+        // Two buckets, so that the lock of one says nothing about the other; all four slots change hands.
+        let dictionary = dictionary(4, None, Evict::Lru);
+        for key in [b'a', b'b', b'c', b'd'] {
+            dictionary.put(&[key], &value(key, 1), 1);
+        }
+        let writer = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            writer.remove(b"a", 1);
+            writer.put(b"e", &value(b'e', 2), 1);
+        });
+        read(&dictionary, b'a', 1);
+        assert_eq!(read(&dictionary, b'b', 1), Some(1), "nobody touched it");
+        thread.join().expect("the writer ends");
+        assert_eq!((read(&dictionary, b'a', 1), read(&dictionary, b'e', 1)), (None, Some(2)));
+    });
+}
+
+/// Adds one to the number behind `a`, as `update` of the language does.
+fn count_up(dictionary: &Dictionary, attempts: usize) {
+    let mut out = [0; 16];
+    for attempt in 0..attempts {
+        let (found, begun) = dictionary.begin(b"a", 1, attempt + 1 == attempts, &mut out);
+        let number = found.map_or(0, |_| out[1]);
+        if dictionary.commit(begun, b"a", Some(&value(b'a', number + 1)), 1) {
+            return;
+        }
+    }
+    panic!("the last attempt of an update always succeeds");
+}
+
+#[test]
+fn updates_are_not_lost() {
+    for attempts in [1, 2] {
+        check(move || {
+            let dictionary = dictionary(2, None, Evict::Nothing);
+            let other = Arc::clone(&dictionary);
+            let thread = thread::spawn(move || count_up(&other, attempts));
+            count_up(&dictionary, attempts);
+            thread.join().expect("the other one ends");
+            assert_eq!(read(&dictionary, b'a', 1), Some(2));
+        });
+    }
+}
+
+#[test]
+fn two_writers_in_a_full_dictionary_lose_no_room() {
+    check(|| {
+        let dictionary = dictionary(1, None, Evict::Lru);
+        let other = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            other.put(b"a", &value(b'a', 1), 1);
+        });
+        dictionary.put(b"b", &value(b'b', 1), 1);
+        thread.join().expect("the other one ends");
+        assert_eq!(dictionary.len(), 1);
+        assert!(dictionary.put(b"c", &value(b'c', 3), 1), "the only slot is in use or free, never lost");
+        assert_eq!((dictionary.len(), read(&dictionary, b'c', 1)), (1, Some(3)));
+    });
+}
+
+#[test]
+fn the_sweep_takes_nothing_that_lives() {
+    check(|| {
+        let dictionary = dictionary(2, Some(10), Evict::Nothing);
+        dictionary.put(b"a", &value(b'a', 1), 1);
+        let other = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            // The entry's time is over at 11; it is written again meanwhile.
+            other.sweep(11, 10);
+        });
+        assert!(dictionary.put(b"a", &value(b'a', 2), 11));
+        assert_eq!(read(&dictionary, b'a', 12), Some(2));
+        thread.join().expect("the other one ends");
+        assert_eq!((dictionary.len(), read(&dictionary, b'a', 12)), (1, Some(2)));
+    });
+}
