@@ -3,6 +3,7 @@
 //! simulator between scripted peers, and `scenario`, stories of such peers as texts (both only with the feature of that name: tests of the language do without the platform).
 #![forbid(unsafe_code)]
 
+pub mod generate;
 pub mod golden;
 #[cfg(feature = "service")]
 pub mod scenario;
