@@ -40,7 +40,8 @@ impl Generator {
             Ty::Bool => ["true", "false"][self.rng.below(2) as usize].to_owned(),
             Ty::Text(max) | Ty::Bytes(max) => {
                 let len = self.rng.below((*max).min(9) + 1);
-                let text: String = (0..len).map(|_| *self.rng.pick(&['a', 'b', ',', ' ', 'Z', '7', '-'])).collect();
+                let text: String =
+                    (0..len).map(|_| *self.rng.pick(&['a', 'b', ',', ' ', 'Z', '7', '-'])).collect();
                 format!("\"{text}\"")
             }
             Ty::Enum => format!("colour.{}", self.rng.pick(&["red", "green", "blue"])),
@@ -48,7 +49,9 @@ impl Generator {
                 let (x, y) = (self.rng.number(), self.rng.number());
                 format!("point{{x = {x}, y = {y}, label = \"p\"}}")
             }
-            Ty::Variant => self.rng.pick(&["shape.nothing", "shape.circle(3)", "shape.tagged(\"t\")"]).to_string(),
+            Ty::Variant => {
+                self.rng.pick(&["shape.nothing", "shape.circle(3)", "shape.tagged(\"t\")"]).to_string()
+            }
             Ty::Time => "now()".to_owned(),
             Ty::Duration => format!("{}ms", self.rng.below(5000)),
             Ty::Ipv4 => format!("ipv4(\"10.0.{}.{}\")", self.rng.below(256), self.rng.below(256)),
@@ -96,7 +99,8 @@ impl Generator {
             let locals = self.locals.iter().filter(|(_, known)| known == ty);
             fitting.extend(locals.map(|(name, _)| name.clone()));
         }
-        let message = self.names.iter().find(|(_, known)| *known == Ty::Message).map(|(name, _)| name.clone());
+        let message =
+            self.names.iter().find(|(_, known)| *known == Ty::Message).map(|(name, _)| name.clone());
         if let Some(message) = message {
             match ty {
                 Ty::Int => {
@@ -108,7 +112,11 @@ impl Generator {
                 _ => {}
             }
         }
-        if fitting.is_empty() || self.rng.one_in(4) { self.constant(ty) } else { self.rng.pick(&fitting).clone() }
+        if fitting.is_empty() || self.rng.one_in(4) {
+            self.constant(ty)
+        } else {
+            self.rng.pick(&fitting).clone()
+        }
     }
 
     /// `if` or `switch` on one line.
@@ -122,7 +130,8 @@ impl Generator {
     fn called(&mut self, ty: &Ty) -> String {
         // A function with effects may only be called where they are allowed; those without are not told apart.
         let callable = self.effects != Effects::None;
-        let fitting: Vec<_> = self.functions.iter().filter(|f| f.result == *ty && callable).cloned().collect();
+        let fitting: Vec<_> =
+            self.functions.iter().filter(|f| f.result == *ty && callable).cloned().collect();
         if fitting.is_empty() {
             return self.specific(ty);
         }
@@ -136,9 +145,14 @@ impl Generator {
         if matches!(ty, Ty::Message | Ty::List(..) | Ty::Option(_) | Ty::Pair(..)) {
             return self.specific(ty);
         }
-        let option = self.expr(&Ty::Option(Box::new(ty.clone())));
+        // Of what a bare `none` is none, only its surroundings could say.
+        let option = Ty::Option(Box::new(ty.clone()));
+        let mut value = self.expr(&option);
+        if value.contains("none") {
+            value = self.some_constant(&option);
+        }
         let other = self.expr(ty);
-        format!("({option} else {other})")
+        format!("({value} else {other})")
     }
 
     fn specific(&mut self, ty: &Ty) -> String {

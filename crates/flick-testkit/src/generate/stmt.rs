@@ -36,13 +36,13 @@ impl Generator {
             Ty::Option(_) => {
                 // `none` alone says nothing about what it is none of.
                 let value = self.expr(ty);
-                if value == "none" { self.some_constant(ty) } else { value }
+                if value.contains("none") { self.some_constant(ty) } else { value }
             }
             _ => self.expr(ty),
         }
     }
 
-    fn some_constant(&mut self, ty: &Ty) -> String {
+    pub(super) fn some_constant(&mut self, ty: &Ty) -> String {
         let Ty::Option(inner) = ty else { return self.constant(ty) };
         let inner = self.constant(inner);
         format!("some({inner})")
@@ -227,7 +227,11 @@ impl Generator {
                 self.line(&format!("else: {other} => backends[0]"));
             }
             2 => {
-                let picked = self.rng.pick(&["round_robin(backends)", "least_loaded(backends)", "two_choices(backends)"]);
+                let picked = self.rng.pick(&[
+                    "round_robin(backends)",
+                    "least_loaded(backends)",
+                    "two_choices(backends)",
+                ]);
                 self.line(&format!("{message} => backends[{picked}]"));
             }
             3 => self.line(&format!("{message} => backends[ketama(backends, {key})]")),
