@@ -1,13 +1,22 @@
-//! How much work and how many messages one activation can cause at most.
-//! Promises: no activation uses more steps, counted with `weights`, than `steps` says, on any input; the sum runs
-//! along one path that the blocks allow, though perhaps no input takes it.
-//! Refuses: modules that the verifier has refused; it needs blocks without cycles and calls without recursion.
+//! How much work, output and how many messages one activation can cause at most.
+//! Promises: no activation, over all its suspensions, uses more steps, counted with `weights`, sends or asks more, or
+//! builds more bytes than said here, on any input; each sum runs along one path that the blocks allow, though perhaps
+//! no input takes it.
+//! Refuses: modules that the verifier has refused; it needs loops with heads and bounds, and calls without recursion.
 //! Source: longest path in an acyclic graph; RELIABILITY of a cooperative scheduler rests on it.
 
+mod lengths;
+mod paths;
+mod program;
+
 use crate::calls;
-use crate::cfg::{Cfg, successors};
-use crate::data::{BlockId, Function, Inst, Module, Op, Origin};
+use crate::cfg::Cfg;
+use crate::data::{Function, Inst, Module, Op, Origin, Terminator, Value};
 use crate::weights;
+use lengths::Lengths;
+use paths::{Longest, Paths};
+
+pub use program::program_bounds;
 
 /// What one function needs at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,79 +25,164 @@ pub struct FunctionBounds {
     pub steps: u64,
     /// Messages sent, callees included.
     pub sends: u64,
-    /// Places along the costliest path with their steps, costliest first. A call counts with its callee's body.
+    /// Bytes of output built, callees included.
+    pub out_bytes: u64,
+    /// Asks that do not stand in a loop.
+    pub asks: u64,
+    /// Asks that stand in a loop, each counted once: as often as the array that it goes through has elements.
+    pub array_asks: u64,
+    /// All asks, with loops going round as often as they may.
+    pub asks_total: u64,
+    /// Words kept across suspensions.
+    pub spill_words: u32,
+    /// Places along the costliest path with their steps, costliest first. A call counts with its callee's body, a loop
+    /// with all its rounds.
     pub places: Vec<(Origin, u64)>,
+    /// As `places`, with the bytes of output they build; places that build none are left out.
+    pub out_places: Vec<(Origin, u64)>,
 }
 
 /// Bounds of all functions, by `FuncId`. Panics on recursion.
 pub fn bounds(module: &Module) -> Vec<FunctionBounds> {
     let order = calls::callees_first(module).expect("the verifier has refused recursion");
+    let lengths = Lengths::new(module, &order);
     let mut bounds = vec![FunctionBounds::default(); module.functions.len()];
     for index in order {
-        bounds[index] = function_bounds(&module.functions[index], &bounds);
+        bounds[index] = function_bounds(&Known { module, lengths: &lengths, index, bounds: &bounds });
     }
     bounds
 }
 
-/// Steps of an instruction, a callee's body included. Saturates.
-fn inst_steps(inst: &Inst, known: &[FunctionBounds]) -> u64 {
-    let body = if let Op::Call { func, .. } = &inst.op { known[func.0 as usize].steps } else { 0 };
-    weights::op_steps(&inst.op).saturating_add(body)
+/// What is known when the turn of one function comes.
+struct Known<'a> {
+    module: &'a Module,
+    lengths: &'a Lengths,
+    index: usize,
+    bounds: &'a [FunctionBounds],
 }
 
-/// Messages that an instruction sends.
-fn inst_sends(inst: &Inst, known: &[FunctionBounds]) -> u64 {
-    match &inst.op {
-        Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } => 1,
-        Op::Call { func, .. } => known[func.0 as usize].sends,
-        _ => 0,
+impl Known<'_> {
+    fn function(&self) -> &Function {
+        &self.module.functions[self.index]
+    }
+
+    fn callee(&self, inst: &Inst) -> Option<&FunctionBounds> {
+        if let Op::Call { func, .. } = &inst.op { Some(&self.bounds[func.0 as usize]) } else { None }
+    }
+
+    /// Steps of an instruction, a callee's body included. Saturates.
+    fn steps(&self, inst: &Inst) -> u64 {
+        weights::op_steps(&inst.op).saturating_add(self.callee(inst).map_or(0, |callee| callee.steps))
+    }
+
+    /// Messages that an instruction sends.
+    fn sends(&self, inst: &Inst) -> u64 {
+        match &inst.op {
+            Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } => 1,
+            _ => self.callee(inst).map_or(0, |callee| callee.sends),
+        }
+    }
+
+    /// Bytes that an instruction builds.
+    fn out_bytes(&self, inst: &Inst) -> u64 {
+        let part = |end: &Value| self.constant(*end).unwrap_or(u64::MAX).min(self.lengths.head());
+        match &inst.op {
+            Op::EmitInt { width_bytes, .. } => u64::from(*width_bytes),
+            Op::EmitBytes { value } => self.lengths.of(self.index, *value),
+            Op::EmitMessage { end, .. } | Op::EmitMessageOf { end, .. } => part(end),
+            op => match lengths::op_bytes(op) {
+                Some(bytes) => bytes,
+                None => self.callee(inst).map_or(0, |callee| callee.out_bytes),
+            },
+        }
+    }
+
+    /// A value that is a constant, as a number of bytes.
+    fn constant(&self, value: Value) -> Option<u64> {
+        let insts = self.function().blocks.iter().flat_map(|block| &block.insts);
+        let mut words = insts.filter(|inst| inst.result == Some(value)).map(|inst| match inst.op {
+            Op::Const(word) => u64::try_from(word).ok(),
+            _ => None,
+        });
+        words.next().flatten()
+    }
+
+    /// Sums up what the instructions of each block cost.
+    fn sum(&self, cost: impl Fn(&Inst) -> u64) -> Vec<u64> {
+        let sum = |insts: &[Inst]| insts.iter().fold(0_u64, |sum, inst| sum.saturating_add(cost(inst)));
+        self.function().blocks.iter().map(|block| sum(&block.insts)).collect()
     }
 }
 
-fn function_bounds(function: &Function, known: &[FunctionBounds]) -> FunctionBounds {
+fn is_ask(inst: &Inst) -> bool {
+    matches!(inst.op, Op::AskOriginal { .. } | Op::AskRebuilt { .. } | Op::AskMessage { .. })
+}
+
+fn function_bounds(known: &Known<'_>) -> FunctionBounds {
+    let function = known.function();
     let cfg = Cfg::new(function);
-    assert!(!cfg.has_cycle, "the verifier has refused loops");
-    let mut steps = vec![0_u64; function.blocks.len()];
-    let mut sends = vec![0_u64; function.blocks.len()];
-    let mut worst_next: Vec<Option<BlockId>> = vec![None; function.blocks.len()];
-    for id in cfg.order.iter().rev() {
-        let index = id.0 as usize;
-        let block = &function.blocks[index];
-        let targets = successors(&block.end);
-        worst_next[index] =
-            targets.iter().map(|(target, _)| *target).max_by_key(|target| steps[target.0 as usize]);
-        let after = worst_next[index].map_or(0, |next| steps[next.0 as usize]);
-        let own = block
-            .insts
-            .iter()
-            .fold(weights::end_steps(&block.end), |sum, inst| sum.saturating_add(inst_steps(inst, known)));
-        steps[index] = after.saturating_add(own);
-        let after = targets.iter().map(|(target, _)| sends[target.0 as usize]).max().unwrap_or(0);
-        sends[index] =
-            block.insts.iter().fold(after, |sum, inst| sum.saturating_add(inst_sends(inst, known)));
+    let loops = cfg.loops();
+    let paths = Paths::new(function, &cfg, &loops);
+    let mut steps = known.sum(|inst| known.steps(inst));
+    let entry = steps[0].saturating_add(weights::end_steps(&function.blocks[0].end));
+    for (own, block) in steps.iter_mut().zip(&function.blocks) {
+        *own = own.saturating_add(weights::end_steps(&block.end));
+        // Who goes on after a suspension enters once more.
+        if let Terminator::Suspend { .. } = block.end {
+            *own = own.saturating_add(entry);
+        }
     }
-    let places = costliest_places(function, &worst_next, known);
-    FunctionBounds { steps: steps[0], sends: sends[0], places }
+    let longest = |own: &[u64]| paths.longest(own);
+    let steps = longest(&steps);
+    let out = longest(&known.sum(|inst| known.out_bytes(inst)));
+    let sends = longest(&known.sum(|inst| known.sends(inst)));
+    let asks = known.sum(|inst| u64::from(is_ask(inst)));
+    let asks_total = longest(&asks);
+    let (mut straight, mut array) = (asks.clone(), vec![0; asks.len()]);
+    for block in loops.iter().flat_map(|found| &found.body) {
+        straight[block.0 as usize] = 0;
+        array[block.0 as usize] = asks[block.0 as usize];
+    }
+    FunctionBounds {
+        steps: steps.from[0],
+        sends: sends.from[0],
+        out_bytes: out.from[0],
+        asks: longest(&straight).from[0],
+        array_asks: array.iter().sum(),
+        asks_total: asks_total.from[0],
+        spill_words: spill_words(function),
+        places: costliest_places(known, &paths, &steps, |inst| known.steps(inst)),
+        out_places: costliest_places(known, &paths, &out, |inst| known.out_bytes(inst)),
+    }
+}
+
+fn spill_words(function: &Function) -> u32 {
+    let insts = function.blocks.iter().flat_map(|block| &block.insts);
+    let slots = insts.filter_map(|inst| match inst.op {
+        Op::SpillSet { slot, .. } | Op::SpillGet { slot } => Some(u32::from(slot) + 1),
+        _ => None,
+    });
+    slots.max().unwrap_or(0)
 }
 
 fn costliest_places(
-    function: &Function,
-    worst_next: &[Option<BlockId>],
-    known: &[FunctionBounds],
+    known: &Known<'_>,
+    paths: &Paths<'_>,
+    longest: &Longest,
+    cost: impl Fn(&Inst) -> u64,
 ) -> Vec<(Origin, u64)> {
-    let mut places: Vec<(Origin, u64)> = Vec::new();
-    let mut at = Some(BlockId(0));
-    while let Some(block) = at {
-        for inst in &function.blocks[block.0 as usize].insts {
-            let steps = inst_steps(inst, known);
-            match places.iter_mut().find(|(origin, _)| *origin == inst.origin) {
-                Some((_, sum)) => *sum = sum.saturating_add(steps),
-                None => places.push((inst.origin, steps)),
-            }
+    let mut sums: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
+    for (index, times) in paths.counts(longest).into_iter().enumerate().filter(|(_, times)| *times > 0) {
+        for inst in &known.function().blocks[index].insts {
+            let sum = sums.entry((inst.origin.file, inst.origin.offset)).or_insert(0);
+            *sum = sum.saturating_add(cost(inst).saturating_mul(times));
         }
-        at = worst_next[block.0 as usize];
     }
-    places.sort_by_key(|(origin, steps)| (std::cmp::Reverse(*steps), origin.file, origin.offset));
+    let places = sums.into_iter().filter(|(_, sum)| *sum > 0);
+    let mut places: Vec<(Origin, u64)> =
+        places.map(|((file, offset), sum)| (Origin { file, offset }, sum)).collect();
+    // Stable: places of the same cost stay in the order of the source.
+    places.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
     places
 }
 

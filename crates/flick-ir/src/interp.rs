@@ -1,29 +1,68 @@
 //! The interpreter: what compiled code must agree with on every input, to the bit.
-//! Promises: no unsafe code, every access checked, every step counted. An access that the verifier should have
-//! excluded panics and names the broken invariant; bytes from a peer alone can never cause that.
+//! Promises: no unsafe code, every access checked, every step counted, every bound of the certificate asserted. An
+//! access that the verifier should have excluded panics and names the broken invariant; bytes from a peer alone can
+//! never cause that.
 //! Refuses: speed. It allocates registers on each call.
 //! Source: one reference for several engines, as Cranelift's `clif-util run` and rbpf's interpreter are.
 
 mod activation;
+mod effects;
+mod host;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use flick_abi::{Engine, Frame, FuncId, RuleCall, SendList, Step};
+use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendList, Step};
 
-use crate::data::{FuncKind, Function, Module};
-use activation::{Activation, Outcome};
+use crate::bounds::{FunctionBounds, bounds};
+use crate::cfg::Cfg;
+use crate::data::{BlockId, FuncKind, Function, Module};
+use activation::{Activation, Ending};
 
 /// Runs a module by walking its instructions.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     module: Arc<Module>,
+    loops: Arc<[FunctionLoops]>,
+    /// What no activation may exceed, by function; computed at the first call.
+    certificate: Arc<OnceLock<Vec<FunctionBounds>>>,
+}
+
+/// The ways that go round in the loops of a function.
+#[derive(Clone, Debug, Default)]
+struct FunctionLoops {
+    /// Blocks that jump back to each block; empty in a function without loops.
+    latches: Vec<Vec<BlockId>>,
+}
+
+impl FunctionLoops {
+    fn new(function: &Function) -> Self {
+        let mut latches = Vec::new();
+        if function.blocks.iter().any(|block| block.trips_max.is_some()) {
+            latches = vec![Vec::new(); function.blocks.len()];
+            for found in Cfg::new(function).loops() {
+                latches[found.head.0 as usize] = found.latches;
+            }
+        }
+        Self { latches }
+    }
+}
+
+/// What one call has used.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    steps: u64,
+    sends: usize,
+    asks: usize,
+    out_bytes: usize,
 }
 
 impl Interpreter {
     /// Makes an engine of a module. The module must pass [`crate::verify::verify`]; what it would have refused
     /// panics here when it is reached.
     pub fn new(module: impl Into<Arc<Module>>) -> Self {
-        Self { module: module.into() }
+        let module = module.into();
+        let loops = module.functions.iter().map(FunctionLoops::new).collect();
+        Self { module, loops, certificate: Arc::default() }
     }
 
     /// The module.
@@ -31,70 +70,125 @@ impl Interpreter {
         &self.module
     }
 
+    /// What no call may exceed, by function.
+    pub fn certificate(&self) -> &[FunctionBounds] {
+        self.certificate.get_or_init(|| bounds(&self.module))
+    }
+
     /// As [`Engine::parse`], and the steps used.
     pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (Step, u64) {
-        let function = self.function(parser, FuncKind::Parser);
-        let mut sends = SendList::new();
-        let mut activation = Activation {
-            module: &self.module,
-            slots: frame.slots,
-            message: data,
-            out: &mut [],
-            out_len: 0,
-            sends: &mut sends,
-            channel_lens: &[],
-            steps: 0,
-        };
-        let outcome = activation.call(function, &[0, data.len() as u64]);
-        frame.slots = activation.slots;
-        match outcome {
-            Outcome::Step(step) => (step, activation.steps),
-            Outcome::Returned(_) => panic!("parser `{}` returned instead of ending in a step", function.name),
+        let before = frame.clone();
+        let ending = with_call(&before, data, &mut [], |call| {
+            let (ending, slots, steps) = self.enter(parser, FuncKind::Parser, call, &[0, data.len() as u64]);
+            frame.slots = slots;
+            (ending, steps)
+        });
+        match ending {
+            (Ending::Step(step), steps) => (step, steps),
+            _ => panic!("a parser ends in a step"),
         }
     }
 
     /// As [`Engine::run`], and the steps used.
-    pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> u64 {
-        let function = self.function(rule, FuncKind::Rule);
-        let mut activation = Activation {
-            module: &self.module,
-            slots: call.frame.slots,
-            message: call.message,
-            out: call.out,
-            out_len: call.out_len,
-            sends: call.sends,
-            channel_lens: call.channel_lens,
-            steps: 0,
-        };
-        activation.call(function, &[0, call.source_element]);
-        call.out_len = activation.out_len;
-        activation.steps
+    pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> (Outcome, u64) {
+        let args = [0, call.source_element];
+        match self.enter(rule, FuncKind::Rule, call, &args) {
+            (Ending::Suspended(state), _, steps) => (Outcome::Suspended(state), steps),
+            (Ending::Returned(_), _, steps) => {
+                assert!(call.asks.as_slice().is_empty(), "a rule waits for what it has asked");
+                (Outcome::Finished, steps)
+            }
+            (Ending::Step(_), ..) => panic!("a rule returns or waits"),
+        }
+    }
+
+    /// As [`Engine::order`], and the steps used.
+    pub fn order_counted(&self, order: FuncId, call: &mut RuleCall<'_>) -> (i64, u64) {
+        match self.enter(order, FuncKind::Order, call, &[0]) {
+            (Ending::Returned(Some(word)), _, steps) => (word as i64, steps),
+            _ => panic!("an order returns a number"),
+        }
     }
 
     /// As [`Engine::build`], and the steps used.
     pub fn build_counted(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> (usize, u64) {
-        let function = self.function(builder, FuncKind::Builder);
-        let mut sends = SendList::new();
-        let mut activation = Activation {
-            module: &self.module,
-            slots: frame.slots,
-            message: &[],
-            out,
-            out_len: 0,
-            sends: &mut sends,
-            channel_lens: &[],
-            steps: 0,
-        };
-        activation.call(function, &[0]);
-        (activation.out_len, activation.steps)
+        with_call(frame, &[], out, |call| {
+            let (_, _, steps) = self.enter(builder, FuncKind::Builder, call, &[0]);
+            (call.out_len, steps)
+        })
     }
 
-    fn function(&self, id: FuncId, kind: FuncKind) -> &Function {
-        let function = self.module.functions.get(id.0 as usize);
+    /// Runs a function from its entry.
+    fn enter(
+        &self,
+        id: FuncId,
+        kind: FuncKind,
+        call: &mut RuleCall<'_>,
+        args: &[u64],
+    ) -> (Ending, [u64; flick_abi::limits::FRAME_SLOTS_MAX], u64) {
+        let index = id.0 as usize;
+        let function = self.module.functions.get(index);
         let function = function.expect("the platform calls only functions of the program");
         assert!(function.kind == kind, "`{}` was called as a {kind:?}", function.name);
-        function
+        let before = Used {
+            steps: 0,
+            sends: call.sends.as_slice().len(),
+            asks: call.asks.as_slice().len(),
+            out_bytes: call.out_len,
+        };
+        let slots = call.frame.slots;
+        let (module, loops) = (&*self.module, &*self.loops);
+        let mut activation = Activation { module, loops, slots, call, steps: 0 };
+        let ending = activation.run(index, args);
+        let (slots, steps) = (activation.slots, activation.steps);
+        let used = Used {
+            steps,
+            sends: call.sends.as_slice().len() - before.sends,
+            asks: call.asks.as_slice().len() - before.asks,
+            out_bytes: call.out_len - before.out_bytes,
+        };
+        self.check_certificate(index, used);
+        (ending, slots, steps)
     }
+
+    fn check_certificate(&self, index: usize, used: Used) {
+        let (bound, name) = (&self.certificate()[index], &self.module.functions[index].name);
+        assert!(used.steps <= bound.steps, "`{name}` takes {} steps, certified {}", used.steps, bound.steps);
+        assert!(used.sends as u64 <= bound.sends, "`{name}` sends more than certified: {}", used.sends);
+        assert!(used.asks as u64 <= bound.asks_total, "`{name}` asks more than certified: {}", used.asks);
+        let out_bytes = used.out_bytes as u64;
+        assert!(
+            out_bytes <= bound.out_bytes,
+            "`{name}` builds {out_bytes} bytes, certified {}",
+            bound.out_bytes
+        );
+    }
+}
+
+/// Calls `run` with what a parser or builder sees: a frame, perhaps a message, perhaps output, and nothing else.
+fn with_call<T>(
+    frame: &Frame,
+    message: &[u8],
+    out: &mut [u8],
+    run: impl FnOnce(&mut RuleCall<'_>) -> T,
+) -> T {
+    run(&mut RuleCall {
+        frame,
+        message,
+        others: &[],
+        source_element: 0,
+        channel_lens: &[],
+        out,
+        out_len: 0,
+        sends: &mut SendList::new(),
+        asks: &mut AskList::new(),
+        answers: &[],
+        spills: &mut [],
+        resume: 0,
+        state: &mut [],
+        failure: None,
+        host: &mut NoHost,
+    })
 }
 
 impl Engine for Interpreter {
@@ -102,13 +196,12 @@ impl Engine for Interpreter {
         self.parse_counted(parser, frame, data).0
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> flick_abi::Outcome {
-        self.run_counted(rule, call);
-        flick_abi::Outcome::Finished
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        self.run_counted(rule, call).0
     }
 
-    fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
-        panic!("an order is not interpreted")
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.order_counted(order, call).0
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {

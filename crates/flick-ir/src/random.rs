@@ -8,7 +8,7 @@ mod body;
 
 use flick_abi::frame::SLOT_STATE;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{Bounds, BytesRef, Channel, Frame, Program, Region};
+use flick_abi::{Bounds, BytesRef, Channel, Frame, FuncId, Program, Region, View};
 
 use crate::data::{FuncKind, Function, Module};
 
@@ -76,10 +76,13 @@ impl Rng {
 /// A module with one parser (`f0`), one builder (`f1`), two helpers (`f2`, `f3`) and one rule (`f4`).
 pub fn module(seed: u64) -> Module {
     let mut rng = Rng::new(seed);
+    let (parse_request, parse_reply) = (FuncId(0), FuncId(0));
+    let head_bytes_max = MESSAGE_BYTES_MAX as u32;
+    let view = View { parse_request, parse_reply, reply_flags: None, head_bytes_max };
     let channel = |name: &str, is_array| Channel {
         name: name.to_owned(),
         is_array,
-        view: None,
+        view: Some(view.clone()),
         sends: true,
         protocol: 0,
     };

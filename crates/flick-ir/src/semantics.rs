@@ -11,8 +11,8 @@ use crate::data::Binary;
 
 pub use strings::{DIGITS_MAX, byte_at, case, find, format_int, parse_int, same_text, slice, split, trim};
 pub use words::{
-    EMPTY, PackItem, answer, as_type, message_get, message_number, pack, packed_bytes, state_load_bytes,
-    state_store_bytes, state_words, word_get, word_set,
+    EMPTY, PackItem, answer, as_type, message_body, message_get, message_number, pack, packed_bytes,
+    state_load_bytes, state_store_bytes, state_words, word_get, word_set,
 };
 
 /// Largest number of bytes a `Need` can ask for; what lies beyond is asked for as this and never satisfied.

@@ -2,20 +2,21 @@
 //! Promises: of a module without errors, both engines may assume everything below without checking it again, and
 //! the memory safety of compiled code rests on it:
 //! numbers of values, blocks, functions, channels, slots and constants are in range; every value is defined once,
-//! before each use, and used as what it is; blocks form no cycle and calls no recursion; every load of the message
-//! lies behind a `Need` that covers it; a rule sends at most `SENDS_MAX` messages.
+//! before each use, and used as what it is; loops have one head and a bound, and calls no recursion; every load of the
+//! message lies behind a `Need` that covers it; what was kept before a suspension is there after it; a rule sends,
+//! asks and builds within the limits of an activation.
 //! Refuses: to stop at the first error. Errors here are bugs of lowering, so they speak of values and blocks.
 
 mod coverage;
+mod flow;
+mod program;
 mod structure;
 mod types;
 
-use flick_abi::limits::{ECHO_FIELDS_MAX, FRAME_SLOTS_MAX, SENDS_MAX};
-use flick_abi::{FuncId, Program, RuleAction, WireField};
+use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX};
 
 use crate::cfg::Cfg;
-use crate::data::{FuncKind, Function, Module};
-use crate::limits::CHANNELS_MAX;
+use crate::data::{FuncKind, Module};
 use crate::{bounds, calls};
 
 /// One thing that is wrong with a module.
@@ -42,17 +43,16 @@ impl std::fmt::Display for VerifyError {
 /// Cost: a few walks over the code; linear but for facts about lengths, of which a parser has few.
 pub fn verify(module: &Module) -> Vec<VerifyError> {
     let mut errors = Vec::new();
-    program(module, &mut errors);
+    program::check(module, &mut errors);
     for (index, function) in module.functions.iter().enumerate() {
         let mut report = Report { place: format!("f{index} `{}`", function.name), errors: &mut errors };
         if structure::check(module, function, &mut report) {
             let cfg = Cfg::new(function);
-            if cfg.has_cycle {
-                report.add("blocks form a loop".to_owned());
-            } else {
+            if flow::check_loops(function, &cfg, &mut report) {
                 structure::check_order(function, &cfg, &mut report);
                 types::check(module, function, &mut report);
                 coverage::check(function, &cfg, &mut report);
+                flow::check_waits(function, &cfg, &mut report);
             }
         }
     }
@@ -85,82 +85,39 @@ impl Report<'_> {
     }
 }
 
-/// Recursion and sends; needs functions that are right in themselves.
+/// Recursion, work and what orders call; needs functions that are right in themselves.
 fn work(module: &Module, errors: &mut Vec<VerifyError>) {
-    let place = |index: usize| format!("f{index} `{}`", module.functions[index].name);
-    if let Err(index) = calls::callees_first(module) {
-        errors.push(VerifyError { place: place(index), message: "the function calls itself".to_owned() });
-        return;
-    }
-    for (index, bounds) in bounds::bounds(module).iter().enumerate() {
-        let is_rule = module.functions[index].kind == FuncKind::Rule;
-        if is_rule && bounds.sends > SENDS_MAX as u64 {
-            let message = format!("sends up to {} messages, more than {SENDS_MAX}", bounds.sends);
-            errors.push(VerifyError { place: place(index), message });
-        }
-    }
-}
-
-/// What the platform will look up.
-fn program(module: &Module, errors: &mut Vec<VerifyError>) {
-    let program = &module.program;
-    let mut report = Report { place: String::new(), errors };
-    report.require(program.channels.len() <= CHANNELS_MAX, || "a program has too many channels".to_owned());
-    let want = |report: &mut Report<'_>, id: FuncId, kind: FuncKind, what: String| {
-        let found = module.functions.get(id.0 as usize).map(|function: &Function| function.kind);
-        report.require(found == Some(kind), || format!("{what} is f{}, which is no {kind:?}", id.0));
+    let mut add = |index: usize, message: String| {
+        errors.push(VerifyError { place: format!("f{index} `{}`", module.functions[index].name), message });
     };
-    for channel in &program.channels {
-        if let Some(view) = &channel.view {
-            let what = |role: &str| format!("the {role} of channel `{}`", channel.name);
-            want(&mut report, view.parse_request, FuncKind::Parser, what("request parser"));
-            want(&mut report, view.parse_reply, FuncKind::Parser, what("reply parser"));
-            if let Some(flags) = view.reply_flags {
-                want(&mut report, flags, FuncKind::Parser, what("reply flags"));
+    let order = match calls::callees_first(module) {
+        Ok(order) => order,
+        Err(index) => return add(index, "the function calls itself".to_owned()),
+    };
+    for (index, bounds) in bounds::bounds(module).iter().enumerate() {
+        if module.functions[index].kind != FuncKind::Rule {
+            continue;
+        }
+        let asks = bounds.asks.saturating_add(1);
+        for (used, max, what) in [
+            (bounds.sends, SENDS_MAX, "sends up to {} messages"),
+            (asks, MESSAGES_MAX, "has up to {} messages"),
+            (bounds.out_bytes, OUT_BYTES_MAX, "builds up to {} bytes"),
+        ] {
+            if used > max as u64 {
+                add(index, format!("{}, more than {max}", what.replace("{}", &used.to_string())));
             }
         }
     }
-    for (index, rule) in program.rules.iter().enumerate() {
-        if let RuleAction::Run { rule: id } = rule.action {
-            want(&mut report, id, FuncKind::Rule, format!("the code of rule {index}"));
+    let mut acts = vec![false; module.functions.len()];
+    for index in order {
+        let function = &module.functions[index];
+        let callees = calls::callees_of(function);
+        let insts = || function.blocks.iter().flat_map(|block| &block.insts);
+        acts[index] = callees.iter().any(|callee| acts[*callee]) || insts().any(|inst| types::acts(&inst.op));
+        if function.kind == FuncKind::Order && acts[index] {
+            add(index, "an Order only reads, and so does what it calls".to_owned());
         }
-    }
-    for protocol in &program.protocols {
-        for builder in protocol.failures.iter().flatten() {
-            want(
-                &mut report,
-                *builder,
-                FuncKind::Builder,
-                format!("a failure of protocol `{}`", protocol.name),
-            );
-        }
-    }
-    indices(program, &mut report);
-}
-
-/// Numbers of channels, protocols and slots.
-fn indices(program: &Program, report: &mut Report<'_>) {
-    let channels = program.channels.len();
-    for channel in &program.channels {
-        let is_known = channel.protocol < program.protocols.len() || program.protocols.is_empty();
-        report
-            .require(is_known, || format!("channel `{}` has no protocol {}", channel.name, channel.protocol));
-    }
-    for (index, rule) in program.rules.iter().enumerate() {
-        let target = if let RuleAction::Pass { to } = rule.action { to } else { 0 };
-        let is_known = rule.source < channels && target < channels;
-        report.require(is_known, || format!("rule {index} names a channel that does not exist"));
-    }
-    for protocol in &program.protocols {
-        let fields = protocol.echo.iter().chain(&protocol.correlate).chain(&protocol.loud);
-        let is_good = |field: &WireField| {
-            usize::from(field.slot) < FRAME_SLOTS_MAX && matches!(field.width_bytes, 1 | 2 | 4 | 8)
-        };
-        for field in fields.filter(|field| !is_good(field)) {
-            report.add(format!("protocol `{}` has a field of no slot or width: {field:?}", protocol.name));
-        }
-        let is_few = protocol.echo.len() <= ECHO_FIELDS_MAX;
-        report.require(is_few, || format!("protocol `{}` has too many echo fields", protocol.name));
     }
 }
 
@@ -270,7 +227,10 @@ mod tests {
 
     #[test]
     fn loops_and_recursion_are_refused() {
-        check_rule("jump b1 b1(): jump b2 b2(): jump b1", &["f0 `r`: blocks form a loop"]);
+        check_rule(
+            "jump b1 b1(): jump b2 b2(): jump b1",
+            &["f0 `r`, b2: b1 is the head of a loop without a bound"],
+        );
         check_rule("jump b0", &["f0 `r`: the entry is no target"]);
         check(
             "fn f0 helper \"a\" { b0(): call f1() return } fn f1 helper \"b\" { b0(): call f0() return }",

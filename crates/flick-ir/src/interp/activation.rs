@@ -1,38 +1,39 @@
-//! One activation: registers, the walk over blocks, and each operation on its state.
+//! One activation: registers, the walk over blocks, and each operation that only reads.
 //! Promises: see `interp`. Operations without state are in `semantics`.
 
 use flick_abi::frame::SLOT_STATE;
-use flick_abi::limits::{FRAME_SLOTS_MAX, OUT_BYTES_MAX};
-use flick_abi::{BytesRef, Region, Send, SendBody, SendList, Step};
+use flick_abi::limits::FRAME_SLOTS_MAX;
+use flick_abi::{BytesRef, Region, RuleCall, Step};
 
+use super::FunctionLoops;
 use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
 use crate::{semantics, weights};
 
 /// Everything a function may read and change while it runs.
-pub(super) struct Activation<'a> {
+pub(super) struct Activation<'a, 'c> {
     pub(super) module: &'a Module,
+    pub(super) loops: &'a [FunctionLoops],
+    /// The frame, which only parsers change.
     pub(super) slots: [u64; FRAME_SLOTS_MAX],
-    pub(super) message: &'a [u8],
-    pub(super) out: &'a mut [u8],
-    pub(super) out_len: usize,
-    pub(super) sends: &'a mut SendList,
-    pub(super) channel_lens: &'a [u64],
+    pub(super) call: &'a mut RuleCall<'c>,
     pub(super) steps: u64,
 }
 
 /// How a function ended.
-pub(super) enum Outcome {
+pub(super) enum Ending {
     /// A parser's way.
     Step(Step),
+    /// A rule's that waits, with the state to go on in.
+    Suspended(u32),
     /// Everybody else's, with the result if there is one.
     Returned(Option<u64>),
 }
 
 /// The words of one function under way, by value.
-struct Registers(Vec<u64>);
+pub(super) struct Registers(Vec<u64>);
 
 impl Registers {
-    fn get(&self, value: Value) -> u64 {
+    pub(super) fn get(&self, value: Value) -> u64 {
         self.0[value.0 as usize]
     }
 
@@ -45,16 +46,19 @@ impl Registers {
     }
 }
 
-impl Activation<'_> {
-    /// Runs a function to its end. Terminates because blocks form no cycle and calls go to earlier functions.
-    pub(super) fn call(&mut self, function: &Function, args: &[u64]) -> Outcome {
+impl Activation<'_, '_> {
+    /// Runs a function to its end. Terminates because loops have bounds and calls go to earlier functions.
+    pub(super) fn run(&mut self, index: usize, args: &[u64]) -> Ending {
+        let function = &self.module.functions[index];
         let mut registers = Registers(vec![0; function.values.len()]);
+        let mut trips = vec![0_u32; self.loops[index].latches.len()];
+        let mut at = BlockId(0);
         let mut block = &function.blocks[0];
         enter(&mut registers, block, args);
         loop {
             for inst in &block.insts {
                 self.steps += weights::op_steps(&inst.op);
-                let word = self.execute(function, &mut registers, inst);
+                let word = self.execute(function, &registers, inst);
                 if let (Some(result), Some(word)) = (inst.result, word) {
                     registers.set(result, word);
                 }
@@ -62,9 +66,20 @@ impl Activation<'_> {
             self.steps += weights::end_steps(&block.end);
             let (next, args) = match self.leave(&registers, &block.end) {
                 Next::Block(next, args) => (next, args),
-                Next::End(outcome) => return outcome,
+                Next::End(ending) => return ending,
             };
             block = &function.blocks[next.0 as usize];
+            if let Some(trips_max) = block.trips_max {
+                let count = &mut trips[next.0 as usize];
+                let goes_round = self.loops[index].latches[next.0 as usize].contains(&at);
+                *count = if goes_round { *count + 1 } else { 0 };
+                assert!(
+                    *count <= trips_max,
+                    "a loop of `{}` goes round more often than its bound",
+                    function.name
+                );
+            }
+            at = next;
             enter(&mut registers, block, &args);
         }
     }
@@ -84,153 +99,141 @@ impl Activation<'_> {
             }
             Terminator::Need { base, bytes, then, state } => {
                 let need = semantics::need_bytes(registers.opt(*base), *bytes);
-                if self.message.len() as u64 >= need {
+                if self.call.message.len() as u64 >= need {
                     return Next::Block(*then, Vec::new());
                 }
                 self.slots[SLOT_STATE] = u64::from(*state);
-                Next::End(Outcome::Step(Step::NeedMore(need)))
+                Next::End(Ending::Step(Step::NeedMore(need)))
             }
-            Terminator::Suspend { .. } => panic!("a suspension is not interpreted"),
-            Terminator::Done => Next::End(Outcome::Step(Step::Done)),
+            Terminator::Done => Next::End(Ending::Step(Step::Done)),
             Terminator::Fault { field, cause } => {
-                Next::End(Outcome::Step(Step::Fault { field: *field, cause: *cause }))
+                Next::End(Ending::Step(Step::Fault { field: *field, cause: *cause }))
             }
+            Terminator::Suspend { state, .. } => Next::End(Ending::Suspended(*state)),
             Terminator::Return(values) => {
-                Next::End(Outcome::Returned(values.first().map(|value| registers.get(*value))))
+                Next::End(Ending::Returned(values.first().map(|value| registers.get(*value))))
             }
         }
     }
 
     /// Executes one instruction and gives the word it defines.
-    fn execute(&mut self, function: &Function, registers: &mut Registers, inst: &Inst) -> Option<u64> {
+    fn execute(&mut self, function: &Function, registers: &Registers, inst: &Inst) -> Option<u64> {
         let get = |value: Value| registers.get(value);
+        let ty = inst.result.map_or(Type::Int, |value| function.values[value.0 as usize]);
         Some(match &inst.op {
             Op::Const(word) => *word as u64,
             Op::ConstBytes { offset, len } => BytesRef::new(Region::Const, u64::from(*offset), *len).0,
             Op::Binary(op, a, b) => semantics::binary(*op, get(*a), get(*b)),
             Op::Not(a) => semantics::not(get(*a)),
             Op::Select { cond, a, b } => get(if get(*cond) != 0 { *a } else { *b }),
-            Op::Len(a) => u64::from(BytesRef(get(*a)).len()),
             Op::HashInt(a) => semantics::hash_int(get(*a)),
-            Op::HashBytes(a) => semantics::hash_bytes(self.bytes(get(*a))),
-            Op::BytesEq(a, b) => u64::from(self.bytes(get(*a)) == self.bytes(get(*b))),
-            Op::BytesStartsWith(a, b) => u64::from(self.bytes(get(*a)).starts_with(self.bytes(get(*b)))),
-            Op::BytesEndsWith(a, b) => u64::from(self.bytes(get(*a)).ends_with(self.bytes(get(*b)))),
-            Op::BytesContains(a, b) => {
-                u64::from(semantics::contains(self.bytes(get(*a)), self.bytes(get(*b))))
-            }
-            Op::BytesLess(a, b) => u64::from(self.bytes(get(*a)) < self.bytes(get(*b))),
-            Op::FrameGet { slot } => {
-                let word = self.slots[usize::from(*slot)];
-                let is_bool = inst.result.is_some_and(|v| function.values[v.0 as usize] == Type::Bool);
-                if is_bool { u64::from(word != 0) } else { word }
-            }
+            Op::FrameGet { slot } => semantics::as_type(self.slots[usize::from(*slot)], ty),
             Op::FrameSet { slot, value } => {
                 self.slots[usize::from(*slot)] = get(*value);
                 return None;
             }
             Op::Load { base, offset, width_bytes, big_endian, signed } => {
                 let at = registers.opt(*base).checked_add(u64::from(*offset));
-                at.and_then(|at| semantics::load(self.message, at, *width_bytes, *big_endian, *signed))
+                at.and_then(|at| semantics::load(self.call.message, at, *width_bytes, *big_endian, *signed))
                     .expect("a `Need` covers every load")
             }
             Op::MessageBytes { start, end } => {
                 let (start, end) = (get(*start), get(*end));
                 assert!(start <= end, "a bytes value ends before it starts");
-                assert!(end <= self.message.len() as u64, "a `Need` covers every bytes value");
+                assert!(end <= self.call.message.len() as u64, "a `Need` covers every bytes value");
                 let len = u32::try_from(end - start).expect("a message's head is bounded");
                 BytesRef::new(Region::Message, start, len).0
             }
-            Op::ChanLen(chan) => self.channel_lens[semantics::chan_index(get(*chan)) as usize],
+            Op::ChanLen(chan) => self.call.channel_lens[semantics::chan_index(get(*chan)) as usize],
             Op::ChanElem { chan, index } => semantics::chan_elem(get(*chan), get(*index)),
             Op::Call { func, args } => {
-                let callee = &self.module.functions[func.0 as usize];
                 let args: Vec<u64> = args.iter().map(|arg| get(*arg)).collect();
-                match self.call(callee, &args) {
-                    Outcome::Returned(word) => return word,
-                    Outcome::Step(_) => panic!("`{}` is called but ends in a parser's step", callee.name),
+                match self.run(func.0 as usize, &args) {
+                    Ending::Returned(word) => return word,
+                    _ => panic!("`{}` calls what is no helper", function.name),
                 }
             }
-            Op::OutMark => self.out_len as u64,
-            Op::EmitInt { .. } | Op::EmitBytes { .. } | Op::EmitMessage { .. } => {
-                self.emit(registers, &inst.op);
-                return None;
+            Op::AsMessage(number) => get(*number),
+            Op::IsMissing(value) => u64::from(BytesRef(get(*value)) == BytesRef::MISSING),
+            Op::MessageGet { message, slot } => {
+                let number = self.message_number(get(*message));
+                let slots = match number {
+                    0 => &self.slots,
+                    _ => &self.call.others[usize::from(number) - 1].frame.slots,
+                };
+                semantics::message_get(slots[usize::from(*slot)], number, ty)
             }
-            Op::SendOriginal { chan } => {
-                self.send(get(*chan), SendBody::Original);
-                return None;
+            Op::WordGet { bytes, index } => {
+                let word = semantics::word_get(self.bytes(get(*bytes)), get(*index) as i64);
+                if ty == Type::Chan {
+                    let is_known =
+                        (semantics::chan_index(word) as usize) < self.module.program.channels.len();
+                    assert!(is_known, "a list of channels holds channels");
+                }
+                semantics::as_type(word, ty)
             }
-            Op::SendRebuilt { chan, mark, tail_from, .. } => {
-                self.send_rebuilt(get(*chan), get(*mark), tail_from.map(get));
-                return None;
-            }
-            other => panic!("{other:?} is not interpreted"),
+            Op::Answer { index } => semantics::answer(self.call.answers, get(*index) as i64) as u64,
+            Op::ResumeState => u64::from(self.call.resume),
+            Op::SpillGet { slot } => self.call.spills[usize::from(*slot)],
+            Op::StateLoad { word } => semantics::as_type(self.call.state[*word as usize], ty),
+            other => match self.text(registers, other) {
+                Some(word) => word,
+                None => return self.effect(function, registers, other),
+            },
         })
     }
 
-    fn bytes(&self, word: u64) -> &[u8] {
-        let bytes =
-            BytesRef(word).resolve(|_| Some(self.message), &self.module.consts, &self.out[..self.out_len]);
+    /// Operations on bytes that only read.
+    fn text(&self, registers: &Registers, op: &Op) -> Option<u64> {
+        let get = |value: Value| registers.get(value);
+        let bytes = |value: Value| self.bytes(registers.get(value));
+        Some(match op {
+            Op::Len(a) => u64::from(BytesRef(get(*a)).len()),
+            Op::HashBytes(a) => semantics::hash_bytes(bytes(*a)),
+            Op::BytesEq(a, b) => u64::from(bytes(*a) == bytes(*b)),
+            Op::BytesStartsWith(a, b) => u64::from(bytes(*a).starts_with(bytes(*b))),
+            Op::BytesEndsWith(a, b) => u64::from(bytes(*a).ends_with(bytes(*b))),
+            Op::BytesContains(a, b) => u64::from(semantics::contains(bytes(*a), bytes(*b))),
+            Op::BytesLess(a, b) => u64::from(bytes(*a) < bytes(*b)),
+            Op::SameText(a, b) => u64::from(semantics::same_text(bytes(*a), bytes(*b))),
+            Op::IsInt { bytes: a, base } => u64::from(semantics::parse_int(bytes(*a), *base).is_some()),
+            Op::ParseInt { bytes: a, base } => semantics::parse_int(bytes(*a), *base).unwrap_or(0) as u64,
+            Op::Slice { bytes: a, start, end } => {
+                semantics::slice(BytesRef(get(*a)), get(*start) as i64, get(*end) as i64).0
+            }
+            Op::ByteAt { bytes: a, index } => semantics::byte_at(bytes(*a), get(*index) as i64) as u64,
+            Op::Find(a, b) => semantics::find(bytes(*a), bytes(*b)) as u64,
+            Op::Trim(a) => semantics::trim(BytesRef(get(*a)), bytes(*a)).0,
+            Op::PackedBytes { packed, index } => {
+                semantics::packed_bytes(BytesRef(get(*packed)), bytes(*packed), *index).0
+            }
+            _ => return None,
+        })
+    }
+
+    /// The bytes that a word stands for.
+    pub(super) fn bytes(&self, word: u64) -> &[u8] {
+        let call = &*self.call;
+        let message = |number: usize| match number {
+            0 => Some(call.message),
+            _ => call.others.get(number - 1).map(|message| message.bytes),
+        };
+        let bytes = BytesRef(word).resolve(message, &self.module.consts, &call.out[..call.out_len]);
         bytes.expect("a bytes value lies inside its region")
     }
 
-    fn emit(&mut self, registers: &Registers, op: &Op) {
-        let limit = self.out.len().min(OUT_BYTES_MAX);
-        let start = self.out_len;
-        let reserve = |len: usize| {
-            assert!(len <= limit - start, "a rule builds more than its bound");
-            start..start + len
-        };
-        let range = match op {
-            Op::EmitInt { value, width_bytes, big_endian } => {
-                let bytes = semantics::int_bytes(registers.get(*value), *width_bytes, *big_endian);
-                let range = reserve(usize::from(*width_bytes));
-                self.out[range.clone()].copy_from_slice(&bytes[..usize::from(*width_bytes)]);
-                range
-            }
-            Op::EmitBytes { value } => {
-                let value = BytesRef(registers.get(*value));
-                let range = reserve(value.len() as usize);
-                let (used, free) = self.out.split_at_mut(start);
-                let bytes = value.resolve(|_| Some(self.message), &self.module.consts, used);
-                let bytes = bytes.expect("a bytes value lies inside its region");
-                free[..bytes.len()].copy_from_slice(bytes);
-                range
-            }
-            Op::EmitMessage { start: from, end } => {
-                let (from, end) = (registers.get(*from), registers.get(*end));
-                let bytes =
-                    message_part(self.message, from, end).expect("a copied part lies inside the head");
-                let range = reserve(bytes.len());
-                self.out[range.clone()].copy_from_slice(bytes);
-                range
-            }
-            other => panic!("{other:?} emits nothing"),
-        };
-        self.out_len = range.end;
-    }
-
-    fn send(&mut self, chan: u64, body: SendBody) {
-        let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
-        self.sends.push(Send { channel, element, body });
-    }
-
-    fn send_rebuilt(&mut self, chan: u64, mark: u64, tail_from: Option<u64>) {
-        let len = (self.out_len as u64).checked_sub(mark).expect("a mark lies inside the output");
-        let tail_from = tail_from.map_or(u32::MAX, |from| {
-            u32::try_from(from)
-                .ok()
-                .filter(|from| *from != u32::MAX)
-                .expect("a tail starts inside the message")
-        });
-        self.send(chan, SendBody::Rebuilt { offset: mark as u32, len: len as u32, tail_from, tail_of: 0 });
+    /// The number of a message of this activation.
+    pub(super) fn message_number(&self, word: u64) -> u8 {
+        let number = semantics::message_number(word);
+        let number = number.filter(|number| usize::from(*number) <= self.call.others.len());
+        number.expect("a message is one of this activation")
     }
 }
 
 /// Where control goes.
 enum Next {
     Block(BlockId, Vec<u64>),
-    End(Outcome),
+    End(Ending),
 }
 
 fn enter(registers: &mut Registers, block: &Block, args: &[u64]) {
@@ -238,9 +241,4 @@ fn enter(registers: &mut Registers, block: &Block, args: &[u64]) {
     for (param, word) in block.params.iter().zip(args) {
         registers.set(*param, *word);
     }
-}
-
-/// `message[start..end]`; `None` when it is not inside.
-fn message_part(message: &[u8], start: u64, end: u64) -> Option<&[u8]> {
-    message.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }

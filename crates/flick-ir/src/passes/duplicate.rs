@@ -20,7 +20,7 @@ pub(super) fn run(function: &mut Function, budget: &mut usize) -> bool {
     let mut folder = Folder::of(function);
     let mut changed = false;
     for id in &cfg.order {
-        // Blocks form no cycle, so each round is nearer to the end.
+        // No head of a loop is copied, so each round is nearer to the end or to a head.
         for _ in 0..function.blocks.len() {
             let Some(next) = worth_copying(function, &cfg, &folder, &is_local, *id) else { break };
             let insts = function.blocks[next.0 as usize].insts.len();
@@ -46,7 +46,8 @@ fn worth_copying(
 ) -> Option<BlockId> {
     let Terminator::Jump(next, args) = &function.blocks[id.0 as usize].end else { return None };
     let block = &function.blocks[next.0 as usize];
-    let is_small = block.insts.len() <= DUPLICATE_INSTS_MAX;
+    // A copy of a head would be a second way into its loop.
+    let is_small = block.insts.len() <= DUPLICATE_INSTS_MAX && block.trips_max.is_none();
     let goes_on =
         matches!(block.end, Terminator::Jump(..) | Terminator::Branch { .. } | Terminator::Switch { .. });
     let is_shared = cfg.predecessors[next.0 as usize].len() > 1;

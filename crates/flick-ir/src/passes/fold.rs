@@ -42,16 +42,16 @@ fn fold_insts(function: &mut Function, folder: &mut Folder) -> bool {
                 }
                 Folded::Same(value) => {
                     folder.aliases.set(result, value);
-                    changed |= !matches!(inst.op, Op::Const(_));
-                    // The dead instruction is swept later; until then it must not count as a change again.
-                    inst.op = Op::Const(0);
-                    if values[result.0 as usize] == Type::Bytes {
-                        inst.op = Op::ConstBytes { offset: 0, len: 0 };
-                    }
+                    changed = true;
                 }
                 Folded::No => {}
             }
         }
+        // Nobody needs what another value stands for.
+        let aliases = &folder.aliases;
+        blocks[id.0 as usize]
+            .insts
+            .retain(|inst| inst.result.is_none_or(|value| aliases.find(value) == value));
     }
     changed
 }

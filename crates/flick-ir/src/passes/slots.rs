@@ -81,6 +81,10 @@ fn fits(function: &Function, stored: Value, read: Value) -> bool {
 /// Slots that `block` reads first and that are known on some `jump` to it, but not on all ways.
 fn mixed_reads(function: &Function, cfg: &Cfg, id: BlockId, known: &Known, at_end: &[Known]) -> Known {
     let mut reads = Known::new();
+    // What a loop puts into the slot before it comes round is not looked at.
+    if function.blocks[id.0 as usize].trips_max.is_some() {
+        return reads;
+    }
     let mut written: Vec<u16> = Vec::new();
     for inst in &function.blocks[id.0 as usize].insts {
         match (&inst.op, inst.result) {

@@ -10,13 +10,15 @@ pub(super) fn run(function: &mut Function) -> bool {
 }
 
 /// The block that `target` leads to through empty blocks that hand nothing over.
-fn final_target(function: &Function, mut target: BlockId) -> BlockId {
-    // Blocks form no cycle, so there are fewer steps than blocks.
+fn final_target(function: &Function, resumed: &[BlockId], mut target: BlockId) -> BlockId {
+    // Every cycle goes through the head of a loop, so there are fewer steps than blocks.
     for _ in 0..function.blocks.len() {
         let block = &function.blocks[target.0 as usize];
+        // A head bounds its loop, and a way on from a suspension has its own state.
+        let is_fixed = block.trips_max.is_some() || resumed.contains(&target);
         match &block.end {
             Terminator::Jump(next, args)
-                if block.insts.is_empty() && block.params.is_empty() && args.is_empty() =>
+                if block.insts.is_empty() && block.params.is_empty() && args.is_empty() && !is_fixed =>
             {
                 target = *next;
             }
@@ -28,8 +30,13 @@ fn final_target(function: &Function, mut target: BlockId) -> BlockId {
 
 fn skip_empty(function: &mut Function) -> bool {
     let mut changed = false;
-    let targets: Vec<BlockId> =
-        (0..function.blocks.len() as u32).map(|index| final_target(function, BlockId(index))).collect();
+    let ends = function.blocks.iter().map(|block| &block.end);
+    let resumed: Vec<BlockId> = ends
+        .filter_map(|end| if let Terminator::Suspend { then, .. } = end { Some(*then) } else { None })
+        .collect();
+    let targets: Vec<BlockId> = (0..function.blocks.len() as u32)
+        .map(|index| final_target(function, &resumed, BlockId(index)))
+        .collect();
     let mut redirect = |target: &mut BlockId| {
         changed |= targets[target.0 as usize] != *target;
         *target = targets[target.0 as usize];

@@ -1,7 +1,7 @@
 //! What the operations on lists, packed values, state and answers mean: words, eight bytes each, little-endian.
 
 use flick_abi::limits::MESSAGES_MAX;
-use flick_abi::{BytesRef, Region};
+use flick_abi::{BytesRef, Region, SendBody};
 
 use crate::data::Type;
 
@@ -80,6 +80,11 @@ pub fn message_get(word: u64, message: u8, ty: Type) -> u64 {
 /// The number of a message, if an activation can have that many.
 pub fn message_number(word: u64) -> Option<u8> {
     u8::try_from(word).ok().filter(|number| usize::from(*number) < MESSAGES_MAX)
+}
+
+/// What a send of message number `message`, unchanged, carries.
+pub fn message_body(message: u8) -> SendBody {
+    if message == 0 { SendBody::Original } else { SendBody::Message(message) }
 }
 
 /// Answer number `index`; outside -1.

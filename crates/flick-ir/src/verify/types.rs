@@ -2,6 +2,9 @@
 //!
 //! `int` and `uint` are one class here, number: operations, not values, know about signs.
 
+mod kinds;
+mod wide;
+
 use flick_abi::limits::FRAME_SLOTS_MAX;
 
 use super::Report;
@@ -10,6 +13,8 @@ use crate::data::{Binary, FuncKind, Function, Inst, Module, Op, Terminator, Type
 use crate::limits::LOAD_OFFSET_MAX;
 use crate::text::{op_name, type_name};
 
+pub(super) use kinds::acts;
+
 /// What an operand may be.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
@@ -17,8 +22,15 @@ enum Class {
     Bool,
     Bytes,
     Chan,
+    Message,
     /// What a slot holds.
     Stored,
+    /// What a word of state holds.
+    State,
+    /// What a list holds.
+    Word,
+    /// What is packed.
+    Packed,
     Exactly(Type),
 }
 
@@ -29,7 +41,10 @@ impl Class {
             Class::Bool => ty == Type::Bool,
             Class::Bytes => ty == Type::Bytes,
             Class::Chan => ty == Type::Chan,
-            Class::Stored => !matches!(ty, Type::Frame | Type::Chan),
+            Class::Message => ty == Type::Message,
+            Class::Stored | Class::Packed => !matches!(ty, Type::Frame | Type::Chan | Type::Message),
+            Class::State => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+            Class::Word => ty != Type::Frame,
             Class::Exactly(Type::Int | Type::Uint) => matches!(ty, Type::Int | Type::Uint),
             Class::Exactly(exactly) => ty == exactly,
         }
@@ -39,6 +54,10 @@ impl Class {
         match self {
             Class::Number => "a number",
             Class::Stored => "what a slot holds",
+            Class::State => "what a word of state holds",
+            Class::Word => "what a list holds",
+            Class::Packed => "what is packed",
+            Class::Message => "message",
             Class::Bool => "bool",
             Class::Bytes => "bytes",
             Class::Chan => "chan",
@@ -60,7 +79,9 @@ pub(super) fn check(module: &Module, function: &Function, report: &mut Report<'_
     for (index, block) in function.blocks.iter().enumerate() {
         checker.block = index;
         for inst in &block.insts {
-            checker.kind(&inst.op);
+            if !kinds::may_use(function.kind, &inst.op) {
+                checker.add(format!("a {:?} does not `{}`", function.kind, op_name(&inst.op)));
+            }
             checker.inst(inst);
         }
         checker.end(&block.end);
@@ -74,25 +95,6 @@ impl Checker<'_, '_> {
 
     fn ty(&self, value: Value) -> Type {
         self.function.values[value.0 as usize]
-    }
-
-    /// Whether this kind of function may use the operation. Builders have neither message nor channels, parsers
-    /// neither channels nor output.
-    fn kind(&mut self, op: &Op) {
-        let kind = self.function.kind;
-        let is_allowed = match op {
-            Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => kind == FuncKind::Parser,
-            Op::OutMark | Op::EmitInt { .. } | Op::EmitBytes { .. } => kind != FuncKind::Parser,
-            Op::EmitMessage { .. }
-            | Op::SendOriginal { .. }
-            | Op::SendRebuilt { .. }
-            | Op::ChanLen(_)
-            | Op::Call { .. } => matches!(kind, FuncKind::Rule | FuncKind::Helper),
-            _ => true,
-        };
-        if !is_allowed {
-            self.add(format!("a {kind:?} does not `{}`", op_name(op)));
-        }
     }
 
     fn takes(&mut self, op: &Op, operands: &[(Value, Class)]) {
@@ -186,30 +188,9 @@ impl Checker<'_, '_> {
                 Some(Chan)
             }
             Op::Call { func, args } => self.call(op, &self.module.functions[func.0 as usize], args),
-            Op::OutMark => Some(Number),
-            effect => return self.effect(inst, effect),
+            wide => self.wide(inst, wide),
         };
         self.gives(inst, result);
-    }
-
-    /// What changes the output or sends; gives nothing.
-    fn effect(&mut self, inst: &Inst, op: &Op) {
-        use Class::{Bytes, Chan, Number};
-        match op {
-            Op::EmitInt { value, width_bytes, .. } => {
-                self.width(*width_bytes);
-                self.takes(op, &[(*value, Number)]);
-            }
-            Op::EmitBytes { value } => self.takes(op, &[(*value, Bytes)]),
-            Op::EmitMessage { start, end } => self.takes(op, &[(*start, Number), (*end, Number)]),
-            Op::SendOriginal { chan } => self.takes(op, &[(*chan, Chan)]),
-            Op::SendRebuilt { chan, mark, tail_from, .. } => {
-                self.takes(op, &[(*chan, Chan), (*mark, Number)]);
-                self.takes(op, &tail_from.iter().map(|from| (*from, Number)).collect::<Vec<_>>());
-            }
-            other => self.add(format!("`{}` has no rule", op_name(other))),
-        }
-        self.gives(inst, None);
     }
 
     fn constant(&mut self, inst: &Inst, word: i64) {
@@ -278,13 +259,9 @@ impl Checker<'_, '_> {
     fn end(&mut self, end: &Terminator) {
         let kind = self.function.kind;
         match end {
-            Terminator::Need { .. } | Terminator::Done | Terminator::Fault { .. }
-                if kind != FuncKind::Parser =>
-            {
-                self.add(format!("a {kind:?} does not end in a step"));
-            }
-            Terminator::Return(_) if kind == FuncKind::Parser => {
-                self.add(format!("a {kind:?} does not return"));
+            end if kinds::may_not_end(kind, end).is_some() => {
+                let what = kinds::may_not_end(kind, end).unwrap_or_default();
+                self.add(format!("a {kind:?} does not {what}"));
             }
             Terminator::Return(values) => self.results(values),
             Terminator::Branch { cond, .. } => self.operand("branch", *cond, Class::Bool),

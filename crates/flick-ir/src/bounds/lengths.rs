@@ -1,0 +1,133 @@
+//! How long each bytes value can be, as far as operations and constants tell.
+//! Promises: no value of a run is longer than said here, as long as messages keep to the heads of their views.
+//! Refuses: following values through results of calls and lists; those count as the longest value of the program.
+
+use flick_abi::limits::HEAD_BYTES_MAX;
+
+use crate::cfg::{Cfg, successors};
+use crate::data::{BlockId, Function, Module, Op, Type, Value};
+use crate::semantics::DIGITS_MAX;
+
+/// The longest values of a module.
+pub(super) struct Lengths {
+    /// By function and value; 0 for what is not bytes.
+    values: Vec<Vec<u64>>,
+    /// Longest head of a message.
+    head: u64,
+}
+
+impl Lengths {
+    /// Computes them. `callees_first`: see `calls`.
+    pub(super) fn new(module: &Module, callees_first: &[usize]) -> Self {
+        let views = module.program.channels.iter().filter_map(|channel| channel.view.as_ref());
+        let head = views.map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(HEAD_BYTES_MAX as u64);
+        let longest = longest(module, head);
+        let values = module.functions.iter().map(|function| vec![0; function.values.len()]).collect();
+        let mut lengths = Self { values, head };
+        let mut params: Vec<Option<Vec<u64>>> = vec![None; module.functions.len()];
+        for index in callees_first.iter().rev() {
+            let function = &module.functions[*index];
+            let entry = &function.blocks[0].params;
+            let given = params[*index].take().unwrap_or_else(|| vec![longest; entry.len()]);
+            let found = function_lengths(function, &given, head, longest);
+            for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+                if let Op::Call { func, args } = &inst.op {
+                    let known = params[func.0 as usize].get_or_insert_with(|| vec![0; args.len()]);
+                    for (known, arg) in known.iter_mut().zip(args) {
+                        *known = (*known).max(found[arg.0 as usize]);
+                    }
+                }
+            }
+            lengths.values[*index] = found;
+        }
+        lengths
+    }
+
+    /// Longest value that `value` of a function can be.
+    pub(super) fn of(&self, function: usize, value: Value) -> u64 {
+        self.values[function][value.0 as usize]
+    }
+
+    /// Longest part of a message.
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+}
+
+/// Most bytes that an operation gives, if it says so itself.
+pub(super) fn op_bytes(op: &Op) -> Option<u64> {
+    Some(match op {
+        Op::Concat { max_bytes, .. }
+        | Op::Case { max_bytes, .. }
+        | Op::Pack { max_bytes, .. }
+        | Op::StateLoadBytes { max_bytes, .. }
+        | Op::Host { max_bytes, .. } => u64::from(*max_bytes),
+        Op::FormatInt { .. } => DIGITS_MAX as u64,
+        Op::Split { max, .. } | Op::WordsNew { words_max: max, .. } => 8 * u64::from(*max),
+        _ => return None,
+    })
+}
+
+/// Longest bytes value of any function.
+fn longest(module: &Module, head: u64) -> u64 {
+    let insts = module.functions.iter().flat_map(|function| &function.blocks).flat_map(|block| &block.insts);
+    let bytes = insts.filter_map(|inst| match &inst.op {
+        Op::ConstBytes { len, .. } => Some(u64::from(*len)),
+        op => op_bytes(op),
+    });
+    bytes.max().unwrap_or(0).max(head)
+}
+
+fn function_lengths(function: &Function, params: &[u64], head: u64, longest: u64) -> Vec<u64> {
+    let cfg = Cfg::new(function);
+    let mut found = vec![0; function.values.len()];
+    for (param, length) in function.blocks[0].params.iter().zip(params) {
+        found[param.0 as usize] = *length;
+    }
+    let mut spills: Vec<u64> = Vec::new();
+    for id in &cfg.order {
+        let block = &function.blocks[id.0 as usize];
+        for inst in &block.insts {
+            if let Op::SpillSet { slot, value } = &inst.op {
+                let slot = usize::from(*slot);
+                spills.resize(spills.len().max(slot + 1), 0);
+                spills[slot] = spills[slot].max(found[value.0 as usize]);
+            }
+            let Some(result) = inst.result else { continue };
+            if function.values[result.0 as usize] == Type::Bytes {
+                found[result.0 as usize] = length(&inst.op, &found, &spills, head, longest);
+            }
+        }
+        hand_over(function, &cfg, *id, &mut found, longest);
+    }
+    found
+}
+
+/// Takes the arguments of a block's end into the parameters of what follows.
+fn hand_over(function: &Function, cfg: &Cfg, id: BlockId, found: &mut [u64], longest: u64) {
+    for (target, args) in successors(&function.blocks[id.0 as usize].end) {
+        for (param, arg) in function.blocks[target.0 as usize].params.iter().zip(args) {
+            let is_bytes = function.values[param.0 as usize] == Type::Bytes;
+            // What goes round may have grown.
+            let goes_round =
+                cfg.predecessors[target.0 as usize].iter().any(|from| cfg.is_backward(*from, target));
+            let given = if goes_round { longest } else { found[arg.0 as usize] };
+            let known = &mut found[param.0 as usize];
+            *known = if is_bytes { (*known).max(given) } else { 0 };
+        }
+    }
+}
+
+fn length(op: &Op, found: &[u64], spills: &[u64], head: u64, longest: u64) -> u64 {
+    let of = |value: &Value| found[value.0 as usize];
+    match op {
+        Op::ConstBytes { len, .. } => u64::from(*len),
+        Op::FrameGet { .. } | Op::MessageGet { .. } | Op::MessageBytes { .. } => head,
+        Op::Select { a, b, .. } => of(a).max(of(b)),
+        Op::Slice { bytes, .. } | Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => of(bytes),
+        Op::Case { bytes, max_bytes, .. } => of(bytes).min(u64::from(*max_bytes)),
+        Op::Concat { parts, max_bytes } => parts.iter().map(of).sum::<u64>().min(u64::from(*max_bytes)),
+        Op::SpillGet { slot } => spills.get(usize::from(*slot)).copied().unwrap_or(longest),
+        other => op_bytes(other).unwrap_or(longest),
+    }
+}

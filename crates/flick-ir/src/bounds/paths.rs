@@ -1,0 +1,101 @@
+//! Costliest ways through the blocks of a function, loops counted as often as they may go round.
+//! Source: longest path in an acyclic graph; a loop is its head, with what one round costs times its bound, inner loops
+//! first. That is exact for costs of blocks, and needs loops whose head dominates them.
+
+use crate::cfg::{Cfg, Loop, successors};
+use crate::data::{BlockId, Function};
+
+/// The shape that costs are summed over.
+pub(super) struct Paths<'a> {
+    function: &'a Function,
+    cfg: &'a Cfg,
+    loops: &'a [Loop],
+}
+
+/// The result for one kind of cost.
+pub(super) struct Longest {
+    /// Cost from each block to the end of the function.
+    pub(super) from: Vec<u64>,
+    /// Where the costliest way goes on, by block.
+    next: Vec<Option<BlockId>>,
+    /// Where the costliest round goes on, by loop and by block of its body.
+    rounds: Vec<Vec<(BlockId, Option<BlockId>)>>,
+}
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(function: &'a Function, cfg: &'a Cfg, loops: &'a [Loop]) -> Self {
+        Self { function, cfg, loops }
+    }
+
+    /// Times that a loop goes round for each time it is entered.
+    fn trips(&self, found: &Loop) -> u64 {
+        self.function.blocks[found.head.0 as usize].trips_max.map_or(u64::MAX, u64::from)
+    }
+
+    /// Blocks that follow without going round.
+    fn forward(&self, block: BlockId) -> impl Iterator<Item = BlockId> {
+        let targets = successors(&self.function.blocks[block.0 as usize].end);
+        targets
+            .into_iter()
+            .map(|(target, _)| target)
+            .filter(move |target| !self.cfg.is_backward(block, *target))
+    }
+
+    /// The costliest way, `own` being the cost of each block.
+    pub(super) fn longest(&self, own: &[u64]) -> Longest {
+        let mut weights = own.to_vec();
+        let mut rounds = Vec::new();
+        for found in self.loops {
+            let (cost, round) = self.round(found, own, &weights);
+            let head = &mut weights[found.head.0 as usize];
+            *head = head.saturating_add(cost.saturating_mul(self.trips(found)));
+            rounds.push(round);
+        }
+        let mut from = vec![0_u64; own.len()];
+        let mut next = vec![None; own.len()];
+        for block in self.cfg.order.iter().rev() {
+            let index = block.0 as usize;
+            next[index] = self.forward(*block).max_by_key(|target| from[target.0 as usize]);
+            let after = next[index].map_or(0, |next: BlockId| from[next.0 as usize]);
+            from[index] = after.saturating_add(weights[index]);
+        }
+        Longest { from, next, rounds }
+    }
+
+    /// The costliest way from the head of a loop round to where it jumps back.
+    fn round(&self, found: &Loop, own: &[u64], weights: &[u64]) -> (u64, Vec<(BlockId, Option<BlockId>)>) {
+        // What is not in the body has no cost here.
+        let mut costs = vec![None; own.len()];
+        let mut round = Vec::with_capacity(found.body.len());
+        for block in found.body.iter().rev() {
+            let inside = self.forward(*block).filter(|target| costs[target.0 as usize].is_some());
+            let next = inside.max_by_key(|target| costs[target.0 as usize]);
+            let after = next.and_then(|next| costs[next.0 as usize]).unwrap_or(0);
+            let here = if *block == found.head { own } else { weights }[block.0 as usize];
+            costs[block.0 as usize] = Some(here.saturating_add(after));
+            round.push((*block, next));
+        }
+        (costs[found.head.0 as usize].unwrap_or(0), round)
+    }
+
+    /// How often each block is on the costliest way.
+    pub(super) fn counts(&self, longest: &Longest) -> Vec<u64> {
+        let mut counts = vec![0_u64; self.function.blocks.len()];
+        let mut at = Some(BlockId(0));
+        while let Some(block) = at {
+            counts[block.0 as usize] += 1;
+            at = longest.next[block.0 as usize];
+        }
+        // Outer loops first, because their rounds lead to the heads of inner ones.
+        for (found, round) in self.loops.iter().zip(&longest.rounds).rev() {
+            let times = counts[found.head.0 as usize].saturating_mul(self.trips(found));
+            let mut at = Some(found.head);
+            while let Some(block) = at {
+                let count = &mut counts[block.0 as usize];
+                *count = count.saturating_add(times);
+                at = round.iter().find(|(known, _)| *known == block).and_then(|(_, next)| *next);
+            }
+        }
+        counts
+    }
+}
