@@ -101,7 +101,7 @@ mod tests {
     const SMALL: &str = r#"program "p" {
   channel "client" single protocol 0 sends view(request f0, reply f0, flags f1, head 1024)
   channel "backends" array protocol 0 sends
-  rule 0 run f2
+  rule 0 run f2 asks
   rule 1 pass 0
   protocol "cmd" in_order max 18446744073709551615 {
     correlate (12, u32be, slot 9)
@@ -109,7 +109,15 @@ mod tests {
     echo (1, u8le, slot 10)
     failure malformed f3
   }
-  bounds (session 1, global 2, head 3, steps 4, sends 5)
+  merge 1 order f3 combine f2 pass 0
+  handler timed_out 1 f2
+  timer 1000000000 f2
+  dict "hits" max 10000 key 16 value 8 evict lru layout 77
+  dict "kept" max 9 key 4 value 0 evict nothing layout 1 expire 60000000000 snapshot "kept.bin" every 30
+  counter "served"
+  gauge "open"
+  state 12 init f2
+  bounds (session 1, global 2, head 3, steps 4, sends 5, out 6, spills 7, asks 8, array_asks 9)
 }
 
 const "a\"\\\n\x00\xff"
@@ -146,6 +154,65 @@ fn f2 rule "rule.0" {
   b1(v6: bool):
     return
 }
+
+fn f3 order "key" -> int {
+  b0(v0: frame):
+    v1: int = const 1
+    v2: message = as_message v1
+    v3: bytes = message_get v2, 9
+    return v1
+}
+
+fn f4 rule "everything" {
+  b0(v0: frame, v1: uint):
+    v2: int = resume_state
+    switch v2 { 1: b3, else: b1 }
+  b1():
+    v3: bytes = const_bytes 0, 3
+    v4: bytes = concat(v3, v3) max 12
+    v5: bytes = format_int.16 v1
+    v6: bool = is_int.10 v3
+    v7: int = parse_int.16 v3
+    v8: bytes = slice v3, v7, v2
+    v9: int = byte_at v3, v7
+    v10: int = find v3, v4
+    v11: bytes = split v3, v4 max 7
+    v12: bytes = lower v3 max 3
+    v13: bytes = upper v3 max 3
+    v14: bytes = trim v3
+    v15: bool = same_text v3, v4
+    v16: bytes = words_new v7 max 100
+    v17: chan = word_get v16, v7
+    word_set v16, v7, v17
+    v18: bytes = pack(v1, v3) max 19
+    v19: bytes = packed_bytes v18, 1
+    v20: bool = state_load 3
+    state_store 3, v20
+    v21: bytes = state_load_bytes 4 max 20
+    state_store_bytes 4, v21 max 20
+    v22: message = as_message v7
+    send_message v17, v22
+    emit_message_of v22, v7, v7
+    send_rebuilt v17, v7, tail v7 of v22
+    v23: bytes = host dict_get.1(v3) max 9
+    v24: bool = is_missing v23
+    v25: int = host pick.ketama(v17, v3)
+    host counter_add.0(v7)
+    spill_set 0, v17
+    jump b2(v7)
+  b2(v26: int) loop 9:
+    ask_original v17 timeout v7
+    ask_rebuilt v17, v7, tail v7 of v22 timeout v7
+    ask_message v17, v22 timeout v7
+    branch v24, b2(v26), b4
+  b3():
+    v27: chan = spill_get 0
+    v28: int = answer v2
+    fail v28
+    return
+  b4():
+    suspend -> b3 state 1
+}
 "#;
 
     #[test]
@@ -163,10 +230,10 @@ fn f2 rule "rule.0" {
     #[test]
     fn errors_name_their_line() {
         for (from, to, line, message) in [
-            ("need v1", "nede v1", 19, "`nede` is no operation"),
-            ("v2: int = load", "v2: nit = load", 21, "`nit` is no type"),
-            ("  b2():", "  b7():", 24, "block b2 comes here"),
-            ("fn f1 helper", "fn f1 helped", 30, "`helped` is no kind of function"),
+            ("need v1", "nede v1", 27, "`nede` is no operation"),
+            ("v2: int = load", "v2: nit = load", 29, "`nit` is no type"),
+            ("  b2():", "  b7():", 32, "block b2 comes here"),
+            ("fn f1 helper", "fn f1 helped", 38, "`helped` is no kind of function"),
         ] {
             let error = parse(&SMALL.replace(from, to)).expect_err("the text is broken");
             assert_eq!((error.line, error.message.as_str()), (line, message));

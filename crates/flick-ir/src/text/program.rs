@@ -1,9 +1,13 @@
-//! The part of the text form that the platform sees: channels, rules, protocols, bounds.
+//! The part of the text form that the platform sees: channels, rules, protocols, bounds; `state` has what is kept and
+//! what runs without a rule.
+
+mod state;
 
 use std::fmt::Write as _;
 
 use flick_abi::{
-    Bounds, Channel, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, View, WireField,
+    Bounds, Channel, Counter, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, View,
+    WireField,
 };
 
 use super::lexer::quote;
@@ -19,19 +23,19 @@ pub(super) fn print(program: &Program) -> String {
     for rule in &program.rules {
         let _ = match rule.action {
             RuleAction::Pass { to } => writeln!(text, "  rule {} pass {to}", rule.source),
-            RuleAction::Run { rule: id } => writeln!(text, "  rule {} run f{}", rule.source, id.0),
+            RuleAction::Run { rule: id } => {
+                let asks = if rule.asks { " asks" } else { "" };
+                writeln!(text, "  rule {} run f{}{asks}", rule.source, id.0)
+            }
         };
     }
     for protocol in &program.protocols {
         text.push_str(&print_protocol(protocol));
     }
-    let Bounds { session_state_bytes, global_state_bytes, head_bytes_max, .. } = program.bounds;
-    let Bounds { steps_per_message_max, sends_per_message_max, .. } = program.bounds;
-    let _ = writeln!(
-        text,
-        "  bounds (session {session_state_bytes}, global {global_state_bytes}, head {head_bytes_max}, \
-         steps {steps_per_message_max}, sends {sends_per_message_max})"
-    );
+    state::print(program, &mut text);
+    let numbers = bounds_of(&program.bounds);
+    let numbers: Vec<String> = numbers.iter().map(|(label, number)| format!("{label} {number}")).collect();
+    let _ = writeln!(text, "  bounds ({})", numbers.join(", "));
     text.push_str("}\n");
     text
 }
@@ -99,6 +103,16 @@ pub(super) fn parse(reader: &mut Reader) -> Parsed<Program> {
         match reader.word()?.as_str() {
             "channel" => program.channels.push(channel(reader)?),
             "rule" => program.rules.push(rule(reader)?),
+            "merge" => program.merges.push(state::merge(reader)?),
+            "handler" => program.handlers.push(state::handler(reader)?),
+            "timer" => program.timers.push(state::timer(reader)?),
+            "dict" => program.dicts.push(state::dict(reader)?),
+            "counter" => program.counters.push(Counter { name: reader.name()?, is_gauge: false }),
+            "gauge" => program.counters.push(Counter { name: reader.name()?, is_gauge: true }),
+            "state" => {
+                program.state_words = reader.number()?;
+                program.init_state = if reader.opt_word("init") { Some(reader.func()?) } else { None };
+            }
             "protocol" => program.protocols.push(protocol(reader)?),
             "bounds" => program.bounds = bounds(reader)?,
             other => return Err(reader.error(format!("`{other}` is no part of a program"))),
@@ -144,12 +158,17 @@ fn labelled_func(reader: &mut Reader, label: &str) -> Parsed<FuncId> {
 
 fn rule(reader: &mut Reader) -> Parsed<Rule> {
     let source = reader.number()?;
-    let action = match reader.word()?.as_str() {
+    let action = action(reader)?;
+    Ok(Rule { source, action, asks: reader.opt_word("asks") })
+}
+
+/// `pass 0` or `run f3`.
+fn action(reader: &mut Reader) -> Parsed<RuleAction> {
+    Ok(match reader.word()?.as_str() {
         "pass" => RuleAction::Pass { to: reader.number()? },
         "run" => RuleAction::Run { rule: reader.func()? },
         other => return Err(reader.error(format!("`{other}` is no action"))),
-    };
-    Ok(Rule { source, action, asks: false })
+    })
 }
 
 fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
@@ -195,28 +214,39 @@ fn wire_field(reader: &mut Reader) -> Parsed<WireField> {
     Ok(WireField { offset, width_bytes, big_endian, slot })
 }
 
+/// The numbers of the bounds with their names.
+fn bounds_of(bounds: &Bounds) -> [(&'static str, u64); 9] {
+    [
+        ("session", bounds.session_state_bytes),
+        ("global", bounds.global_state_bytes),
+        ("head", bounds.head_bytes_max),
+        ("steps", bounds.steps_per_message_max),
+        ("sends", bounds.sends_per_message_max),
+        ("out", bounds.out_bytes_max),
+        ("spills", u64::from(bounds.spill_words)),
+        ("asks", u64::from(bounds.asks_max)),
+        ("array_asks", u64::from(bounds.array_asks_max)),
+    ]
+}
+
+/// Reads bounds; what is not named is 0.
 fn bounds(reader: &mut Reader) -> Parsed<Bounds> {
-    let mut numbers = [0; 5];
+    let mut bounds = Bounds::default();
     reader.mark("(")?;
-    for (number, label) in numbers.iter_mut().zip(["session", "global", "head", "steps", "sends"]) {
-        reader.expect_word(label)?;
-        *number = reader.number()?;
+    while !reader.opt_mark(")") {
+        match reader.word()?.as_str() {
+            "session" => bounds.session_state_bytes = reader.number()?,
+            "global" => bounds.global_state_bytes = reader.number()?,
+            "head" => bounds.head_bytes_max = reader.number()?,
+            "steps" => bounds.steps_per_message_max = reader.number()?,
+            "sends" => bounds.sends_per_message_max = reader.number()?,
+            "out" => bounds.out_bytes_max = reader.number()?,
+            "spills" => bounds.spill_words = reader.number()?,
+            "asks" => bounds.asks_max = reader.number()?,
+            "array_asks" => bounds.array_asks_max = reader.number()?,
+            other => return Err(reader.error(format!("`{other}` is no bound"))),
+        }
         reader.opt_mark(",");
     }
-    reader.mark(")")?;
-    let [
-        session_state_bytes,
-        global_state_bytes,
-        head_bytes_max,
-        steps_per_message_max,
-        sends_per_message_max,
-    ] = numbers;
-    Ok(Bounds {
-        session_state_bytes,
-        global_state_bytes,
-        head_bytes_max,
-        steps_per_message_max,
-        sends_per_message_max,
-        ..Bounds::default()
-    })
+    Ok(bounds)
 }
