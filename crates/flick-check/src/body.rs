@@ -95,24 +95,15 @@ impl Exprs<'_> {
                         .help(help),
                 );
             }
-            ast::Stmt::Assign(_) => {
-                self.not_yet(
-                    span,
-                    "changing a value with `:=`",
-                    "give the new value a name of its own with `let`",
-                );
-            }
+            ast::Stmt::Assign(assign) => self.assign(assign, out),
             ast::Stmt::For(_) => {
                 self.not_yet(span, "`for`", "programs of this version handle one message at a time");
             }
-            ast::Stmt::Local(_) => {
-                self.not_yet(span, "`local` state", "compute the value from the message");
-            }
-            ast::Stmt::Global(_) => {
-                self.not_yet(span, "`global` state", "compute the value from the message");
-            }
+            ast::Stmt::Local(_) => self.sink.push(report::asks::event_place(span, "a `local`")),
+            // The parser has reported it.
+            ast::Stmt::Global(_) => {}
             ast::Stmt::Except(_) | ast::Stmt::Every(_) => {
-                self.not_yet(span, "an event", "programs of this version handle one message at a time");
+                self.sink.push(report::asks::event_place(span, "what to do at an event"));
             }
             ast::Stmt::Ellipsis(_) => {
                 self.sink.push(report::types::no_value(span, "`...`"));
@@ -228,7 +219,7 @@ impl Exprs<'_> {
     }
 
     /// Name and place of a channel for messages.
-    fn channel_place(&self, channel: &Expr) -> (String, Span) {
+    pub(crate) fn channel_place(&self, channel: &Expr) -> (String, Span) {
         match &channel.kind {
             ExprKind::Local(id) => {
                 let local = &self.scope.locals[id.0 as usize];

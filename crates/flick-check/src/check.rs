@@ -1,10 +1,11 @@
 //! The phases of checking, in their order.
 
+use crate::asked::Asked;
 use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
 use crate::items::{self, Items};
 use crate::load::{self, Damage, Loader};
-use crate::{cost, funs, grammar, process, usage, views};
+use crate::{cost, funs, globals, grammar, locals, process, usage, views};
 
 /// Checks a program and the files it uses.
 ///
@@ -28,10 +29,15 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     let decls = items::collect(files, &mut items, sink);
     grammar::check(&decls, &mut items, sink);
     views::check(&decls, &mut items, sink);
+    globals::check(&decls.globals, &mut items, sink);
     let fun_decls = funs::headings(&decls, &mut items, sink);
+    if let Some(process) = &decls.process {
+        locals::check(process, &mut items, sink);
+    }
     let funs = funs::bodies(&fun_decls, &items, sink);
-    let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, sink));
-    usage::check(&funs, &mut process, &mut items, sink);
+    let asked = Asked::of(&funs);
+    let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, &asked, sink));
+    usage::check(&funs, &asked, &mut process, &mut items, sink);
     cost::check(&funs, &process, sink);
     Program {
         enums: items.enums,

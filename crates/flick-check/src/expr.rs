@@ -140,6 +140,9 @@ impl Exprs<'_> {
                 self.not_yet(span, "a tuple", "give each value a name of its own with `let`")
             }
             ast::Expr::List(_) => self.not_yet(span, "a list", "handle the values one by one"),
+            ast::Expr::Ask(ask) => self.ask(ask, span),
+            ast::Expr::AskAll(ask) => self.ask_all(ask, span),
+            ast::Expr::Update(update) => self.update(update, span),
             ast::Expr::Foldt(_) => {
                 self.not_yet(span, "`foldt`", "programs of this version handle one message at a time")
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::hir::{self, EnumId, FieldId, FunId, Span, Ty, UnitId};
+use crate::hir::{self, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, Ty, UnitId};
 use crate::load::{File, span_of};
 use crate::{report, types};
 
@@ -19,6 +19,15 @@ pub(crate) enum TypeItem {
     Enum(EnumId),
     Unit(UnitId),
     /// A record that no grammar describes; it was reported.
+    Broken,
+}
+
+/// What the name of a `global` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GlobalItem {
+    Dict(DictId),
+    Counter(CounterId),
+    /// It was reported.
     Broken,
 }
 
@@ -74,6 +83,10 @@ pub(crate) struct Items {
     pub(crate) dicts: Vec<hir::Dict>,
     pub(crate) counters: Vec<hir::Counter>,
     pub(crate) states: Vec<hir::State>,
+    /// What sessions share, with the places of the names.
+    pub(crate) globals: BTreeMap<String, (GlobalItem, Span)>,
+    /// What lives with a session.
+    pub(crate) state_names: BTreeMap<String, StateId>,
     pub(crate) types: BTreeMap<String, TypeItem>,
     pub(crate) views: BTreeMap<u32, View>,
     pub(crate) funs: Vec<FunSig>,
@@ -91,6 +104,7 @@ pub(crate) struct Decls {
     pub(crate) funs: Vec<InFile<ast::FunDecl>>,
     /// By `EnumId`.
     pub(crate) enums: Vec<InFile<ast::EnumDecl>>,
+    pub(crate) globals: Vec<InFile<ast::GlobalDecl>>,
     pub(crate) process: Option<InFile<ast::ProcDecl>>,
 }
 
@@ -136,7 +150,11 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
         for decl in file.tree.decls() {
             let (name, spans, what) = match &decl {
                 ast::Decl::Use(_) => continue,
-                ast::Decl::Variant(_) | ast::Decl::Global(_) => {
+                ast::Decl::Global(node) => {
+                    decls.globals.push(InFile { file: file.id, node: node.clone() });
+                    continue;
+                }
+                ast::Decl::Variant(_) => {
                     let span = span_of(file.id, decl.range());
                     let help = "compute what you need from the message";
                     sink.push(report::not_yet::construct(span, "this declaration", help));

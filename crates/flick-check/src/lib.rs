@@ -5,6 +5,8 @@
 //! `report/` holds the wording of every mistake, by family.
 #![forbid(unsafe_code)]
 
+mod asked;
+mod asks;
 mod body;
 mod check;
 mod cost;
@@ -12,16 +14,20 @@ pub mod diagnostic;
 mod explain;
 mod expr;
 mod funs;
+mod globals;
 mod grammar;
 pub mod hir;
 mod items;
+mod layout;
 pub mod limits;
 mod load;
+mod locals;
 mod process;
 mod range;
 mod render;
 mod report;
 mod scope;
+mod state;
 mod summary;
 mod types;
 mod usage;

@@ -18,6 +18,12 @@ pub const UNIT_EXPANSIONS_MAX: usize = 256;
 /// Fields and variables of one flattened unit that a frame has room for, one slot each; a length that is computed from
 /// several fields takes one more.
 pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
+/// Most entries of a dictionary.
+pub const DICT_ENTRIES_MAX: u64 = 1 << 28;
+/// How often a snapshot is written where the program does not say.
+pub const SNAPSHOT_INTERVAL_NS: u64 = 60_000_000_000;
+/// Longest name of a snapshot, in bytes.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
 /// Most operations that a rule may be made of once the functions it calls are written out in their places.
 pub const RULE_SIZE_MAX: u64 = 1 << 15;
 /// Most work that one message may cause, in steps: one for each operation, call and byte looked at.

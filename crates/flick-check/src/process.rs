@@ -1,18 +1,30 @@
 //! The process: its channels and its rules.
 //! Promises: a rule starts at a channel that receives; every message has one rule at most.
 
+mod events;
+
+use std::collections::BTreeSet;
+
 use flick_syntax::ast::{self, AstNode};
 
+use crate::asked::Asked;
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
-use crate::hir::{Block, Channel, ChannelId, Expr, ExprKind, Proc, Rule, Span, Stmt, Ty, UnitId};
+use crate::hir::{
+    Block, Channel, ChannelId, Expr, ExprKind, Handler, Local, Proc, Rule, Span, Stmt, Timer, Ty, UnitId,
+};
 use crate::items::{InFile, Items};
 use crate::load::span_of;
 use crate::scope::{Scope, ScopeChannel};
 use crate::{report, types};
 
 /// Checks the process of the program. `None` when it has no name.
-pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Option<Proc> {
+pub(crate) fn check(
+    decl: &InFile<ast::ProcDecl>,
+    items: &Items,
+    asked: &Asked,
+    sink: &mut Sink,
+) -> Option<Proc> {
     let name = decl.node.name()?;
     let span = span_of(decl.file, name.range());
     let channels = channels(decl, items, sink);
@@ -20,33 +32,52 @@ pub(crate) fn check(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink
         sink.push(report::channels::no_channels(span, name.text()));
         return None;
     }
-    let mut rules =
-        Rules { decl, items, sink, channels, out: Vec::new(), places: Vec::new(), is_silent: false };
+    let mut rules = Rules {
+        decl,
+        items,
+        sink,
+        channels,
+        out: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        places: Vec::new(),
+        is_silent: false,
+    };
     let stmts: Vec<ast::Stmt> = decl.node.body().into_iter().flat_map(|body| body.stmts()).collect();
     for stmt in &stmts {
         rules.stmt(stmt);
     }
-    let Rules { channels, out, is_silent, .. } = rules;
-    if stmts.is_empty() && decl.node.body().is_some() {
+    let Rules { channels, out, handlers, timers, is_silent, .. } = rules;
+    let is_other = |stmt: &ast::Stmt| {
+        matches!(
+            stmt,
+            ast::Stmt::Local(_) | ast::Stmt::Global(_) | ast::Stmt::Except(_) | ast::Stmt::Every(_)
+        )
+    };
+    if stmts.iter().all(is_other) && decl.node.body().is_some() {
         sink.push(report::channels::no_rules(span.clone(), name.text()));
     }
-    if !is_silent {
-        warn_unused(&channels, &out, items, sink);
-    }
-    let channels = channels.into_iter().map(|channel| {
-        let (receives, sends) = ends(&channel.ty);
-        let is_array = matches!(channel.ty, Ty::ChanArray { .. });
-        Channel { name: channel.name, is_array, receives, sends, view: Vec::new(), span: channel.span }
-    });
-    Some(Proc {
+    let mut process = Proc {
         name: name.text().to_owned(),
-        channels: channels.collect(),
+        channels: Vec::new(),
         rules: out,
         merges: Vec::new(),
-        handlers: Vec::new(),
-        timers: Vec::new(),
+        handlers,
+        timers,
         span,
-    })
+    };
+    if !is_silent {
+        warn_unused(&channels, &process, asked, items, sink);
+    }
+    process.channels = channels
+        .into_iter()
+        .map(|channel| {
+            let (receives, sends) = ends(&channel.ty);
+            let is_array = matches!(channel.ty, Ty::ChanArray { .. });
+            Channel { name: channel.name, is_array, receives, sends, view: Vec::new(), span: channel.span }
+        })
+        .collect();
+    Some(process)
 }
 
 fn ends(ty: &Ty) -> (Option<UnitId>, Option<UnitId>) {
@@ -74,12 +105,15 @@ fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec
     out
 }
 
-fn warn_unused(channels: &[ScopeChannel], rules: &[Rule], items: &Items, sink: &mut Sink) {
+fn warn_unused(channels: &[ScopeChannel], process: &Proc, asked: &Asked, items: &Items, sink: &mut Sink) {
+    let asking: BTreeSet<ChannelId> = bodies(process).flat_map(|body| asked.channels(body)).collect();
     for (index, channel) in channels.iter().enumerate() {
         if channel.ty == Ty::Unknown {
             continue;
         }
-        let is_read = rules.iter().any(|rule| rule.source == ChannelId(index as u32));
+        let id = ChannelId(index as u32);
+        let is_merged = process.merges.iter().any(|merge| merge.source == id);
+        let is_read = process.rules.iter().any(|rule| rule.source == id) || is_merged || asking.contains(&id);
         if !channel.is_used && !is_read {
             sink.push(report::channels::unused_channel(channel.span.clone(), &channel.name));
         } else if let (Some(unit), false) = (ends(&channel.ty).0, is_read) {
@@ -87,6 +121,21 @@ fn warn_unused(channels: &[ScopeChannel], rules: &[Rule], items: &Items, sink: &
             sink.push(report::channels::never_read(channel.span.clone(), &channel.name, ty));
         }
     }
+    for rule in &process.rules {
+        if asked.channels(&rule.body).contains(&rule.source) {
+            let name = &channels[rule.source.0 as usize].name;
+            sink.push(report::asks::asks_itself(rule.span.clone(), name));
+        }
+    }
+}
+
+/// All bodies of a process.
+pub(crate) fn bodies(process: &Proc) -> impl Iterator<Item = &Block> {
+    let rules = process.rules.iter().map(|rule| &rule.body);
+    let merges = process.merges.iter().flat_map(|merge| [&merge.body, &merge.finish.body]);
+    let handlers = process.handlers.iter().map(|handler| &handler.body);
+    let timers = process.timers.iter().map(|timer| &timer.body);
+    rules.chain(merges).chain(handlers).chain(timers)
 }
 
 /// The first line of a statement, which is enough to point at it.
@@ -102,6 +151,8 @@ struct Rules<'a> {
     sink: &'a mut Sink,
     channels: Vec<ScopeChannel>,
     out: Vec<Rule>,
+    handlers: Vec<Handler>,
+    timers: Vec<Timer>,
     /// Source and place of each rule so far.
     places: Vec<(ChannelId, Span)>,
     /// Something was not understood, so that what seems unused may not be.
@@ -127,12 +178,16 @@ impl Rules<'_> {
                 let text = name.as_ref().map_or("", |name| name.text());
                 self.sink.push(report::channels::no_rules(span, text));
             }
+            // Entered before all bodies, since functions name them.
+            ast::Stmt::Local(_) => {}
+            // The parser has reported it.
+            ast::Stmt::Global(_) => self.is_silent = true,
+            ast::Stmt::Except(except) => self.except(except, span),
+            ast::Stmt::Every(every) => self.every(every, span),
             other => {
                 self.is_silent = true;
                 let span = self.span(first_line(other));
                 let (what, help) = match other {
-                    ast::Stmt::Local(_) => ("`local` state", "compute what you need from the message"),
-                    ast::Stmt::Global(_) => ("`global` state", "compute what you need from the message"),
                     ast::Stmt::If(_) => (
                         "an `if` in a process",
                         "begin a rule with the channel that messages come from: `| client => f(backends)`",
@@ -226,16 +281,28 @@ impl Rules<'_> {
             self.sink.push(report::channels::second_rule(place.clone(), name, first.clone()));
         }
         self.places.push((source, place.clone()));
-        let scope = Scope::of_process(std::mem::take(&mut self.channels));
-        let mut exprs = Exprs::new(self.items, self.sink, self.decl.file, scope);
-        let ty = Ty::Record(unit);
-        let local = exprs.scope.hidden("", ty.clone(), place.clone());
-        let message = Expr { kind: ExprKind::Local(local), ty, span: place };
-        let effect = check(&mut exprs, message);
-        let Scope { locals, channels, .. } = exprs.scope;
-        self.channels = channels;
+        let (effect, locals) = self.body(|exprs| {
+            let ty = Ty::Record(unit);
+            let local = exprs.scope.hidden("", ty.clone(), place.clone());
+            check(exprs, Expr { kind: ExprKind::Local(local), ty, span: place })
+        });
         let body = Block { stmts: vec![Stmt::Expr(effect)], value: None };
         self.out.push(Rule { source, locals, body, span });
+    }
+
+    /// Checks a body that sees the channels; returns it with its locals.
+    fn body<T>(&mut self, check: impl FnOnce(&mut Exprs<'_>) -> T) -> (T, Vec<Local>) {
+        let scope = Scope::of_process(std::mem::take(&mut self.channels));
+        let mut exprs = Exprs::new(self.items, self.sink, self.decl.file, scope);
+        let checked = check(&mut exprs);
+        let unused: Vec<(String, Span)> =
+            exprs.scope.unused().map(|(_, local)| (local.name.clone(), local.span.clone())).collect();
+        for (name, span) in unused {
+            exprs.sink.push(report::names::unused_let(span, &name));
+        }
+        let Scope { locals, channels, .. } = exprs.scope;
+        self.channels = channels;
+        (checked, locals)
     }
 
     /// `a <=> b`: two rules.

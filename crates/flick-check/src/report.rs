@@ -1,11 +1,13 @@
 //! What is said about each kind of mistake, one file per family of codes.
 //! Promises: checking code never words a message itself, so that one mistake reads the same wherever it is found.
 
+pub(crate) mod asks;
 pub(crate) mod bounds;
 pub(crate) mod channels;
 pub(crate) mod grammar;
 pub(crate) mod names;
 pub(crate) mod not_yet;
+pub(crate) mod state;
 pub(crate) mod syntax;
 pub(crate) mod types;
 pub(crate) mod values;

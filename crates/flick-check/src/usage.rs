@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::asked::Asked;
 use crate::diagnostic::Sink;
 use crate::grammar;
 use crate::hir::{
-    BinaryOp, Block, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit, UnitId,
+    BinaryOp, Block, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit,
+    UnitId,
 };
 use crate::items::Items;
 use crate::limits::VINT_BYTES_MAX;
@@ -15,12 +17,22 @@ use crate::range::{INT, Range};
 use crate::{report, walk};
 use flick_abi::limits::HEAD_BYTES_MAX;
 
+/// Something that is kept, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    Dict(u32),
+    Counter(u32),
+    State(u32),
+}
+
 /// What a body does, with everything it calls.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: BTreeSet<(u32, FieldId)>,
     writes: BTreeSet<(u32, FieldId)>,
     calls: BTreeSet<u32>,
+    /// Dictionaries, counters and locals.
+    kept: BTreeSet<Kept>,
     /// Places of reads, for messages.
     places: Vec<((u32, FieldId), Span)>,
 }
@@ -49,7 +61,21 @@ impl Uses {
                     uses.reads.extend(&callee.reads);
                     uses.writes.extend(&callee.writes);
                     uses.calls.extend(&callee.calls);
+                    uses.kept.extend(&callee.kept);
                 }
+            }
+            ExprKind::DictGet(dict, _)
+            | ExprKind::DictHas(dict, _)
+            | ExprKind::DictPut(dict, ..)
+            | ExprKind::Dict(dict)
+            | ExprKind::DictUpdate { dict, .. } => {
+                uses.kept.insert(Kept::Dict(dict.0));
+            }
+            ExprKind::Counter(counter) => {
+                uses.kept.insert(Kept::Counter(counter.0));
+            }
+            ExprKind::State(state) => {
+                uses.kept.insert(Kept::State(state.0));
             }
             _ => {}
         });
@@ -57,18 +83,30 @@ impl Uses {
     }
 }
 
+/// A body of the process: what starts it, what it asks, what it does.
+struct Work {
+    sources: Vec<ChannelId>,
+    asked: BTreeSet<ChannelId>,
+    uses: Uses,
+}
+
 /// Completes units and channels with what the program's code needs of them, and warns of what nobody uses.
-pub(crate) fn check(funs: &[Fun], process: &mut Option<Proc>, items: &mut Items, sink: &mut Sink) {
+pub(crate) fn check(
+    funs: &[Fun],
+    asked: &Asked,
+    process: &mut Option<Proc>,
+    items: &mut Items,
+    sink: &mut Sink,
+) {
     let mut fun_uses: Vec<Uses> = Vec::new();
     for fun in funs {
         let uses = Uses::of(&fun.body, &fun_uses);
         fun_uses.push(uses);
     }
-    let rule_uses: Vec<Uses> = match process {
-        Some(process) => process.rules.iter().map(|rule| Uses::of(&rule.body, &fun_uses)).collect(),
-        None => Vec::new(),
-    };
-    let all: Vec<&Uses> = fun_uses.iter().chain(&rule_uses).collect();
+    let works = process.as_ref().map_or_else(Vec::new, |process| works(process, asked, &fun_uses));
+    let mut all: Vec<&Uses> = fun_uses.iter().chain(works.iter().map(|work| &work.uses)).collect();
+    let whole = whole_units(process.as_ref(), items);
+    all.push(&whole);
     for unit in 0..items.units.len() {
         close_last(UnitId(unit as u32), &all, items, sink);
         head_size(UnitId(unit as u32), items, sink);
@@ -79,13 +117,15 @@ pub(crate) fn check(funs: &[Fun], process: &mut Option<Proc>, items: &mut Items,
             derived_fit(UnitId(unit as u32), items, sink);
         }
     }
+    all.pop();
     let Some(process) = process else { return };
     for (index, channel) in process.channels.iter_mut().enumerate() {
         let Some(unit) = channel.receives else { continue };
-        let rules = process.rules.iter().zip(&rule_uses).filter(|(rule, _)| rule.source.0 as usize == index);
+        let id = ChannelId(index as u32);
+        let works = works.iter().filter(|work| work.sources.contains(&id) || work.asked.contains(&id));
         let mut fields: BTreeSet<FieldId> = BTreeSet::new();
-        for (_, uses) in rules {
-            fields.extend(uses.reads.iter().filter(|(of, _)| *of == unit.0).map(|(_, field)| *field));
+        for work in works {
+            fields.extend(work.uses.reads.iter().filter(|(of, _)| *of == unit.0).map(|(_, field)| *field));
         }
         let view = items.views.get(&unit.0).map_or(&[][..], |view| view.fields.as_slice());
         let bound =
@@ -93,7 +133,61 @@ pub(crate) fn check(funs: &[Fun], process: &mut Option<Proc>, items: &mut Items,
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
         channel.view = fields.into_iter().map(|field| (field, bound(field))).collect();
     }
-    warn_unused(funs, &all, &rule_uses, items, sink);
+    let body_uses: Vec<&Uses> = works.iter().map(|work| &work.uses).collect();
+    warn_unused(funs, &all, &body_uses, items, sink);
+    warn_unused_state(&all, items, sink);
+}
+
+/// What every body of the process does.
+fn works(process: &Proc, asked: &Asked, fun_uses: &[Uses]) -> Vec<Work> {
+    let work = |sources: Vec<ChannelId>, body: &Block| Work {
+        sources,
+        asked: asked.channels(body),
+        uses: Uses::of(body, fun_uses),
+    };
+    let mut out: Vec<Work> = process.rules.iter().map(|rule| work(vec![rule.source], &rule.body)).collect();
+    for merge in &process.merges {
+        let key = Block { stmts: Vec::new(), value: Some(Box::new(merge.key.clone())) };
+        for body in [&key, &merge.body, &merge.finish.body] {
+            out.push(work(vec![merge.source], body));
+        }
+    }
+    out.extend(process.handlers.iter().map(|handler| work(Vec::new(), &handler.body)));
+    out.extend(process.timers.iter().map(|timer| work(Vec::new(), &timer.body)));
+    out
+}
+
+/// Elements of a merge wait for each other whole, so nothing of them streams.
+fn whole_units(process: Option<&Proc>, items: &Items) -> Uses {
+    let mut uses = Uses::default();
+    for merge in process.iter().flat_map(|process| &process.merges) {
+        let fields = &items.unit(merge.unit).fields;
+        uses.reads.extend((0..fields.len() as u32).map(|field| (merge.unit.0, FieldId(field))));
+        uses.places.extend(
+            (0..fields.len() as u32).map(|field| ((merge.unit.0, FieldId(field)), merge.span.clone())),
+        );
+    }
+    uses
+}
+
+/// Warns of what is kept but never looked at or changed.
+fn warn_unused_state(all: &[&Uses], items: &Items, sink: &mut Sink) {
+    let is_used = |kept: Kept| all.iter().any(|uses| uses.kept.contains(&kept));
+    let mut warn = |what: &str, name: &str, span: &Span, kept: Kept| {
+        if span.file == 0 && !name.starts_with('_') && !is_used(kept) {
+            sink.push(report::state::never_used(span.clone(), what, name));
+        }
+    };
+    for (index, dict) in items.dicts.iter().enumerate() {
+        warn("dictionary", &dict.name, &dict.span, Kept::Dict(index as u32));
+    }
+    for (index, counter) in items.counters.iter().enumerate() {
+        let what = if counter.is_gauge { "gauge" } else { "counter" };
+        warn(what, &counter.name, &counter.span, Kept::Counter(index as u32));
+    }
+    for (index, state) in items.states.iter().enumerate() {
+        warn("local", &state.name, &state.span, Kept::State(index as u32));
+    }
 }
 
 /// A last field without a written bound streams unless the program looks into it.
@@ -200,9 +294,9 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
     }
 }
 
-fn warn_unused(funs: &[Fun], all: &[&Uses], rule_uses: &[Uses], items: &Items, sink: &mut Sink) {
+fn warn_unused(funs: &[Fun], all: &[&Uses], body_uses: &[&Uses], items: &Items, sink: &mut Sink) {
     for (index, fun) in funs.iter().enumerate() {
-        let is_called = rule_uses.iter().any(|uses| uses.calls.contains(&(index as u32)));
+        let is_called = body_uses.iter().any(|uses| uses.calls.contains(&(index as u32)));
         if !is_called && fun.span.file == 0 && !fun.name.starts_with('_') {
             sink.push(report::names::unused_function(fun.span.clone(), &fun.name));
         }

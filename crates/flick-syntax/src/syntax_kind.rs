@@ -256,7 +256,6 @@ impl SyntaxKind {
             Lt => "`<`",
             Gt => "`>`",
             Slash => "`/`",
-            WithKw => "`with`",
             Arrow => "`->`",
             FatArrow => "`=>`",
             LineEnd | Dedent => "the end of the line",

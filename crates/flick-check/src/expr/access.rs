@@ -17,7 +17,7 @@ impl Exprs<'_> {
     }
 
     /// What a lone name stands for.
-    pub(super) fn value_named(&mut self, text: &str, span: Span) -> Expr {
+    pub(crate) fn value_named(&mut self, text: &str, span: Span) -> Expr {
         if let Some((named, ty)) = self.scope.resolve(text) {
             let kind = match named {
                 Named::Local(id) => ExprKind::Local(id),
@@ -27,6 +27,11 @@ impl Exprs<'_> {
         }
         if let Some(member) = self.enum_hint.and_then(|id| self.member_of(id, text)) {
             return Expr { ty: member.1, kind: member.0, span };
+        }
+        if self.grammar.is_none()
+            && let Some(kept) = self.kept_named(text, &span)
+        {
+            return kept;
         }
         self.report_unknown_name(text, &span);
         unknown(span)
@@ -215,6 +220,9 @@ impl Exprs<'_> {
 
     pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Expr {
         let base = self.opt_expr(index.base(), &span);
+        if let Ty::Dict(dict) = base.ty {
+            return self.dict_get(dict, index.index(), span);
+        }
         let position = self.opt_expr(index.index(), &span);
         let ty = match base.ty {
             Ty::ChanArray { receives, sends } => Ty::Chan { receives, sends },

@@ -1,0 +1,117 @@
+//! What lives with a session: the `local` lines of the process.
+//! Promises: each has a type with a bound, a first value known when the session begins, and all fit together.
+
+use flick_abi::limits::STATE_WORDS_MAX;
+use flick_syntax::ast;
+
+use crate::diagnostic::Sink;
+use crate::expr::{Exprs, has_part, is_open, unknown, widen};
+use crate::hir::{Expr, ExprKind, Span, State, StateId, Ty};
+use crate::items::{InFile, Items};
+use crate::layout::layout;
+use crate::load::span_of;
+use crate::scope::Scope;
+use crate::{report, types, walk};
+
+/// Bytes of a word of state.
+const WORD_BYTES: u64 = 8;
+
+/// Enters every `local` of the process under its name.
+pub(crate) fn check(process: &InFile<ast::ProcDecl>, items: &mut Items, sink: &mut Sink) {
+    let mut words = 0u64;
+    for stmt in process.node.body().into_iter().flat_map(|body| body.stmts()) {
+        let ast::Stmt::Local(local) = stmt else { continue };
+        let Some(name) = local.name() else { continue };
+        let span = span_of(process.file, name.range());
+        if let Some(first) = place_of(items, name.text()) {
+            sink.push(report::names::duplicate(span, "local", name.text(), first));
+            continue;
+        }
+        let (ty, init) = typed(&local, process.file, name.text(), &span, items, sink);
+        match layout(items, &ty) {
+            Ok(layout) => {
+                let before = words;
+                words = words.saturating_add(layout.state_words());
+                let max = STATE_WORDS_MAX as u64;
+                if words > max && before <= max {
+                    let (bytes, allowed) = (words.saturating_mul(WORD_BYTES), max * WORD_BYTES);
+                    sink.push(report::state::state_too_large(span.clone(), bytes, allowed));
+                }
+            }
+            Err(part) => {
+                let is_message = matches!(part.0, Ty::Record(_));
+                let found = items.describe(&part.0);
+                sink.push(report::state::local_type(span.clone(), name.text(), &found, is_message));
+            }
+        }
+        let id = StateId(items.states.len() as u32);
+        items.state_names.insert(name.text().to_owned(), id);
+        items.states.push(State { name: name.text().to_owned(), ty, init, span });
+    }
+}
+
+fn place_of(items: &Items, name: &str) -> Option<Span> {
+    let state = items.state_names.get(name).map(|id| items.states[id.0 as usize].span.clone());
+    state.or_else(|| items.globals.get(name).map(|(_, span)| span.clone()))
+}
+
+/// Type and first value.
+fn typed(
+    local: &ast::LocalStmt,
+    file: u32,
+    name: &str,
+    span: &Span,
+    items: &Items,
+    sink: &mut Sink,
+) -> (Ty, Expr) {
+    let declared = local.ty().map(|ty| types::value_type(items, &ty, file, sink));
+    let Some(value) = local.value() else { return (declared.unwrap_or(Ty::Unknown), unknown(span.clone())) };
+    let mut exprs = Exprs::new(items, sink, file, Scope::default());
+    let Some(ty) = declared else {
+        let init = exprs.expr(&value);
+        constant(&init, name, items, sink);
+        let ty = widen(&init.ty);
+        let example = match &ty {
+            _ if is_open(&ty) => Some("option<int> := none"),
+            _ if has_part(&ty, &|part| matches!(part, Ty::Bytes { text: true, .. })) => {
+                Some("string<64> := \"\"")
+            }
+            _ if has_part(&ty, &|part| matches!(part, Ty::Bytes { .. })) => Some("bytes<64> := raw(\"\")"),
+            _ => None,
+        };
+        if let Some(example) = example {
+            sink.push(report::state::local_needs_type(span.clone(), name, example));
+            return (Ty::Unknown, init);
+        }
+        return (ty, init);
+    };
+    let init = exprs.expr_like(&value, &ty);
+    let init = exprs.coerce(init, &ty, &format!("`{name}`"), local.ty().map(|ty| span_of(file, ty.range())));
+    constant(&init, name, items, sink);
+    (ty, init)
+}
+
+/// Reports a first value that needs what is not there when a session begins.
+fn constant(init: &Expr, name: &str, items: &Items, sink: &mut Sink) {
+    let mut found: Option<(Span, String)> = None;
+    walk::expr(init, &mut |expr| {
+        let what = match &expr.kind {
+            ExprKind::Call(fun, _) => format!("the function `{}`", items.fun(*fun).name),
+            ExprKind::State(id) => format!("the local `{}`", items.states[id.0 as usize].name),
+            ExprKind::DictGet(dict, _)
+            | ExprKind::DictHas(dict, _)
+            | ExprKind::DictPut(dict, ..)
+            | ExprKind::Dict(dict)
+            | ExprKind::DictUpdate { dict, .. } => {
+                format!("the dictionary `{}`", items.dicts[dict.0 as usize].name)
+            }
+            ExprKind::Ask { .. } | ExprKind::AskAll { .. } => "an `ask`".to_owned(),
+            ExprKind::Send { .. } => "a send".to_owned(),
+            _ => return,
+        };
+        found.get_or_insert((expr.span.clone(), what));
+    });
+    if let Some((span, what)) = found {
+        sink.push(report::state::not_constant(span, name, &what));
+    }
+}
