@@ -9,6 +9,7 @@ mod dead;
 mod duplicate;
 mod fold;
 mod slots;
+pub mod spill;
 mod thread;
 
 use crate::data::{Function, Inst, Module, Op, Value};
