@@ -9,10 +9,11 @@ use flick_check::hir::{Expr, FieldId, FieldKind, Span, Ty, UnitId};
 use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
 
 use crate::builder::{ConstPool, FunctionBuilder};
+use crate::carrier::Carrier;
 use crate::context::Context;
 use crate::interval::Interval;
 use crate::unit::Key;
-use crate::value::{Num, Record, Shape, Val};
+use crate::value::{Num, Shape, Val};
 
 /// A check of a grammar failed.
 pub const CAUSE_CHECK: u32 = 1;
@@ -66,6 +67,8 @@ pub struct Body<'p> {
     /// The frame parameter, where there is one.
     pub frame: Option<Value>,
     faults: HashMap<(u32, u32), BlockId>,
+    /// Suspensions written so far.
+    pub suspensions: u32,
     /// A function of flags: where a fault would be, it sets none and is done.
     pub never_faults: bool,
 }
@@ -93,6 +96,7 @@ impl<'p> Body<'p> {
             dollar: None,
             frame,
             faults: HashMap::new(),
+            suspensions: 0,
             never_faults: false,
         }
     }
@@ -183,7 +187,7 @@ impl<'p> Body<'p> {
                 let key = self.cx.unit(unit).canonical(Key::Length(field));
                 known.get(&key).expect("a length is computed before it is used").clone()
             }
-            _ => self.original_length(unit, field),
+            _ => self.get_key(unit, Key::Length(field)),
         }
     }
 
@@ -204,35 +208,10 @@ impl<'p> Body<'p> {
         result
     }
 
-    /// A value of this type from one word.
+    /// A value of a type that one word carries.
     pub fn val_of_word(&self, ty: &Ty, value: Value) -> Val {
-        match ty {
-            Ty::Int { lo, hi, unsigned } => {
-                let word = if *unsigned { Interval::UINT } else { Interval::INT };
-                let range = if *lo <= *hi { Interval::new(*lo, *hi) } else { word };
-                Val::Num(Num::one(value, if range.within(word) { range } else { word }))
-            }
-            Ty::Enum(_) => Val::Num(Num::one(value, Interval::INT)),
-            Ty::Bool => Val::Bool(value),
-            Ty::Bytes { .. } => Val::Bytes(value),
-            Ty::Chan { .. } | Ty::ChanArray { .. } => Val::Chan(value),
-            Ty::Record(unit) => Val::Record(Record::original(*unit)),
-            Ty::Nothing => Val::Nothing,
-            Ty::Unknown => panic!("a program without errors has no unknown types"),
-        }
-    }
-
-    /// The word of a value. A message is its frame.
-    pub fn word_of_val(&self, val: &Val) -> Value {
-        match val {
-            Val::Num(num) => num.value(),
-            Val::Bool(value) | Val::Bytes(value) | Val::Chan(value) => *value,
-            Val::Record(record) => {
-                assert!(record.is_original(), "only a message as it arrived is passed by its frame");
-                self.frame.expect("a message has a frame")
-            }
-            Val::Nothing => panic!("no value is no word"),
-        }
+        let carrier = Carrier::of_ty(self.cx, ty, &|_| panic!("a message is no word"));
+        self.arrived(&carrier, &mut std::iter::once(value))
     }
 
     /// The value of a field of a message that was changed or built: `val` in the field's own shape.
@@ -250,15 +229,24 @@ impl<'p> Body<'p> {
     }
 }
 
-/// The kind of word that carries a type.
+/// The kind of word that carries a number.
 pub fn word_type(ty: &Ty) -> Type {
     match ty {
         Ty::Int { unsigned: true, .. } => Type::Uint,
-        Ty::Int { .. } | Ty::Enum(_) => Type::Int,
-        Ty::Bool => Type::Bool,
-        Ty::Bytes { .. } => Type::Bytes,
-        Ty::Record(_) => Type::Frame,
-        Ty::Chan { .. } | Ty::ChanArray { .. } => Type::Chan,
-        Ty::Nothing | Ty::Unknown => panic!("{ty:?} has no word"),
+        Ty::Int { .. } | Ty::Enum(_) | Ty::Ipv4 | Ty::Time | Ty::Duration => Type::Int,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// What a number of this type may be, as far as its word can.
+pub fn int_range(ty: &Ty) -> Interval {
+    match ty {
+        Ty::Int { lo, hi, unsigned } => {
+            let word = if *unsigned { Interval::UINT } else { Interval::INT };
+            let range = if *lo <= *hi { Interval::new(*lo, *hi) } else { word };
+            if range.within(word) { range } else { word }
+        }
+        Ty::Ipv4 => Interval::new(0, i128::from(u32::MAX)),
+        _ => Interval::INT,
     }
 }

@@ -51,6 +51,7 @@ pub struct FunctionBuilder {
 #[derive(Debug, Default)]
 struct OpenBlock {
     params: Vec<Value>,
+    trips_max: Option<u32>,
     insts: Vec<Inst>,
     end: Option<Terminator>,
 }
@@ -88,6 +89,13 @@ impl FunctionBuilder {
         let params = params.iter().map(|&ty| self.new_value(ty)).collect();
         self.blocks.push(OpenBlock { params, ..OpenBlock::default() });
         BlockId((self.blocks.len() - 1) as u32)
+    }
+
+    /// A new block that heads a loop of at most `trips_max` trips.
+    pub fn new_loop(&mut self, params: &[Type], trips_max: u32) -> BlockId {
+        let head = self.new_block(params);
+        self.blocks[head.0 as usize].trips_max = Some(trips_max);
+        head
     }
 
     /// The parameters of a block.
@@ -145,6 +153,12 @@ impl FunctionBuilder {
         self.define(ty, Op::Binary(op, a, b))
     }
 
+    /// A message of this activation by a constant number.
+    pub fn message(&mut self, number: i64) -> Value {
+        let number = self.int(number);
+        self.define(Type::Message, Op::AsMessage(number))
+    }
+
     /// 1 or 0 for a truth value.
     pub fn bool_to_int(&mut self, value: Value) -> Value {
         let (a, b) = (self.int(1), self.int(0));
@@ -169,6 +183,7 @@ impl FunctionBuilder {
             .into_iter()
             .map(|block| Block {
                 params: block.params,
+                trips_max: block.trips_max,
                 insts: block.insts,
                 end: block.end.unwrap_or_else(|| panic!("every block of `{name}` ends")),
             })

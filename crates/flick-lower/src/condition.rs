@@ -1,6 +1,6 @@
 //! Conditions: truth values that decide where to go on, and so need not exist.
 //! Promises: `and` and `or` skip what cannot change the outcome where that costs more than to evaluate it; parts that
-//! cost next to nothing are evaluated together and tested once. No part has effects, so nobody can tell.
+//! cost next to nothing are evaluated together and tested once. Where a part has effects, all keep their order.
 
 use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, Ty};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
@@ -48,7 +48,10 @@ impl Body<'_> {
     fn branch_on_parts(&mut self, op: BinaryOp, cond: &Expr, then: BlockId, otherwise: BlockId) {
         let mut all = Vec::new();
         parts(op, cond, &mut all);
-        let (cheap, dear): (Vec<&Expr>, Vec<&Expr>) = all.into_iter().partition(|part| is_cheap(part));
+        // What has effects keeps its place in the text.
+        let may_move = !all.iter().any(|part| self.cx.has_effects(part));
+        let (cheap, dear): (Vec<&Expr>, Vec<&Expr>) =
+            all.into_iter().partition(|part| may_move && is_cheap(part));
         let (last, others) = match (cheap.is_empty(), dear.split_last()) {
             (true, Some((last, others))) => (Some(*last), others),
             _ => (None, &dear[..]),
@@ -177,7 +180,10 @@ fn is_cheap(expr: &Expr) -> bool {
             ExprKind::Binary(op, ..) => is_comparison(*op) || matches!(op, BinaryOp::And | BinaryOp::Or),
             _ => false,
         };
-        plain &= !matches!(inner.ty, Ty::Bytes { .. });
+        plain &= matches!(
+            inner.ty,
+            Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Record(_) | Ty::Ipv4 | Ty::Time | Ty::Duration
+        );
     });
     plain && parts <= EAGER_PARTS_MAX
 }

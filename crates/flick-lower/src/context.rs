@@ -1,19 +1,53 @@
 //! What all functions of one program share while they are lowered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Program, Ty, UnitId};
+use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind, Fun, Program, StateId, Ty, UnitId};
+use flick_ir::data::Type;
 
+use crate::carrier::{Carrier, Layout};
+use crate::layout::{items, state_words};
+use crate::limits::IN_PLACE_PARTS_MAX;
 use crate::parse::plan::{Role, plan};
 use crate::unit::UnitInfo;
-use crate::walk::{keys_of, walk_block};
+use crate::value::ShapeKind;
+use crate::walk::{keys_of, walk_block, walk_program};
 
-/// The program and what is known of its grammars.
+/// The program and what is known of its grammars, functions and state.
 #[derive(Debug)]
 pub struct Context<'p> {
     /// The checked program.
     pub program: &'p Program,
     units: Vec<UnitInfo<'p>>,
+    funs: Vec<FunInfo>,
+    uses: Vec<UnitUse>,
+    /// Some activation has more messages than the one that started it.
+    has_others: bool,
+    /// First word of each `local` in a session's state.
+    state_places: Vec<u32>,
+    /// Words of a session's state.
+    pub state_words: u32,
+}
+
+/// What is known of a function.
+#[derive(Clone, Copy, Debug, Default)]
+struct FunInfo {
+    asks: bool,
+    has_effects: bool,
+    in_place: bool,
+    /// Expressions in it, those lowered in place counted again.
+    parts: usize,
+}
+
+/// What the program does with messages of a grammar.
+#[derive(Clone, Debug, Default)]
+struct UnitUse {
+    changed: BTreeSet<FieldId>,
+    built: BTreeSet<FieldId>,
+    is_changed: bool,
+    is_built: bool,
+    /// Lists of them are made otherwise than by `ask all`.
+    is_listed: bool,
 }
 
 impl<'p> Context<'p> {
@@ -25,8 +59,9 @@ impl<'p> Context<'p> {
             .enumerate()
             .map(|(index, unit)| UnitInfo::new(UnitId(index as u32), unit))
             .collect();
-        for (unit, changed) in updates(program) {
-            units[unit as usize].note_updates(&changed);
+        let (uses, has_others) = unit_uses(program);
+        for (info, used) in units.iter_mut().zip(&uses) {
+            info.note_updates(&used.changed);
         }
         for info in &mut units {
             let mut keys: BTreeSet<_> = info.echo().into_iter().map(crate::unit::Key::Field).collect();
@@ -41,7 +76,19 @@ impl<'p> Context<'p> {
             }
             info.assign_slots(&keys);
         }
-        Self { program, units }
+        let mut state_places = Vec::new();
+        let mut words = 0;
+        for state in &program.states {
+            state_places.push(words);
+            words += items(program, &state.ty).iter().map(state_words).sum::<u32>();
+        }
+        let mut cx =
+            Self { program, units, funs: Vec::new(), uses, has_others, state_places, state_words: words };
+        for fun in &program.funs {
+            let info = cx.fun_info(fun);
+            cx.funs.push(info);
+        }
+        cx
     }
 
     /// What is known of a grammar.
@@ -53,21 +100,183 @@ impl<'p> Context<'p> {
     pub fn channels(&self) -> &'p [Channel] {
         self.program.process.as_ref().map_or(&[], |process| &process.channels)
     }
+
+    /// The first word of a `local`.
+    pub fn state_place(&self, state: StateId) -> u32 {
+        self.state_places[state.0 as usize]
+    }
+
+    /// Whether calls of a function are always lowered in place.
+    pub fn is_in_place(&self, fun: flick_check::hir::FunId) -> bool {
+        self.funs[fun.0 as usize].in_place
+    }
+
+    /// Whether evaluating an expression can be noticed by anybody but the one who uses its value.
+    pub fn has_effects(&self, expr: &Expr) -> bool {
+        let mut found = false;
+        crate::walk::walk_expr(expr, &mut |inner| found |= self.is_effect(inner));
+        found
+    }
+
+    fn is_effect(&self, expr: &Expr) -> bool {
+        use flick_check::hir::Builtin;
+        match &expr.kind {
+            ExprKind::Send { .. }
+            | ExprKind::Ask { .. }
+            | ExprKind::AskAll { .. }
+            | ExprKind::DictPut(..)
+            | ExprKind::DictUpdate { .. } => true,
+            ExprKind::Builtin(builtin, _) => matches!(
+                builtin,
+                Builtin::Random
+                    | Builtin::Log
+                    | Builtin::Count
+                    | Builtin::Set
+                    | Builtin::RoundRobin
+                    | Builtin::TwoChoices
+                    | Builtin::Remove
+            ),
+            ExprKind::Call(fun, _) => self.funs[fun.0 as usize].has_effects,
+            _ => false,
+        }
+    }
+
+    /// All shapes that a message of a grammar may have in this program.
+    pub fn any_layout(&self, unit: UnitId) -> Layout {
+        let used = &self.uses[unit.0 as usize];
+        let mut layout = Layout::from([(ShapeKind::Original, BTreeSet::new())]);
+        if self.has_others {
+            layout.insert(ShapeKind::Other, BTreeSet::new());
+        }
+        if used.is_changed {
+            for kind in layout.keys().map(|kind| kind.changed()).collect::<Vec<_>>() {
+                layout.insert(kind, used.changed.clone());
+            }
+        }
+        if used.is_built {
+            layout.insert(ShapeKind::Built, used.built.union(&used.changed).copied().collect());
+        }
+        layout
+    }
+
+    /// The shapes that a message in a list may have.
+    fn list_layout(&self, unit: UnitId) -> Layout {
+        if self.uses[unit.0 as usize].is_listed {
+            self.any_layout(unit)
+        } else {
+            Layout::from([(ShapeKind::Other, BTreeSet::new())])
+        }
+    }
+
+    /// How a value of any origin is carried.
+    pub fn carrier(&self, ty: &Ty) -> Carrier {
+        Carrier::of_ty(self, ty, &|unit| self.any_layout(unit))
+    }
+
+    /// How an element of a list is carried.
+    pub fn elem_carrier(&self, elem: &Ty) -> Carrier {
+        Carrier::of_ty(self, elem, &|unit| self.list_layout(unit))
+    }
+
+    /// Words of an element of a list.
+    pub fn stride(&self, elem: &Ty) -> u32 {
+        self.elem_carrier(elem).types(self).len() as u32
+    }
+
+    /// Types of the words that carry a value without messages.
+    pub fn word_types(&self, ty: &Ty) -> Vec<Type> {
+        self.carrier(ty).types(self)
+    }
+
+    /// Whether a value of this type has a message in it. Messages in lists are words.
+    pub fn holds_message(&self, ty: &Ty) -> bool {
+        match ty {
+            Ty::Record(_) => true,
+            Ty::Option(inner) => self.holds_message(inner),
+            Ty::Tuple(parts) => parts.iter().any(|part| self.holds_message(part)),
+            Ty::Struct(id) => {
+                let fields = &self.program.structs[id.0 as usize].fields;
+                fields.iter().any(|(_, ty)| self.holds_message(ty))
+            }
+            Ty::Variant(id) => {
+                let cases = &self.program.variants[id.0 as usize].cases;
+                cases.iter().filter_map(|(_, ty)| ty.as_ref()).any(|ty| self.holds_message(ty))
+            }
+            _ => false,
+        }
+    }
+
+    fn fun_info(&self, fun: &Fun) -> FunInfo {
+        let mut info = FunInfo::default();
+        walk_block(&fun.body, &mut |expr| {
+            info.parts += 1;
+            info.asks |= matches!(expr.kind, ExprKind::Ask { .. } | ExprKind::AskAll { .. });
+            info.has_effects |= self.is_effect(expr);
+            if let ExprKind::Call(callee, _) = &expr.kind {
+                let callee = self.funs[callee.0 as usize];
+                info.asks |= callee.asks;
+                if callee.in_place {
+                    info.parts = info.parts.saturating_add(callee.parts);
+                }
+            }
+        });
+        info.has_effects |= crate::walk::assigns(&fun.body);
+        let params = &fun.locals[..fun.param_count];
+        let has_message = self.holds_message(&fun.result)
+            || params.iter().any(|local| !matches!(local.ty, Ty::Record(_)) && self.holds_message(&local.ty));
+        let is_aggregate = !has_message && self.word_types(&fun.result).len() > 1;
+        info.in_place = info.asks || has_message || is_aggregate && info.parts <= IN_PLACE_PARTS_MAX;
+        info
+    }
 }
 
-/// The fields that any record update of the program replaces, by grammar.
-fn updates(program: &Program) -> BTreeMap<u32, BTreeSet<FieldId>> {
-    let mut changed: BTreeMap<u32, BTreeSet<FieldId>> = BTreeMap::new();
-    let mut visit = |expr: &Expr| {
-        if let (ExprKind::With(_, fields), Ty::Record(unit)) = (&expr.kind, &expr.ty) {
-            changed.entry(unit.0).or_default().extend(fields.iter().map(|(field, _)| *field));
+/// What the program does with messages, by grammar; and whether an activation has several.
+fn unit_uses(program: &Program) -> (Vec<UnitUse>, bool) {
+    let mut uses = vec![UnitUse::default(); program.units.len()];
+    let mut has_others = program.process.as_ref().is_some_and(|process| !process.merges.is_empty());
+    let mut listed: BTreeSet<u32> = BTreeSet::new();
+    walk_program(program, &mut |expr| match (&expr.kind, &expr.ty) {
+        (ExprKind::With(_, fields), Ty::Record(unit)) => {
+            let used = &mut uses[unit.0 as usize];
+            used.is_changed = true;
+            used.changed.extend(fields.iter().map(|(field, _)| *field));
         }
-    };
-    for fun in &program.funs {
-        walk_block(&fun.body, &mut visit);
+        (ExprKind::Build(unit, fields), _) => {
+            let used = &mut uses[unit.0 as usize];
+            used.is_built = true;
+            used.built.extend(fields.iter().map(|(field, _)| *field));
+        }
+        (ExprKind::Ask { .. } | ExprKind::AskAll { .. }, _) => has_others = true,
+        (ExprKind::List(_) | ExprKind::MapList { .. }, Ty::List { elem, .. }) => {
+            units_in(program, elem, &mut listed);
+        }
+        _ => {}
+    });
+    for (unit, used) in program.units.iter().zip(&mut uses) {
+        let on_wire = |field: &FieldId| !matches!(unit.fields[field.0 as usize].kind, FieldKind::Var { .. });
+        used.changed.retain(on_wire);
+        used.built.retain(on_wire);
     }
-    for rule in program.process.iter().flat_map(|process| &process.rules) {
-        walk_block(&rule.body, &mut visit);
+    for unit in listed {
+        uses[unit as usize].is_listed = true;
     }
-    changed
+    (uses, has_others)
+}
+
+/// The grammars of messages in values of a type.
+fn units_in(program: &Program, ty: &Ty, found: &mut BTreeSet<u32>) {
+    match ty {
+        Ty::Record(unit) => _ = found.insert(unit.0),
+        Ty::Option(inner) => units_in(program, inner, found),
+        Ty::Tuple(parts) => parts.iter().for_each(|part| units_in(program, part, found)),
+        Ty::Struct(id) => {
+            let fields = &program.structs[id.0 as usize].fields;
+            fields.iter().for_each(|(_, ty)| units_in(program, ty, found));
+        }
+        Ty::Variant(id) => {
+            let cases = &program.variants[id.0 as usize].cases;
+            cases.iter().filter_map(|(_, ty)| ty.as_ref()).for_each(|ty| units_in(program, ty, found));
+        }
+        _ => {}
+    }
 }

@@ -1,12 +1,13 @@
 //! Expressions: one arm per kind; what needs more than a few lines has a file of its own.
 //! Promises: operands are evaluated from left to right.
 
-use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, Ty};
+use flick_check::hir::{BinaryOp, Expr, ExprKind, Ty};
 use flick_ir::data::{Op, Type};
 
 use crate::body::Body;
 use crate::condition::is_comparison;
-use crate::value::{Num, Val};
+use crate::list::elem_of;
+use crate::value::Val;
 
 impl Body<'_> {
     /// Lowers an expression.
@@ -59,6 +60,54 @@ impl Body<'_> {
             }
             ExprKind::With(record, fields) => self.lower_with(record, fields),
             ExprKind::Build(unit, fields) => self.lower_build(*unit, fields),
+            ExprKind::Tuple(parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
+            ExprKind::StructBuild(_, parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
+            ExprKind::TupleField(of, index) | ExprKind::StructField(of, index) => self.part(of, *index),
+            ExprKind::StructWith(record, fields) => self.struct_with(record, fields),
+            ExprKind::VariantBuild(id, case, carried) => self.variant_build(*id, *case, carried.as_deref()),
+            ExprKind::Some(value) => {
+                let value = self.expr(value);
+                self.some(value)
+            }
+            ExprKind::None => self.absent(&expr.ty),
+            ExprKind::OrElse(option, otherwise) => self.or_else(option, otherwise),
+            ExprKind::Match { value, arms, otherwise } => self.lower_match(value, arms, otherwise.as_ref()),
+            ExprKind::List(exprs) => self.list_of(exprs, elem_of(&expr.ty)),
+            ExprKind::ListGet(list, index) => self.list_get(list, index),
+            ExprKind::ByteAt(text, index) => self.byte_at(text, index),
+            ExprKind::Slice(of, start, end) => self.slice(of, start.as_deref(), end.as_deref()),
+            ExprKind::For { local, source, body } => self.lower_for(*local, source, body),
+            ExprKind::Fold { local, source, acc, init, body } => {
+                self.lower_fold(*local, source, (*acc, init, &expr.ty), body)
+            }
+            ExprKind::MapList { local, source, body } => self.lower_map(*local, source, body, &expr.ty),
+            ExprKind::Filter { local, source, body } => self.lower_filter(*local, source, body, &expr.ty),
+            ExprKind::Concat(parts) => self.concat(parts, &expr.ty),
+            ExprKind::Convert(inner, repr) => {
+                let num = self.expr(inner).num();
+                self.convert(num, repr.width_bytes, repr.signed, &expr.ty)
+            }
+            ExprKind::Recast(inner) => {
+                let value = self.expr(inner).num().value();
+                self.val_of_word(&expr.ty, value)
+            }
+            ExprKind::State(state) => self.load_state(*state),
+            ExprKind::Dict(_) | ExprKind::Counter(_) => {
+                panic!("the checker gives dictionaries and counters to built-ins only")
+            }
+            ExprKind::DictGet(dict, key) => self.dict_get(*dict, key),
+            ExprKind::DictHas(dict, key) => self.dict_has(*dict, key),
+            ExprKind::DictPut(dict, key, value) => {
+                self.dict_put(*dict, key, value);
+                Val::Nothing
+            }
+            ExprKind::DictUpdate { dict, key, old, body, may_remove } => {
+                self.dict_update(*dict, key, *old, body, *may_remove)
+            }
+            ExprKind::Ask { channel, message, timeout, otherwise } => {
+                self.lower_ask(channel, message, timeout.as_deref(), otherwise.as_ref(), &expr.ty)
+            }
+            ExprKind::AskAll { asks, timeout } => self.lower_ask_all(asks, timeout.as_deref(), &expr.ty),
             ExprKind::Send { message, channel } => {
                 let record = self.expr(message).record();
                 let chan = self.expr(channel).chan();
@@ -70,56 +119,25 @@ impl Body<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, ty: &Ty) -> Val {
+        let operand_ty = &a.ty;
         let a = self.expr(a);
         let b = self.expr(b);
         match (a, b) {
+            (a, b) if matches!(operand_ty, Ty::List { .. }) => {
+                Val::Bool(self.compare_aggregates(op, &a, &b, operand_ty))
+            }
             (Val::Num(a), Val::Num(b)) if is_comparison(op) => Val::Bool(self.compare(op, a, b)),
             (Val::Num(a), Val::Num(b)) => Val::Num(self.arithmetic(op, a, b, ty)),
             (Val::Bool(a), Val::Bool(b)) => Val::Bool(self.compare_bools(op, a, b)),
             (Val::Bytes(a), Val::Bytes(b)) => Val::Bool(self.compare_bytes(op, a, b)),
-            (a, b) => panic!("the checker gives {op:?} operands of one type, not {a:?} and {b:?}"),
+            (other, b) => Val::Bool(self.compare_aggregates(op, &other, &b, operand_ty)),
         }
     }
 
-    fn builtin(&mut self, builtin: Builtin, args: &[Expr], ty: &Ty) -> Val {
-        let vals: Vec<Val> = args.iter().map(|arg| self.expr(arg)).collect();
-        match (builtin, vals.as_slice()) {
-            (Builtin::Hash, [val]) => self.hash(val),
-            (Builtin::Len, [val]) => {
-                let op = match val {
-                    Val::Bytes(value) => Op::Len(*value),
-                    Val::Chan(value) => Op::ChanLen(*value),
-                    other => panic!("the checker measures bytes and channels only, not {other:?}"),
-                };
-                let value = self.f.define(Type::Int, op);
-                self.val_of_word(ty, value)
-            }
-            (Builtin::StartsWith, [a, b]) => self.bytes_test(Op::BytesStartsWith(a.bytes(), b.bytes())),
-            (Builtin::EndsWith, [a, b]) => self.bytes_test(Op::BytesEndsWith(a.bytes(), b.bytes())),
-            (Builtin::Contains, [a, b]) => self.bytes_test(Op::BytesContains(a.bytes(), b.bytes())),
-            (Builtin::Min, [a, b]) => Val::Num(self.smaller(BinaryOp::Le, a.num(), b.num())),
-            (Builtin::Max, [a, b]) => Val::Num(self.smaller(BinaryOp::Ge, a.num(), b.num())),
-            (builtin, vals) => panic!("the checker counts the arguments of {builtin:?}: {}", vals.len()),
-        }
-    }
-
-    fn hash(&mut self, val: &Val) -> Val {
-        let op = match val {
-            Val::Bytes(value) => Op::HashBytes(*value),
-            Val::Num(num) => Op::HashInt(num.value()),
-            Val::Bool(value) => Op::HashInt(self.f.bool_to_int(*value)),
-            other => panic!("the checker hashes plain values only, not {other:?}"),
-        };
-        Val::Num(Num::one(self.f.define(Type::Uint, op), crate::interval::Interval::UINT))
-    }
-
-    fn bytes_test(&mut self, op: Op) -> Val {
-        Val::Bool(self.f.define(Type::Bool, op))
-    }
-
-    /// `a` where `a op b`, else `b`.
-    fn smaller(&mut self, op: BinaryOp, a: Num, b: Num) -> Num {
-        let cond = self.compare(op, a, b);
-        self.select_num(cond, a, b)
+    /// `a + b` of text.
+    fn concat(&mut self, parts: &[Expr], ty: &Ty) -> Val {
+        let Ty::Bytes { max, .. } = ty else { panic!("the checker joins text and bytes only") };
+        let parts = parts.iter().map(|part| self.expr(part).bytes()).collect();
+        Val::Bytes(self.f.define(Type::Bytes, Op::Concat { parts, max_bytes: *max }))
     }
 }

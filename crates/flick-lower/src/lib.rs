@@ -7,23 +7,34 @@
 //! Refuses: I/O, diagnostics, machine code.
 #![forbid(unsafe_code)]
 
+mod aggregate;
+mod ask;
 mod body;
 mod branch;
 mod builder;
+mod builtin;
 mod call;
+mod carrier;
 mod condition;
 mod context;
+mod dict;
 mod expr;
 mod interval;
+mod layout;
 mod limits;
+mod list;
+mod merge;
 mod number;
 mod parse;
 mod program;
 mod record;
+mod repeat;
 mod rule;
 mod serialise;
+mod state;
 mod unit;
 mod value;
+mod vint;
 mod walk;
 
 pub use program::lower;

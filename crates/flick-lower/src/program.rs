@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use flick_abi::{Bounds, Channel, FuncId, Program, Protocol, Rule, RuleAction, View};
+use flick_abi::{
+    Bounds, Channel, Counter, Dict, Event, Evict, FuncId, Handler, Merge, Program, Protocol, Rule,
+    RuleAction, Snapshot, Timer, View,
+};
 use flick_check::hir;
 use flick_check::hir::UnitId;
 use flick_ir::data::{Function, Module, Op};
 
 use crate::builder::{ConstPool, renumber_calls};
-use crate::call::{is_in_place, lower_helper};
+use crate::call::lower_helper;
 use crate::context::Context;
+use crate::layout;
+use crate::merge::{lower_combine, lower_order};
 use crate::parse::{lower_parsers, lower_reply_flags};
-use crate::rule::{lower_failures, lower_rule, pass_action};
+use crate::rule::{lower_failures, lower_handler, lower_init, lower_rule, lower_timer, pass_action};
 use crate::unit::UnitInfo;
 
 /// Lowers a checked program with a process.
@@ -24,47 +29,168 @@ pub fn lower(program: &hir::Program) -> Module {
     let mut consts = ConstPool::default();
     let mut functions = Functions::default();
 
-    let helpers: Vec<Option<Function>> = program
-        .funs
-        .iter()
-        .map(|fun| (!is_in_place(fun)).then(|| lower_helper(&cx, &mut consts, fun)))
+    let code = lower_process(&cx, &mut consts, process);
+    let helper_ids = add_called(&cx, &mut consts, &code, &mut functions);
+    let mut add = |mut function: Function| {
+        renumber_calls(std::slice::from_mut(&mut function), &helper_ids);
+        functions.add(function)
+    };
+    let rules = process.rules.iter().zip(code.rules).map(|(rule, body)| {
+        let asks = body.as_ref().err().is_some_and(suspends);
+        let action = body.unwrap_or_else(|function| RuleAction::Run { rule: add(function) });
+        Rule { source: rule.source.0 as usize, action, asks }
+    });
+    let rules: Vec<Rule> = rules.collect();
+    let merges = process.merges.iter().zip(code.merges).map(|(merge, code)| Merge {
+        source: merge.source.0 as usize,
+        order: add(code.order),
+        combine: add(code.combine),
+        finish: code.finish.unwrap_or_else(|function| RuleAction::Run { rule: add(function) }),
+    });
+    let merges = merges.collect();
+    let handlers = process.handlers.iter().zip(code.handlers).map(|(handler, function)| Handler {
+        event: event_of(handler.event),
+        channel: handler.channel.0 as usize,
+        rule: add(function),
+    });
+    let handlers = handlers.collect();
+    let timers = process.timers.iter().zip(code.timers);
+    let timers = timers
+        .map(|(timer, function)| Timer { interval_ns: timer.interval_ns, rule: add(function) })
         .collect();
-    let bodies: Vec<Result<RuleAction, Function>> = (1..)
+    let init_state = code.init.map(&mut add);
+
+    let (channels, protocols) = lower_channels(&cx, &mut consts, process, &mut functions);
+    let program = Program {
+        name: process.name.clone(),
+        channels,
+        rules,
+        protocols,
+        merges,
+        handlers,
+        timers,
+        dicts: program.dicts.iter().map(|dict| dict_of(program, dict)).collect(),
+        counters: program.counters.iter().map(counter_of).collect(),
+        state_words: cx.state_words,
+        init_state,
+        bounds: Bounds::default(),
+    };
+    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes() };
+    module.program.bounds = bounds(&module);
+    module
+}
+
+/// The code of a process, before its functions have numbers.
+struct Code {
+    rules: Vec<Result<RuleAction, Function>>,
+    merges: Vec<MergeCode>,
+    handlers: Vec<Function>,
+    timers: Vec<Function>,
+    init: Option<Function>,
+}
+
+struct MergeCode {
+    order: Function,
+    combine: Function,
+    finish: Result<RuleAction, Function>,
+}
+
+impl Code {
+    fn functions(&self) -> impl Iterator<Item = &Function> {
+        let of_merges = self
+            .merges
+            .iter()
+            .flat_map(|code| [&code.order, &code.combine].into_iter().chain(code.finish.as_ref().err()));
+        let rules = self.rules.iter().filter_map(|rule| rule.as_ref().err());
+        rules.chain(of_merges).chain(&self.handlers).chain(&self.timers).chain(&self.init)
+    }
+}
+
+fn lower_process(cx: &Context<'_>, consts: &mut ConstPool, process: &hir::Proc) -> Code {
+    let rules = (1..)
         .zip(&process.rules)
         .map(|(number, rule)| match pass_action(process, rule) {
             Some(action) => Ok(action),
-            None => Err(lower_rule(&cx, &mut consts, rule, number)),
+            None => Err(lower_rule(cx, consts, rule, format!("rule.{number}"))),
         })
         .collect();
-    let helper_ids = keep_called(helpers, &bodies, &mut functions);
+    let merges = (1..)
+        .zip(&process.merges)
+        .map(|(number, merge)| MergeCode {
+            order: lower_order(cx, consts, merge, number),
+            combine: lower_combine(cx, consts, merge, number),
+            finish: match pass_action(process, &merge.finish) {
+                Some(action) => Ok(action),
+                None => Err(lower_rule(cx, consts, &merge.finish, format!("finish.{number}"))),
+            },
+        })
+        .collect();
+    let handlers = (1..).zip(&process.handlers);
+    let handlers = handlers.map(|(number, handler)| lower_handler(cx, consts, handler, number)).collect();
+    let timers = (1..).zip(&process.timers);
+    let timers = timers.map(|(number, timer)| lower_timer(cx, consts, timer, number)).collect();
+    Code { rules, merges, handlers, timers, init: lower_init(cx, consts) }
+}
 
-    let rules = process.rules.iter().zip(bodies).map(|(rule, body)| {
-        let action = body.unwrap_or_else(|mut function| {
-            renumber_calls(std::slice::from_mut(&mut function), &helper_ids);
-            RuleAction::Run { rule: functions.add(function) }
-        });
-        Rule { source: rule.source.0 as usize, action }
-    });
-    let rules: Vec<Rule> = rules.collect();
-
+fn lower_channels(
+    cx: &Context<'_>,
+    consts: &mut ConstPool,
+    process: &hir::Proc,
+    functions: &mut Functions,
+) -> (Vec<Channel>, Vec<Protocol>) {
     let mut protocol_of: BTreeMap<u32, usize> = BTreeMap::new();
     let mut protocols = Vec::new();
     let mut channels = Vec::new();
     for channel in &process.channels {
         let unit = channel.receives.or(channel.sends).expect("the checker refuses a channel of nothing");
-        let view = channel.receives.map(|unit| lower_view(&cx, &mut consts, channel, unit, &mut functions));
+        let view = channel.receives.map(|unit| lower_view(cx, consts, channel, unit, functions));
         let protocol = *protocol_of.entry(unit.0).or_insert_with(|| {
-            protocols.push(lower_protocol(&cx, &mut consts, unit, &mut functions));
+            protocols.push(lower_protocol(cx, consts, unit, functions));
             protocols.len() - 1
         });
         let (name, is_array, sends) = (channel.name.clone(), channel.is_array, channel.sends.is_some());
         channels.push(Channel { name, is_array, view, sends, protocol });
     }
-    let (name, bounds_later) = (process.name.clone(), Bounds::default());
-    let program = Program { name, channels, rules, protocols, bounds: bounds_later };
-    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes() };
-    module.program.bounds = bounds(&module);
-    module
+    (channels, protocols)
+}
+
+fn suspends(function: &Function) -> bool {
+    let mut ends = function.blocks.iter().map(|block| &block.end);
+    ends.any(|end| matches!(end, flick_ir::data::Terminator::Suspend { .. }))
+}
+
+fn event_of(event: hir::Event) -> Event {
+    match event {
+        hir::Event::Closed => Event::Closed,
+        hir::Event::Broken => Event::Broken,
+        hir::Event::Refused => Event::Refused,
+        hir::Event::TimedOut => Event::TimedOut,
+        hir::Event::Malformed => Event::Malformed,
+    }
+}
+
+fn counter_of(counter: &hir::Counter) -> Counter {
+    Counter { name: counter.name.clone(), is_gauge: counter.is_gauge }
+}
+
+fn dict_of(program: &hir::Program, dict: &hir::Dict) -> Dict {
+    Dict {
+        name: dict.name.clone(),
+        entries_max: dict.entries_max,
+        key_bytes_max: layout::key_bytes_max(program, dict),
+        value_bytes_max: layout::packed_bytes_max(program, &dict.value),
+        expire_ns: dict.expire_ns,
+        evict: match dict.evict {
+            hir::Evict::Lru => Evict::Lru,
+            hir::Evict::Oldest => Evict::Oldest,
+            hir::Evict::Nothing => Evict::Nothing,
+        },
+        snapshot: dict
+            .snapshot
+            .as_ref()
+            .map(|snapshot| Snapshot { file: snapshot.file.clone(), every_ns: snapshot.every_ns }),
+        layout: layout::fingerprint(program, dict),
+    }
 }
 
 #[derive(Default)]
@@ -81,24 +207,26 @@ impl Functions {
     }
 }
 
-/// Keeps the helpers that rules call, directly or through others, callees first. Returns their new numbers.
-fn keep_called(
-    mut helpers: Vec<Option<Function>>,
-    bodies: &[Result<RuleAction, Function>],
+/// Lowers the helpers that the process calls, directly or through others, and adds them, callees first. Returns
+/// their numbers.
+fn add_called(
+    cx: &Context<'_>,
+    consts: &mut ConstPool,
+    code: &Code,
     functions: &mut Functions,
 ) -> HashMap<FuncId, FuncId> {
-    let mut called: BTreeSet<u32> = BTreeSet::new();
-    let mut open: Vec<FuncId> =
-        bodies.iter().filter_map(|body| body.as_ref().err()).flat_map(callees).collect();
-    while let Some(func) = open.pop() {
-        if called.insert(func.0) {
-            let helper = helpers[func.0 as usize].as_ref().expect("what is lowered in place is never called");
-            open.extend(callees(helper));
+    let mut helpers: BTreeMap<u32, Function> = BTreeMap::new();
+    let mut open: BTreeSet<u32> = code.functions().flat_map(callees).map(|func| func.0).collect();
+    while let Some(func) = open.pop_first() {
+        if helpers.contains_key(&func) {
+            continue;
         }
+        let helper = lower_helper(cx, consts, &cx.program.funs[func as usize]);
+        open.extend(callees(&helper).into_iter().map(|callee| callee.0));
+        helpers.insert(func, helper);
     }
     let mut ids = HashMap::new();
-    for func in called {
-        let mut helper = helpers[func as usize].take().expect("each helper is kept once");
+    for (func, mut helper) in helpers {
         renumber_calls(std::slice::from_mut(&mut helper), &ids);
         ids.insert(FuncId(func), functions.add(helper));
     }
@@ -181,10 +309,11 @@ fn bounds(module: &Module) -> Bounds {
     });
     let needs: Vec<(u64, u64)> = needs.collect();
     Bounds {
-        session_state_bytes: 0,
+        session_state_bytes: u64::from(module.program.state_words) * u64::from(layout::WORD_BYTES),
         global_state_bytes: 0,
         head_bytes_max: views.flatten().map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(0),
         steps_per_message_max: needs.iter().map(|need| need.0).max().unwrap_or(0),
         sends_per_message_max: needs.iter().map(|need| need.1).max().unwrap_or(0),
+        ..Bounds::default()
     }
 }

@@ -3,7 +3,7 @@
 //! such a field is not believed, because the frame of the message depends on it.
 //! Refuses: nothing at run time; a changed message costs only what is different in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flick_check::hir::{Expr, FieldId, FieldKind, UnitId};
 use flick_ir::data::{Binary, Op, Type, Value};
@@ -18,8 +18,10 @@ impl Body<'_> {
     pub fn record_field(&mut self, record: &Record, field: FieldId) -> Val {
         let vals: Vec<Val> =
             record.shapes.iter().map(|shape| self.shape_field(&shape.clone(), field)).collect();
-        if let [val] = vals.as_slice() {
-            return val.clone();
+        match vals.as_slice() {
+            [] => return self.empty_field(record.unit, field),
+            [val] => return val.clone(),
+            _ => {}
         }
         let vals: Vec<Val> = vals.into_iter().map(|val| self.fit_to_field(record.unit, field, val)).collect();
         let words: Vec<Value> = vals
@@ -48,9 +50,9 @@ impl Body<'_> {
     pub fn shape_field(&mut self, shape: &Shape, field: FieldId) -> Val {
         let info = self.cx.unit(shape.unit);
         let follows = info.formula(field).filter(|formula| match shape.kind {
-            ShapeKind::Original => false,
+            ShapeKind::Original | ShapeKind::Other => false,
             ShapeKind::Built => true,
-            ShapeKind::Changed => {
+            ShapeKind::Changed | ShapeKind::OtherChanged => {
                 let affected = info.affected(shape.overrides.keys().copied());
                 formula.keys().iter().any(|key| affected.contains(&key.id()))
             }
@@ -67,8 +69,17 @@ impl Body<'_> {
         match (shape.overrides.get(&field), shape.kind) {
             (Some(val), _) => val.clone(),
             (None, ShapeKind::Built) => self.empty_field(shape.unit, field),
-            (None, _) => self.get_key(shape.unit, Key::Field(field)),
+            (None, _) => self.received(shape, Key::Field(field)),
         }
+    }
+
+    /// A field or length of the message that a shape is of, as it arrived.
+    pub fn received(&mut self, shape: &Shape, key: Key) -> Val {
+        let Some(message) = shape.message else { return self.get_key(shape.unit, key) };
+        let info = self.cx.unit(shape.unit);
+        let op = Op::MessageGet { message, slot: info.slot(key) };
+        let value = self.f.define(info.key_type(key), op);
+        info.key_val(key, value)
     }
 
     /// The length of a bytes field of one shape of a message.
@@ -79,13 +90,8 @@ impl Body<'_> {
         }
         match shape.kind {
             ShapeKind::Built => Val::Num(self.constant(0)),
-            _ => self.original_length(shape.unit, field),
+            _ => self.received(shape, Key::Length(field)),
         }
-    }
-
-    /// The length of a bytes field of the message under way, as it arrived.
-    pub fn original_length(&mut self, unit: UnitId, field: FieldId) -> Val {
-        self.get_key(unit, Key::Length(field))
     }
 
     /// What a field is that nobody gave a value: 0 or empty.
@@ -104,24 +110,20 @@ impl Body<'_> {
         let changes = self.field_values(record.unit, fields);
         let mut shapes: Vec<Shape> = Vec::new();
         let mut places: Vec<usize> = Vec::new();
-        for mut shape in record.shapes.clone() {
+        for (index, mut shape) in record.shapes.iter().cloned().enumerate() {
             shape.overrides.extend(changes.iter().map(|(field, val)| (*field, val.clone())));
-            if shape.kind == ShapeKind::Original {
-                shape.kind = ShapeKind::Changed;
+            shape.kind = shape.kind.changed();
+            // As it arrived and changed before have become the same kind: one shape is enough, with either's values.
+            match shapes.iter().position(|known| known.kind == shape.kind) {
+                Some(place) => {
+                    shapes[place] = self.merge_shapes(&record, &shape, &shapes[place].clone(), index);
+                    places.push(place);
+                }
+                None => {
+                    places.push(shapes.len());
+                    shapes.push(shape);
+                }
             }
-            places.push(shapes.len());
-            shapes.push(shape);
-        }
-        // Original and changed have become the same kind: one shape is enough, with either's values.
-        let changed: Vec<usize> =
-            (0..shapes.len()).filter(|&index| shapes[index].kind == ShapeKind::Changed).collect();
-        if let [first, second] = changed[..] {
-            let merged = self.merge_shapes(&record, &shapes[first], &shapes[second], first);
-            shapes[first] = merged;
-            shapes.remove(second);
-            places = (0..places.len())
-                .map(|index| if index == second { first } else { index - usize::from(index > second) })
-                .collect();
         }
         let selector = (shapes.len() > 1).then(|| {
             let words: Vec<Value> = places.iter().map(|&place| self.f.int(place as i64)).collect();
@@ -135,13 +137,16 @@ impl Body<'_> {
         let selector = record.selector.expect("a message of several shapes has a selector");
         let index = self.f.int(a_index as i64);
         let cond = self.f.binary(Type::Bool, Binary::Eq, selector, index);
-        let fields: std::collections::BTreeSet<FieldId> =
-            a.overrides.keys().chain(b.overrides.keys()).copied().collect();
+        let message = match (a.message, b.message) {
+            (Some(a), Some(b)) => Some(self.f.define(Type::Message, Op::Select { cond, a, b })),
+            _ => None,
+        };
+        let fields: BTreeSet<FieldId> = a.overrides.keys().chain(b.overrides.keys()).copied().collect();
         let mut overrides = BTreeMap::new();
         for field in fields {
             let [a, b] = [a, b].map(|shape| match shape.overrides.get(&field) {
                 Some(val) => val.clone(),
-                None => self.get_key(shape.unit, Key::Field(field)),
+                None => self.received(shape, Key::Field(field)),
             });
             let val = match (a, b) {
                 (Val::Num(a), Val::Num(b)) => Val::Num(self.select_num(cond, a, b)),
@@ -152,13 +157,13 @@ impl Body<'_> {
             };
             overrides.insert(field, val);
         }
-        Shape { kind: ShapeKind::Changed, unit: a.unit, overrides }
+        Shape { kind: a.kind, unit: a.unit, message, overrides }
     }
 
     /// `unit{field = value, ...}`.
     pub fn lower_build(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> Val {
         let overrides = self.field_values(unit, fields);
-        let shape = Shape { kind: ShapeKind::Built, unit, overrides };
+        let shape = Shape { kind: ShapeKind::Built, unit, message: None, overrides };
         Val::Record(Record { unit, selector: None, shapes: vec![shape] })
     }
 

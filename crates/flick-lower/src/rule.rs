@@ -1,7 +1,9 @@
-//! Rules of the process, and the platform's own replies.
+//! Rules of the process, handlers, timers, the first values of state, and the platform's own replies.
 
 use flick_abi::{FailureReason, FuncId, RuleAction};
-use flick_check::hir::{Expr, ExprKind, LocalId, Proc, Rule, Stmt, Ty, UnitId};
+use flick_check::hir::{
+    Block, Expr, ExprKind, Handler, LocalId, Proc, Rule, StateId, Stmt, Timer, Ty, UnitId,
+};
 use flick_ir::data::{FuncKind, Function, Terminator, Type};
 
 use crate::body::{Body, Mode, SelfScope};
@@ -26,16 +28,73 @@ pub fn pass_action(process: &Proc, rule: &Rule) -> Option<RuleAction> {
     }
 }
 
-/// Lowers a rule. `number` counts from 1.
-pub fn lower_rule(cx: &Context<'_>, consts: &mut ConstPool, rule: &Rule, number: usize) -> Function {
-    let name = format!("rule.{number}");
-    let mut body = Body::new(cx, consts, name, FuncKind::Rule, &[Type::Frame, Type::Uint], Vec::new());
-    body.locals = vec![None; rule.locals.len().max(1)];
+/// Lowers a rule.
+pub fn lower_rule(cx: &Context<'_>, consts: &mut ConstPool, rule: &Rule, name: String) -> Function {
+    let mut body = Body::of_rule(cx, consts, name, rule.locals.len());
     let unit = cx.channels()[rule.source.0 as usize].receives.expect("a rule's source receives");
-    body.locals[0] = Some(Val::Record(Record::original(unit)));
-    body.block(&rule.body);
-    body.f.end(Terminator::Return(Vec::new()));
-    body.f.finish()
+    body.set_local(LocalId(0), Val::Record(Record::original(unit)));
+    body.finish_rule(&rule.body)
+}
+
+/// Lowers an `except` handler. `number` counts from 1.
+pub fn lower_handler(cx: &Context<'_>, consts: &mut ConstPool, handler: &Handler, number: usize) -> Function {
+    let mut body = Body::of_rule(cx, consts, format!("except.{number}"), handler.locals.len());
+    if let Some(local) = handler.locals.first() {
+        let entry = body.f.current();
+        let element = body.f.params(entry)[1];
+        let element = body.val_of_word(&local.ty, element);
+        body.set_local(LocalId(0), element);
+    }
+    body.finish_rule(&handler.body)
+}
+
+/// Lowers an `every` timer. `number` counts from 1.
+pub fn lower_timer(cx: &Context<'_>, consts: &mut ConstPool, timer: &Timer, number: usize) -> Function {
+    Body::of_rule(cx, consts, format!("every.{number}"), timer.locals.len()).finish_rule(&timer.body)
+}
+
+/// Lowers what gives a session's state its first values; `None` where zeros do.
+pub fn lower_init(cx: &Context<'_>, consts: &mut ConstPool) -> Option<Function> {
+    let states = &cx.program.states;
+    if states.iter().all(|state| is_zero(&state.init)) {
+        return None;
+    }
+    let mut body = Body::of_rule(cx, consts, "init_state".to_owned(), 0);
+    for (index, state) in states.iter().enumerate().filter(|(_, state)| !is_zero(&state.init)) {
+        let val = body.expr(&state.init);
+        body.store_state(StateId(index as u32), &val);
+    }
+    Some(body.finish_rule(&Block::default()))
+}
+
+/// Whether a value is what state is before anybody has written it.
+fn is_zero(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(value) => *value == 0,
+        ExprKind::Bool(value) => !value,
+        ExprKind::Member(_, value) => *value == 0,
+        ExprKind::Str(text) => text.is_empty(),
+        ExprKind::List(all) => all.is_empty(),
+        ExprKind::None => true,
+        ExprKind::Tuple(parts) | ExprKind::StructBuild(_, parts) => parts.iter().all(is_zero),
+        _ => false,
+    }
+}
+
+impl<'p> Body<'p> {
+    /// Starts a rule.
+    pub fn of_rule(cx: &'p Context<'p>, consts: &'p mut ConstPool, name: String, locals: usize) -> Self {
+        let mut body = Self::new(cx, consts, name, FuncKind::Rule, &[Type::Frame, Type::Uint], Vec::new());
+        body.locals = vec![None; locals];
+        body
+    }
+
+    /// Lowers a rule's text and ends it.
+    pub fn finish_rule(mut self, block: &Block) -> Function {
+        self.block(block);
+        self.f.end(Terminator::Return(Vec::new()));
+        self.f.finish()
+    }
 }
 
 /// Lowers the replies that the platform gives itself, by reason.

@@ -11,28 +11,73 @@ use crate::body::Body;
 use crate::unit::Key;
 use crate::value::{Record, Shape, ShapeKind, Val};
 
+/// A message ready to leave, any number of times until something else is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Parcel {
+    /// As it arrived: the message that started the activation, or another.
+    Whole(Option<Value>),
+    /// What was written since the mark, and the rest of a message.
+    Rebuilt {
+        /// Result of an `OutMark`.
+        mark: Value,
+        /// Where in the message the rest starts.
+        tail_from: Option<Value>,
+        /// Whose rest; `None`: that of the message that started the activation.
+        tail_of: Option<Value>,
+    },
+}
+
 impl Body<'_> {
     /// Sends a message to a channel.
     pub fn send(&mut self, record: &Record, chan: Value) {
+        self.for_each_shape(record, |body, parcel| {
+            body.f.effect(match parcel {
+                Parcel::Whole(None) => Op::SendOriginal { chan },
+                Parcel::Whole(Some(message)) => Op::SendMessage { chan, message },
+                Parcel::Rebuilt { mark, tail_from, tail_of } => {
+                    Op::SendRebuilt { chan, mark, tail_from, tail_of }
+                }
+            });
+        });
+    }
+
+    /// Asks a channel with what was made ready.
+    pub fn ask_with(&mut self, parcel: Parcel, chan: Value, timeout_ns: Value) {
+        self.f.effect(match parcel {
+            Parcel::Whole(None) => Op::AskOriginal { chan, timeout_ns },
+            Parcel::Whole(Some(message)) => Op::AskMessage { chan, message, timeout_ns },
+            Parcel::Rebuilt { mark, tail_from, tail_of } => {
+                Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns }
+            }
+        });
+    }
+
+    /// Makes each shape that a message may have ready, and runs `hand_over` where the message has that shape.
+    pub fn for_each_shape(&mut self, record: &Record, mut hand_over: impl FnMut(&mut Self, Parcel)) {
         let Some(selector) = record.selector else {
-            return self.send_shape(&record.shapes[0], chan);
+            for shape in &record.shapes {
+                let parcel = self.make_ready(shape);
+                hand_over(self, parcel);
+            }
+            return;
         };
         let blocks: Vec<BlockId> = record.shapes.iter().map(|_| self.f.new_block(&[])).collect();
-        let (&default, others) = blocks.split_last().expect("a message has a shape");
+        let (&default, others) = blocks.split_last().expect("a message with a selector has shapes");
         let cases = (0..).zip(others.iter().copied()).collect();
         self.f.end(Terminator::Switch { value: selector, cases, default });
         let ends = record.shapes.iter().zip(&blocks).map(|(shape, &block)| {
             self.f.go_on_in(block);
-            self.send_shape(shape, chan);
+            let parcel = self.make_ready(shape);
+            hand_over(self, parcel);
             (self.f.current(), Val::Nothing)
         });
         let ends = ends.collect();
         self.join(ends);
     }
 
-    fn send_shape(&mut self, shape: &Shape, chan: Value) {
-        if shape.kind == ShapeKind::Original {
-            return self.f.effect(Op::SendOriginal { chan });
+    fn make_ready(&mut self, shape: &Shape) -> Parcel {
+        if shape.kind.is_unchanged() {
+            return Parcel::Whole(shape.message);
         }
         let mark = self.f.define(Type::Int, Op::OutMark);
         let tail_from = if shape.kind == ShapeKind::Built {
@@ -41,7 +86,8 @@ impl Body<'_> {
         } else {
             self.emit_changed(shape)
         };
-        self.f.effect(Op::SendRebuilt { chan, mark, tail_from });
+        let tail_of = tail_from.and(shape.message);
+        Parcel::Rebuilt { mark, tail_from, tail_of }
     }
 
     /// Writes all fields of a message that was built.
@@ -63,7 +109,7 @@ impl Body<'_> {
         for (field, _) in info.fields().take_while(|(id, _)| last_affected.is_some_and(|last| *id <= last)) {
             let behind = self.behind_original(shape, field, place);
             if affected.contains(&field) && on_wire(&field) {
-                self.emit_message(copied, place);
+                self.emit_message(shape, copied, place);
                 self.emit_field(shape, field);
                 copied = behind;
             }
@@ -73,17 +119,29 @@ impl Body<'_> {
             return None;
         }
         let start = self.place_value(copied);
-        let head = self.f.define(Type::Int, Op::FrameGet { slot: SLOT_HEAD as u16 });
-        self.f.effect(Op::EmitMessage { start, end: head });
+        let slot = SLOT_HEAD as u16;
+        let head = match shape.message {
+            None => Op::FrameGet { slot },
+            Some(message) => Op::MessageGet { message, slot },
+        };
+        let head = self.f.define(Type::Int, head);
+        self.emit_range(shape, start, head);
         Some(head)
     }
 
-    fn emit_message(&mut self, from: Place, to: Place) {
+    fn emit_message(&mut self, shape: &Shape, from: Place, to: Place) {
         if from == to {
             return;
         }
         let (start, end) = (self.place_value(from), self.place_value(to));
-        self.f.effect(Op::EmitMessage { start, end });
+        self.emit_range(shape, start, end);
+    }
+
+    fn emit_range(&mut self, shape: &Shape, start: Value, end: Value) {
+        self.f.effect(match shape.message {
+            None => Op::EmitMessage { start, end },
+            Some(message) => Op::EmitMessageOf { message, start, end },
+        });
     }
 
     /// Writes one field as the shape has it.
@@ -97,6 +155,10 @@ impl Body<'_> {
                 };
                 let (width_bytes, big_endian) = (repr.width_bytes, *big_endian);
                 self.f.effect(Op::EmitInt { value: num.value(), width_bytes, big_endian });
+            }
+            FieldKind::Vint { .. } => {
+                let value = self.shape_field(shape, field).num();
+                self.emit_vint(value);
             }
             FieldKind::Bytes { .. } => {
                 if shape.kind == ShapeKind::Built && !shape.overrides.contains_key(&field) {
@@ -117,8 +179,8 @@ impl Body<'_> {
                 Place { at: place.at, fixed: place.fixed + i64::from(repr.width_bytes) }
             }
             FieldKind::Var { .. } => place,
-            FieldKind::Bytes { .. } => {
-                let length = self.get_key(shape.unit, Key::Length(field)).num().value();
+            FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
+                let length = self.received(shape, Key::Length(field)).num().value();
                 let at = match place.at {
                     None => length,
                     Some(at) => self.f.binary(Type::Int, Binary::Add, at, length),
@@ -140,7 +202,7 @@ impl Body<'_> {
     }
 }
 
-/// An offset in the original message: lengths of bytes fields so far, and a constant.
+/// An offset in the original message: lengths of fields without a fixed width so far, and a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     at: Option<Value>,

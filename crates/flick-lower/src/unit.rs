@@ -14,6 +14,7 @@ use crate::interval::Interval;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::number::range_of_arithmetic;
 use crate::value::{Num, Val};
+use crate::vint;
 use crate::walk::keys_of;
 
 /// Something of a message that a parser finds out and later code uses.
@@ -21,8 +22,10 @@ use crate::walk::keys_of;
 pub enum Key {
     /// The value of a field or variable.
     Field(FieldId),
-    /// The length of a bytes field as it arrived, in bytes.
+    /// The length of a bytes field or variable-length integer as it arrived, in bytes.
     Length(FieldId),
+    /// The first byte of a variable-length integer, signed. Only parsers know it.
+    Lead(FieldId),
 }
 
 /// A grammar, analysed.
@@ -47,6 +50,7 @@ impl<'p> UnitInfo<'p> {
         for field in &unit.fields {
             let range = match &field.kind {
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Interval::of_repr(*repr),
+                FieldKind::Vint { .. } => Interval::INT,
                 FieldKind::Bytes { length, max_bytes, .. } => {
                     let most = max_bytes.map_or(MESSAGE_BYTES_MAX, i128::from);
                     info.range_of(length).clip(Interval::new(0, most))
@@ -102,10 +106,11 @@ impl<'p> UnitInfo<'p> {
     /// The type of a key's word.
     pub fn key_type(&self, key: Key) -> Type {
         match key {
+            Key::Lead(_) => Type::Int,
             Key::Length(_) if self.canonical(key) == key => Type::Int,
             Key::Length(_) => self.key_type(self.canonical(key)),
             Key::Field(field) => match &self.field(field).kind {
-                FieldKind::Int { enumeration: Some(_), .. } => Type::Int,
+                FieldKind::Int { enumeration: Some(_), .. } | FieldKind::Vint { .. } => Type::Int,
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => word_of_repr(*repr),
                 FieldKind::Bytes { .. } => Type::Bytes,
             },
@@ -119,13 +124,23 @@ impl<'p> UnitInfo<'p> {
             (Key::Field(field), Type::Int) if !self.range(field).within(Interval::INT) => {
                 Val::Num(Num::one(value, Interval::INT))
             }
-            (Key::Field(field) | Key::Length(field), _) => Val::Num(Num::one(value, self.range(field))),
+            (Key::Length(field), _) => Val::Num(Num::one(value, self.length_range(field))),
+            (Key::Field(field), _) => Val::Num(Num::one(value, self.range(field))),
+            (Key::Lead(_), _) => Val::Num(Num::one(value, vint::LEAD)),
         }
     }
 
-    /// Whether a field is bytes.
-    pub fn is_bytes(&self, field: FieldId) -> bool {
-        matches!(self.field(field).kind, FieldKind::Bytes { .. })
+    /// What the length of a field may be, in bytes.
+    pub fn length_range(&self, field: FieldId) -> Interval {
+        match self.field(field).kind {
+            FieldKind::Vint { .. } => vint::LENGTH,
+            _ => self.range(field),
+        }
+    }
+
+    /// Whether a field has no fixed width.
+    pub fn has_length(&self, field: FieldId) -> bool {
+        matches!(self.field(field).kind, FieldKind::Bytes { .. } | FieldKind::Vint { .. })
     }
 
     /// An integer at a fixed place, as the platform sees it.
@@ -135,7 +150,7 @@ impl<'p> UnitInfo<'p> {
             match &self.field(before).kind {
                 FieldKind::Int { repr, .. } => offset += u32::from(repr.width_bytes),
                 FieldKind::Var { .. } => {}
-                FieldKind::Bytes { .. } => {
+                FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
                     panic!("facts of `{}` name fields at fixed places", self.unit.name)
                 }
             }
@@ -160,7 +175,7 @@ impl<'p> UnitInfo<'p> {
             .map(|(id, field)| match field.kind {
                 FieldKind::Int { repr, .. } => i128::from(repr.width_bytes),
                 FieldKind::Var { .. } => 0,
-                FieldKind::Bytes { .. } => self.range(id).hi,
+                FieldKind::Bytes { .. } | FieldKind::Vint { .. } => self.length_range(id).hi,
             })
             .sum();
         bytes.min(MESSAGE_BYTES_MAX) as u64
@@ -176,10 +191,13 @@ impl<'p> UnitInfo<'p> {
     /// What becomes of an integer when something it follows from changes.
     pub fn formula(&self, field: FieldId) -> Option<Formula<'p>> {
         match &self.field(field).kind {
-            FieldKind::Int { derived: Some(Derived::LengthOf(bytes)), .. } => Some(Formula::LengthOf(*bytes)),
-            FieldKind::Int { derived: Some(Derived::Expr(expr)), .. } => Some(Formula::Expr(expr)),
+            FieldKind::Int { derived, .. } | FieldKind::Vint { derived } => match derived {
+                Some(Derived::LengthOf(bytes)) => Some(Formula::LengthOf(*bytes)),
+                Some(Derived::Expr(expr)) => Some(Formula::Expr(expr)),
+                None => None,
+            },
             FieldKind::Var { parse, .. } => Some(Formula::Expr(parse)),
-            _ => None,
+            FieldKind::Bytes { .. } => None,
         }
     }
 
@@ -220,8 +238,8 @@ impl<'p> UnitInfo<'p> {
         let on_wire = |id: &&FieldId| !matches!(self.field(**id).kind, FieldKind::Var { .. });
         if let Some(last) = affected.iter().rev().find(on_wire) {
             needs.extend(affected.iter().filter(on_wire).map(|&id| Key::Field(id)));
-            let bytes = self.fields().map(|(id, _)| id).filter(|id| self.is_bytes(*id));
-            needs.extend(bytes.filter(|id| id <= last).map(Key::Length));
+            let measured = self.fields().map(|(id, _)| id).filter(|id| self.has_length(*id));
+            needs.extend(measured.filter(|id| id <= last).map(Key::Length));
         }
         self.update_needs = needs;
     }
@@ -279,7 +297,7 @@ impl Key {
     /// The field that the key is of.
     pub fn id(self) -> FieldId {
         match self {
-            Key::Field(field) | Key::Length(field) => field,
+            Key::Field(field) | Key::Length(field) | Key::Lead(field) => field,
         }
     }
 }

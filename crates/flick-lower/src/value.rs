@@ -1,7 +1,8 @@
 //! What an expression is while it is lowered: words of the IR, or a message known only statically.
-//! Promises: a record costs nothing until it is sent. It is where its fields come from (the message under way, or
-//! nothing) and which fields were replaced; updates are resolved here, not at run time.
-//! Refuses: records in memory. Where branches disagree, the record carries a selector of its few shapes.
+//! Promises: a message costs nothing until it is sent. It is where its fields come from (a message of this
+//! activation, or nothing) and which fields were replaced; updates are resolved here, not at run time. Tuples,
+//! records, options and variants are their parts side by side.
+//! Refuses: messages in memory. Where branches disagree, the message carries a selector of its few shapes.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,32 @@ use crate::interval::Interval;
 /// The value of an expression.
 #[derive(Clone, Debug)]
 pub enum Val {
-    /// An integer or a member of an enumeration.
+    /// An integer, a member of an enumeration, a time, a duration or an IPv4 address.
     Num(Num),
     /// A truth value.
     Bool(Value),
-    /// Bytes or text.
+    /// Bytes, text, an IPv6 address, an endpoint, or the memory of a list (its type says of what).
     Bytes(Value),
     /// A channel or array of channels.
     Chan(Value),
     /// A message.
     Record(Record),
+    /// A tuple, or a record of the program's own: its parts in order.
+    Group(Vec<Val>),
+    /// A value or none. The value has words in any case; they mean nothing when it is not there.
+    Option {
+        /// Whether it is there (`Bool`).
+        present: Value,
+        /// What it is then.
+        value: Box<Val>,
+    },
+    /// A tagged union: what each case carries, of which that of the tag means something.
+    Variant {
+        /// Number of the case (`Int`).
+        tag: Value,
+        /// By case.
+        cases: Vec<Option<Val>>,
+    },
     /// No value.
     Nothing,
 }
@@ -51,12 +68,12 @@ pub enum Word {
     },
 }
 
-/// A message: one of at most three shapes.
+/// A message: one of a few shapes, or of none where it is certainly not there (what `none` would carry).
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Its grammar.
     pub unit: UnitId,
-    /// Index into `shapes` at run time; `None` when there is one.
+    /// Index into `shapes` at run time; `None` when there is at most one.
     pub selector: Option<Value>,
     /// At most one per [`ShapeKind`].
     pub shapes: Vec<Shape>,
@@ -69,7 +86,9 @@ pub struct Shape {
     pub kind: ShapeKind,
     /// Its grammar.
     pub unit: UnitId,
-    /// Replaced fields; empty for [`ShapeKind::Original`].
+    /// Number of the message (`Message`) for [`ShapeKind::Other`] and [`ShapeKind::OtherChanged`].
+    pub message: Option<Value>,
+    /// Replaced fields; empty for [`ShapeKind::Original`] and [`ShapeKind::Other`].
     pub overrides: BTreeMap<FieldId, Val>,
 }
 
@@ -82,6 +101,31 @@ pub enum ShapeKind {
     Changed,
     /// Nowhere: they are zero or empty.
     Built,
+    /// Another message of this activation as it arrived: a reply to an ask, or the second element of a merge.
+    Other,
+    /// Another message of this activation, with changes.
+    OtherChanged,
+}
+
+impl ShapeKind {
+    /// What becomes of it when fields are replaced.
+    pub fn changed(self) -> Self {
+        match self {
+            Self::Original | Self::Changed => Self::Changed,
+            Self::Other | Self::OtherChanged => Self::OtherChanged,
+            Self::Built => Self::Built,
+        }
+    }
+
+    /// Whether it is of a message that did not start the activation.
+    pub fn is_other(self) -> bool {
+        matches!(self, Self::Other | Self::OtherChanged)
+    }
+
+    /// Whether its message leaves as it arrived.
+    pub fn is_unchanged(self) -> bool {
+        matches!(self, Self::Original | Self::Other)
+    }
 }
 
 impl Val {
@@ -117,6 +161,22 @@ impl Val {
         }
     }
 
+    /// Whether it is there, and what it is. Panics on anything else.
+    pub fn option(self) -> (Value, Val) {
+        match self {
+            Val::Option { present, value } => (present, *value),
+            other => panic!("the checker found an option here, lowering made {other:?}"),
+        }
+    }
+
+    /// The parts. Panics on anything else.
+    pub fn group(self) -> Vec<Val> {
+        match self {
+            Val::Group(parts) => parts,
+            other => panic!("the checker found a tuple or record here, lowering made {other:?}"),
+        }
+    }
+
     /// The message. Panics on anything else.
     pub fn record(self) -> Record {
         match self {
@@ -146,8 +206,20 @@ impl Num {
 impl Record {
     /// The message under way, unchanged.
     pub fn original(unit: UnitId) -> Self {
-        let shape = Shape { kind: ShapeKind::Original, unit, overrides: BTreeMap::new() };
+        let shape = Shape { kind: ShapeKind::Original, unit, message: None, overrides: BTreeMap::new() };
         Self { unit, selector: None, shapes: vec![shape] }
+    }
+
+    /// Another message of this activation, unchanged.
+    pub fn other(unit: UnitId, message: Value) -> Self {
+        let overrides = BTreeMap::new();
+        let shape = Shape { kind: ShapeKind::Other, unit, message: Some(message), overrides };
+        Self { unit, selector: None, shapes: vec![shape] }
+    }
+
+    /// A message that is not there.
+    pub fn absent(unit: UnitId) -> Self {
+        Self { unit, selector: None, shapes: Vec::new() }
     }
 
     /// Whether it is certainly the message under way, unchanged.

@@ -21,6 +21,7 @@ use crate::parse::Parser;
 use crate::parse::plan::{Plan, Role, Step, field_checks, plan, role_checks};
 use crate::unit::{Key, UnitInfo};
 use crate::value::{Num, Val};
+use crate::vint;
 use crate::walk::keys_of;
 
 /// Writes the parser of `channel` for messages of `role`.
@@ -137,6 +138,8 @@ impl Emitter<'_, '_> {
             }
             Step::Totals => self.totals(),
             Step::Take { field, offset } => self.take(index, *field, *offset),
+            Step::VintLead { field, offset } => self.vint_lead(*field, *offset),
+            Step::Vint { field, offset } => self.vint(index, *field, *offset),
             Step::Skip { field, offset } => {
                 let start = self.advance(self.cursor, *offset, *field);
                 self.cursor = self.behind(start, *field);
@@ -229,6 +232,30 @@ impl Emitter<'_, '_> {
         self.found(key, val);
     }
 
+    fn vint_lead(&mut self, field: FieldId, offset: u32) {
+        self.exact(field);
+        let op = Op::Load {
+            base: self.cursor.base(),
+            offset: offset + self.cursor.offset(),
+            width_bytes: 1,
+            big_endian: true,
+            signed: true,
+        };
+        let lead = self.body.f.define(Type::Int, op);
+        self.found(Key::Lead(field), Val::Num(Num::one(lead, vint::LEAD)));
+        let length = self.body.vint_length(lead);
+        self.found(Key::Length(field), Val::Num(length));
+    }
+
+    fn vint(&mut self, index: usize, field: FieldId, offset: u32) {
+        let bytes = self.take_bytes(index, field, offset);
+        let [lead, length] = [Key::Lead(field), Key::Length(field)].map(|key| {
+            self.known().get(&key).expect("the first byte of a number is read first").num().value()
+        });
+        let value = self.body.vint_value(lead, length, bytes);
+        self.found(Key::Field(field), Val::Num(value));
+    }
+
     fn role_check(&mut self, index: usize) {
         let check = role_checks(self.info, self.role)[index];
         let last = keys_of(check).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
@@ -280,6 +307,12 @@ impl Emitter<'_, '_> {
     }
 
     fn take(&mut self, index: usize, field: FieldId, offset: u32) {
+        let value = self.take_bytes(index, field, offset);
+        self.found(Key::Field(field), Val::Bytes(value));
+    }
+
+    /// Waits for all bytes of a field and moves behind it.
+    fn take_bytes(&mut self, index: usize, field: FieldId, offset: u32) -> Value {
         self.cursor = self.advance(self.cursor, offset, field);
         let state = self.stage(index);
         let start = self.cursor;
@@ -288,7 +321,7 @@ impl Emitter<'_, '_> {
         self.need(Some(end), 0, state);
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
         self.segment = FieldId(field.0 + 1);
-        self.found(Key::Field(field), Val::Bytes(value));
+        value
     }
 
     /// Sets the lengths of head and message, and refuses messages without end or without bytes.
@@ -300,7 +333,7 @@ impl Emitter<'_, '_> {
             match field.kind {
                 FieldKind::Int { repr, .. } => fixed += u32::from(repr.width_bytes),
                 FieldKind::Var { .. } => {}
-                FieldKind::Bytes { .. } => {
+                FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
                     at = self.advance(at, fixed, id);
                     at = self.behind(at, id);
                     fixed = 0;
@@ -337,7 +370,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// The end of a bytes field that starts at `start`.
+    /// The end of a field without a fixed width that starts at `start`.
     fn behind(&mut self, start: Place, field: FieldId) -> Place {
         let key = self.info.canonical(Key::Length(field));
         let length = self.known().get(&key).expect("the plan measures bytes first").num();

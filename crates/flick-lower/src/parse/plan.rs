@@ -59,6 +59,20 @@ pub enum Step {
         /// Where it starts, from the cursor, in bytes.
         offset: u32,
     },
+    /// Reads the first byte of a variable-length integer, which says how long it is.
+    VintLead {
+        /// Which.
+        field: FieldId,
+        /// Where it starts, from the cursor, in bytes.
+        offset: u32,
+    },
+    /// A variable-length integer: all of it must be there. The cursor moves behind it.
+    Vint {
+        /// Which.
+        field: FieldId,
+        /// Where it starts, from the cursor, in bytes.
+        offset: u32,
+    },
     /// A bytes field that nobody reads, before one that somebody does. The cursor moves behind it.
     Skip {
         /// Which.
@@ -119,8 +133,10 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
         open.extend(facts.ends.iter().chain(&facts.mute).chain(loud).flat_map(keys_of));
     }
     for (id, field) in info.fields() {
-        if let FieldKind::Bytes { .. } = field.kind {
-            open.push(Key::Length(id));
+        match field.kind {
+            FieldKind::Bytes { .. } => open.push(Key::Length(id)),
+            FieldKind::Vint { .. } => open.push(Key::Field(id)),
+            _ => {}
         }
         for check in field_checks(info, id) {
             open.extend(check_keys(id, check));
@@ -133,14 +149,13 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
             Key::Field(id) if needed.insert(id) => match &info.field(id).kind {
                 FieldKind::Var { parse, .. } => open.extend(keys_of(parse)),
                 FieldKind::Bytes { .. } => open.push(Key::Length(id)),
-                FieldKind::Int { .. } => {}
+                FieldKind::Int { .. } | FieldKind::Vint { .. } => {}
             },
-            Key::Length(id) if lengths.insert(id) => {
-                let FieldKind::Bytes { length, .. } = &info.field(id).kind else {
-                    panic!("the checker allows the length of bytes only")
-                };
-                open.extend(keys_of(length));
-            }
+            Key::Length(id) if lengths.insert(id) => match &info.field(id).kind {
+                FieldKind::Bytes { length, .. } => open.extend(keys_of(length)),
+                FieldKind::Vint { .. } => open.push(Key::Field(id)),
+                _ => panic!("the checker allows the length of bytes only"),
+            },
             _ => {}
         }
     }
@@ -192,6 +207,11 @@ pub fn plan(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> Plan {
                 planner.bytes(id, fixed, needed.contains(&id));
                 fixed = 0;
             }
+            FieldKind::Vint { .. } => {
+                planner.flush();
+                planner.vint(id, fixed);
+                fixed = 0;
+            }
         }
     }
     planner.flush();
@@ -221,6 +241,7 @@ fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) ->
                 waiting.push((Step::Length(id), keys_of(length)));
                 lengths.push(Key::Length(id));
             }
+            FieldKind::Vint { .. } => lengths.push(Key::Length(id)),
             _ => {}
         }
         for (index, check) in field_checks(info, id).into_iter().enumerate() {
@@ -296,6 +317,14 @@ impl Planner<'_, '_> {
         reads.iter().all(|key| self.known.contains(key))
     }
 
+    fn vint(&mut self, field: FieldId, offset: u32) {
+        self.steps.push(Step::Need { bytes: offset + 1 });
+        self.steps.push(Step::VintLead { field, offset });
+        self.steps.push(Step::Vint { field, offset });
+        self.known.extend([Key::Length(field), Key::Field(field)]);
+        self.run_ready();
+    }
+
     fn bytes(&mut self, field: FieldId, offset: u32, is_read: bool) {
         let name = &self.info.unit.name;
         assert!(self.known.contains(&Key::Length(field)), "a length in `{name}` depends on earlier fields");
@@ -315,10 +344,10 @@ impl Plan {
         let mut stored = self.persistent.clone();
         let mut found = BTreeSet::new();
         for (index, step) in self.steps.iter().enumerate() {
-            if matches!(step, Step::Need { .. } | Step::Take { .. }) {
+            if matches!(step, Step::Need { .. } | Step::Take { .. } | Step::Vint { .. }) {
                 stored.extend(self.live_after(info, role, index).intersection(&found));
             }
-            found.extend(step.defines().map(|key| info.canonical(key)));
+            found.extend(step.defines().into_iter().map(|key| info.canonical(key)));
         }
         stored
     }
@@ -327,7 +356,7 @@ impl Plan {
     pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<Key> {
         let mut live = BTreeSet::new();
         for step in self.steps[index..].iter().rev() {
-            if let Some(key) = step.defines() {
+            for key in step.defines() {
                 live.remove(&info.canonical(key));
             }
             live.extend(step.reads(info, role).into_iter().map(|key| info.canonical(key)));
@@ -337,20 +366,23 @@ impl Plan {
 }
 
 impl Step {
-    fn defines(&self) -> Option<Key> {
+    fn defines(&self) -> Vec<Key> {
         match self {
-            Step::Load { field, .. } | Step::Var(field) | Step::Take { field, .. } => {
-                Some(Key::Field(*field))
-            }
-            Step::Length(field) => Some(Key::Length(*field)),
-            _ => None,
+            Step::Load { field, .. }
+            | Step::Var(field)
+            | Step::Take { field, .. }
+            | Step::Vint { field, .. } => vec![Key::Field(*field)],
+            Step::Length(field) => vec![Key::Length(*field)],
+            Step::VintLead { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
+            _ => Vec::new(),
         }
     }
 
     fn reads(&self, info: &UnitInfo<'_>, role: Role) -> Vec<Key> {
         let facts = &info.unit.facts;
         match self {
-            Step::Need { .. } | Step::Load { .. } | Step::EchoReady => Vec::new(),
+            Step::Need { .. } | Step::Load { .. } | Step::EchoReady | Step::VintLead { .. } => Vec::new(),
+            Step::Vint { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
             Step::RoleCheck(index) => keys_of(role_checks(info, role)[*index]),
             Step::Var(field) => match &info.field(*field).kind {
                 FieldKind::Var { parse, .. } => keys_of(parse),
@@ -364,7 +396,7 @@ impl Step {
             Step::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
             Step::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
             Step::Totals => {
-                info.fields().map(|(id, _)| id).filter(|id| info.is_bytes(*id)).map(Key::Length).collect()
+                info.fields().map(|(id, _)| id).filter(|id| info.has_length(*id)).map(Key::Length).collect()
             }
             Step::Take { field, .. } | Step::Skip { field, .. } => vec![Key::Length(*field)],
         }

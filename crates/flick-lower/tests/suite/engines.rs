@@ -2,7 +2,7 @@
 
 use flick_abi::frame::{SLOT_CURSOR, SLOT_STATE};
 use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
-use flick_abi::{Engine, Frame, FuncId, RuleCall, SendBody, SendList, Step};
+use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendBody, SendList, Step};
 use flick_codegen::{Compiled, Options, compile};
 use flick_ir::data::Module;
 use flick_ir::{Interpreter, bounds};
@@ -136,28 +136,45 @@ impl Engines {
 
 fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel_lens: &[u64]) -> Vec<Sent> {
     let mut out = vec![0; OUT_BYTES_MAX];
-    let mut sends = SendList::new();
+    let (mut sends, mut asks) = (SendList::new(), AskList::new());
     // A rule sees the head only; the rest of the message may not have arrived.
     let head = &message[..frame.head_bytes() as usize];
     let mut call = RuleCall {
         frame,
         message: head,
+        others: &[],
         source_element: 0,
         channel_lens,
         out: &mut out,
         out_len: 0,
         sends: &mut sends,
+        asks: &mut asks,
+        answers: &[],
+        spills: &mut [],
+        resume: 0,
+        state: &mut [],
+        failure: None,
+        host: &mut NoHost,
     };
-    engine.run(rule, &mut call);
-    let bytes_of = |body: SendBody| match body {
-        SendBody::Original => message.to_vec(),
-        SendBody::Rebuilt { offset, len, tail_from } => {
+    assert_eq!(engine.run(rule, &mut call), Outcome::Finished);
+    sends
+        .as_slice()
+        .iter()
+        .map(|send| (send.channel, send.element, bytes_of(send.body, &[message], &out)))
+        .collect()
+}
+
+/// What a send carries, where these are the messages of its activation.
+pub fn bytes_of(body: SendBody, messages: &[&[u8]], out: &[u8]) -> Vec<u8> {
+    match body {
+        SendBody::Original => messages[0].to_vec(),
+        SendBody::Message(number) => messages[usize::from(number)].to_vec(),
+        SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
             let mut bytes = out[offset as usize..(offset + len) as usize].to_vec();
             if tail_from != u32::MAX {
-                bytes.extend(&message[tail_from as usize..]);
+                bytes.extend(&messages[usize::from(tail_of)][tail_from as usize..]);
             }
             bytes
         }
-    };
-    sends.as_slice().iter().map(|send| (send.channel, send.element, bytes_of(send.body))).collect()
+    }
 }

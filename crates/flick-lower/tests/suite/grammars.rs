@@ -27,15 +27,21 @@ fn unit(random: &mut Random) -> Unit {
     for _ in 0..count {
         let id = fields.len() as u32;
         let repr = IntRepr { width_bytes: *random.pick(&[1, 1, 2, 4, 8]), signed: random.once_in(4) };
-        let mut new = match random.below(10) {
-            0..=5 => {
+        let mut new = match 1 + random.below(10) {
+            0 => Field {
+                name: Some("n".to_owned()),
+                kind: FieldKind::Vint { derived: None },
+                requires: Vec::new(),
+                span: Span::default(),
+            },
+            1..=6 => {
                 let mut new = int_field("f", repr, None);
                 if let FieldKind::Int { big_endian, .. } = &mut new.kind {
                     *big_endian = random.once_in(2);
                 }
                 new
             }
-            6..=7 => Field {
+            7..=8 => Field {
                 name: Some("v".to_owned()),
                 kind: FieldKind::Var { repr, parse: number(random, &ints, 3) },
                 requires: Vec::new(),
@@ -115,8 +121,8 @@ fn truth(random: &mut Random, ints: &[u32], depth: u32) -> Expr {
     compare(*random.pick(&[Eq, Ne, Lt, Le, Gt, Ge]), number(random, ints, depth), number(random, ints, depth))
 }
 
-/// A process that receives `unit`, and sends on what it has read of it: integers as 8 bytes, bytes behind their
-/// length in 4.
+/// A process that receives `unit`, and sends on what it has read of it: integers as 8 bytes, those of variable length
+/// in their shortest form, bytes behind their length in 4.
 fn dump_program(unit: Unit, view: &[u32]) -> Program {
     let mut dump = Vec::new();
     let mut values = Vec::new();
@@ -134,6 +140,11 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
             dump.push(bytes_field("bytes", field(at), Some(BYTES_MAX), false));
             let ty = Ty::Bytes { max: BYTES_MAX, text: false };
             values.push((FieldId(at + 1), Expr { kind: read, ty, span: Span::default() }));
+        } else if let FieldKind::Vint { .. } = unit.fields[id as usize].kind {
+            let mut vint = int_field("vint", IntRepr { width_bytes: 8, signed: true }, None);
+            vint.kind = FieldKind::Vint { derived: None };
+            dump.push(vint);
+            values.push((FieldId(at), int_expr(read)));
         } else {
             dump.push(int_field("int", IntRepr { width_bytes: 8, signed: true }, None));
             values.push((FieldId(at), int_expr(read)));
@@ -162,15 +173,24 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
         view: view.iter().map(|id| (FieldId(*id), None)).collect(),
         span: Span::default(),
     };
-    let process =
-        Proc { name: "P".to_owned(), channels: vec![client], rules: vec![rule], span: Span::default() };
-    Program { enums: Vec::new(), units: vec![unit, dump], funs: Vec::new(), process: Some(process) }
+    let process = Proc {
+        name: "P".to_owned(),
+        channels: vec![client],
+        rules: vec![rule],
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        span: Span::default(),
+    };
+    Program { units: vec![unit, dump], process: Some(process), ..Program::default() }
 }
 
-fn dump_of(fields: &[Value], view: &[u32]) -> Vec<u8> {
+fn dump_of(unit: &Unit, fields: &[Value], view: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &id in view {
+        let is_vint = matches!(unit.fields[id as usize].kind, FieldKind::Vint { .. });
         match &fields[id as usize] {
+            Value::Int(value) if is_vint => bytes.extend(model::vint_bytes(*value as i64)),
             Value::Int(value) => bytes.extend((*value as u64).to_be_bytes()),
             Value::Bytes(value) => {
                 bytes.extend((value.len() as u32).to_be_bytes());
@@ -220,7 +240,7 @@ fn parsers_agree_with_the_model_on_random_grammars() {
                     assert!(frame.total_bytes() <= total_max, "{total_max}: {}", context());
                     let head = &data[..frame.head_bytes() as usize];
                     let sent = engines.run(rule, &frame, head, &[1]);
-                    assert_eq!(sent, [(0, 0, dump_of(&fields, &view))], "{}", context());
+                    assert_eq!(sent, [(0, 0, dump_of(&program.units[0], &fields, &view))], "{}", context());
                     engines.parse_at_every_cut(parser, head);
                 }
                 (Step::Fault { .. }, None) => {

@@ -70,9 +70,16 @@ pub fn program(fields: Vec<Field>, facts: Facts, view: &[u32]) -> Program {
         view: view.iter().map(|id| (FieldId(*id), None)).collect(),
         span: Span::default(),
     };
-    let process =
-        Proc { name: "P".to_owned(), channels: vec![channel], rules: Vec::new(), span: Span::default() };
-    Program { enums: Vec::new(), units: vec![unit], funs: Vec::new(), process: Some(process) }
+    let process = Proc {
+        name: "P".to_owned(),
+        channels: vec![channel],
+        rules: Vec::new(),
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        span: Span::default(),
+    };
+    Program { units: vec![unit], process: Some(process), ..Program::default() }
 }
 
 /// The fields of Listing 2, numbered from 0: magic, opcode, key_len, extras_len, anonymous, status, total_len,

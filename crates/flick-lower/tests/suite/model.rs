@@ -56,6 +56,11 @@ impl Reader<'_> {
                     good &= fits(value, *repr);
                     Value::Int(value)
                 }
+                FieldKind::Vint { .. } => {
+                    let (value, len) = vint(&data[at as usize..]);
+                    at += len as i128;
+                    Value::Int(value.into())
+                }
                 FieldKind::Bytes { max_bytes, length, .. } => {
                     let len = self.int(length, None);
                     if len < 0 || max_bytes.is_some_and(|max| len > i128::from(max)) || len > 1 << 60 {
@@ -165,4 +170,27 @@ fn fits(value: i128, repr: IntRepr) -> bool {
     let bits = u32::from(repr.width_bytes) * 8;
     let range = if repr.signed { -(1 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
     range.contains(&value)
+}
+
+/// A variable-length integer at the front of `data`, and its length in bytes.
+pub fn vint(data: &[u8]) -> (i64, usize) {
+    let lead = i32::from(data[0] as i8);
+    let (count, negative) = match lead {
+        -120..=-113 => (-112 - lead, false),
+        -128..=-121 => (-120 - lead, true),
+        short => return (i64::from(short), 1),
+    };
+    let value = data[1..=count as usize].iter().fold(0_u64, |value, byte| (value << 8) | u64::from(*byte));
+    (if negative { !(value as i64) } else { value as i64 }, 1 + count as usize)
+}
+
+/// The shortest form of a variable-length integer.
+pub fn vint_bytes(value: i64) -> Vec<u8> {
+    if (-112..=127).contains(&value) {
+        return vec![value as u8];
+    }
+    let magnitude = if value < 0 { !value } else { value };
+    let count = 8 - magnitude.leading_zeros() / 8;
+    let lead = if value < 0 { -120 } else { -112 } - count as i64;
+    [&[lead as u8][..], &magnitude.to_be_bytes()[8 - count as usize..]].concat()
 }

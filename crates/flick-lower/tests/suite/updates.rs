@@ -218,6 +218,7 @@ impl Model<'_> {
                     self.locals.push(value);
                 }
                 Stmt::Expr(expr) => _ = self.eval(expr),
+                other => panic!("the model does not know {other:?}"),
             }
         }
         block.value.as_ref().map_or(Value::Nothing, |value| self.eval(value))

@@ -1,0 +1,262 @@
+//! Lists: memory of words in the output, element after element.
+//! Promises: a list is written where it is made and never changed; an index outside gives none, ends of a slice are
+//! clamped. Elements take as many words as their type's carrier has.
+
+use flick_check::hir::{Expr, ExprKind, Ty};
+use flick_ir::data::{Binary, Op, Type, Value};
+
+use crate::body::Body;
+use crate::interval::Interval;
+use crate::layout::WORD_BYTES;
+use crate::value::{Num, Val};
+
+impl Body<'_> {
+    /// `[a, b]`.
+    pub fn list_of(&mut self, exprs: &[Expr], elem: &Ty) -> Val {
+        if let Some(words) = exprs.iter().map(constant_word).collect::<Option<Vec<i64>>>() {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let op = self.consts.intern(&bytes);
+            return Val::Bytes(self.f.define(Type::Bytes, op));
+        }
+        let vals: Vec<Val> = exprs.iter().map(|expr| self.expr(expr)).collect();
+        self.list_of_vals(&vals, elem)
+    }
+
+    /// A list of these values.
+    pub fn list_of_vals(&mut self, vals: &[Val], elem: &Ty) -> Val {
+        let carrier = self.cx.elem_carrier(elem);
+        let words: Vec<Value> = vals.iter().flat_map(|val| self.words(&carrier, val)).collect();
+        let count = self.f.int(words.len() as i64);
+        let memory = self.words_new(count, words.len() as u32);
+        self.words_to(memory, None, &words);
+        Val::Bytes(memory)
+    }
+
+    /// New memory for `words` words.
+    pub fn words_new(&mut self, words: Value, words_max: u32) -> Value {
+        self.f.define(Type::Bytes, Op::WordsNew { words, words_max })
+    }
+
+    /// Memory for `count` elements, at most `max`.
+    pub fn list_new(&mut self, count: Value, elem: &Ty, max: u32) -> Value {
+        let stride = self.cx.stride(elem);
+        let words = self.times(count, i64::from(stride));
+        self.words_new(words, max.saturating_mul(stride))
+    }
+
+    /// Writes words side by side from the word `base` on.
+    pub fn words_to(&mut self, memory: Value, base: Option<Value>, words: &[Value]) {
+        for (index, &value) in words.iter().enumerate() {
+            let index = self.word_index(base, index);
+            self.f.effect(Op::WordSet { bytes: memory, index, value });
+        }
+    }
+
+    /// Reads words side by side from the word `base` on.
+    pub fn words_from(&mut self, memory: Value, base: Option<Value>, types: &[Type]) -> Vec<Value> {
+        let words = types.iter().enumerate().map(|(index, &ty)| {
+            let index = self.word_index(base, index);
+            self.f.define(ty, Op::WordGet { bytes: memory, index })
+        });
+        words.collect()
+    }
+
+    fn word_index(&mut self, base: Option<Value>, index: usize) -> Value {
+        let Some(base) = base else { return self.f.int(index as i64) };
+        if index == 0 {
+            return base;
+        }
+        let index = self.f.int(index as i64);
+        self.f.binary(Type::Int, Binary::Add, base, index)
+    }
+
+    /// Writes an element.
+    pub fn elem_to(&mut self, memory: Value, index: Value, elem: &Ty, val: &Val) {
+        let carrier = self.cx.elem_carrier(elem);
+        let words = self.words(&carrier, val);
+        let base = self.times(index, words.len() as i64);
+        self.words_to(memory, Some(base), &words);
+    }
+
+    /// Reads an element that is there.
+    pub fn elem_from(&mut self, memory: Value, index: Value, elem: &Ty) -> Val {
+        let carrier = self.cx.elem_carrier(elem);
+        let types = carrier.types(self.cx);
+        let base = self.times(index, types.len() as i64);
+        let words = self.words_from(memory, Some(base), &types);
+        self.arrived(&carrier, &mut words.into_iter())
+    }
+
+    /// How many elements a list has.
+    pub fn list_len(&mut self, memory: Value, elem: &Ty) -> Value {
+        let bytes = self.f.define(Type::Int, Op::Len(memory));
+        let size = self.f.int(i64::from(self.cx.stride(elem) * WORD_BYTES));
+        self.f.binary(Type::Int, Binary::DivU, bytes, size)
+    }
+
+    /// `list[i]`.
+    pub fn list_get(&mut self, list: &Expr, index: &Expr) -> Val {
+        let elem = elem_of(&list.ty).clone();
+        let memory = self.expr(list).bytes();
+        let index = self.expr(index).num();
+        let index = self.signed_index(index);
+        let len = self.list_len(memory, &elem);
+        // As unsigned words, negative ones are beyond every length.
+        let present = self.f.binary(Type::Bool, Binary::LtU, index, len);
+        let zero = self.f.int(0);
+        let index = self.select(present, index, zero);
+        let value = self.elem_from(memory, index, &elem);
+        Val::Option { present, value: Box::new(value) }
+    }
+
+    /// `text[i]`.
+    pub fn byte_at(&mut self, text: &Expr, index: &Expr) -> Val {
+        let bytes = self.expr(text).bytes();
+        let index = self.expr(index).num();
+        let index = self.signed_index(index);
+        let value = self.f.define(Type::Int, Op::ByteAt { bytes, index });
+        self.unless_negative(value, Interval::new(0, 255))
+    }
+
+    /// A number, or none where it is -1.
+    pub fn unless_negative(&mut self, value: Value, range: Interval) -> Val {
+        let zero = self.f.int(0);
+        let present = self.f.binary(Type::Bool, Binary::LeS, zero, value);
+        Val::Option { present, value: Box::new(Val::Num(Num::one(value, range))) }
+    }
+
+    /// `text[a..b]` and `list[a..b]`.
+    pub fn slice(&mut self, of: &Expr, start: Option<&Expr>, end: Option<&Expr>) -> Val {
+        let bytes = self.expr(of).bytes();
+        let start = start.map(|start| self.expr(start).num());
+        let end = end.map(|end| self.expr(end).num());
+        let size = match &of.ty {
+            Ty::List { elem, .. } => self.cx.stride(elem) * WORD_BYTES,
+            _ => 1,
+        };
+        let len = self.f.define(Type::Int, Op::Len(bytes));
+        let start = match start {
+            Some(start) => self.byte_offset(start, size, len),
+            None => self.f.int(0),
+        };
+        let end = match end {
+            Some(end) => self.byte_offset(end, size, len),
+            None => len,
+        };
+        Val::Bytes(self.f.define(Type::Bytes, Op::Slice { bytes, start, end }))
+    }
+
+    /// Where the element `index` starts. Elements of several bytes are clamped here, so that the product stays small.
+    fn byte_offset(&mut self, index: Num, size: u32, len: Value) -> Value {
+        let index = self.signed_index(index);
+        if size == 1 {
+            return index;
+        }
+        let zero = self.f.int(0);
+        let index = self.f.binary(Type::Int, Binary::MaxS, index, zero);
+        let index = self.f.binary(Type::Int, Binary::MinS, index, len);
+        self.times(index, i64::from(size))
+    }
+
+    /// An index as a signed word; what does not fit is the largest.
+    pub fn signed_index(&mut self, index: Num) -> Value {
+        if index.range.within(Interval::INT) {
+            return index.value();
+        }
+        let most = self.f.int(i64::MAX);
+        self.f.binary(Type::Int, Binary::MinU, index.value(), most)
+    }
+
+    /// `value` times a constant.
+    pub fn times(&mut self, value: Value, factor: i64) -> Value {
+        if factor == 1 {
+            return value;
+        }
+        let factor = self.f.int(factor);
+        self.f.binary(Type::Int, Binary::Mul, value, factor)
+    }
+
+    /// Whether two lists have equal elements.
+    pub fn equal_lists(&mut self, a: Value, b: Value, elem: &Ty, max: u32) -> Value {
+        if matches!(elem, Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Ipv4 | Ty::Time | Ty::Duration) {
+            return self.f.define(Type::Bool, Op::BytesEq(a, b));
+        }
+        let (len, other) = (self.list_len(a, elem), self.list_len(b, elem));
+        let same_len = self.f.binary(Type::Bool, Binary::Eq, len, other);
+        // Where lengths differ nothing is compared; else until the first that differs.
+        let zero = self.f.int(0);
+        let count = self.select(same_len, len, zero);
+        let differ = self.search(count, max, |body, index| {
+            let (a, b) = (body.elem_from(a, index, elem), body.elem_from(b, index, elem));
+            let same = body.equal(&a, &b, elem);
+            body.f.define(Type::Bool, Op::Not(same))
+        });
+        let all_same = self.f.define(Type::Bool, Op::Not(differ));
+        self.f.binary(Type::Bool, Binary::And, same_len, all_same)
+    }
+
+    /// `x in list`.
+    pub fn list_contains(&mut self, memory: Value, wanted: &Val, list: &Ty) -> Value {
+        let Ty::List { elem, max } = list else { panic!("the checker found a list here") };
+        let count = self.list_len(memory, elem);
+        self.search(count, *max, |body, index| {
+            let elem_val = body.elem_from(memory, index, elem);
+            body.equal(&elem_val, wanted, elem)
+        })
+    }
+
+    /// Whether `holds` for any index below `count`, which is at most `max`.
+    fn search(&mut self, count: Value, max: u32, holds: impl FnOnce(&mut Self, Value) -> Value) -> Value {
+        let head = self.f.new_loop(&[Type::Int], max);
+        let (body, found, missing) = (self.f.new_block(&[]), self.f.new_block(&[]), self.f.new_block(&[]));
+        let zero = self.f.int(0);
+        self.f.jump(head, vec![zero]);
+        self.f.go_on_in(head);
+        let index = self.f.params(head)[0];
+        let more = self.f.binary(Type::Bool, Binary::LtS, index, count);
+        self.f.branch_to(more, body, missing);
+        self.f.go_on_in(body);
+        let cond = holds(self, index);
+        let next = self.f.new_block(&[]);
+        self.f.branch_to(cond, found, next);
+        self.f.go_on_in(next);
+        let one = self.f.int(1);
+        let index = self.f.binary(Type::Int, Binary::Add, index, one);
+        self.f.jump(head, vec![index]);
+        let ends = [(found, true), (missing, false)].map(|(block, known)| {
+            self.f.go_on_in(block);
+            (block, Val::Bool(self.f.bool(known)))
+        });
+        self.join(ends.into()).bool()
+    }
+
+    /// `a in b`, `contains(a, b)`.
+    pub fn contains(&mut self, all: &Expr, wanted: &Expr) -> Val {
+        let (a, b) = (self.expr(all), self.expr(wanted));
+        self.at(&all.span);
+        match (&all.ty, a, b) {
+            (Ty::List { .. }, Val::Bytes(memory), wanted) => {
+                Val::Bool(self.list_contains(memory, &wanted, &all.ty))
+            }
+            (_, a, b) => Val::Bool(self.f.define(Type::Bool, Op::BytesContains(a.bytes(), b.bytes()))),
+        }
+    }
+}
+
+/// The type of a list's elements.
+pub fn elem_of(ty: &Ty) -> &Ty {
+    match ty {
+        Ty::List { elem, .. } => elem,
+        other => panic!("the checker found a list here, not {other:?}"),
+    }
+}
+
+/// The word of a constant that is one.
+fn constant_word(expr: &Expr) -> Option<i64> {
+    match expr.kind {
+        ExprKind::Int(value) => Some(value as i64),
+        ExprKind::Bool(value) => Some(i64::from(value)),
+        ExprKind::Member(_, value) => Some(value),
+        _ => None,
+    }
+}
