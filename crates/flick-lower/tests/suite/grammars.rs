@@ -27,7 +27,7 @@ fn unit(random: &mut Random) -> Unit {
     for _ in 0..count {
         let id = fields.len() as u32;
         let repr = IntRepr { width_bytes: *random.pick(&[1, 1, 2, 4, 8]), signed: random.once_in(4) };
-        let mut new = match 1 + random.below(10) {
+        let mut new = match random.below(11) {
             0 => Field {
                 name: Some("n".to_owned()),
                 kind: FieldKind::Vint { derived: None },
