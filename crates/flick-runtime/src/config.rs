@@ -34,6 +34,12 @@ pub struct Limits {
     pub session_requests_max: u32,
     /// Requests under way at one time.
     pub requests_max: u32,
+    /// Activations of rules that wait at one time: for replies to what they asked, or, handlers, for their turn. A
+    /// client whose request needs one more waits.
+    pub activations_max: u32,
+    /// Memory for the program's own state, in bytes: of sessions and of activations that wait. A program that could
+    /// need more does not start.
+    pub state_bytes: u64,
     /// Memory for network buffers, in bytes. Touched only when used.
     pub buffer_bytes: u64,
     /// Connections of one worker to one backend that are lent to single exchanges (messages too large to gather).
@@ -51,6 +57,8 @@ impl Default for Limits {
             overflow: Overflow::Pause,
             session_requests_max: 256,
             requests_max: 131_072,
+            activations_max: 16_384,
+            state_bytes: 1 << 30,
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             time_slice: Duration::from_micros(50),

@@ -15,11 +15,29 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(u32);
 
+/// What of a suspended rule an entry is tied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tie {
+    /// Nothing.
+    Nothing,
+    /// Its reply answers this ask.
+    Ask {
+        /// Whose.
+        activation: Key,
+        /// Which of its last suspension.
+        ask: u8,
+    },
+    /// This activation will answer it.
+    Answerer(Key),
+}
+
 /// One request under way.
 #[derive(Debug)]
 pub struct Request {
     /// Who asked; `None`: a copy whose reply nobody waits for, or the client is gone.
     pub session: Option<Key>,
+    /// The activation that is concerned.
+    pub tie: Tie,
     /// The number it carries on its connection.
     pub number: u64,
     /// The fields that its reply repeats, as the client sent them.
@@ -105,6 +123,7 @@ impl Ledger {
         }
         let request = Request {
             session,
+            tie: Tie::Nothing,
             number: 0,
             echo,
             deadline_ns,

@@ -5,6 +5,8 @@
 //! Start reading at `worker.rs`, then `worker/requests.rs` and `worker/replies.rs` for the life of one request.
 #![forbid(unsafe_code)]
 
+mod activations;
+mod alarms;
 mod backend;
 pub mod config;
 pub mod counters;
@@ -13,6 +15,8 @@ mod gather;
 mod inbox;
 mod ledger;
 pub mod limits;
+mod locals;
+mod needs;
 mod pieces;
 mod platform;
 mod session;

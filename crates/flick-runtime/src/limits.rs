@@ -12,6 +12,8 @@ pub const COPY_BYTES_MAX: u32 = 4096;
 pub const ACTIVATION_MESSAGES_MAX: u32 = 256;
 /// Messages between two looks at the clock.
 pub const CLOCK_EVERY_MESSAGES: u32 = 8;
+/// Replies of an activation for which its view of them lies in the small frame of a call.
+pub const FEW_MESSAGES: usize = 8;
 /// Partial messages whose parser state is kept; beyond, a message is parsed again from its start.
 pub const PARTIAL_FRAMES_MAX: usize = 4096;
 /// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait.

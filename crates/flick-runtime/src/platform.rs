@@ -106,6 +106,7 @@ impl Platform {
             shared: Arc::clone(&self.shared),
             counters: Arc::clone(&counters),
             backend_counters: Arc::clone(&backend_counters),
+            index,
             workers,
             seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
             time_slices: true,

@@ -5,6 +5,7 @@ use flick_net::Handle;
 
 use crate::inbox::Inbox;
 use crate::ledger::Fifo;
+use crate::locals::StateId;
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Session {
     pub conn: Handle,
     /// Index of the channel it was accepted on.
     pub channel: usize,
+    /// Its own state.
+    pub state: StateId,
     /// Bytes from the client.
     pub inbox: Inbox,
     /// Requests under way, oldest first.
@@ -70,6 +73,12 @@ pub struct Session {
     pub upload: Upload,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
+    /// A backend connection that its last message found full: nothing more until it drains.
+    pub clogged: Option<u32>,
+    /// It does not end in good order: its client broke off.
+    pub is_broken: bool,
+    /// A handler has been told that it ends.
+    pub is_told: bool,
     /// Life.
     pub phase: Phase,
     /// What it waits for.
@@ -90,16 +99,20 @@ pub struct Session {
 
 impl Session {
     /// A session as accepted.
-    pub fn new(conn: Handle, channel: usize, now_ns: u64) -> Self {
+    pub fn new(conn: Handle, channel: usize, state: StateId, now_ns: u64) -> Self {
         Self {
             conn,
             channel,
+            state,
             inbox: Inbox::new(),
             requests: Fifo::new(),
             fill: None,
             held_bytes: 0,
             upload: Upload::None,
             barrier: false,
+            clogged: None,
+            is_broken: false,
+            is_told: false,
             phase: Phase::Open,
             wait: Wait::Nothing,
             eof: false,

@@ -7,6 +7,7 @@ use flick_abi::{Engine, FailureReason, Program, Protocol, ReplyOrder, RuleAction
 use flick_net::Endpoint;
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+use crate::needs::Needs;
 
 /// Why a service does not start. The text names what was wrong and what would be right.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ pub struct Setup {
     pub channel_lens: Vec<u64>,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
+    /// What its code needs of a worker.
+    pub needs: Needs,
     /// Of the listened channel's protocol: which echo field is the correlated one.
     pub correlate_echo: Option<usize>,
     /// Of the listened channel's protocol: which echo field is the loud one.
@@ -90,9 +93,6 @@ impl Setup {
             )));
         };
         let listened = channel_index(&program, &listen.channel)?;
-        if program.rules.iter().any(|rule| rule.asks) {
-            return Err(StartError::Program("this version of flick does not run rules that ask yet".into()));
-        }
         if program.channels[listened].is_array {
             return Err(StartError::Binding(format!(
                 "channel `{}` is an array: it can be connected (`--connect {0}=ADDRESS,...`) but not yet listened on",
@@ -115,6 +115,7 @@ impl Setup {
                 protocol.name
             )));
         }
+        let needs = Needs::of(&program, listened, &elements, config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
             wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
         };
@@ -133,6 +134,7 @@ impl Setup {
             elements,
             channel_lens,
             actions,
+            needs,
             correlate_echo,
             loud_echo,
             program,
@@ -144,9 +146,14 @@ impl Setup {
         self.program.channels[channel].view.as_ref().expect("only channels that receive deliver messages")
     }
 
+    /// The protocol of a channel.
+    pub fn protocol_of(&self, channel: usize) -> &Protocol {
+        &self.program.protocols[self.program.channels[channel].protocol]
+    }
+
     /// The protocol of the sessions.
     pub fn protocol(&self) -> &Protocol {
-        &self.program.protocols[self.program.channels[self.listened].protocol]
+        self.protocol_of(self.listened)
     }
 
     /// The builder of the platform's own reply for a reason.

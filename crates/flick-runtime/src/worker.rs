@@ -6,25 +6,29 @@
 //! Source: FLICK §5; one thread per core, nothing shared.
 
 mod accepting;
+mod asks;
 mod audit;
 mod deliver;
+mod events;
 mod links;
 mod replies;
 mod requests;
+mod rules;
+mod sending;
 mod timers;
 mod uploads;
 
 pub use audit::Audit;
+use rules::Scratch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
-use flick_abi::{AskList, Frame, NoHost, Outcome, RuleAction, RuleCall, Send, SendBody, SendList};
 use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Event, Handle, ListenerId};
 
+use crate::activations::Activations;
 use crate::backend::{Backend, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
@@ -34,6 +38,7 @@ use crate::limits::{
     ACTIVATION_MESSAGES_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX, PARTIAL_FRAMES_MAX,
     SESSION_BACKLOG_BYTES_MAX,
 };
+use crate::locals::Locals;
 use crate::pieces::Pieces;
 use crate::session::{Session, Wait};
 use crate::setup::Setup;
@@ -58,6 +63,8 @@ enum Role {
 enum Task {
     Session(Key),
     Link(u32),
+    /// An activation that waited: its asks are answered, or its turn has come.
+    Activation(Key),
 }
 
 /// Whether a task goes on with its next message.
@@ -65,18 +72,6 @@ enum Task {
 enum Flow {
     Go,
     Stop,
-}
-
-/// Memory that one activation works in; there is one of it per worker, as activations never nest.
-struct Scratch {
-    frame: Frame,
-    other: Frame,
-    out: Vec<u8>,
-    out_len: usize,
-    sends: SendList,
-    asks: AskList,
-    spills: Vec<u64>,
-    host: NoHost,
 }
 
 /// One worker.
@@ -94,7 +89,10 @@ pub struct Worker<D: Driver> {
     listeners: Vec<ListenerId>,
     ledger: Ledger,
     pieces: Pieces,
-    frames: Slab<Frame>,
+    frames: Slab<flick_abi::Frame>,
+    activations: Activations,
+    locals: Locals,
+    every: Vec<events::Every>,
     deadlines: Deadlines,
     run_queue: VecDeque<Task>,
     blocked: VecDeque<Key>,
@@ -124,6 +122,8 @@ pub struct WorkerConfig {
     pub counters: Arc<Counters>,
     /// Its counters of backends.
     pub backend_counters: Arc<Vec<BackendCounters>>,
+    /// Which worker it is, from 0: the first one runs the program's timers.
+    pub index: usize,
     /// How many workers there are.
     pub workers: usize,
     /// Seed of the jitter of dialling again.
@@ -135,7 +135,8 @@ pub struct WorkerConfig {
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let WorkerConfig { setup, shared, counters, backend_counters, workers, seed, time_slices } = config;
+        let WorkerConfig { setup, shared, counters, backend_counters, index, workers, seed, time_slices } =
+            config;
         let limits = &setup.limits;
         let sessions_max = limits.sessions_max as usize;
         let lent_max = limits.lent_links_max;
@@ -160,7 +161,9 @@ impl<D: Driver> Worker<D> {
         let large_count = (per_worker_bytes * 3 / 4 / u64::from(LARGE_BYTES)).max(64) as u32;
         let requests_max = (limits.requests_max as usize / workers).max(1024);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
-        let tasks_max = sessions_max + links.len();
+        let activations_max = setup.needs.activations_of_worker(workers);
+        let tasks_max = sessions_max + links.len() + activations_max;
+        let every = if index == 0 { events::timers(&setup.program, driver.now_ns()) } else { Vec::new() };
         Self {
             driver,
             pool: Pool::new(PoolConfig { small_count, large_count }),
@@ -170,6 +173,10 @@ impl<D: Driver> Worker<D> {
             ledger: Ledger::new(requests_max),
             pieces: Pieces::new((small_count + large_count) as usize * 4),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
+            activations: Activations::new(activations_max, setup.needs.shape),
+            locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
+            due_ns: every.iter().map(|every| every.due_ns).min(),
+            every,
             deadlines: Deadlines::new(sessions_max),
             run_queue: VecDeque::with_capacity(tasks_max),
             blocked: VecDeque::with_capacity(sessions_max),
@@ -177,21 +184,11 @@ impl<D: Driver> Worker<D> {
             stalled_links: 0,
             filled: Vec::with_capacity(sessions_max),
             filled_links: Vec::with_capacity(links.len()),
-            scratch: Some(Box::new(Scratch {
-                frame: Frame::new(),
-                other: Frame::new(),
-                out: vec![0; OUT_BYTES_MAX],
-                out_len: 0,
-                sends: SendList::new(),
-                asks: AskList::new(),
-                spills: vec![0; SPILL_WORDS_MAX],
-                host: NoHost,
-            })),
+            scratch: Some(Box::default()),
             events: Vec::with_capacity(EVENTS_MAX * 2),
             accept_paused: false,
             waiting: VecDeque::with_capacity(conns_max),
             accept_again_ns: None,
-            due_ns: None,
             draining_since_ns: None,
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
@@ -361,6 +358,7 @@ impl<D: Driver> Worker<D> {
                 match task {
                     Task::Session(key) => self.run_session(key),
                     Task::Link(link) => self.run_link(link),
+                    Task::Activation(key) => self.run_activation(key),
                 }
             }
             if self.unblock {
@@ -418,41 +416,6 @@ impl<D: Driver> Worker<D> {
         }
         self.counters.slices_exceeded.add(1);
         false
-    }
-
-    /// Runs all rules of `channel` on the message in `scratch.frame`; the sends are in `scratch.sends`.
-    fn run_rules(setup: &Setup, scratch: &mut Scratch, channel: usize, element: u64, message: &[u8]) {
-        scratch.sends.clear();
-        scratch.out_len = 0;
-        for action in &setup.actions[channel] {
-            match *action {
-                RuleAction::Pass { to } => {
-                    scratch.sends.push(Send { channel: to as u32, element: 0, body: SendBody::Original });
-                }
-                RuleAction::Run { rule } => {
-                    let mut call = RuleCall {
-                        frame: &scratch.frame,
-                        message,
-                        others: &[],
-                        source_element: element,
-                        channel_lens: &setup.channel_lens,
-                        out: &mut scratch.out,
-                        out_len: scratch.out_len,
-                        sends: &mut scratch.sends,
-                        asks: &mut scratch.asks,
-                        answers: &[],
-                        spills: &mut scratch.spills,
-                        resume: 0,
-                        state: &mut [],
-                        failure: None,
-                        host: &mut scratch.host,
-                    };
-                    let outcome = setup.engine.run(rule, &mut call);
-                    assert!(outcome == Outcome::Finished, "only a program with asks suspends itself");
-                    scratch.out_len = call.out_len;
-                }
-            }
-        }
     }
 }
 

@@ -123,6 +123,7 @@ impl Service {
                 shared: Arc::clone(&shared),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::clone(&backend_counters),
+                index: 0,
                 workers: 1,
                 seed: config.seed,
                 time_slices: false,

@@ -47,7 +47,9 @@ impl<D: Driver> Worker<D> {
     /// Begins a session, for which a place has been taken.
     fn open_session(&mut self, conn: Handle) {
         let now_ns = self.driver.now_ns();
-        let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, now_ns)) else {
+        let state = self.locals.take();
+        let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, state, now_ns)) else {
+            self.locals.give(state);
             self.shared.give_session();
             self.refuse(conn);
             return;

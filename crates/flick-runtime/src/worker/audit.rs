@@ -23,6 +23,10 @@ pub struct Audit {
     pub large_bufs: u32,
     /// Sessions that wait for something shared, and clients that wait for a session.
     pub blocked: usize,
+    /// Activations of rules that wait.
+    pub activations: usize,
+    /// States of sessions and of activations that have one of their own.
+    pub states: usize,
     /// Links that a client holds up.
     pub stalled: usize,
     /// Links with a connection, or dialling one: these stay.
@@ -42,6 +46,8 @@ impl<D: Driver> Worker<D> {
             small_bufs: self.pool.live_count(Class::Small),
             large_bufs: self.pool.live_count(Class::Large),
             blocked: self.blocked.len() + self.waiting.len(),
+            activations: self.activations.len(),
+            states: self.locals.len(),
             stalled: self.stalled_links as usize,
             links: self.links.iter().filter(|link| link.conn.is_some()).count(),
         }

@@ -6,9 +6,9 @@ use flick_buffers::{Buf, Class, Pool, Slice};
 use flick_net::Driver;
 
 use super::Worker;
-use super::requests::{Outgoing, Patches};
+use super::sending::{Outgoing, Patches};
 use crate::deadlines::Kind;
-use crate::ledger::RequestId;
+use crate::ledger::{RequestId, Tie};
 use crate::limits::{
     FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
@@ -219,16 +219,23 @@ impl<D: Driver> Worker<D> {
             }
             self.forget(conn);
         }
-        if self.sessions.get(key).is_some_and(|session| session.inbox.in_message()) {
+        let Some(mut session) = self.sessions.remove(key) else { return };
+        if session.inbox.in_message() {
             self.counters.truncated.add(1);
         }
-        let Some(mut session) = self.sessions.remove(key) else { return };
         session.inbox.clear(&mut self.pieces, &mut self.frames);
-        while self.ledger.pop_session(&mut session.requests, &mut self.pieces).is_some() {}
+        while let Some(request) = session.requests.front() {
+            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
+            self.ledger.pop_session(&mut session.requests, &mut self.pieces);
+            if let Tie::Answerer(activation) = tie {
+                self.cancel(activation);
+            }
+        }
         self.deadlines.clear(key.index);
         self.counters.sessions_open.sub(1);
         self.shared.give_session();
         self.unblock = true;
+        self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
         self.break_lent(session.upload);
         if self.accept_paused {
             self.resume_accept();

@@ -1,12 +1,13 @@
 //! Connections to backends: dialled ahead, dialled again with growing pauses, and when one ends every request on it
 //! is answered.
 
-use flick_abi::FailureReason;
+use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
+use super::sending::Mishap;
 use super::{Role, Worker};
 use crate::backend::LinkState;
-use crate::ledger::RequestId;
+use crate::ledger::{RequestId, Tie};
 use crate::limits::BACKOFF_SHIFT_MAX;
 
 impl<D: Driver> Worker<D> {
@@ -55,13 +56,13 @@ impl<D: Driver> Worker<D> {
         self.unblock = true;
     }
 
-    /// Ends a connection from our side; every request on it is answered with `reason`.
-    pub(super) fn link_broken(&mut self, link: u32, reason: FailureReason) {
+    /// Ends a connection from our side; every request on it is answered with `reason`, or by the handler of `event`.
+    pub(super) fn link_broken(&mut self, link: u32, reason: FailureReason, event: Option<Event>) {
         if let Some(conn) = self.links[link as usize].conn.take() {
             self.driver.abort(conn);
             self.forget(conn);
         }
-        self.link_lost(link, reason);
+        self.link_lost(link, reason, event);
     }
 
     /// The driver has lost the connection. Replies that had arrived on it before are still delivered: a backend that
@@ -73,12 +74,12 @@ impl<D: Driver> Worker<D> {
             state.eof = true;
             self.enqueue_link(link);
         } else {
-            self.link_lost(link, FailureReason::Unavailable);
+            self.link_lost(link, FailureReason::Unavailable, Some(Event::Refused));
         }
     }
 
     /// The connection is gone, and nothing more is wanted of it.
-    pub(super) fn link_lost(&mut self, link: u32, reason: FailureReason) {
+    pub(super) fn link_lost(&mut self, link: u32, reason: FailureReason, event: Option<Event>) {
         let state = &mut self.links[link as usize];
         let was = state.state;
         state.state = LinkState::Down;
@@ -99,22 +100,33 @@ impl<D: Driver> Worker<D> {
             }
             self.link_down(link);
         }
-        self.fail_all(link, reason);
+        let mishap = event.map(|event| Mishap { event, backend: backend as u32 });
+        let handled = self.fail_all(link, reason, mishap);
+        if let Some(mishap) = mishap.filter(|_| !handled && !lent) {
+            self.tell_of_backend(mishap);
+        }
         self.unblock = true;
     }
 
-    /// Answers every request of a lost connection. New ones cannot join meanwhile: the link is down.
-    fn fail_all(&mut self, link: u32, reason: FailureReason) {
+    /// Answers every request of a lost connection. New ones cannot join meanwhile: the link is down. Whether handlers
+    /// answer any of them.
+    fn fail_all(&mut self, link: u32, reason: FailureReason, mishap: Option<Mishap>) -> bool {
+        let mut handled = false;
         let backend = self.links[link as usize].backend as usize;
         let mut left = self.links[link as usize].requests.len();
         while left > 0 {
             left -= 1;
-            let Some(request) = self.ledger.pop_link(&mut self.links[link as usize].requests) else { break };
+            let requests = &mut self.links[link as usize].requests;
+            let tie = requests.front().map_or(Tie::Nothing, |request| self.ledger.get(request).tie);
+            let Some(request) = self.ledger.pop_link(requests) else { break };
             self.backend_counters[backend].failures.add(1);
-            if self.ledger_has_session(request) {
-                self.fail_request(request, reason);
+            if let Tie::Ask { activation, ask } = tie {
+                self.ask_failed(activation, ask, reason);
+            } else if self.ledger_has_session(request) {
+                handled |= self.fail_or_handle(request, reason, mishap);
             }
         }
+        handled
     }
 
     /// Whether the entry is still in a session's queue; an entry in neither queue has been freed.

@@ -1,24 +1,37 @@
 //! The backend's side: bytes from a backend become replies, and each goes to the request the ledger names.
 //! Promises: a reply that the ledger does not expect closes its connection; nothing of it reaches a client.
 
-use flick_abi::{MessageFlags, SendBody, Step};
+use flick_abi::{Event, MessageFlags, SendBody, Step};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::asks::reply_patches;
 use super::deliver::restore_echo;
-use super::requests::{Patches, number_mask, outgoing};
-use super::{Flow, Scratch, Worker, tools};
+use super::rules::{Scratch, Start};
+use super::sending::{number_mask, outgoing};
+use super::{Flow, Worker, tools};
 use crate::backend::{Download, LinkState};
 use crate::inbox::{Next, Tools};
-use crate::ledger::RequestId;
+use crate::ledger::{RequestId, Tie};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX};
+
+/// A reply as it is heard.
+#[derive(Clone, Copy)]
+pub(super) struct Heard {
+    /// The connection.
+    pub link: u32,
+    /// Its channel.
+    pub channel: usize,
+    /// What it answers.
+    pub request: RequestId,
+}
 
 impl<D: Driver> Worker<D> {
     pub(super) fn link_data(&mut self, link: u32, data: Slice) {
         let state = &mut self.links[link as usize];
         if !state.inbox.push(&mut self.pieces, data) {
             self.counters.exhausted.add(1);
-            self.link_broken(link, flick_abi::FailureReason::Overload);
+            self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return;
         }
         self.enqueue_link(link);
@@ -41,10 +54,12 @@ impl<D: Driver> Worker<D> {
         }
         let receive = state.stalled.is_none();
         if receive && state.eof {
+            let mut event = if state.conn.is_some() { Event::Closed } else { Event::Broken };
             if state.inbox.in_message() || state.download.is_some() {
                 self.counters.truncated.add(1);
+                event = Event::Broken;
             }
-            self.link_broken(link, flick_abi::FailureReason::Unavailable);
+            self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(event));
         } else if state.receiving != receive
             && let Some(conn) = state.conn
         {
@@ -79,7 +94,7 @@ impl<D: Driver> Worker<D> {
             }
             Next::NoBuffers => {
                 self.counters.exhausted.add(1);
-                self.link_broken(link, flick_abi::FailureReason::Overload);
+                self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
         };
@@ -89,7 +104,7 @@ impl<D: Driver> Worker<D> {
 
     fn backend_fault(&mut self, link: u32) -> Flow {
         self.counters.peer_faults_backend.add(1);
-        self.link_broken(link, flick_abi::FailureReason::Unavailable);
+        self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(Event::Malformed));
         Flow::Stop
     }
 
@@ -100,7 +115,7 @@ impl<D: Driver> Worker<D> {
             return self.backend_fault(link);
         };
         let setup = std::sync::Arc::clone(&self.setup);
-        let protocol = setup.protocol();
+        let protocol = setup.protocol_of(channel);
         let entry = self.ledger.get(request);
         if let Some(field) = &protocol.correlate {
             let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
@@ -109,13 +124,18 @@ impl<D: Driver> Worker<D> {
                 return self.backend_fault(link);
             }
         }
+        if let Tie::Ask { activation, ask } = entry.tie {
+            return self.ask_reply(Heard { link, channel, request }, scratch, (activation, ask), seen, whole);
+        }
         if let Some(key) = self.held_up_by(request) {
             self.stall(link, key);
             return Flow::Stop;
         }
         self.links[link as usize].grace = None;
         let (echo, heard) = (entry.echo, entry.session.is_some());
-        restore_echo(&mut scratch.frame, &protocol.echo, &echo);
+        if std::ptr::eq(protocol, setup.protocol()) {
+            restore_echo(&mut scratch.frame, &protocol.echo, &echo);
+        }
         if let Some(judge) = setup.view(channel).reply_flags {
             let step = setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
@@ -132,7 +152,7 @@ impl<D: Driver> Worker<D> {
         if whole {
             self.consume_reply(link, seen.len());
             if heard && !silent {
-                self.pass_reply(link, channel, scratch, request, &seen, &echo);
+                self.pass_reply(Heard { link, channel, request }, scratch, &seen);
             }
             if last {
                 self.reply_was_last(link, request);
@@ -143,43 +163,38 @@ impl<D: Driver> Worker<D> {
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         self.consume_reply(link, head);
         self.counters.streamed.add(1);
-        let passed =
-            heard && !silent && self.pass_reply(link, channel, scratch, request, &seen.sub(0..head), &echo);
+        let passed = heard
+            && !silent
+            && self.pass_reply(Heard { link, channel, request }, scratch, &seen.sub(0..head));
         let bytes_left = total - u64::from(head);
         self.ledger.get_mut(request).begun |= passed;
         self.links[link as usize].download = Some(Download { request, bytes_left, last, heard: passed });
         Flow::Go
     }
 
-    fn consume_reply(&mut self, link: u32, bytes: u32) {
+    pub(super) fn consume_reply(&mut self, link: u32, bytes: u32) {
         self.links[link as usize].inbox.consume(&mut tools!(self), bytes);
     }
 
     /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
     /// the rest of a large one follows.
-    fn pass_reply(
-        &mut self,
-        link: u32,
-        channel: usize,
-        scratch: &mut Scratch,
-        request: RequestId,
-        message: &Slice,
-        echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
-    ) -> bool {
+    fn pass_reply(&mut self, heard: Heard, scratch: &mut Scratch, message: &Slice) -> bool {
+        let Heard { link, channel, request } = heard;
         let element = self.backends[self.links[link as usize].backend as usize].element;
-        Self::run_rules(&self.setup, scratch, channel, element, message.bytes());
+        let (session, echo) = (self.ledger.get(request).session, self.ledger.get(request).echo);
+        let Some(session) = session else { return false };
+        let paused =
+            self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
+        assert!(paused.is_none(), "a rule of a reply waits for nobody");
         let setup = std::sync::Arc::clone(&self.setup);
-        let protocol = setup.protocol();
-        let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
-        let patches: Patches =
-            [restored(protocol.correlate, setup.correlate_echo), restored(protocol.loud, setup.loud_echo)];
+        let patches = reply_patches(&setup, &echo);
         let mut follows = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize != setup.listened {
                 continue;
             }
-            self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
+            self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);
             follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         }
         follows
@@ -207,7 +222,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Takes a request off its connection's books, and gives a lent connection back or ends it.
-    fn reply_was_last(&mut self, link: u32, request: RequestId) {
+    pub(super) fn reply_was_last(&mut self, link: u32, request: RequestId) {
         let state = &mut self.links[link as usize];
         let popped = self.ledger.pop_link(&mut state.requests);
         assert!(popped == Some(request), "replies are booked in the order of their requests");
@@ -219,7 +234,7 @@ impl<D: Driver> Worker<D> {
         }
         if lent && early {
             // Answered before all of it was sent: the books of this connection no longer balance.
-            self.link_broken(link, flick_abi::FailureReason::Unavailable);
+            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
         } else if lent {
             self.unblock = true;
         }

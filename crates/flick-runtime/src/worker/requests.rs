@@ -1,29 +1,17 @@
 //! The session's side: bytes from a client become requests, and requests go where the program sends them.
 
-use flick_abi::frame::SLOT_LOUD;
-use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{FailureReason, Frame, MessageFlags, Send, SendBody, Step, WireField};
+use flick_abi::{FailureReason, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
-use super::{Flow, Scratch, Worker, tools};
-use crate::backend::LinkState;
+use super::rules::{Scratch, Start};
+use super::sending::Waiter;
+use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
 use crate::inbox::{Next, Tools};
-use crate::limits::{COPY_BYTES_MAX, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
-
-/// Fields to overwrite in a message on its way out.
-pub(super) type Patches = [Option<(WireField, u64)>; 2];
-
-/// A message as it leaves: what is written first, what follows by reference.
-pub(super) struct Outgoing<'a> {
-    /// Copied, with the patches applied.
-    pub front: &'a [u8],
-    /// Passed on by reference.
-    pub rest: Option<Slice>,
-}
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
@@ -77,6 +65,12 @@ impl<D: Driver> Worker<D> {
             self.counters.truncated.add(1);
             self.abandon_upload(key);
         }
+        if over
+            && mid_message
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.is_broken = true;
+        }
         if over && let Some(session) = self.sessions.get_mut(key) {
             session.phase = Phase::Closing;
             session.inbox.clear(&mut self.pieces, &mut self.frames);
@@ -126,9 +120,10 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        if self.ledger.room() == 0 && !session.inbox.is_empty() {
+        if !session.inbox.is_empty() && !self.has_room_before(key) {
             return self.wait_for(key, Wait::Shared);
         }
+        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.setup.view(session.channel).parse_request;
         let mut scratch = self.scratch.take().expect("activations never nest");
         let next = session.inbox.next(&mut tools!(self), parser, &mut scratch.frame);
@@ -160,26 +155,78 @@ impl<D: Driver> Worker<D> {
             self.farewell(key, scratch, flags);
             return Flow::Stop;
         }
-        Self::run_rules(&self.setup, scratch, channel, 0, message.bytes());
-        if !self.has_room(scratch.sends.as_slice()) {
+        let start = Start { channel, element: 0, message: message.bytes() };
+        let paused = self.run_rules_of(key, scratch, &start);
+        let has_effects = self.setup.needs.has_effects;
+        if !has_effects && !self.has_room(scratch.sends.as_slice()) {
             return self.wait_for(key, Wait::Shared);
         }
         self.consume(key, message.len());
         self.counters.requests.add(1);
+        if let Some(paused) = paused {
+            self.suspend_request(key, scratch, paused, &message);
+            return Flow::Go;
+        }
         let mut answered = flags.has(MessageFlags::MUTE);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize == self.setup.listened {
-                self.answer_directly(key, scratch, &send, &message);
+                self.answer_directly(key, scratch, &send, Some(&message));
             } else {
-                self.send_request(key, scratch, &send, &message, answered);
+                let waiter = if answered { Waiter::Nobody } else { Waiter::Session(key) };
+                if let Err(unsent) = self.send_request(scratch, &send, Some(&message), waiter)
+                    && !answered
+                    && let Some(request) =
+                        self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
+                {
+                    self.fail_unsent(request, unsent);
+                }
+                if has_effects {
+                    self.note_clog(key, &send);
+                }
             }
             answered = true;
         }
         if !answered {
-            self.fail_new_request(key, &scratch.frame, FailureReason::Unavailable);
+            let reason = scratch.failure.unwrap_or(FailureReason::Unavailable);
+            self.fail_new_request(key, &scratch.frame, reason);
         }
         Flow::Go
+    }
+
+    /// Runs the rules on a message of a session, with its state.
+    pub(super) fn run_rules_of(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        start: &Start<'_>,
+    ) -> Option<super::rules::Paused> {
+        if self.setup.needs.state_words == 0 {
+            return Self::run_rules(&self.setup, scratch, &mut [], start);
+        }
+        let state = self.sessions.get(key)?.state;
+        self.first_values(scratch, state);
+        Self::run_rules(&self.setup, scratch, self.locals.words_mut(state), start)
+    }
+
+    /// Whether there is room for what the next message may need, before its rules run: they run once if that can be
+    /// seen, so that whether the connection they choose has room is known too late, and the next message waits
+    /// for it.
+    fn has_room_before(&mut self, key: Key) -> bool {
+        let needs = &self.setup.needs;
+        if !needs.has_effects {
+            return self.ledger.room() > 0;
+        }
+        if self.ledger.room() < needs.entries_per_message || (needs.asks && self.activations.is_full()) {
+            return false;
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return true };
+        let conn = session.clogged.and_then(|link| self.links[link as usize].conn);
+        if conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX) {
+            return false;
+        }
+        session.clogged = None;
+        true
     }
 
     pub(super) fn consume(&mut self, key: Key, bytes: u32) {
@@ -200,93 +247,12 @@ impl<D: Driver> Worker<D> {
         })
     }
 
-    /// The backend a send names; `None` for the session's own channel and for an element outside its array.
-    pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
-        let (first, count) = self.setup.elements[send.channel as usize];
-        (send.element < u64::from(count)).then_some(first + send.element as u32)
-    }
-
-    /// A reply that the program gives itself, in order behind those under way.
-    fn answer_directly(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: &Slice) {
-        let echo = self.echo_of(&scratch.frame);
-        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
-        self.deliver_message(request, &outgoing(scratch, send.body, message), [None, None]);
-        self.finish_request(request);
-    }
-
-    /// Sends one whole request on a shared connection. `copy`: nobody waits for the reply.
-    fn send_request(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: &Slice, copy: bool) {
-        let mute = scratch.frame.flags().has(MessageFlags::MUTE);
-        let Some(backend) = self.backend_of(send).filter(|backend| self.shared_link_is_usable(*backend))
-        else {
-            if let Some(backend) = self.backend_of(send) {
-                self.backend_counters[backend as usize].failures.add(1);
-            }
-            if !copy && !mute {
-                self.fail_new_request(key, &scratch.frame, FailureReason::Unavailable);
-            }
-            return;
-        };
-        let link = self.backends[backend as usize].shared;
-        self.backend_counters[backend as usize].requests.add(1);
-        let number = self.links[link as usize].next_number;
-        let patches = self.request_patches(scratch, send, number);
-        if !mute {
-            let echo = self.echo_of(&scratch.frame);
-            let session = if copy { None } else { Some(key) };
-            let deadline_ns = self.reply_deadline(link);
-            let Some(request) = self.open_request(session, echo, deadline_ns) else { return };
-            self.ledger.get_mut(request).number = number & number_mask(&self.setup.protocol().correlate);
-            self.links[link as usize].next_number = number.wrapping_add(1);
-            self.ledger.push_link(&mut self.links[link as usize].requests, request);
-        }
-        let sent = self.write_to_link(link, &outgoing(scratch, send.body, message), patches);
-        if !sent {
-            self.counters.exhausted.add(1);
-            self.link_broken(link, FailureReason::Overload);
-        }
-    }
-
-    /// What to overwrite in a request on a shared connection: its number, and its loud twin.
-    pub(super) fn request_patches(&self, scratch: &mut Scratch, send: &Send, number: u64) -> Patches {
-        let protocol = self.setup.protocol();
-        let mut loud = scratch.frame.slots[SLOT_LOUD];
-        if let (SendBody::Rebuilt { offset, len, .. }, Some(_)) = (send.body, protocol.loud) {
-            // The program may have changed what decides the loud twin: ask the grammar again.
-            if let Some(view) = &self.setup.program.channels[self.setup.listened].view {
-                scratch.other.restart();
-                let head = &scratch.out[offset as usize..(offset + len) as usize];
-                if self.setup.engine.parse(view.parse_request, &mut scratch.other, head) == Step::Done {
-                    loud = scratch.other.slots[SLOT_LOUD];
-                }
-            }
-        }
-        [protocol.correlate.map(|field| (field, number)), protocol.loud.map(|field| (field, loud))]
-    }
-
-    /// The echo fields of a parsed request.
-    pub(super) fn echo_of(&self, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
-        let mut echo = [0; ECHO_FIELDS_MAX];
-        for (kept, field) in echo.iter_mut().zip(&self.setup.protocol().echo) {
-            *kept = frame.slots[usize::from(field.slot)];
-        }
-        echo
-    }
-
-    pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {
-        let backend = &self.backends[backend as usize];
-        let link = &self.links[backend.shared as usize];
-        match link.state {
-            LinkState::Up => link.conn.is_some(),
-            LinkState::Connecting => backend.failures == 0,
-            LinkState::Down => false,
-        }
-    }
-
     fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answerable: bool) {
         self.counters.peer_faults_client.add(1);
         if answerable {
             self.counters.failed_malformed.add(1);
+        }
+        if !self.handle_malformed(key, &scratch.frame, answerable) && answerable {
             self.fail_new_request(key, &scratch.frame, FailureReason::Malformed);
         }
         self.stop_reading(key);
@@ -329,36 +295,6 @@ impl<D: Driver> Worker<D> {
         let idle = self.setup.timeouts.idle;
         if !idle.is_zero() {
             self.set_deadline(key.index, Kind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
-        }
-    }
-}
-
-/// The part of a number that the correlate field can carry.
-pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
-    match correlate {
-        Some(field) if field.width_bytes < 8 => (1 << (u64::from(field.width_bytes) * 8)) - 1,
-        _ => u64::MAX,
-    }
-}
-
-/// How a whole message leaves: short ones are copied, of long ones only the front is.
-pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: &'a Slice) -> Outgoing<'a> {
-    match body {
-        SendBody::Original if message.len() <= COPY_BYTES_MAX => {
-            Outgoing { front: message.bytes(), rest: None }
-        }
-        SendBody::Original => {
-            let front = (scratch.frame.head_bytes() as u32).min(message.len());
-            Outgoing {
-                front: &message.bytes()[..front as usize],
-                rest: Some(message.sub(front..message.len())),
-            }
-        }
-        SendBody::Message(_) => unreachable!("an activation that never asks has one message"),
-        SendBody::Rebuilt { offset, len, tail_from, .. } => {
-            let front = &scratch.out[offset as usize..(offset + len) as usize];
-            let rest = (tail_from < message.len()).then(|| message.sub(tail_from..message.len()));
-            Outgoing { front, rest }
         }
     }
 }

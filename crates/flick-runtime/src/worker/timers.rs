@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flick_abi::FailureReason;
+use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
 use super::Worker;
@@ -65,11 +65,15 @@ impl<D: Driver> Worker<D> {
             while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
                 self.session_due(slot, kind);
             }
+            self.run_ask_timers(now_ns);
+            self.run_every(now_ns);
             if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
                 self.resume_accept();
             }
             let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
-            self.due_ns = links.chain(self.deadlines.next_ns()).chain(self.accept_again_ns).min();
+            let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
+            let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
+            self.due_ns = links.chain(sessions).chain(timers).min();
         }
         self.run_drain(now_ns);
     }
@@ -79,13 +83,13 @@ impl<D: Driver> Worker<D> {
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
             LinkState::Down => self.dial_shared(backend),
-            LinkState::Connecting => self.link_broken(link, FailureReason::Timeout),
+            LinkState::Connecting => self.link_broken(link, FailureReason::Timeout, Some(Event::Refused)),
             LinkState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.upload_goes_on(link) => {}
                 None => {
                     tracing::warn!(link, "backend did not answer in time");
-                    self.link_broken(link, FailureReason::Timeout);
+                    self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },
         }

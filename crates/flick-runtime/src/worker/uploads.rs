@@ -2,12 +2,13 @@
 //! slowly holds up nobody but itself.
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
-use flick_abi::{FailureReason, Send, SendBody};
+use flick_abi::{Event, FailureReason, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
-use super::requests::Outgoing;
-use super::{Flow, Scratch, Worker};
+use super::rules::{Scratch, Start};
+use super::sending::{Outgoing, outgoing};
+use super::{Flow, Worker};
 use crate::backend::LinkState;
 use crate::deadlines::Kind;
 use crate::limits::{LENT_REST_MS, LINK_BACKLOG_BYTES_MAX};
@@ -28,25 +29,32 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Replies);
         }
         let (channel, gathered) = (session.channel, session.inbox.in_message());
-        Self::run_rules(&self.setup, scratch, channel, 0, seen.bytes());
+        if self.setup.needs.has_effects && !self.all_lend() {
+            return self.wait_for(key, Wait::Shared);
+        }
+        let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let chosen = scratch
             .sends
             .as_slice()
             .iter()
             .find(|send| send.channel as usize != self.setup.listened)
             .copied();
-        let total = scratch.frame.total_bytes();
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        if paused.is_some() {
+            // It would be kept as long as its rule waits, and is too long to be kept.
+            return self.refuse_large(key, scratch, head, FailureReason::Overload);
+        }
+        let unsent = scratch.failure.unwrap_or(FailureReason::Unavailable);
         let Some((send, backend)) = chosen.and_then(|send| Some((send, self.backend_of(&send)?))) else {
-            return self.refuse_large(key, scratch, head, total);
+            return self.refuse_large(key, scratch, head, unsent);
         };
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
                 return self.wait_for(key, Wait::Shared);
             }
             self.backend_counters[backend as usize].failures.add(1);
-            return self.refuse_large(key, scratch, head, total);
+            return self.refuse_large(key, scratch, head, FailureReason::Unavailable);
         };
         self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
         Flow::Go
@@ -55,30 +63,22 @@ impl<D: Driver> Worker<D> {
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, link: u32, head: Slice) {
         let total = scratch.frame.total_bytes();
         let number = self.links[link as usize].next_number;
-        let patches = self.request_patches(scratch, send, number);
+        let channel = send.channel as usize;
+        let examined = self.examine(scratch, send, Some(&head), false);
+        let patches = self.request_patches(scratch, channel, examined, number);
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         self.counters.requests.add(1);
         self.counters.streamed.add(1);
         self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
         self.ledger.get_mut(request).number =
-            number & super::requests::number_mask(&self.setup.protocol().correlate);
+            number & super::sending::number_mask(&self.setup.protocol_of(channel).correlate);
         let state = &mut self.links[link as usize];
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
         self.ledger.push_link(&mut state.requests, request);
-        let written = match send.body {
-            SendBody::Original => {
-                self.write_to_link(link, &Outgoing { front: head.bytes(), rest: None }, patches)
-            }
-            SendBody::Message(_) => unreachable!("an activation that never asks has one message"),
-            SendBody::Rebuilt { offset, len, tail_from, .. } => {
-                let front = &scratch.out[offset as usize..(offset + len) as usize];
-                let rest = (tail_from < head.len()).then(|| head.sub(tail_from..head.len()));
-                self.write_to_link(link, &Outgoing { front, rest }, patches)
-            }
-        };
+        let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches);
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
         let bytes_left = total - u64::from(head.len());
@@ -92,18 +92,19 @@ impl<D: Driver> Worker<D> {
         }
         if !written {
             self.counters.exhausted.add(1);
-            self.link_broken(link, FailureReason::Overload);
+            self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
         }
     }
 
     /// A large request that cannot be sent: it is answered, and its body swallowed.
-    fn refuse_large(&mut self, key: Key, scratch: &mut Scratch, head: u32, total: u64) -> Flow {
+    fn refuse_large(&mut self, key: Key, scratch: &mut Scratch, head: u32, reason: FailureReason) -> Flow {
+        let total = scratch.frame.total_bytes();
         self.counters.requests.add(1);
         self.consume(key, head);
         if let Some(session) = self.sessions.get_mut(key) {
             session.upload = Upload::Discard { bytes_left: total - u64::from(head) };
         }
-        self.fail_new_request(key, &scratch.frame, FailureReason::Unavailable);
+        self.fail_new_request(key, &scratch.frame, reason);
         Flow::Go
     }
 
@@ -198,7 +199,7 @@ impl<D: Driver> Worker<D> {
         if let Upload::To { link, epoch, .. } = upload
             && self.links[link as usize].epoch == epoch
         {
-            self.link_broken(link, FailureReason::Unavailable);
+            self.link_broken(link, FailureReason::Unavailable, None);
         }
     }
 
@@ -222,9 +223,31 @@ impl<D: Driver> Worker<D> {
         down.filter(|link| self.dial(*link)).or(free)
     }
 
+    /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.
+    fn all_lend(&self) -> bool {
+        (0..self.backends.len() as u32).filter(|backend| self.shared_link_is_usable(*backend)).all(
+            |backend| {
+                let mut lent = self.backends[backend as usize].lent.clone();
+                lent.any(|link| {
+                    let link = &self.links[link as usize];
+                    let is_free = link.state == LinkState::Up && link.requests.is_empty() && !link.uploading;
+                    link.state == LinkState::Down || is_free
+                })
+            },
+        )
+    }
+
     /// Whether a lent connection of `backend` will become free, so that it is worth waiting for one.
     fn lends(&self, backend: u32) -> bool {
         let mut lent = self.backends[backend as usize].lent.clone();
         lent.any(|link| self.links[link as usize].state != LinkState::Down)
+    }
+}
+
+/// How the head of a large message leaves: whole, as the rest of it follows by reference.
+fn outgoing_head<'a>(scratch: &'a Scratch, body: SendBody, head: &'a Slice) -> Outgoing<'a> {
+    match body {
+        SendBody::Original => Outgoing { front: head.bytes(), rest: None },
+        other => outgoing(scratch, other, Some(head)),
     }
 }

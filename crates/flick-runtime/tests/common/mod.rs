@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule, RuleAction,
-    RuleCall, Send, SendBody, Step, View, WireField,
+    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule,
+    RuleAction, RuleCall, Send, SendBody, Step, View, WireField,
 };
 
 const OPCODE: usize = 8;

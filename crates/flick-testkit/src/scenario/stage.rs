@@ -127,8 +127,8 @@ fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
 
 /// What is left behind; a driver may keep so many large buffers to receive into.
 pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result<(), String> {
-    let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, links: _ } =
-        *audit;
+    let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } = *audit;
+    let Audit { activations, states, .. } = *audit;
     let left: Vec<String> = [
         ("sessions", sessions),
         ("sessions counted as open", open as usize),
@@ -138,6 +138,8 @@ pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result
         ("small buffers", small_bufs as usize),
         ("large buffers", large_bufs.saturating_sub(driver_bufs) as usize),
         ("sessions that wait", blocked),
+        ("activations", activations),
+        ("states", states),
         ("links that wait", stalled),
     ]
     .iter()

@@ -149,6 +149,7 @@ impl Sockets {
             shared: Arc::clone(&shared),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
+            index: 0,
             workers: 1,
             seed: 1,
             time_slices: true,

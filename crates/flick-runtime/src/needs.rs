@@ -1,0 +1,167 @@
+//! What the code of a program needs of each worker: room for activations that wait, for state, for handlers; worked
+//! out from its bounds and its bindings, once, before it starts.
+//! Promises: a program that could need more than there is does not start, and is told what is too much.
+
+use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX};
+use flick_abi::{Event, FuncId, Program};
+
+use crate::activations::Shape;
+use crate::config::PlatformConfig;
+use crate::setup::StartError;
+
+/// What a program's code needs.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    /// Activations that wait, over all workers; 0 when the program has no rule that may wait.
+    pub activations_max: u32,
+    /// Room for each of them.
+    pub shape: Shape,
+    /// Words of state of each session.
+    pub state_words: usize,
+    /// Entries of the ledger that one message may need.
+    pub entries_per_message: usize,
+    /// Running a rule twice on one message would be seen.
+    pub has_effects: bool,
+    /// Rules of the listened channel may suspend themselves.
+    pub asks: bool,
+    /// By channel: its handlers, by event.
+    handlers: Vec<[Option<FuncId>; EVENTS]>,
+}
+
+/// Kinds of events.
+const EVENTS: usize = 5;
+
+impl Needs {
+    /// Works out what `program` needs when its channels have so many elements.
+    ///
+    /// Errors: what it asks for that this platform cannot give, or not with these limits.
+    pub fn of(
+        program: &Program,
+        listened: usize,
+        elements: &[(u32, u32)],
+        config: &PlatformConfig,
+    ) -> Result<Self, StartError> {
+        if let Some(rule) = program.rules.iter().find(|rule| rule.asks && rule.source != listened) {
+            return Err(StartError::Program(format!(
+                "a rule of channel `{}` asks, but only rules of the channel that is listened on (`{}`) and timers \
+                 (`every`) may: a reply cannot wait for another",
+                program.channels[rule.source].name, program.channels[listened].name
+            )));
+        }
+        let shape = shape_of(program, elements)?;
+        let handlers = handlers_of(program)?;
+        let asks = program.rules.iter().any(|rule| rule.asks);
+        let waits = asks || !program.handlers.is_empty() || !program.timers.is_empty();
+        let (state_words, bounds) = (program.state_words as usize, &program.bounds);
+        assert!(state_words <= STATE_WORDS_MAX, "the checker bounds the state of a session");
+        let sends = match bounds.sends_per_message_max {
+            0 => SENDS_MAX,
+            sends => (sends as usize).min(SENDS_MAX),
+        };
+        let needs = Self {
+            activations_max: if waits { config.limits.activations_max.max(1) } else { 0 },
+            shape,
+            state_words,
+            entries_per_message: sends + shape.asks_at_once + 1,
+            has_effects: state_words > 0 || asks || !program.dicts.is_empty() || !program.counters.is_empty(),
+            asks,
+            handlers,
+        };
+        needs.check_memory(program, config)?;
+        Ok(needs)
+    }
+
+    /// The handler of an event on a channel.
+    pub fn handler(&self, event: Event, channel: usize) -> Option<FuncId> {
+        self.handlers[channel][event as usize]
+    }
+
+    /// Activations that one of `workers` has room for.
+    pub fn activations_of_worker(&self, workers: usize) -> usize {
+        (self.activations_max as usize).div_ceil(workers)
+    }
+
+    /// Memory for state, in bytes: that of sessions, and that of activations that wait.
+    pub fn state_bytes(&self, sessions_max: u32) -> (u64, u64) {
+        let words = self.state_words as u64 * 8;
+        let activations = u64::from(self.activations_max) * (self.shape.bytes() + words);
+        (u64::from(sessions_max) * words, activations)
+    }
+
+    fn check_memory(&self, program: &Program, config: &PlatformConfig) -> Result<(), StartError> {
+        let limits = &config.limits;
+        let (sessions, activations) = self.state_bytes(limits.sessions_max);
+        let total = sessions.saturating_add(activations);
+        if total <= limits.state_bytes {
+            return Ok(());
+        }
+        Err(StartError::Program(format!(
+            "process `{}` may need {total} bytes of state, but {} are allowed (`state_bytes`): {} sessions with {} bytes \
+             of `local`s, and {} activations that wait with {} bytes each; lower `sessions_max` or `activations_max`, \
+             or allow more",
+            program.name,
+            limits.state_bytes,
+            limits.sessions_max,
+            self.state_words * 8,
+            self.activations_max,
+            self.shape.bytes() + self.state_words as u64 * 8,
+        )))
+    }
+}
+
+fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Shape, StartError> {
+    let bounds = &program.bounds;
+    let longest = elements.iter().enumerate().max_by_key(|(_, (_, count))| *count);
+    let (channel, longest) = longest.map_or((0, 0), |(channel, (_, count))| (channel, *count as usize));
+    let per_array = bounds.array_asks_max as usize;
+    if per_array > 0 && longest > ASKS_MAX {
+        return Err(StartError::Program(format!(
+            "channel `{}` has {longest} elements, and this program asks all elements of an array at once: at most {ASKS_MAX} \
+             can be asked",
+            program.channels[channel].name
+        )));
+    }
+    let asks = bounds.asks_max as usize + per_array * longest;
+    if asks >= MESSAGES_MAX {
+        return Err(StartError::Program(format!(
+            "one message may ask {asks} times with these {longest} elements of `{}`; at most {} replies are kept",
+            program.channels[channel].name,
+            MESSAGES_MAX - 1
+        )));
+    }
+    if asks == 0 {
+        return Ok(Shape::default());
+    }
+    let spill_words = bounds.spill_words as usize;
+    let out_bytes = bounds.out_bytes_max as usize;
+    assert!(spill_words <= SPILL_WORDS_MAX, "the checker bounds what an activation keeps");
+    assert!(out_bytes <= OUT_BYTES_MAX, "the checker bounds what an activation builds");
+    Ok(Shape { asks, asks_at_once: asks.min(ASKS_MAX), spill_words, out_bytes })
+}
+
+fn handlers_of(program: &Program) -> Result<Vec<[Option<FuncId>; EVENTS]>, StartError> {
+    let mut handlers = vec![[None; EVENTS]; program.channels.len()];
+    for handler in &program.handlers {
+        let place = &mut handlers[handler.channel][handler.event as usize];
+        if place.replace(handler.rule).is_some() {
+            return Err(StartError::Program(format!(
+                "process `{}` handles one event of channel `{}` twice; one handler may do both",
+                program.name, program.channels[handler.channel].name
+            )));
+        }
+    }
+    Ok(handlers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EVENTS;
+    use flick_abi::Event;
+
+    #[test]
+    fn every_event_has_its_place() {
+        for event in [Event::Closed, Event::Broken, Event::Refused, Event::TimedOut, Event::Malformed] {
+            assert!((event as usize) < EVENTS);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Events: what befalls clients and backends, told to the handlers of the program, and its timers.
+//! Promises: a handler runs once for each request that failed, with its session's state and a chance to answer it, or
+//! once for a connection on which none was under way; for a client once, when it malforms or ends. An event without a
+//! handler does what `docs/internals/events.md` says. An event for whose handler there is no room is counted.
+
+use flick_abi::{Event, FailureReason, Frame, FuncId, Program};
+use flick_net::Driver;
+
+use super::deliver::restore_echo;
+use super::sending::Mishap;
+use super::{Task, Worker};
+use crate::activations::Activation;
+use crate::ledger::{RequestId, Tie};
+use crate::slab::Key;
+
+/// A timer of the program.
+#[derive(Debug)]
+pub(super) struct Every {
+    /// How often.
+    interval_ns: u64,
+    /// What.
+    rule: FuncId,
+    /// When next.
+    pub due_ns: u64,
+    /// Its last activation is not over.
+    pub is_running: bool,
+}
+
+/// The timers of a program that starts now.
+pub(super) fn timers(program: &Program, now_ns: u64) -> Vec<Every> {
+    let start = |timer: &flick_abi::Timer| {
+        let interval_ns = timer.interval_ns.max(1);
+        let due_ns = now_ns.saturating_add(interval_ns);
+        Every { interval_ns, rule: timer.rule, due_ns, is_running: false }
+    };
+    program.timers.iter().map(start).collect()
+}
+
+impl<D: Driver> Worker<D> {
+    /// Starts an activation that is nobody's answer; says whether there was room.
+    fn start_activation(&mut self, activation: Activation, frame: &Frame) -> Option<Key> {
+        let state = activation.state;
+        let Some(key) = self.activations.insert(activation, frame) else {
+            if let Some(state) = state {
+                self.locals.give(state);
+            }
+            self.counters.events_lost.add(1);
+            return None;
+        };
+        self.counters.activations.add(1);
+        self.run_queue.push_back(Task::Activation(key));
+        Some(key)
+    }
+
+    /// A request gets no reply from its backend: the handler of what befell it answers, or we do.
+    /// Whether it is the handler.
+    pub(super) fn fail_or_handle(
+        &mut self,
+        request: RequestId,
+        reason: FailureReason,
+        mishap: Option<Mishap>,
+    ) -> bool {
+        let handled = mishap.is_some_and(|mishap| self.handle_failed(request, reason, mishap));
+        if !handled {
+            self.fail_request(request, reason);
+        }
+        handled
+    }
+
+    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, mishap: Mishap) -> bool {
+        let backend = &self.backends[mishap.backend as usize];
+        let Some(rule) = self.setup.needs.handler(mishap.event, backend.channel) else { return false };
+        let entry = self.ledger.get(request);
+        if entry.begun || entry.session.is_none() {
+            return false;
+        }
+        let activation = Activation {
+            element: backend.element,
+            session: entry.session,
+            request: Some(request),
+            reason: Some(reason),
+            ..Activation::new(rule)
+        };
+        let mut frame = Frame::new();
+        restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
+        let Some(key) = self.start_activation(activation, &frame) else { return false };
+        self.ledger.get_mut(request).tie = Tie::Answerer(key);
+        true
+    }
+
+    /// Something befell a connection to a backend on which no request was under way.
+    pub(super) fn tell_of_backend(&mut self, mishap: Mishap) {
+        let backend = &self.backends[mishap.backend as usize];
+        let Some(rule) = self.setup.needs.handler(mishap.event, backend.channel) else { return };
+        if self.activations.is_full() {
+            self.counters.events_lost.add(1);
+            return;
+        }
+        let (element, state) = (backend.element, Some(self.locals.take()));
+        let activation = Activation { element, state, ..Activation::new(rule) };
+        self.start_activation(activation, &Frame::new());
+    }
+
+    /// A client sent what is not of the grammar: its handler may answer, and if it does not, we do, as far as that
+    /// is possible. Whether there is a handler.
+    pub(super) fn handle_malformed(&mut self, key: Key, frame: &Frame, answerable: bool) -> bool {
+        let Some(rule) = self.setup.needs.handler(Event::Malformed, self.setup.listened) else {
+            return false;
+        };
+        let echo = self.echo_of(frame);
+        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return false };
+        let activation = Activation {
+            session: Some(key),
+            request: Some(request),
+            reason: Some(FailureReason::Malformed).filter(|_| answerable),
+            ..Activation::new(rule)
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_told = true;
+        }
+        match self.start_activation(activation, frame) {
+            Some(activation) => self.ledger.get_mut(request).tie = Tie::Answerer(activation),
+            None if answerable => self.fail_request(request, FailureReason::Malformed),
+            None => self.finish_request(request),
+        }
+        true
+    }
+
+    /// A session has ended: its handler gets its state, which is given back here if there is none.
+    pub(super) fn tell_of_client(&mut self, session: &crate::session::Session, in_good_order: bool) {
+        let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
+        let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_told);
+        match handler {
+            Some(rule) => {
+                let activation = Activation { state: Some(session.state), ..Activation::new(rule) };
+                self.start_activation(activation, &Frame::new());
+            }
+            None => self.locals.give(session.state),
+        }
+    }
+
+    /// Starts the timers that are due. One whose last activation is not over is left out this time.
+    pub(super) fn run_every(&mut self, now_ns: u64) {
+        for at in 0..self.every.len() {
+            let every = &mut self.every[at];
+            if every.due_ns > now_ns {
+                continue;
+            }
+            let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
+            every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
+            if self.activations.is_full() || std::mem::replace(&mut every.is_running, true) {
+                self.counters.events_lost.add(1);
+                continue;
+            }
+            let (rule, state) = (every.rule, Some(self.locals.take()));
+            let activation = Activation { state, timer: Some(at), ..Activation::new(rule) };
+            if self.start_activation(activation, &Frame::new()).is_none() {
+                self.every[at].is_running = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Running rules: the memory that an activation works in, and the calls into the program's code.
+//! Promises: activations never nest, so that one such memory is enough; nothing here allocates after start.
+
+use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::{
+    AskList, FailureReason, Frame, FuncId, Host, Message, NoHost, Outcome, RuleAction, RuleCall, Send,
+    SendBody, SendList,
+};
+use flick_buffers::Slice;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::limits::FEW_MESSAGES;
+use crate::locals::StateId;
+use crate::setup::Setup;
+use crate::slab::Key;
+
+/// Memory that one activation works in; there is one of it per worker, as activations never nest.
+pub(super) struct Scratch {
+    /// Of the message under way.
+    pub frame: Frame,
+    /// For a second look at what is sent.
+    pub other: Frame,
+    /// Where rules build.
+    pub out: Vec<u8>,
+    /// Bytes of it in use.
+    pub out_len: usize,
+    /// What rules send.
+    pub sends: SendList,
+    /// What they ask.
+    pub asks: AskList,
+    /// What they keep across suspensions.
+    pub spills: Vec<u64>,
+    /// Why the client's request fails, if they say so.
+    pub failure: Option<FailureReason>,
+    /// The message that is being sent, if it is not the one that started the activation.
+    pub named: Option<Slice>,
+    /// The platform.
+    pub host: NoHost,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            frame: Frame::new(),
+            other: Frame::new(),
+            out: vec![0; OUT_BYTES_MAX],
+            out_len: 0,
+            sends: SendList::new(),
+            asks: AskList::new(),
+            spills: vec![0; SPILL_WORDS_MAX],
+            failure: None,
+            named: None,
+            host: NoHost,
+        }
+    }
+}
+
+/// Where a rule has suspended itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paused {
+    /// The rule.
+    pub rule: FuncId,
+    /// State to go on in.
+    pub resume: u32,
+    /// The channel and the number of its rule behind that one.
+    pub next: Option<(usize, usize)>,
+}
+
+/// The message that starts rules.
+pub(super) struct Start<'a> {
+    /// Index of the channel that it came on.
+    pub channel: usize,
+    /// Element of that channel.
+    pub element: u64,
+    /// Its bytes, at least its head.
+    pub message: &'a [u8],
+}
+
+impl<D: Driver> Worker<D> {
+    /// Runs all rules of a channel on the message in `scratch.frame`, or up to one that suspends itself; the sends are
+    /// in `scratch.sends`, the asks in `scratch.asks`.
+    pub(super) fn run_rules(
+        setup: &Setup,
+        scratch: &mut Scratch,
+        state: &mut [u64],
+        start: &Start<'_>,
+    ) -> Option<Paused> {
+        scratch.sends.clear();
+        scratch.out_len = 0;
+        scratch.failure = None;
+        for (at, action) in setup.actions[start.channel].iter().enumerate() {
+            match *action {
+                RuleAction::Pass { to } => {
+                    scratch.sends.push(Send { channel: to as u32, element: 0, body: SendBody::Original });
+                }
+                RuleAction::Run { rule } => {
+                    scratch.asks.clear();
+                    let mut call = RuleCall {
+                        frame: &scratch.frame,
+                        message: start.message,
+                        others: &[],
+                        source_element: start.element,
+                        channel_lens: &setup.channel_lens,
+                        out: &mut scratch.out,
+                        out_len: scratch.out_len,
+                        sends: &mut scratch.sends,
+                        asks: &mut scratch.asks,
+                        answers: &[],
+                        spills: &mut scratch.spills,
+                        resume: 0,
+                        state,
+                        failure: None,
+                        host: &mut scratch.host,
+                    };
+                    let outcome = setup.engine.run(rule, &mut call);
+                    let (out_len, failure) = (call.out_len, call.failure);
+                    scratch.out_len = out_len;
+                    scratch.failure = failure.map(reason).or(scratch.failure);
+                    if let Outcome::Suspended(resume) = outcome {
+                        return Some(paused(setup, rule, resume, (start.channel, at + 1)));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs the rule of an activation that waits, from its start or from where it suspended itself.
+    pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> Outcome {
+        let few = self.activations.get(key).is_none_or(|activation| activation.replies() <= FEW_MESSAGES);
+        if few {
+            self.run_rule_with::<FEW_MESSAGES>(scratch, key, state)
+        } else {
+            self.run_rule_with::<MESSAGES_MAX>(scratch, key, state)
+        }
+    }
+
+    /// As `run_rule_of`, for an activation that has at most `MOST` replies.
+    fn run_rule_with<const MOST: usize>(
+        &mut self,
+        scratch: &mut Scratch,
+        key: Key,
+        state: StateId,
+    ) -> Outcome {
+        let Some(activation) = self.activations.get(key) else { return Outcome::Finished };
+        let (rule, resume, element) = (activation.rule, activation.resume, activation.element);
+        let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
+        let count = self.activations.messages(key, &mut messages);
+        scratch.sends.clear();
+        scratch.asks.clear();
+        let mut call = RuleCall {
+            frame: &scratch.frame,
+            message: activation.message.as_ref().map_or(&[], Slice::bytes),
+            others: &messages[..count],
+            source_element: element,
+            channel_lens: &self.setup.channel_lens,
+            out: &mut scratch.out,
+            out_len: scratch.out_len,
+            sends: &mut scratch.sends,
+            asks: &mut scratch.asks,
+            answers: self.activations.answers(key),
+            spills: &mut scratch.spills,
+            resume,
+            state: self.locals.words_mut(state),
+            failure: None,
+            host: &mut scratch.host as &mut dyn Host,
+        };
+        let outcome = self.setup.engine.run(rule, &mut call);
+        let (out_len, failure) = (call.out_len, call.failure);
+        scratch.out_len = out_len;
+        scratch.failure = failure.map(reason);
+        outcome
+    }
+
+    /// Gives a state its first values, if it has none yet.
+    pub(super) fn first_values(&mut self, scratch: &mut Scratch, state: StateId) {
+        if !self.locals.is_first_use(state) {
+            return;
+        }
+        let Some(rule) = self.setup.program.init_state else { return };
+        scratch.sends.clear();
+        scratch.asks.clear();
+        let mut call = RuleCall {
+            frame: &EMPTY,
+            message: &[],
+            others: &[],
+            source_element: 0,
+            channel_lens: &self.setup.channel_lens,
+            out: &mut scratch.out,
+            out_len: 0,
+            sends: &mut scratch.sends,
+            asks: &mut scratch.asks,
+            answers: &[],
+            spills: &mut scratch.spills,
+            resume: 0,
+            state: self.locals.words_mut(state),
+            failure: None,
+            host: &mut scratch.host,
+        };
+        let outcome = self.setup.engine.run(rule, &mut call);
+        assert!(outcome == Outcome::Finished, "first values wait for nobody");
+        assert!(scratch.sends.as_slice().is_empty(), "first values are sent to nobody");
+    }
+}
+
+/// What a rule without a message sees as its frame.
+static EMPTY: Frame = Frame::new();
+
+/// Where a rule has suspended itself, given the place of the rule behind it.
+fn paused(setup: &Setup, rule: FuncId, resume: u32, next: (usize, usize)) -> Paused {
+    assert!(setup.needs.asks, "only a rule that says so suspends itself");
+    Paused { rule, resume, next: Some(next).filter(|(channel, at)| *at < setup.actions[*channel].len()) }
+}
+
+/// The reason with that number.
+fn reason(number: u32) -> FailureReason {
+    let named = FailureReason::NAMES.get(number as usize);
+    named.expect("a rule fails a request for a reason that there is").1
+}

@@ -1,0 +1,260 @@
+//! Requests on their way to backends: booked, numbered, written to the shared connection.
+//! Promises: a request is in the ledger before its first byte is written; what is not sent is told, not forgotten.
+
+use flick_abi::frame::SLOT_LOUD;
+use flick_abi::limits::ECHO_FIELDS_MAX;
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, Step, WireField};
+use flick_buffers::Slice;
+use flick_net::Driver;
+
+use super::Worker;
+use super::rules::Scratch;
+use crate::backend::LinkState;
+use crate::ledger::{RequestId, Tie};
+use crate::limits::COPY_BYTES_MAX;
+use crate::slab::Key;
+
+/// Fields to overwrite in a message on its way out.
+pub(super) type Patches = [Option<(WireField, u64)>; 2];
+
+/// A message as it leaves: what is written first, what follows by reference.
+pub(super) struct Outgoing<'a> {
+    /// Copied, with the patches applied.
+    pub front: &'a [u8],
+    /// Passed on by reference.
+    pub rest: Option<Slice>,
+}
+
+/// Who waits for the reply to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiter {
+    /// Nobody: it is a copy, and its reply is drained.
+    Nobody,
+    /// A session, in whose queue it is put.
+    Session(Key),
+    /// A request that is in its session's queue already.
+    Booked(RequestId),
+    /// An ask of an activation.
+    Ask {
+        /// Of which.
+        activation: Key,
+        /// Which of its last suspension.
+        ask: u8,
+        /// When it is late.
+        deadline_ns: u64,
+    },
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// It names an element outside its array.
+    Nowhere,
+    /// There is no connection to that backend.
+    Down(u32),
+    /// The ledger is full.
+    Full,
+    /// It would not be answered, or end the connection for everybody.
+    Unanswerable,
+}
+
+impl Unsent {
+    /// What its client is told.
+    pub fn reason(self) -> FailureReason {
+        match self {
+            Unsent::Nowhere | Unsent::Down(_) => FailureReason::Unavailable,
+            Unsent::Full => FailureReason::Overload,
+            Unsent::Unanswerable => FailureReason::Malformed,
+        }
+    }
+}
+
+/// What befell a backend, to be told to the handler of its channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mishap {
+    /// What.
+    pub event: Event,
+    /// Which backend.
+    pub backend: u32,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Sends one whole request on a shared connection.
+    ///
+    /// Errors: it was not sent, and is in no book. When buffers are out it is booked, and fails with its connection.
+    pub(super) fn send_request(
+        &mut self,
+        scratch: &mut Scratch,
+        send: &Send,
+        message: Option<&Slice>,
+        waiter: Waiter,
+    ) -> Result<(), Unsent> {
+        let backend = self.backend_of(send).ok_or(Unsent::Nowhere)?;
+        if !self.shared_link_is_usable(backend) {
+            self.backend_counters[backend as usize].failures.add(1);
+            return Err(Unsent::Down(backend));
+        }
+        let channel = send.channel as usize;
+        let link = self.backends[backend as usize].shared;
+        let examined = self.examine(scratch, send, message, matches!(waiter, Waiter::Ask { .. }));
+        let number = self.links[link as usize].next_number;
+        let patches = self.request_patches(scratch, channel, examined, number);
+        // What is never received from is never answered either.
+        let mute = scratch.frame.flags().has(MessageFlags::MUTE) && !matches!(waiter, Waiter::Ask { .. });
+        if !mute && self.setup.program.channels[channel].view.is_some() {
+            let request = self.book(scratch, channel, examined, waiter)?;
+            let deadline_ns = self.reply_deadline(link);
+            let entry = self.ledger.get_mut(request);
+            entry.deadline_ns = deadline_ns;
+            entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
+            self.links[link as usize].next_number = number.wrapping_add(1);
+            self.ledger.push_link(&mut self.links[link as usize].requests, request);
+        }
+        self.backend_counters[backend as usize].requests.add(1);
+        if !self.write_to_link(link, &outgoing(scratch, send.body, message), patches) {
+            self.counters.exhausted.add(1);
+            self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
+        }
+        Ok(())
+    }
+
+    /// Opens the entry of a request, or finds the one that it has.
+    fn book(
+        &mut self,
+        scratch: &Scratch,
+        channel: usize,
+        examined: bool,
+        waiter: Waiter,
+    ) -> Result<RequestId, Unsent> {
+        match waiter {
+            Waiter::Booked(request) => Ok(request),
+            Waiter::Session(key) => {
+                let echo = self.echo_of(&scratch.frame);
+                self.open_request(Some(key), echo, u64::MAX).ok_or(Unsent::Full)
+            }
+            Waiter::Nobody => {
+                let echo = self.echo_of(&scratch.frame);
+                self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)
+            }
+            Waiter::Ask { activation, ask, deadline_ns } => {
+                let frame = if examined { &scratch.other } else { &scratch.frame };
+                let flags = frame.flags();
+                if flags.has(MessageFlags::MUTE) || flags.has(MessageFlags::ENDS) {
+                    return Err(Unsent::Unanswerable);
+                }
+                let echo = self.echo_for(channel, frame);
+                let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
+                self.ledger.get_mut(request).tie = Tie::Ask { activation, ask };
+                self.activations.wait_for(activation, ask, request, deadline_ns);
+                Ok(request)
+            }
+        }
+    }
+
+    /// Looks again, into `scratch.other`, at a request that is not the one that started the rule: the program may have
+    /// changed what decides its loud twin, and what its reply repeats. Whether the grammar knew it.
+    pub(super) fn examine(
+        &self,
+        scratch: &mut Scratch,
+        send: &Send,
+        message: Option<&Slice>,
+        is_ask: bool,
+    ) -> bool {
+        let channel = send.channel as usize;
+        let matters = is_ask || self.setup.protocol_of(channel).loud.is_some();
+        let is_original = matches!(send.body, SendBody::Original | SendBody::Message(0));
+        if is_original || !matters {
+            return false;
+        }
+        let view = self.setup.program.channels[channel].view.as_ref();
+        let Some(view) = view.or(self.setup.program.channels[self.setup.listened].view.as_ref()) else {
+            return false;
+        };
+        let mut other = std::mem::take(&mut scratch.other);
+        other.restart();
+        let front = outgoing(scratch, send.body, message).front;
+        let known = self.setup.engine.parse(view.parse_request, &mut other, front) == Step::Done;
+        scratch.other = other;
+        known
+    }
+
+    /// What to overwrite in a request on a backend connection: its number, and its loud twin.
+    pub(super) fn request_patches(
+        &self,
+        scratch: &Scratch,
+        channel: usize,
+        examined: bool,
+        number: u64,
+    ) -> Patches {
+        let protocol = self.setup.protocol_of(channel);
+        let frame = if examined { &scratch.other } else { &scratch.frame };
+        let loud = frame.slots[SLOT_LOUD];
+        [protocol.correlate.map(|field| (field, number)), protocol.loud.map(|field| (field, loud))]
+    }
+
+    /// The echo fields of a parsed request of a session.
+    pub(super) fn echo_of(&self, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
+        self.echo_for(self.setup.listened, frame)
+    }
+
+    fn echo_for(&self, channel: usize, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
+        let mut echo = [0; ECHO_FIELDS_MAX];
+        for (kept, field) in echo.iter_mut().zip(&self.setup.protocol_of(channel).echo) {
+            *kept = frame.slots[usize::from(field.slot)];
+        }
+        echo
+    }
+
+    /// The backend a send names; `None` for the session's own channel and for an element outside its array.
+    pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
+        let (first, count) = self.setup.elements[send.channel as usize];
+        (send.element < u64::from(count)).then_some(first + send.element as u32)
+    }
+
+    pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {
+        let backend = &self.backends[backend as usize];
+        let link = &self.links[backend.shared as usize];
+        match link.state {
+            LinkState::Up => link.conn.is_some(),
+            LinkState::Connecting => backend.failures == 0,
+            LinkState::Down => false,
+        }
+    }
+}
+
+/// The part of a number that the correlate field can carry.
+pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
+    match correlate {
+        Some(field) if field.width_bytes < 8 => (1 << (u64::from(field.width_bytes) * 8)) - 1,
+        _ => u64::MAX,
+    }
+}
+
+/// How a whole message leaves: short ones are copied, of long ones only the front is. `message` is the one that started
+/// the rule; another one that `body` names is in `scratch.named`.
+pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
+    match body {
+        SendBody::Original | SendBody::Message(0) => {
+            let message = message.expect("a rule without a message sends what it builds");
+            front_and_rest(message, scratch.frame.head_bytes() as u32)
+        }
+        SendBody::Message(_) => {
+            let message = scratch.named.as_ref().expect("the message that is sent has been named");
+            front_and_rest(message, COPY_BYTES_MAX)
+        }
+        SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
+            let front = &scratch.out[offset as usize..(offset + len) as usize];
+            let tail = if tail_of == 0 { message } else { scratch.named.as_ref() };
+            let rest = tail.filter(|tail| tail_from < tail.len()).map(|tail| tail.sub(tail_from..tail.len()));
+            Outgoing { front, rest }
+        }
+    }
+}
+
+fn front_and_rest(message: &Slice, head: u32) -> Outgoing<'_> {
+    if message.len() <= COPY_BYTES_MAX {
+        return Outgoing { front: message.bytes(), rest: None };
+    }
+    let front = head.min(message.len());
+    Outgoing { front: &message.bytes()[..front as usize], rest: Some(message.sub(front..message.len())) }
+}
