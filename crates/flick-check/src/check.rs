@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
 use crate::items::{self, Items};
 use crate::load::{self, Damage, Loader};
-use crate::{cost, funs, globals, grammar, locals, process, usage, views};
+use crate::{cost, effects, funs, globals, grammar, locals, process, usage, views};
 
 /// Checks a program and the files it uses.
 ///
@@ -38,6 +38,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     let asked = Asked::of(&funs);
     let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, &asked, sink));
     usage::check(&funs, &asked, &mut process, &mut items, sink);
+    effects::check(&funs, process.as_ref(), &items, sink);
     cost::check(&funs, &process, sink);
     Program {
         enums: items.enums,

@@ -3,8 +3,8 @@
 //! Not here: bytes of memory (`usage.rs`); exact costs of instructions, which the bounds report counts on the compiled form.
 
 use crate::diagnostic::Sink;
-use crate::hir::{Block, Builtin, Expr, ExprKind, Fun, Proc, Stmt, Ty};
-use crate::limits::{RULE_SIZE_MAX, WORK_STEPS_MAX};
+use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Span, Stmt, Ty};
+use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, WORK_STEPS_MAX};
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::SENDS_MAX;
@@ -13,6 +13,8 @@ use flick_abi::limits::SENDS_MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     sends: u64,
+    /// Messages asked for, each element of an `ask all` on an array left out but one.
+    asks: u64,
     steps: u64,
     size: u64,
 }
@@ -21,6 +23,7 @@ impl Cost {
     fn then(self, other: Cost) -> Cost {
         Cost {
             sends: self.sends.saturating_add(other.sends),
+            asks: self.asks.saturating_add(other.asks),
             steps: self.steps.saturating_add(other.steps),
             size: self.size.saturating_add(other.size),
         }
@@ -29,6 +32,7 @@ impl Cost {
     fn or(self, other: Cost) -> Cost {
         Cost {
             sends: self.sends.max(other.sends),
+            asks: self.asks.max(other.asks),
             steps: self.steps.max(other.steps),
             size: self.size.saturating_add(other.size),
         }
@@ -42,21 +46,35 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, sink: &mut Sink) {
         let cost = block(&fun.body, &known);
         known.push(cost);
     }
-    for rule in process.iter().flat_map(|process| &process.rules) {
-        let cost = block(&rule.body, &known);
+    for (span, body) in process.iter().flat_map(bodies) {
+        let cost = block(body, &known);
         if cost.sends > SENDS_MAX as u64 {
-            sink.push(report::bounds::too_many_sends(rule.span.clone(), cost.sends, SENDS_MAX));
+            sink.push(report::bounds::too_many_sends(span.clone(), cost.sends, SENDS_MAX));
+        }
+        if cost.asks > ASKED_MAX {
+            sink.push(report::asks::too_many_asks(span.clone(), cost.asks, ASKED_MAX));
         }
         let worst = || {
             let (fun, _) = funs.iter().zip(&known).max_by_key(|(_, cost)| cost.size)?;
             Some((fun.span.clone(), fun.name.clone()))
         };
         if cost.steps > WORK_STEPS_MAX {
-            sink.push(report::bounds::too_much_work(rule.span.clone(), cost.steps, WORK_STEPS_MAX, worst()));
+            sink.push(report::bounds::too_much_work(span.clone(), cost.steps, WORK_STEPS_MAX, worst()));
         } else if cost.size > RULE_SIZE_MAX {
-            sink.push(report::bounds::too_large(rule.span.clone(), cost.size, RULE_SIZE_MAX, worst()));
+            sink.push(report::bounds::too_large(span.clone(), cost.size, RULE_SIZE_MAX, worst()));
         }
     }
+}
+
+/// Everything that runs by itself, with its place.
+fn bodies(process: &Proc) -> impl Iterator<Item = (&Span, &Block)> {
+    let rules = process.rules.iter().map(|rule| (&rule.span, &rule.body));
+    let merges = process.merges.iter();
+    let merges =
+        merges.flat_map(|merge| [(&merge.span, &merge.body), (&merge.finish.span, &merge.finish.body)]);
+    let handlers = process.handlers.iter().map(|handler| (&handler.span, &handler.body));
+    let timers = process.timers.iter().map(|timer| (&timer.span, &timer.body));
+    rules.chain(merges).chain(handlers).chain(timers)
 }
 
 fn block(block: &Block, known: &[Cost]) -> Cost {
@@ -72,7 +90,7 @@ fn block(block: &Block, known: &[Cost]) -> Cost {
 }
 
 fn expr(root: &Expr, known: &[Cost]) -> Cost {
-    let own = Cost { sends: 0, steps: 1u64.saturating_add(bytes_touched(root)), size: 1 };
+    let own = Cost { sends: 0, asks: 0, steps: 1u64.saturating_add(bytes_touched(root)), size: 1 };
     match &root.kind {
         ExprKind::If { cond, then, otherwise } => {
             let other = otherwise.as_ref().map_or(Cost::default(), |other| block(other, known));
@@ -86,7 +104,7 @@ fn expr(root: &Expr, known: &[Cost]) -> Cost {
                 branches = branches.or(block(body, known));
             }
             own.then(expr(value, known))
-                .then(Cost { sends: 0, steps: patterns, size: patterns })
+                .then(Cost { sends: 0, asks: 0, steps: patterns, size: patterns })
                 .then(branches)
         }
         kind => {
@@ -97,6 +115,12 @@ fn expr(root: &Expr, known: &[Cost]) -> Cost {
             });
             match kind {
                 ExprKind::Send { .. } => total.then(Cost { sends: 1, ..Cost::default() }),
+                ExprKind::Ask { .. } | ExprKind::AskAll { asks: AskAll::Array { .. }, .. } => {
+                    total.then(Cost { asks: 1, ..Cost::default() })
+                }
+                ExprKind::AskAll { asks: AskAll::Each(each), .. } => {
+                    total.then(Cost { asks: each.len() as u64, ..Cost::default() })
+                }
                 ExprKind::Call(fun, _) => total.then(known.get(fun.0 as usize).copied().unwrap_or_default()),
                 _ => total,
             }

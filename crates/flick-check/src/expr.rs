@@ -143,8 +143,11 @@ impl Exprs<'_> {
             ast::Expr::Ask(ask) => self.ask(ask, span),
             ast::Expr::AskAll(ask) => self.ask_all(ask, span),
             ast::Expr::Update(update) => self.update(update, span),
-            ast::Expr::Foldt(_) => {
-                self.not_yet(span, "`foldt`", "programs of this version handle one message at a time")
+            ast::Expr::Foldt(foldt) => {
+                let head = span.range.start as usize;
+                let end = foldt.key_name().map_or(span.range.end as usize, |name| name.range().end);
+                self.sink.push(report::merges::elsewhere(self.span(head..end)));
+                unknown(span)
             }
             ast::Expr::Fold(_) => {
                 self.not_yet(span, "`fold`", "programs of this version handle one message at a time")

@@ -49,7 +49,7 @@ pub struct DictId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CounterId(pub u32);
 /// Index of a `local` in `Program::states`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StateId(pub u32);
 
 /// A program of one process, checked.

@@ -11,6 +11,7 @@ mod body;
 mod check;
 mod cost;
 pub mod diagnostic;
+mod effects;
 mod explain;
 mod expr;
 mod funs;

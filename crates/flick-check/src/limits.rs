@@ -26,6 +26,8 @@ pub const SNAPSHOT_INTERVAL_NS: u64 = 60_000_000_000;
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
 /// Most operations that a rule may be made of once the functions it calls are written out in their places.
 pub const RULE_SIZE_MAX: u64 = 1 << 15;
+/// Most asks that one message may cause: the replies are all kept, beside the message itself.
+pub const ASKED_MAX: u64 = flick_abi::limits::MESSAGES_MAX as u64 - 1;
 /// Most work that one message may cause, in steps: one for each operation, call and byte looked at.
 pub const WORK_STEPS_MAX: u64 = 1 << 20;
 /// Most functions on one path of calls, so that what walks calls needs a bounded stack.

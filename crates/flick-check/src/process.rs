@@ -2,16 +2,19 @@
 //! Promises: a rule starts at a channel that receives; every message has one rule at most.
 
 mod events;
+mod merge;
 
 use std::collections::BTreeSet;
 
+use flick_syntax::SyntaxNode;
 use flick_syntax::ast::{self, AstNode};
 
 use crate::asked::Asked;
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
 use crate::hir::{
-    Block, Channel, ChannelId, Expr, ExprKind, Handler, Local, Proc, Rule, Span, Stmt, Timer, Ty, UnitId,
+    Block, Channel, ChannelId, Expr, ExprKind, Handler, Local, Merge, Proc, Rule, Span, Stmt, Timer, Ty,
+    UnitId,
 };
 use crate::items::{InFile, Items};
 use crate::load::span_of;
@@ -38,6 +41,7 @@ pub(crate) fn check(
         sink,
         channels,
         out: Vec::new(),
+        merges: Vec::new(),
         handlers: Vec::new(),
         timers: Vec::new(),
         places: Vec::new(),
@@ -47,7 +51,10 @@ pub(crate) fn check(
     for stmt in &stmts {
         rules.stmt(stmt);
     }
-    let Rules { channels, out, handlers, timers, is_silent, .. } = rules;
+    let Rules { channels, out, merges, handlers, timers, is_silent, .. } = rules;
+    if let (Some(merge), Some(rule)) = (merges.first(), out.first()) {
+        sink.push(report::merges::rule_beside(rule.span.clone(), merge.span.clone()));
+    }
     let is_other = |stmt: &ast::Stmt| {
         matches!(
             stmt,
@@ -61,7 +68,7 @@ pub(crate) fn check(
         name: name.text().to_owned(),
         channels: Vec::new(),
         rules: out,
-        merges: Vec::new(),
+        merges,
         handlers,
         timers,
         span,
@@ -121,12 +128,6 @@ fn warn_unused(channels: &[ScopeChannel], process: &Proc, asked: &Asked, items: 
             sink.push(report::channels::never_read(channel.span.clone(), &channel.name, ty));
         }
     }
-    for rule in &process.rules {
-        if asked.channels(&rule.body).contains(&rule.source) {
-            let name = &channels[rule.source.0 as usize].name;
-            sink.push(report::asks::asks_itself(rule.span.clone(), name));
-        }
-    }
 }
 
 /// All bodies of a process.
@@ -139,9 +140,9 @@ pub(crate) fn bodies(process: &Proc) -> impl Iterator<Item = &Block> {
 }
 
 /// The first line of a statement, which is enough to point at it.
-fn first_line(stmt: &ast::Stmt) -> std::ops::Range<usize> {
-    let text = stmt.syntax().text().to_string();
-    let start = stmt.range().start;
+fn first_line(stmt: &SyntaxNode) -> std::ops::Range<usize> {
+    let text = stmt.text().to_string();
+    let start = ast::range_of(stmt).start;
     start..start + text.lines().next().map_or(0, str::len)
 }
 
@@ -151,6 +152,7 @@ struct Rules<'a> {
     sink: &'a mut Sink,
     channels: Vec<ScopeChannel>,
     out: Vec<Rule>,
+    merges: Vec<Merge>,
     handlers: Vec<Handler>,
     timers: Vec<Timer>,
     /// Source and place of each rule so far.
@@ -184,20 +186,18 @@ impl Rules<'_> {
             ast::Stmt::Global(_) => self.is_silent = true,
             ast::Stmt::Except(except) => self.except(except, span),
             ast::Stmt::Every(every) => self.every(every, span),
+            ast::Stmt::If(choice) => self.merge(choice, span),
             other => {
                 self.is_silent = true;
-                let span = self.span(first_line(other));
-                let (what, help) = match other {
-                    ast::Stmt::If(_) => (
-                        "an `if` in a process",
-                        "begin a rule with the channel that messages come from: `| client => f(backends)`",
-                    ),
-                    _ => (
-                        "a statement in a process",
-                        "begin a rule with the channel that messages come from: `| client => f(backends)`",
-                    ),
+                let span = self.span(first_line(other.syntax()));
+                let what = match other {
+                    ast::Stmt::Let(_) => "a `let`",
+                    ast::Stmt::Switch(_) => "a `switch`",
+                    ast::Stmt::For(_) => "a `for`",
+                    ast::Stmt::Assign(_) => "a `:=`",
+                    _ => "this",
                 };
-                self.sink.push(report::not_yet::construct(span, what, help));
+                self.sink.push(report::merges::statement(span, what));
             }
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod asks;
 pub(crate) mod bounds;
 pub(crate) mod channels;
 pub(crate) mod grammar;
+pub(crate) mod merges;
 pub(crate) mod names;
 pub(crate) mod not_yet;
 pub(crate) mod state;

@@ -51,6 +51,16 @@ impl Scope {
         id
     }
 
+    /// Makes a name stand for a local that is there already, under another name or none.
+    pub(crate) fn bind(&mut self, name: &str, local: LocalId, span: Span, sink: &mut Sink) {
+        if let Some(first) = self.place_of(name)
+            && name != "_"
+        {
+            sink.push(report::names::shadowed(span, name, first));
+        }
+        self.visible.push((name.to_owned(), local));
+    }
+
     /// Adds a local that the author cannot name, such as the message of a rule.
     pub(crate) fn hidden(&mut self, name: &str, ty: Ty, span: Span) -> LocalId {
         let id = LocalId(self.locals.len() as u32);

@@ -9,8 +9,8 @@ use crate::items::{Items, TypeItem};
 use crate::range::{INT, Range, UINT};
 use crate::report;
 
-/// Built-ins that the language has and this version has not.
-const LATER: &[&str] = &["ready", "all_ready"];
+/// What looks like a call and is the condition around a `foldt`.
+const CONDITIONS: &[&str] = &["ready", "all_ready"];
 
 impl Exprs<'_> {
     /// Checks a call. `piped` is the message that `=>` hands over as the last argument.
@@ -47,8 +47,8 @@ impl Exprs<'_> {
     }
 
     fn report_not_callable(&mut self, name: &str, span: Span) {
-        let report = if LATER.contains(&name) {
-            report::not_yet::builtin(span, name)
+        let report = if CONDITIONS.contains(&name) {
+            report::merges::ready_elsewhere(span, name)
         } else if self.scope.resolve(name).is_some() {
             let help = "there are no function values; call a function by its name";
             report::names::wrong_kind(span, name, "a value", "a function", help)
