@@ -38,6 +38,6 @@ pub mod walk;
 pub use check::check;
 pub use diagnostic::{Diagnostic, Severity, Sources};
 pub use explain::{codes, explain};
-pub use load::Loader;
+pub use load::{Loader, check_syntax};
 pub use render::render;
 pub use summary::summary;

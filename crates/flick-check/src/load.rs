@@ -4,7 +4,7 @@
 
 use flick_syntax::ast::{self, AstNode};
 
-use crate::diagnostic::{Sink, Sources};
+use crate::diagnostic::{Diagnostic, Sink, Sources};
 use crate::hir::Span;
 use crate::limits::FILES_MAX;
 use crate::report;
@@ -98,6 +98,17 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
         }
     }
     File { id, tree }
+}
+
+/// Parses one text and says what the parser finds wrong with it, under the codes of a whole check.
+///
+/// Shape: nothing that `text` names is looked for; `name` is what people know it by.
+/// Errors: the diagnostics; the tree is complete in either case.
+pub fn check_syntax(name: &str, text: &str) -> (flick_syntax::Parse, Vec<Diagnostic>, Sources) {
+    let mut sources = Sources::default();
+    let mut sink = Sink::default();
+    parse(name, text, &mut sources, &mut sink, &mut Damage::default());
+    (flick_syntax::parse(text), sink.into_sorted(), sources)
 }
 
 /// A range of the syntax tree as a place.

@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod demo;
 mod explain;
+mod fmt;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,8 @@ pub enum Command {
     Run(Box<run::Run>),
     /// Writes what the compiler makes of a program
     Build(build::Build),
+    /// Gives programs their one layout
+    Fmt(fmt::Fmt),
     /// Explains an error code
     Explain(explain::Explain),
     /// Shows a memcached proxy at work: stores, proxy and load in one process
@@ -41,6 +44,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
+            Command::Fmt(fmt) => fmt.run(),
             Command::Explain(explain) => explain.run(),
             Command::Demo(demo) => demo.run(),
         }

@@ -1,0 +1,122 @@
+//! `flick fmt` as a person, an editor and a build meet it.
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
+
+use common::{Scratch, flick, run, told};
+
+const UNTIDY: &str = "# Kept.\nuse   memcached_binary # so is this\n\n\n\ntype cmd:record\n    key:string\n";
+const TIDY: &str = "# Kept.\nuse memcached_binary # so is this\n\ntype cmd: record\n  key : string\n";
+
+/// Formats one file of `text` with more arguments and returns status, stdout, stderr and what the file holds then.
+fn check(test: &str, text: &str, args: &[&str]) -> (i32, String, String, String) {
+    let scratch = Scratch::new(test);
+    let path = scratch.write("program.flick", text);
+    let mut all = vec!["fmt", path.to_str().expect("the path is UTF-8")];
+    all.extend_from_slice(args);
+    let (status, stdout, stderr) = run(&all);
+    let left = std::fs::read_dir(scratch.path()).expect("the directory is there").count();
+    assert_eq!(left, 1, "nothing else is left in the directory");
+    let after = std::fs::read_to_string(&path).expect("the file is still there");
+    (status, stdout, stderr, after)
+}
+
+#[test]
+fn an_untidy_program_is_formatted_and_named() {
+    let (status, stdout, stderr, after) = check("untidy", UNTIDY, &[]);
+    assert_eq!((status, after.as_str(), stderr.as_str()), (0, TIDY, ""));
+    assert!(stdout.starts_with("formatted ") && stdout.contains("program.flick"), "{stdout}");
+}
+
+#[test]
+fn a_tidy_program_is_not_mentioned() {
+    assert_eq!(check("tidy", TIDY, &[]), (0, String::new(), String::new(), TIDY.to_owned()));
+    assert_eq!(check("tidy-check", TIDY, &["--check"]), (0, String::new(), String::new(), TIDY.to_owned()));
+}
+
+#[test]
+fn a_check_prints_what_would_change_and_writes_nothing() {
+    let (status, stdout, stderr, after) = check("check", UNTIDY, &["--check"]);
+    assert_eq!((status, after.as_str(), stderr.as_str()), (1, UNTIDY, ""));
+    for line in [
+        "program.flick:2:\n",
+        "- use   memcached_binary # so is this\n",
+        "+ use memcached_binary # so is this\n",
+    ] {
+        assert!(stdout.contains(line), "`{line}` is not in\n{stdout}");
+    }
+    assert!(!stdout.contains("Kept"), "a line that stays was printed\n{stdout}");
+}
+
+#[test]
+fn a_program_with_mistakes_is_left_alone_and_the_others_are_not() {
+    let scratch = Scratch::new("mistakes");
+    let wrong = scratch.write("wrong.flick", "use   a\nproc P (\n");
+    let right = scratch.write("right.flick", UNTIDY);
+    let [wrong_text, right_text] =
+        [&wrong, &right].map(|path| path.to_str().expect("the path is UTF-8").to_owned());
+    let (status, stdout, stderr) = run(&["fmt", &wrong_text, "nowhere.flick", &right_text]);
+    assert_eq!(status, 1);
+    assert!(stderr.contains("error[E01") && stderr.contains("wrong.flick:2:"), "{stderr}");
+    assert!(stderr.contains("cannot read nowhere.flick"), "{stderr}");
+    assert!(stdout.contains("right.flick") && !stdout.contains("wrong.flick"), "{stdout}");
+    assert_eq!(std::fs::read_to_string(wrong).expect("it is there"), "use   a\nproc P (\n");
+    assert_eq!(std::fs::read_to_string(right).expect("it is there"), TIDY);
+}
+
+#[test]
+fn names_that_nobody_declares_do_not_matter() {
+    let (status, _, _, after) = check("names", "fun f : ( x:nowhere )->( ) :\n    g( x )\n", &[]);
+    assert_eq!((status, after.as_str()), (0, "fun f: (x: nowhere) -> ():\n  g(x)\n"));
+}
+
+#[test]
+fn stdin_goes_to_stdout() {
+    let mut child = flick()
+        .args(["fmt", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    let mut stdin = child.stdin.take().expect("it was asked for");
+    stdin.write_all(UNTIDY.as_bytes()).expect("the tool reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("the tool ends");
+    assert_eq!(told(output), (0, TIDY.to_owned(), String::new()));
+}
+
+#[test]
+fn links_and_permissions_stay() {
+    let scratch = Scratch::new("links");
+    let path = scratch.write("real.flick", UNTIDY);
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("it is ours");
+    let link = scratch.path().join("link.flick");
+    symlink(&path, &link).expect("the directory can be written");
+    let (status, _, stderr) = run(&["fmt", link.to_str().expect("the path is UTF-8")]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(std::fs::read_to_string(&path).expect("it is there"), TIDY);
+    assert!(link.symlink_metadata().expect("it is there").is_symlink());
+    let mode = path.metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    let scratch = Scratch::new("bytes");
+    let path = scratch.path().join("bytes.flick");
+    std::fs::write(&path, b"use a\xff\n").expect("the directory can be written");
+    let (status, _, stderr) = run(&["fmt", path.to_str().expect("the path is UTF-8")]);
+    assert_eq!(status, 1);
+    assert!(stderr.contains("cannot read") && stderr.contains("UTF-8"), "{stderr}");
+}
+
+#[test]
+fn without_files_it_says_how_it_is_used() {
+    let (status, _, stderr) = run(&["fmt"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("Usage"), "{stderr}");
+}
