@@ -4,7 +4,7 @@
 //! Refuses: knowing what an ask is sent on. Which entry of the ledger an ask waits for is kept here, and the entry
 //! says which ask it is for; whoever ends one of the two ends the other.
 
-use flick_abi::{FailureReason, Frame, FuncId, Message};
+use flick_abi::{FailureReason, Frame, FuncId, Message, MessageFlags};
 use flick_buffers::Slice;
 
 use crate::alarms::Alarms;
@@ -322,6 +322,11 @@ impl Activations {
         let activation = self.slab.get(key)?;
         assert!((1..=activation.progress.replies).contains(&message), "a rule names messages that it has");
         self.replies[key.index as usize * self.shape.asks + message - 1].as_ref()
+    }
+
+    /// What the grammar says of the reply that is message number `message` of an activation.
+    pub fn reply_flags(&self, key: Key, message: usize) -> MessageFlags {
+        self.frames[key.index as usize * (self.shape.asks + 1) + message].flags()
     }
 
     /// Writes the replies so far, as rules see them, to the front of `messages`, and says how many there are.

@@ -213,6 +213,10 @@ impl<D: Driver> Worker<D> {
         let (request, session, forwards) = (activation.request, activation.session, activation.forwards);
         if let Some(request) = request {
             activation.is_answered = true;
+            if self.is_silent(key, send.body) {
+                self.counters.silent.add(1);
+                return;
+            }
             let entry = self.ledger.get_mut(request);
             entry.begun = true;
             let patches = reply_patches(&self.setup, &entry.echo);
@@ -222,6 +226,14 @@ impl<D: Driver> Worker<D> {
         } else {
             self.counters.sends_dropped.add(1);
         }
+    }
+
+    /// Whether a client has asked not to hear a reply that its rule passes on.
+    fn is_silent(&self, key: Key, body: SendBody) -> bool {
+        let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
+            return false;
+        };
+        number > 0 && self.activations.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
     }
 
     /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.

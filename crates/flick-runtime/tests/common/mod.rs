@@ -9,10 +9,10 @@ use flick_abi::{
     RuleAction, RuleCall, Send, SendBody, Step, View, WireField,
 };
 
-const OPCODE: usize = 8;
+pub const OPCODE: usize = 8;
 const OPAQUE: usize = 9;
 const STATUS: usize = 10;
-const KEY_LEN: usize = 11;
+pub const KEY_LEN: usize = 11;
 
 const PARSE_REQUEST: FuncId = FuncId(0);
 const PARSE_REPLY: FuncId = FuncId(1);

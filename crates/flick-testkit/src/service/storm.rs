@@ -39,6 +39,8 @@ pub struct Storm {
     pub drains: bool,
     /// Memory for buffers.
     pub buffer_bytes: u64,
+    /// The program sends each client's requests on in their order: rules that ask first may not.
+    pub keeps_order: bool,
 }
 
 impl Storm {
@@ -55,6 +57,7 @@ impl Storm {
             habits: false,
             drains: false,
             buffer_bytes: 8 << 20,
+            keeps_order: true,
         }
     }
 
@@ -175,8 +178,8 @@ fn servers(
     let per_mille = storm.manners_per_mille;
     let complaints = Rc::clone(complaints);
     // After a fault, what was sent before may arrive behind what was sent later, on another connection.
-    let orders: Option<Vec<Order>> =
-        storm.is_lossless().then(|| (0..storm.servers).map(|_| Order::default()).collect());
+    let orders: Option<Vec<Order>> = (storm.is_lossless() && storm.keeps_order)
+        .then(|| (0..storm.servers).map(|_| Order::default()).collect());
     move |index, _| {
         let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
         let server = Server::new(manner, CALM_NS, Rc::clone(&complaints));
