@@ -172,6 +172,11 @@ impl Dictionary {
         self.remove_held(&mut held, place, key, now_ns)
     }
 
+    /// Buckets that keys are hashed to: what [`Dictionary::sweep`] counts in.
+    pub fn buckets(&self) -> usize {
+        self.heads
+    }
+
     /// Entries, those whose time is over and that were not yet swept away included.
     pub fn len(&self) -> u64 {
         self.tally.entries.load(Ordering::Relaxed)

@@ -1,5 +1,7 @@
 //! Named limits of the platform and how they relate. What an operator may set is in `config.rs`.
 
+use std::time::Duration;
+
 use flick_buffers::{LARGE_BYTES, SMALL_BYTES};
 
 /// Largest message that is gathered whole before it goes on; a longer one is streamed. One large buffer, so that a
@@ -46,6 +48,14 @@ pub const DRAIN_QUIET_MS: u64 = 500;
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.
 pub const FLUSH_TICK_MS: u64 = 5;
+/// Lines of the log that one worker's rules may write in a second; what is more is counted.
+pub const LOG_LINES_PER_S_MAX: u32 = 100;
+/// Time in which the sweep of expired entries passes a whole dictionary, in nanoseconds.
+pub const SWEEP_ROUND_NS: i64 = 10_000_000_000;
+/// Buckets of a dictionary that one call of the sweep looks at.
+pub const SWEEP_BUCKETS_MAX: usize = 4096;
+/// Shortest interval between two snapshots of a dictionary.
+pub const SNAPSHOT_EVERY_MIN: Duration = Duration::from_secs(1);
 
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);

@@ -18,6 +18,11 @@ const PACKAGES: &[Package] = &[
         probe: &["memccapable", "-V"],
     },
     Package {
+        name: "nutcracker",
+        why: "twemproxy, whose placement of keys ours must equal",
+        probe: &["nutcracker", "-V"],
+    },
+    Package {
         name: "python3-venv",
         why: "a client from PyPI in an environment of its own",
         probe: &["python3", "-c", "import venv, ensurepip"],

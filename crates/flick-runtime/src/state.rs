@@ -1,0 +1,253 @@
+//! What all workers of a service share on behalf of its program: dictionaries, counters and gauges.
+//! Promises: everything is allocated by `new`; counting writes to memory of the worker alone; reading a dictionary
+//! writes to none that is shared.
+//! Refuses: clocks (times come from the workers' driver), and disks (`state/snapshots.rs`).
+
+pub mod snapshots;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
+
+use flick_abi::Program;
+use flick_dict::{DictConfig, DictError, Dictionary, Evict, Seed};
+
+use crate::counters::Counter;
+
+/// Nanoseconds from 1970 to the moment at which the simulator's clocks begin: 2026-01-01, 00:00 UTC.
+pub const SIMULATED_EPOCH_NS: i64 = 1_767_225_600_000_000_000;
+
+/// Where the state's choices come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// The system's clock and randomness; with what the workers' drivers show now (`Driver::now_ns`).
+    System(u64),
+    /// Fixed, so that a run can be repeated: the clock begins at [`SIMULATED_EPOCH_NS`], randomness with a seed.
+    Simulated(u64),
+}
+
+/// The shared state of a service.
+#[derive(Debug)]
+pub struct State {
+    dicts: Vec<Dict>,
+    counters: Vec<(String, bool)>,
+    gauges: Vec<Gauge>,
+    workers: Vec<WorkerState>,
+    clock_offset_ns: i64,
+    seed: u64,
+}
+
+/// A dictionary with what the program says of it.
+#[derive(Debug)]
+pub(crate) struct Dict {
+    pub(crate) shape: flick_abi::Dict,
+    pub(crate) dictionary: Dictionary,
+}
+
+/// A gauge of all workers, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Gauge(AtomicI64);
+
+/// What one worker writes alone.
+#[derive(Debug)]
+#[repr(align(128))]
+struct WorkerState {
+    counters: Vec<Counter>,
+    dicts: Vec<DictUse>,
+    /// Keeps the vectors' ends from the next worker's cache lines.
+    _distance: [u64; 16],
+}
+
+/// How one worker used a dictionary.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct DictUse {
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+}
+
+/// A counter or gauge at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterReport {
+    /// Its name.
+    pub name: String,
+    /// It is a gauge.
+    pub is_gauge: bool,
+    /// Over all workers.
+    pub value: i64,
+}
+
+/// A dictionary at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DictReport {
+    /// Its name.
+    pub name: String,
+    /// Entries.
+    pub entries: u64,
+    /// Entries at most.
+    pub entries_max: u64,
+    /// Bytes of memory, whatever is in it.
+    pub bytes: u64,
+    /// Reads that found something.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Entries forgotten to make room.
+    pub evictions: u64,
+    /// Entries whose time was over.
+    pub expirations: u64,
+    /// Writes refused for want of room.
+    pub refusals: u64,
+}
+
+/// The configuration of a program's dictionary.
+fn dict_config(dict: &flick_abi::Dict, seed: Seed) -> DictConfig {
+    DictConfig {
+        entries_max: dict.entries_max,
+        key_bytes_max: dict.key_bytes_max,
+        value_bytes_max: dict.value_bytes_max,
+        expire_ns: dict.expire_ns,
+        evict: match dict.evict {
+            flick_abi::Evict::Lru => Evict::Lru,
+            flick_abi::Evict::Oldest => Evict::Oldest,
+            flick_abi::Evict::Nothing => Evict::Nothing,
+        },
+        seed,
+    }
+}
+
+/// Bytes that the dictionaries of a program take; saturates.
+pub fn dict_bytes(program: &Program) -> u64 {
+    let bytes = |dict: &flick_abi::Dict| flick_dict::memory_bytes(&dict_config(dict, Seed::Random));
+    program.dicts.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
+impl State {
+    /// Allocates the state of a program.
+    ///
+    /// Errors: the name of a dictionary that cannot be, and why.
+    pub fn new(program: &Program, workers: usize, origin: Origin) -> Result<Self, (String, DictError)> {
+        let (clock_offset_ns, seed) = match origin {
+            Origin::System(driver_now_ns) => (wall_ns().wrapping_sub(driver_now_ns as i64), None),
+            Origin::Simulated(seed) => (SIMULATED_EPOCH_NS, Some(seed)),
+        };
+        let open = |(index, dict): (usize, &flick_abi::Dict)| {
+            let seed = seed.map_or(Seed::Random, |seed| Seed::Fixed(crate::pick::mix(seed ^ index as u64)));
+            let dictionary =
+                Dictionary::new(dict_config(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
+            Ok(Dict { shape: dict.clone(), dictionary })
+        };
+        let dicts = program.dicts.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
+        let worker = |_| WorkerState {
+            counters: program.counters.iter().map(|_| Counter::default()).collect(),
+            dicts: program.dicts.iter().map(|_| DictUse::default()).collect(),
+            _distance: [0; 16],
+        };
+        Ok(Self {
+            dicts,
+            counters: program
+                .counters
+                .iter()
+                .map(|counter| (counter.name.clone(), counter.is_gauge))
+                .collect(),
+            gauges: program.counters.iter().map(|_| Gauge::default()).collect(),
+            workers: (0..workers.max(1)).map(worker).collect(),
+            clock_offset_ns,
+            seed: seed.unwrap_or_else(os_random),
+        })
+    }
+
+    /// What the wall's clock shows when a driver shows `driver_now_ns`. It is set once, at the start: later corrections
+    /// of the system's clock do not reach a running service, so time never goes backwards in it.
+    pub fn wall_ns(&self, driver_now_ns: u64) -> i64 {
+        self.clock_offset_ns.wrapping_add(driver_now_ns as i64)
+    }
+
+    /// Seed of the random numbers of a worker.
+    pub fn seed_of(&self, worker: usize) -> u64 {
+        crate::pick::mix(self.seed.wrapping_add(worker as u64 + 1))
+    }
+
+    /// How many workers it was made for.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn dicts(&self) -> &[Dict] {
+        &self.dicts
+    }
+
+    pub(crate) fn dict(&self, dict: u32) -> &Dictionary {
+        &self.dicts[dict as usize].dictionary
+    }
+
+    pub(crate) fn dict_use(&self, worker: usize, dict: u32) -> &DictUse {
+        &self.workers[worker].dicts[dict as usize]
+    }
+
+    pub(crate) fn counter_add(&self, worker: usize, counter: u32, amount: i64) {
+        let index = counter as usize;
+        if self.counters[index].1 {
+            self.gauges[index].0.fetch_add(amount, Ordering::Relaxed);
+        } else {
+            self.workers[worker].counters[index].add(amount as u64);
+        }
+    }
+
+    pub(crate) fn gauge_set(&self, gauge: u32, value: i64) {
+        self.gauges[gauge as usize].0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counter_get(&self, counter: u32) -> i64 {
+        let index = counter as usize;
+        if self.counters[index].1 {
+            return self.gauges[index].0.load(Ordering::Relaxed);
+        }
+        let sum = |sum: u64, worker: &WorkerState| sum.wrapping_add(worker.counters[index].get());
+        self.workers.iter().fold(0, sum) as i64
+    }
+
+    /// All counters and gauges now, in the order of the program.
+    pub fn counters(&self) -> Vec<CounterReport> {
+        let report = |(index, (name, is_gauge)): (usize, &(String, bool))| CounterReport {
+            name: name.clone(),
+            is_gauge: *is_gauge,
+            value: self.counter_get(index as u32),
+        };
+        self.counters.iter().enumerate().map(report).collect()
+    }
+
+    /// All dictionaries now, in the order of the program.
+    pub fn dict_reports(&self) -> Vec<DictReport> {
+        let report = |(index, dict): (usize, &Dict)| {
+            let counts = dict.dictionary.counts();
+            let sum = |read: fn(&DictUse) -> u64| {
+                self.workers.iter().map(|worker| read(&worker.dicts[index])).sum()
+            };
+            DictReport {
+                name: dict.shape.name.clone(),
+                entries: dict.dictionary.len(),
+                entries_max: dict.shape.entries_max,
+                bytes: flick_dict::memory_bytes(dict.dictionary.config()),
+                hits: sum(|used| used.hits.get()),
+                misses: sum(|used| used.misses.get()),
+                evictions: counts.evictions,
+                expirations: counts.expirations,
+                refusals: counts.refusals,
+            }
+        };
+        self.dicts.iter().enumerate().map(report).collect()
+    }
+}
+
+/// The wall's clock, in nanoseconds since 1970; 0 where it shows a time before that.
+fn wall_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos().min(i64::MAX as u128) as i64)
+}
+
+/// A number from the system's source of randomness, which std's maps take their keys from.
+fn os_random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

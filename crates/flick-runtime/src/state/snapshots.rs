@@ -1,0 +1,187 @@
+//! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
+//! their own, as they wait for the disk.
+//! Promises: a snapshot that cannot be read is reported and the dictionary starts empty; one that cannot be written is
+//! reported, and the old file stays.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use flick_dict::snapshot::{load, save};
+use flick_dict::{LoadError, Loaded};
+
+use super::{Dict, State, wall_ns};
+use crate::limits::SNAPSHOT_EVERY_MIN;
+
+/// The thread that writes.
+#[derive(Debug)]
+pub struct Keeper {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Why snapshots cannot be kept at all.
+#[derive(Debug)]
+pub enum KeepError {
+    /// A dictionary's file is not the name of a file in the state directory.
+    Name(String),
+    /// The state directory cannot be made, or the thread not started.
+    Io(std::io::Error),
+}
+
+impl std::fmt::Display for KeepError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(file) => {
+                write!(f, "snapshot \"{file}\" is not a name: write a file's name without `/` and `..`")
+            }
+            Self::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for KeepError {}
+
+impl From<std::io::Error> for KeepError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl State {
+    /// Whether any dictionary is kept across restarts.
+    pub fn has_snapshots(&self) -> bool {
+        self.dicts().iter().any(|dict| dict.shape.snapshot.is_some())
+    }
+
+    /// Reads back what is kept in `directory`. What cannot be read is logged and starts empty.
+    ///
+    /// Errors: a file's name that leads out of the directory, and a directory that cannot be made.
+    pub fn load_snapshots(&self, directory: &Path) -> Result<(), KeepError> {
+        if !self.has_snapshots() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(directory)?;
+        for (dict, path) in self.kept(directory) {
+            let path = path?;
+            let (name, now_ns) = (&dict.shape.name, wall_ns().max(0) as u64);
+            match load(&dict.dictionary, &path, dict.shape.layout, now_ns) {
+                Ok(Loaded { entries, expired, refused }) => {
+                    tracing::info!(dictionary = name, entries, expired, refused, "read back a snapshot");
+                }
+                Err(LoadError::Missing) => {}
+                Err(error) => {
+                    tracing::warn!(dictionary = name, file = %path.display(), %error, "starts empty");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that is kept, and says how many files could not be written.
+    pub fn save_snapshots(&self, directory: &Path) -> usize {
+        self.kept(directory)
+            .filter(|(dict, path)| !path.as_ref().is_ok_and(|path| save_one(dict, path)))
+            .count()
+    }
+
+    fn kept<'a>(
+        &'a self,
+        directory: &'a Path,
+    ) -> impl Iterator<Item = (&'a Dict, Result<PathBuf, KeepError>)> + 'a {
+        self.dicts().iter().filter_map(move |dict| {
+            let snapshot = dict.shape.snapshot.as_ref()?;
+            Some((dict, path_of(directory, &snapshot.file)))
+        })
+    }
+}
+
+/// The file in the directory; refuses what would be anywhere else.
+fn path_of(directory: &Path, file: &str) -> Result<PathBuf, KeepError> {
+    let mut parts = Path::new(file).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(name)), None) if name == file => Ok(directory.join(name)),
+        _ => Err(KeepError::Name(file.to_owned())),
+    }
+}
+
+fn save_one(dict: &Dict, path: &Path) -> bool {
+    let name = &dict.shape.name;
+    match save(&dict.dictionary, path, dict.shape.layout, wall_ns().max(0) as u64) {
+        Ok(entries) => {
+            tracing::debug!(dictionary = name, entries, "wrote a snapshot");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(dictionary = name, file = %path.display(), %error, "cannot write a snapshot");
+            false
+        }
+    }
+}
+
+impl Keeper {
+    /// Reads back what is kept and starts to write it at its intervals; `None` when nothing is kept.
+    ///
+    /// Errors: [`KeepError`].
+    pub fn start(state: &Arc<State>, directory: &Path) -> Result<Option<Self>, KeepError> {
+        if !state.has_snapshots() {
+            return Ok(None);
+        }
+        state.load_snapshots(directory)?;
+        let (stop, stopped) = channel();
+        let (state, directory) = (Arc::clone(state), directory.to_owned());
+        let thread = std::thread::Builder::new().name("flick-keeper".into()).spawn(move || {
+            let every = |dict: &Dict| {
+                let every =
+                    dict.shape.snapshot.as_ref().map(|snapshot| Duration::from_nanos(snapshot.every_ns));
+                every.map(|every| every.max(SNAPSHOT_EVERY_MIN))
+            };
+            let start = Instant::now();
+            let mut due: Vec<Option<Instant>> =
+                state.dicts().iter().map(|dict| every(dict).map(|every| start + every)).collect();
+            // Ends when told, or when nobody is left who could tell.
+            while let Some(next) = due.iter().flatten().min().copied() {
+                match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                }
+                for (dict, due) in state.dicts().iter().zip(&mut due) {
+                    let (Some(at), Some(snapshot)) = (*due, &dict.shape.snapshot) else { continue };
+                    if at <= Instant::now() {
+                        if let Ok(path) = path_of(&directory, &snapshot.file) {
+                            save_one(dict, &path);
+                        }
+                        *due = every(dict).map(|every| Instant::now() + every);
+                    }
+                }
+            }
+            state.save_snapshots(&directory);
+        })?;
+        Ok(Some(Self { stop, thread }))
+    }
+
+    /// Writes everything a last time, when the workers have ended. A panic of the thread is passed on.
+    pub fn finish(self) {
+        // A thread that has ended by itself needs no telling.
+        let _ = self.stop.send(());
+        if let Err(panic) = self.thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeepError, path_of};
+    use std::path::Path;
+
+    #[test]
+    fn a_snapshot_stays_in_its_directory() {
+        assert_eq!(path_of(Path::new("/state"), "hits").ok().as_deref(), Some(Path::new("/state/hits")));
+        for file in ["", ".", "..", "../x", "/x", "a/b", "a/"] {
+            assert!(matches!(path_of(Path::new("/state"), file), Err(KeepError::Name(_))), "{file:?}");
+        }
+    }
+}

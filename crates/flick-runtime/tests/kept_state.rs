@@ -1,0 +1,87 @@
+//! Dictionaries with `snapshot`: what a service knew when it ended, the next one knows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use flick_abi::{Bounds, Dict, Evict, Host, Program, Snapshot};
+use flick_runtime::pick::Places;
+use flick_runtime::state::Origin;
+use flick_runtime::state::snapshots::Keeper;
+use flick_runtime::{State, WorkerHost};
+
+/// A directory of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("flick-kept-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program(file: &str, layout: u64) -> Program {
+    let dict = |name: &str, snapshot| Dict {
+        name: name.into(),
+        entries_max: 100,
+        key_bytes_max: 8,
+        value_bytes_max: 8,
+        expire_ns: None,
+        evict: Evict::Lru,
+        snapshot,
+        layout,
+    };
+    let snapshot = Snapshot { file: file.into(), every_ns: 3_600_000_000_000 };
+    Program {
+        name: "p".into(),
+        channels: Vec::new(),
+        rules: Vec::new(),
+        protocols: Vec::new(),
+        merges: Vec::new(),
+        handlers: Vec::new(),
+        timers: Vec::new(),
+        dicts: vec![dict("kept", Some(snapshot)), dict("lost", None)],
+        counters: Vec::new(),
+        state_words: 0,
+        init_state: None,
+        bounds: Bounds::default(),
+    }
+}
+
+/// One life of a service: reads back, lets `work` use it, writes.
+fn live(place: &Place, layout: u64, work: impl FnOnce(&mut dyn Host)) {
+    let state = State::new(&program("hits", layout), 1, Origin::System(0)).expect("small dictionaries fit");
+    let state = Arc::new(state);
+    let keeper = Keeper::start(&state, &place.0).expect("the directory can be made").expect("one is kept");
+    work(&mut WorkerHost::new(state, Arc::new(Places::default()), 0).view(&()));
+    keeper.finish();
+}
+
+#[test]
+fn the_next_life_knows_what_the_last_one_knew() {
+    let place = Place::new("next");
+    live(&place, 1, |host| {
+        host.dict_put(0, b"a", b"1");
+        host.dict_put(1, b"b", b"2");
+    });
+    live(&place, 1, |host| {
+        assert!(host.dict_has(0, b"a"), "it was kept");
+        assert!(!host.dict_has(1, b"b"), "this one is not kept");
+        host.dict_remove(0, b"a");
+        host.dict_put(0, b"c", b"3");
+    });
+    live(&place, 1, |host| assert_eq!((host.dict_has(0, b"a"), host.dict_has(0, b"c")), (false, true)));
+    live(&place, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
+}
+
+#[test]
+fn a_snapshot_may_not_leave_its_directory() {
+    let place = Place::new("leave");
+    let state = State::new(&program("../hits", 1), 1, Origin::System(0)).expect("small dictionaries fit");
+    let error = Keeper::start(&Arc::new(state), &place.0).expect_err("the name leads out").to_string();
+    assert!(error.contains("is not a name"), "{error}");
+}
