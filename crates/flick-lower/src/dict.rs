@@ -136,7 +136,9 @@ impl Body<'_> {
         let packed = self.f.define(Type::Bytes, call);
         let before = self.found(packed, &ty);
         self.set_local(old, before);
-        let new = self.block(block);
+        let (present, value) = self.block(block).option();
+        // A body that is plain in the author's text is always there.
+        let new = if may_remove { Val::Option { present, value: Box::new(value) } } else { value };
         self.f.set_origin(origin);
         let done = self.commit(dict, key, &new, &ty, may_remove);
 

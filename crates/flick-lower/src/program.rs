@@ -76,7 +76,7 @@ pub fn lower(program: &hir::Program) -> Module {
         bounds: Bounds::default(),
     };
     let mut module = Module { program, functions: functions.all, consts: consts.into_bytes() };
-    module.program.bounds = bounds(&module);
+    flick_ir::passes::spill::run(&mut module);
     module
 }
 
@@ -284,36 +284,5 @@ fn lower_protocol(
         echo: info.echo().into_iter().map(|field| info.wire_field(field)).collect(),
         failures: lower_failures(cx, consts, unit, |function| functions.add(function)),
         message_bytes_max: info.message_bytes_max(),
-    }
-}
-
-/// What the platform must set aside for the program.
-fn bounds(module: &Module) -> Bounds {
-    let functions = flick_ir::bounds::bounds(module);
-    let (channels, rules) = (&module.program.channels, &module.program.rules);
-    let views = channels.iter().map(|channel| channel.view.as_ref());
-    // One message may match several rules of its channel: their needs add up.
-    let needs = views.clone().enumerate().map(|(source, view)| {
-        let steps = |id: FuncId| functions[id.0 as usize].steps;
-        let parse = view.map_or(0, |view| {
-            let flags = view.reply_flags.map_or(0, steps);
-            steps(view.parse_request).max(steps(view.parse_reply).saturating_add(flags))
-        });
-        let matching = rules.iter().filter(|rule| rule.source == source);
-        matching.fold((parse, 0_u64), |(all_steps, sends), rule| match rule.action {
-            RuleAction::Pass { .. } => (all_steps, sends + 1),
-            RuleAction::Run { rule } => {
-                (all_steps.saturating_add(steps(rule)), sends + functions[rule.0 as usize].sends)
-            }
-        })
-    });
-    let needs: Vec<(u64, u64)> = needs.collect();
-    Bounds {
-        session_state_bytes: u64::from(module.program.state_words) * u64::from(layout::WORD_BYTES),
-        global_state_bytes: 0,
-        head_bytes_max: views.flatten().map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(0),
-        steps_per_message_max: needs.iter().map(|need| need.0).max().unwrap_or(0),
-        sends_per_message_max: needs.iter().map(|need| need.1).max().unwrap_or(0),
-        ..Bounds::default()
     }
 }

@@ -11,16 +11,24 @@ mod golden;
 mod grammars;
 #[path = "suite/hand.rs"]
 mod hand;
+#[path = "suite/language.rs"]
+mod language;
 #[path = "suite/listing_1.rs"]
 mod listing_1;
 #[path = "suite/memcached.rs"]
 mod memcached;
+#[path = "suite/merges.rs"]
+mod merges;
 #[path = "suite/model.rs"]
 mod model;
+#[path = "suite/platform.rs"]
+mod platform;
 #[path = "suite/random.rs"]
 mod random;
 #[path = "suite/rules.rs"]
 mod rules;
+#[path = "suite/session.rs"]
+mod session;
 #[path = "suite/source.rs"]
 mod source;
 #[path = "suite/updates.rs"]

@@ -31,6 +31,16 @@ impl Engines {
         Self { interpreter: Interpreter::new(module.clone()), compiled, module, steps_max, head_bytes_max }
     }
 
+    /// The interpreter.
+    pub fn interpreter(&self) -> &dyn Engine {
+        &self.interpreter
+    }
+
+    /// The compiled code.
+    pub fn compiled(&self) -> &dyn Engine {
+        &self.compiled
+    }
+
     /// The number of a function.
     pub fn find(&self, name: &str) -> FuncId {
         let index = self.module.functions.iter().position(|function| function.name == name);

@@ -15,7 +15,12 @@ pub const LISTING_1: &str = include_str!("../../../../examples/memcached_proxy/m
 /// Checks and lowers a program for which `memcached_binary` is the given grammar. Panics with the diagnostics or
 /// verifier errors.
 pub fn lower(text: &str, memcached: &str) -> Module {
-    let (program, diagnostics, sources) = checked(text, memcached);
+    lower_with(text, &[("memcached_binary", memcached)])
+}
+
+/// As [`lower`], with these files to be used.
+pub fn lower_with(text: &str, files: &[(&str, &str)]) -> Module {
+    let (program, diagnostics, sources) = checked(text, files);
     let errors: Vec<String> = diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.severity == Severity::Error)
@@ -27,14 +32,15 @@ pub fn lower(text: &str, memcached: &str) -> Module {
 
 /// As [`lower`]; `None` when the text is no program with a process, for which its own tests answer.
 pub fn try_lower(text: &str) -> Option<Module> {
-    let program = checked(text, LIBRARY).0?;
+    let program = checked(text, &[("memcached_binary", LIBRARY)]).0?;
     program.process.as_ref()?;
     Some(verified(flick_lower::lower(&program)))
 }
 
-fn checked(text: &str, memcached: &str) -> (Option<Program>, Vec<Diagnostic>, Sources) {
+fn checked(text: &str, files: &[(&str, &str)]) -> (Option<Program>, Vec<Diagnostic>, Sources) {
     let loader = |name: &str| {
-        (name == "memcached_binary").then(|| ("memcached_binary.flick".to_owned(), memcached.to_owned()))
+        let file = files.iter().find(|(known, _)| *known == name);
+        file.map(|(name, text)| (format!("{name}.flick"), (*text).to_owned()))
     };
     check("test.flick", text, &loader)
 }
