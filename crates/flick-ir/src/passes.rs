@@ -37,6 +37,7 @@ fn optimise_function(function: &mut Function) {
             changed = true;
         }
         changed |= thread::run(function);
+        changed |= spill::drop_states(function);
         changed |= dead::run(function);
         if !changed {
             break;
@@ -93,8 +94,7 @@ fn definitions(function: &Function) -> Vec<Option<Op>> {
 
 #[cfg(test)]
 mod tests {
-    use flick_abi::limits::OUT_BYTES_MAX;
-    use flick_abi::{Engine, FuncId, RuleCall, SendList};
+    use flick_abi::FuncId;
 
     use super::optimise;
     use crate::random::{self, Rng};
@@ -196,31 +196,28 @@ mod tests {
             assert_eq!((found, b.slots), (step, a.slots), "seed {seed}, {end} bytes");
             assert!(found_steps <= steps, "seed {seed}: {found_steps} steps instead of {steps}");
         }
-        let frame = random::frame(&mut rng, &message);
-        let channel_lens = [1, 3];
-        let run = |engine: &dyn Engine| {
-            let (mut out, mut sends) = (vec![0; OUT_BYTES_MAX], SendList::new());
-            let mut call = RuleCall {
-                frame: &frame,
-                message: &message,
-                others: &[],
-                source_element: 5,
-                channel_lens: &channel_lens,
-                out: &mut out,
-                out_len: 0,
-                sends: &mut sends,
-                asks: &mut flick_abi::AskList::new(),
-                answers: &[],
-                spills: &mut [],
-                resume: 0,
-                state: &mut [],
-                failure: None,
-                host: &mut flick_abi::NoHost,
-            };
-            engine.run(FuncId(4), &mut call);
-            let out_len = call.out_len;
-            (out[..out_len].to_vec(), sends)
+        let rule = |engine: &Interpreter| {
+            let mut steps = 0;
+            let record = random::record_rule_with(engine.module(), seed, |call| {
+                let (outcome, used) = engine.run_counted(random::RULE, call);
+                steps += used;
+                outcome
+            });
+            let bound = &engine.certificate()[random::RULE.0 as usize];
+            assert!(steps <= bound.steps, "seed {seed}: {steps} steps, certified {}", bound.steps);
+            assert!(
+                record.out.len() as u64 <= bound.out_bytes,
+                "seed {seed}: the output is longer than certified"
+            );
+            assert!(record.sends.len() as u64 <= bound.sends, "seed {seed}: more is sent than certified");
+            assert!(
+                record.asks.len() as u64 <= bound.asks_total,
+                "seed {seed}: more is asked than certified"
+            );
+            record
         };
-        assert_eq!(run(before), run(after), "seed {seed}");
+        assert_eq!(rule(before), rule(after), "seed {seed}");
+        let order = |engine| random::record_order(engine, before.module(), seed);
+        assert_eq!(order(before), order(after), "seed {seed}");
     }
 }

@@ -5,12 +5,30 @@
 //! Source: typed generation top-down, as in Csmith and cranelift-fuzzgen.
 
 mod body;
+mod host;
+mod run;
+mod wide;
 
 use flick_abi::frame::SLOT_STATE;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{Bounds, BytesRef, Channel, Frame, FuncId, Program, Region, View};
+use flick_abi::{
+    Bounds, BytesRef, Channel, Counter, Dict, Evict, Frame, FuncId, Program, Region, Rule, RuleAction, View,
+};
 
 use crate::data::{FuncKind, Function, Module};
+use crate::passes::spill;
+
+pub use host::MockHost;
+pub use run::{Record, record_order, record_parser, record_rule, record_rule_with};
+
+/// The parser of a random module.
+pub const PARSER: FuncId = FuncId(0);
+/// The builder of a random module.
+pub const BUILDER: FuncId = FuncId(1);
+/// The rule of a random module.
+pub const RULE: FuncId = FuncId(4);
+/// The order of a random module.
+pub const ORDER: FuncId = FuncId(5);
 
 /// Slots that random functions use for numbers.
 const NUMBER_SLOTS: std::ops::Range<u16> = FRAME_HEAD_SLOTS as u16..FRAME_HEAD_SLOTS as u16 + 6;
@@ -22,6 +40,14 @@ const BYTES_SLOTS: std::ops::Range<u16> = BOOL_SLOTS.end..BOOL_SLOTS.end + 4;
 const MESSAGE_BYTES_MIN: usize = 8;
 /// Longest message that [`message`] makes.
 const MESSAGE_BYTES_MAX: usize = 40;
+/// Longest value of a dictionary of a random module.
+const VALUE_BYTES_MAX: u32 = 32;
+/// Words of state that hold a number each.
+const STATE_NUMBERS: u32 = 4;
+/// Words of state where bytes start, with their bounds.
+const STATE_BYTES: [(u32, u32); 2] = [(4, 40), (10, 20)];
+/// Words of state.
+const STATE_WORDS: u32 = 14;
 /// Constant bytes of a random module.
 const CONSTS_BYTES: usize = 24;
 
@@ -73,8 +99,15 @@ impl Rng {
     }
 }
 
-/// A module with one parser (`f0`), one builder (`f1`), two helpers (`f2`, `f3`) and one rule (`f4`).
+/// A module with one parser (`f0`), one builder (`f1`), two helpers (`f2`, `f3`), one rule (`f4`) and one order (`f5`).
 pub fn module(seed: u64) -> Module {
+    let mut module = plain_module(seed);
+    spill::run(&mut module);
+    module
+}
+
+/// As [`module`], before what rules need across suspensions is kept.
+pub fn plain_module(seed: u64) -> Module {
     let mut rng = Rng::new(seed);
     let (parse_request, parse_reply) = (FuncId(0), FuncId(0));
     let head_bytes_max = MESSAGE_BYTES_MAX as u32;
@@ -86,24 +119,42 @@ pub fn module(seed: u64) -> Module {
         sends: true,
         protocol: 0,
     };
+    let dict = |name: &str| Dict {
+        name: name.to_owned(),
+        entries_max: 64,
+        key_bytes_max: 64,
+        value_bytes_max: VALUE_BYTES_MAX,
+        expire_ns: None,
+        evict: Evict::Nothing,
+        snapshot: None,
+        layout: 1,
+    };
+    let counter = |name: &str, is_gauge| Counter { name: name.to_owned(), is_gauge };
     let program = Program {
         name: format!("random_{seed}"),
         channels: vec![channel("client", false), channel("backends", true)],
-        rules: Vec::new(),
+        rules: vec![Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks: true }],
         protocols: Vec::new(),
         merges: Vec::new(),
         handlers: Vec::new(),
         timers: Vec::new(),
-        dicts: Vec::new(),
-        counters: Vec::new(),
-        state_words: 0,
+        dicts: vec![dict("one"), dict("two")],
+        counters: vec![counter("counter", false), counter("gauge", true)],
+        state_words: STATE_WORDS,
         init_state: None,
         bounds: Bounds::default(),
     };
     // Few different bytes, so that prefixes and substrings are found.
     let consts = (0..CONSTS_BYTES).map(|_| rng.pick(b"aab\x00")).collect();
     let mut functions: Vec<Function> = Vec::new();
-    for kind in [FuncKind::Parser, FuncKind::Builder, FuncKind::Helper, FuncKind::Helper, FuncKind::Rule] {
+    for kind in [
+        FuncKind::Parser,
+        FuncKind::Builder,
+        FuncKind::Helper,
+        FuncKind::Helper,
+        FuncKind::Rule,
+        FuncKind::Order,
+    ] {
         let function = body::function(&mut rng, kind, &functions);
         functions.push(function);
     }

@@ -244,6 +244,26 @@ fn add_entry(function: &mut Function, ways_on: &[BlockId]) {
     entry.end = Terminator::Switch { value: state, cases, default: start };
 }
 
+/// Forgets the states of suspensions that are never reached, after other passes have decided branches. Returns whether
+/// it changed anything.
+pub(super) fn drop_states(function: &mut Function) -> bool {
+    let entry = &function.blocks[0];
+    let is_resumed = entry.insts.iter().any(|inst| inst.op == Op::ResumeState);
+    let (true, Terminator::Switch { default, .. }) = (is_resumed, &entry.end) else { return false };
+    let mut is_reached = Blocks::new(function);
+    let mut open = vec![default.0 as usize];
+    while let Some(block) = open.pop() {
+        if is_reached.insert(block) {
+            let after = crate::cfg::successors(&function.blocks[block].end);
+            open.extend(after.into_iter().map(|(target, _)| target.0 as usize));
+        }
+    }
+    let Terminator::Switch { cases, .. } = &mut function.blocks[0].end else { return false };
+    let before = cases.len();
+    cases.retain(|(_, way)| is_reached.contains(way.0 as usize));
+    cases.len() != before
+}
+
 #[cfg(test)]
 mod tests {
     use super::run;

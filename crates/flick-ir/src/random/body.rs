@@ -1,7 +1,9 @@
 //! The body of one random function: nested diamonds of blocks, filled with operations whose operands fit.
 
-use super::{BOOL_SLOTS, BYTES_SLOTS, CONSTS_BYTES, MESSAGE_BYTES_MIN, NUMBER_SLOTS, Rng};
+use super::wide::{BYTES_MAX, List};
+use super::{BOOL_SLOTS, BYTES_SLOTS, CONSTS_BYTES, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, NUMBER_SLOTS, Rng};
 use flick_abi::frame::SLOT_STATE;
+use flick_abi::limits::SENDS_MAX;
 
 use crate::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
 
@@ -22,30 +24,43 @@ const COMPARISONS: [Binary; 6] = [Binary::Eq, Binary::Ne, Binary::LtS, Binary::L
 
 /// What may be used at one point.
 #[derive(Clone, Default)]
-struct Scope {
-    values: Vec<Value>,
+pub(super) struct Scope {
+    pub(super) values: Vec<Value>,
     /// What `Need`s have established: base, bytes.
     covered: Vec<(Option<Value>, u32)>,
     /// Results of `OutMark`.
     marks: Vec<Value>,
+    /// Lists in the output.
+    pub(super) lists: Vec<List>,
 }
 
-struct Body<'a> {
-    rng: &'a mut Rng,
-    function: Function,
+pub(super) struct Body<'a> {
+    pub(super) rng: &'a mut Rng,
+    pub(super) function: Function,
     earlier: &'a [Function],
+    /// Longest length of each value that is bytes.
+    lens: Vec<u64>,
     sends_left: usize,
     calls_left: usize,
+    /// Loops around the block under way.
+    pub(super) loop_depth: usize,
+    /// How often the block under way runs at most.
+    pub(super) rounds: usize,
+    pub(super) waits_left: usize,
+    /// Suspensions so far.
+    pub(super) states: u32,
     /// State to resume in, for a parser's `Need`.
     state: u32,
 }
 
 /// Makes a function of a kind; helpers among `earlier` may be called.
 pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> Function {
-    let result = if kind == FuncKind::Helper && rng.chance(70) {
-        Some(rng.pick(&[Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan]))
-    } else {
-        None
+    let result = match kind {
+        FuncKind::Helper if rng.chance(70) => {
+            Some(rng.pick(&[Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan, Type::Message]))
+        }
+        FuncKind::Order => Some(Type::Int),
+        _ => None,
     };
     let name = format!("random.{}", earlier.len());
     let function = Function {
@@ -56,17 +71,32 @@ pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> F
         blocks: Vec::new(),
     };
     let (sends_left, calls_left) = match kind {
-        FuncKind::Rule => (3, 2),
-        FuncKind::Helper => (2, 1),
+        FuncKind::Rule => (SENDS_MAX, 3),
+        FuncKind::Helper => (sends_of(earlier.len()), 1),
         _ => (0, 0),
     };
-    let mut body = Body { rng, function, earlier, sends_left, calls_left, state: 0 };
+    let waits_left = if kind == FuncKind::Rule && rng.chance(60) { 3 } else { 0 };
+    let (lens, loop_depth, rounds, states) = (Vec::new(), 0, 1, 0);
+    let mut body = Body {
+        rng,
+        function,
+        earlier,
+        lens,
+        sends_left,
+        calls_left,
+        loop_depth,
+        rounds,
+        waits_left,
+        states,
+        state: 0,
+    };
     let types = match kind {
         FuncKind::Parser => vec![Type::Frame, Type::Int],
         FuncKind::Rule => vec![Type::Frame, Type::Uint],
         FuncKind::Builder | FuncKind::Order => vec![Type::Frame],
         FuncKind::Helper => {
-            let all = [Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan, Type::Frame];
+            let all =
+                [Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan, Type::Frame, Type::Message];
             (0..body.rng.below(4)).map(|_| body.rng.pick(&all)).collect()
         }
     };
@@ -81,13 +111,31 @@ pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> F
     body.function
 }
 
+/// Sends that a helper of this number may cause, those of a helper it calls among them.
+fn sends_of(helper: usize) -> usize {
+    2 * helper.saturating_sub(1)
+}
+
 impl Body<'_> {
-    fn value(&mut self, ty: Type) -> Value {
+    pub(super) fn value(&mut self, ty: Type) -> Value {
         self.function.values.push(ty);
+        self.lens.push(if ty == Type::Bytes { BYTES_MAX } else { 0 });
         Value(self.function.values.len() as u32 - 1)
     }
 
-    fn block(&mut self, types: &[Type]) -> BlockId {
+    /// Longest length of a value.
+    pub(super) fn len(&self, value: Value) -> u64 {
+        self.lens[value.0 as usize]
+    }
+
+    /// Sets the longest length of a value, if it is bytes.
+    pub(super) fn set_len(&mut self, value: Value, len: u64) {
+        if self.ty(value) == Type::Bytes {
+            self.lens[value.0 as usize] = len;
+        }
+    }
+
+    pub(super) fn block(&mut self, types: &[Type]) -> BlockId {
         let params = types.iter().map(|ty| self.value(*ty)).collect();
         self.function.blocks.push(Block {
             params,
@@ -98,15 +146,15 @@ impl Body<'_> {
         BlockId(self.function.blocks.len() as u32 - 1)
     }
 
-    fn params(&self, block: BlockId) -> Vec<Value> {
+    pub(super) fn params(&self, block: BlockId) -> Vec<Value> {
         self.function.blocks[block.0 as usize].params.clone()
     }
 
-    fn end(&mut self, block: BlockId, end: Terminator) {
+    pub(super) fn end(&mut self, block: BlockId, end: Terminator) {
         self.function.blocks[block.0 as usize].end = end;
     }
 
-    fn push(&mut self, block: BlockId, result: Option<Value>, op: Op) {
+    pub(super) fn push(&mut self, block: BlockId, result: Option<Value>, op: Op) {
         let mut origin = Origin::default();
         if self.rng.chance(20) {
             origin = Origin { file: self.rng.below(2) as u32, offset: self.rng.below(500) as u32 };
@@ -114,7 +162,7 @@ impl Body<'_> {
         self.function.blocks[block.0 as usize].insts.push(Inst { result, op, origin });
     }
 
-    fn define(&mut self, block: BlockId, scope: &mut Scope, ty: Type, op: Op) -> Value {
+    pub(super) fn define(&mut self, block: BlockId, scope: &mut Scope, ty: Type, op: Op) -> Value {
         let value = self.value(ty);
         self.push(block, Some(value), op);
         scope.values.push(value);
@@ -126,19 +174,25 @@ impl Body<'_> {
     }
 
     /// Some value of a type, made if there is none, or for variety.
-    fn some(&mut self, block: BlockId, scope: &mut Scope, ty: Type) -> Value {
+    pub(super) fn some(&mut self, block: BlockId, scope: &mut Scope, ty: Type) -> Value {
         let is_number = |ty| matches!(ty, Type::Int | Type::Uint);
         let fits = |found: Type| found == ty || is_number(found) && is_number(ty);
         let known: Vec<Value> = scope.values.iter().copied().filter(|value| fits(self.ty(*value))).collect();
         if !known.is_empty() && self.rng.chance(75) {
             return self.rng.pick(&known);
         }
+        let mut len = MESSAGE_BYTES_MAX;
         let op = match ty {
+            Type::Message => {
+                let last = usize::from(self.function.kind == FuncKind::Order);
+                let number = self.rng.below(last + 1);
+                Op::AsMessage(self.constant(block, scope, number))
+            }
             Type::Bool if self.rng.chance(50) => Op::Const(self.rng.below(2) as i64),
             Type::Bool => Op::FrameGet { slot: self.slot(BOOL_SLOTS) },
             Type::Bytes if self.rng.chance(50) => {
                 let offset = self.rng.below(CONSTS_BYTES + 1);
-                let len = self.rng.below((CONSTS_BYTES - offset).min(6) + 1);
+                len = self.rng.below((CONSTS_BYTES - offset).min(6) + 1);
                 Op::ConstBytes { offset: offset as u32, len: len as u32 }
             }
             Type::Bytes => Op::FrameGet { slot: self.slot(BYTES_SLOTS) },
@@ -147,38 +201,51 @@ impl Body<'_> {
             _ => Op::FrameGet { slot: self.slot(NUMBER_SLOTS) },
         };
         // Whoever wants a frame has one: only the kinds that get one ask.
-        self.define(block, scope, ty, op)
+        let value = self.define(block, scope, ty, op);
+        self.set_len(value, len as u64);
+        value
     }
 
-    fn number(&mut self, block: BlockId, scope: &mut Scope) -> Value {
+    pub(super) fn number(&mut self, block: BlockId, scope: &mut Scope) -> Value {
         self.some(block, scope, Type::Int)
     }
 
     /// A number no larger than `limit`.
-    fn at_most(&mut self, block: BlockId, scope: &mut Scope, limit: Value) -> Value {
+    pub(super) fn at_most(&mut self, block: BlockId, scope: &mut Scope, limit: Value) -> Value {
         let any = self.number(block, scope);
         self.define(block, scope, Type::Int, Op::Binary(Binary::MinU, any, limit))
     }
 
-    fn constant(&mut self, block: BlockId, scope: &mut Scope, word: usize) -> Value {
+    pub(super) fn constant(&mut self, block: BlockId, scope: &mut Scope, word: usize) -> Value {
         self.define(block, scope, Type::Int, Op::Const(word as i64))
     }
 
-    fn slot(&mut self, slots: std::ops::Range<u16>) -> u16 {
+    pub(super) fn slot(&mut self, slots: std::ops::Range<u16>) -> u16 {
         slots.start + self.rng.below(slots.len()) as u16
     }
 
     /// Runs of operations with diamonds between them. Returns the block that is still open, and its scope.
-    fn sequence(&mut self, mut block: BlockId, mut scope: Scope, depth: usize) -> (BlockId, Scope) {
+    pub(super) fn sequence(
+        &mut self,
+        mut block: BlockId,
+        mut scope: Scope,
+        depth: usize,
+    ) -> (BlockId, Scope) {
         for _ in 0..1 + self.rng.below(2) {
             for _ in 0..self.rng.below(6) {
-                self.operation(block, &mut scope);
+                block = self.operation(block, &mut scope);
             }
             if self.function.kind == FuncKind::Parser && self.rng.chance(20) {
                 block = self.need(block, &mut scope);
             }
             if depth > 0 && self.rng.chance(60) {
                 block = self.diamond(block, &mut scope, depth);
+            }
+            if depth > 0 && self.loop_depth < 2 && self.rng.chance(30) {
+                block = self.repeat(block, &mut scope, depth);
+            }
+            if self.waits_left > 0 && self.loop_depth == 0 && self.rng.chance(40) {
+                block = self.wait(block, &mut scope);
             }
         }
         (block, scope)
@@ -274,14 +341,21 @@ impl Body<'_> {
         then
     }
 
-    /// One operation that this kind of function may use.
-    fn operation(&mut self, block: BlockId, scope: &mut Scope) {
+    /// One operation that this kind of function may use. Returns the block where it goes on.
+    fn operation(&mut self, block: BlockId, scope: &mut Scope) -> BlockId {
         match (self.function.kind, self.rng.below(100)) {
             (FuncKind::Parser, 0..50) => self.parser_operation(block, scope),
-            (FuncKind::Rule | FuncKind::Helper, 0..40) => self.rule_operation(block, scope),
+            (FuncKind::Rule | FuncKind::Helper, 0..25) => self.rule_operation(block, scope),
+            (FuncKind::Rule | FuncKind::Helper, 25..35) => return self.host(block, scope),
+            (FuncKind::Rule | FuncKind::Helper, 35..42) => self.state(block, scope),
             (FuncKind::Builder, 0..40) => self.emit(block, scope),
+            (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 42..50) => self.build(block, scope),
+            (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 50..58) => self.words(block, scope),
+            (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 58..65) => self.message(block, scope),
+            (_, 65..80) => self.string(block, scope),
             _ => self.pure(block, scope),
         }
+        block
     }
 
     fn pure(&mut self, block: BlockId, scope: &mut Scope) {
@@ -325,7 +399,12 @@ impl Body<'_> {
                 (Type::Chan, Op::ChanElem { chan, index })
             }
         };
-        self.define(block, scope, ty, op);
+        let len = match op {
+            Op::Select { a, b, .. } => self.len(a).max(self.len(b)),
+            _ => 0,
+        };
+        let value = self.define(block, scope, ty, op);
+        self.set_len(value, len);
     }
 
     fn parser_operation(&mut self, block: BlockId, scope: &mut Scope) {
@@ -372,9 +451,13 @@ impl Body<'_> {
                 let chan = self.some(block, scope, Type::Chan);
                 self.define(block, scope, Type::Int, Op::ChanLen(chan));
             }
-            2 if self.sends_left > 0 => {
-                self.sends_left -= 1;
+            2 if self.sends_left >= self.rounds => {
+                self.sends_left -= self.rounds;
                 let chan = self.some(block, scope, Type::Chan);
+                if self.rng.chance(20) {
+                    let message = self.some(block, scope, Type::Message);
+                    return self.push(block, None, Op::SendMessage { chan, message });
+                }
                 if scope.marks.is_empty() || self.rng.chance(40) {
                     return self.push(block, None, Op::SendOriginal { chan });
                 }
@@ -382,7 +465,12 @@ impl Body<'_> {
                 let limit = self.constant(block, scope, MESSAGE_BYTES_MIN);
                 let from = self.at_most(block, scope, limit);
                 let tail_from = self.rng.chance(50).then_some(from);
-                self.push(block, None, Op::SendRebuilt { chan, mark, tail_from, tail_of: None });
+                let tail_of = if tail_from.is_some() && self.rng.chance(30) {
+                    Some(self.some(block, scope, Type::Message))
+                } else {
+                    None
+                };
+                self.push(block, None, Op::SendRebuilt { chan, mark, tail_from, tail_of });
             }
             3 => {
                 let value = self.some(block, scope, Type::Bytes);
@@ -424,8 +512,13 @@ impl Body<'_> {
         if helpers.is_empty() || self.calls_left == 0 {
             return self.pure(block, scope);
         }
-        self.calls_left -= 1;
         let index = self.rng.pick(&helpers);
+        let sends = sends_of(index) * self.rounds;
+        if sends > self.sends_left {
+            return self.pure(block, scope);
+        }
+        self.sends_left -= sends;
+        self.calls_left -= 1;
         let callee = &self.earlier[index];
         let wants: Vec<Type> =
             callee.blocks[0].params.iter().map(|value| callee.values[value.0 as usize]).collect();

@@ -11,14 +11,16 @@ use crate::data::{Function, Op, Terminator, Value};
 /// Bytes known to be there, by base.
 type Facts = BTreeMap<Option<Value>, u64>;
 
-/// Checks all accesses of one function without cycles.
+/// Checks all accesses of one function whose loops are in order.
 pub(super) fn check(function: &Function, cfg: &Cfg, report: &mut Report<'_>) {
     let constants = constants(function);
     let mut known: Vec<Facts> = vec![Facts::new(); function.blocks.len()];
     for id in &cfg.order {
         let index = id.0 as usize;
         let mut facts: Option<Facts> = None;
-        for predecessor in &cfg.predecessors[index] {
+        // What is known where a loop is entered stays known while it goes round.
+        let ways = cfg.predecessors[index].iter().filter(|from| !cfg.is_backward(**from, *id));
+        for predecessor in ways {
             let mut there = known[predecessor.0 as usize].clone();
             if let Terminator::Need { base, bytes, .. } = &function.blocks[predecessor.0 as usize].end {
                 learn(&mut there, &constants, *base, u64::from(*bytes));
