@@ -144,12 +144,12 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         array[block.0 as usize] = asks[block.0 as usize];
     }
     FunctionBounds {
-        steps: steps.from[0],
-        sends: sends.from[0],
-        out_bytes: out.from[0],
-        asks: longest(&straight).from[0],
+        steps: steps.total,
+        sends: sends.total,
+        out_bytes: out.total,
+        asks: longest(&straight).total,
         array_asks: array.iter().sum(),
-        asks_total: asks_total.from[0],
+        asks_total: asks_total.total,
         spill_words: spill_words(function),
         places: costliest_places(known, &paths, &steps, |inst| known.steps(inst)),
         out_places: costliest_places(known, &paths, &out, |inst| known.out_bytes(inst)),

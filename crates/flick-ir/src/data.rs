@@ -315,11 +315,13 @@ pub enum Op {
         /// Longest result; a longer one is a broken invariant.
         max_bytes: u32,
     },
-    /// Writes a number in digits, lower case, without leading zeros; in base 10 `Int` has its sign, in base 16 it is its
-    /// 64 bits. `Bytes` in the output, at most 20.
+    /// Writes a number in digits, lower case, without leading zeros; in base 10 with its sign if it has one, in base 16
+    /// its 64 bits. `Bytes` in the output, at most 20.
     FormatInt {
-        /// `Int` or `Uint`.
+        /// `Int` or `Uint`: operations, not values, know about signs.
         value: Value,
+        /// Whether the number may be negative.
+        signed: bool,
         /// 10 or 16.
         base: u8,
     },

@@ -170,7 +170,7 @@ fn f4 rule "everything" {
   b1():
     v3: bytes = const_bytes 0, 3
     v4: bytes = concat(v3, v3) max 12
-    v5: bytes = format_int.16 v1
+    v5: bytes = format_int.u16 v1
     v6: bool = is_int.10 v3
     v7: int = parse_int.16 v3
     v8: bytes = slice v3, v7, v2

@@ -191,17 +191,13 @@ impl Body<'_> {
     }
 
     fn format(&mut self, val: &Val, base: u8) -> Val {
-        let value = match val {
+        let (value, signed) = match val {
             Val::Bytes(_) => return val.clone(),
-            Val::Bool(value) => self.f.bool_to_int(*value),
-            Val::Num(num) => {
-                // Digits of a word depend on its kind, which for small numbers may be either.
-                let ty = if num.range.within(Interval::INT) { Type::Int } else { Type::Uint };
-                self.as_kind(num.value(), ty)
-            }
+            Val::Bool(value) => (self.f.bool_to_int(*value), false),
+            Val::Num(num) => (num.value(), num.range.within(Interval::INT)),
             other => panic!("the checker writes numbers, not {other:?}"),
         };
-        Val::Bytes(self.f.define(Type::Bytes, Op::FormatInt { value, base }))
+        Val::Bytes(self.f.define(Type::Bytes, Op::FormatInt { value, signed, base }))
     }
 
     /// The same bits as a word of this kind.

@@ -39,8 +39,8 @@ impl Translator<'_, '_> {
                 let args = [self.raw_call(), self.get(*bytes), base];
                 self.call_symbol(SymbolId::ParseInt, &args)
             }
-            Op::FormatInt { value, base } => {
-                let signed = self.iconst(i64::from(self.ty(*value) == Type::Int));
+            Op::FormatInt { value, signed, base } => {
+                let signed = self.iconst(i64::from(*signed));
                 let base = self.iconst(i64::from(*base));
                 let args = [self.raw_call(), self.get(*value), base, signed];
                 self.call_symbol(SymbolId::FormatInt, &args)

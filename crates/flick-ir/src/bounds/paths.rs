@@ -14,8 +14,8 @@ pub(super) struct Paths<'a> {
 
 /// The result for one kind of cost.
 pub(super) struct Longest {
-    /// Cost from each block to the end of the function.
-    pub(super) from: Vec<u64>,
+    /// Cost from the entry to the end of the function; no number is large enough where there is no end.
+    pub(super) total: u64,
     /// Where the costliest way goes on, by block.
     next: Vec<Option<BlockId>>,
     /// Where the costliest round goes on, by loop and by block of its body.
@@ -51,15 +51,18 @@ impl<'a> Paths<'a> {
             *head = head.saturating_add(cost.saturating_mul(self.trips(found)));
             rounds.push(round);
         }
-        let mut from = vec![0_u64; own.len()];
+        // What only leads back to the head of a loop leads to no end: that is a round, and counted there.
+        let mut from: Vec<Option<u64>> = vec![None; own.len()];
         let mut next = vec![None; own.len()];
         for block in self.cfg.order.iter().rev() {
             let index = block.0 as usize;
-            next[index] = self.forward(*block).max_by_key(|target| from[target.0 as usize]);
-            let after = next[index].map_or(0, |next: BlockId| from[next.0 as usize]);
-            from[index] = after.saturating_add(weights[index]);
+            let ways = self.forward(*block).filter(|target| from[target.0 as usize].is_some());
+            next[index] = ways.max_by_key(|target| from[target.0 as usize]);
+            let is_end = successors(&self.function.blocks[index].end).is_empty();
+            let after = next[index].and_then(|next: BlockId| from[next.0 as usize]).or(is_end.then_some(0));
+            from[index] = after.map(|after| after.saturating_add(weights[index]));
         }
-        Longest { from, next, rounds }
+        Longest { total: from[0].unwrap_or(u64::MAX), next, rounds }
     }
 
     /// The costliest way from the head of a loop round to where it jumps back.

@@ -129,9 +129,8 @@ impl Activation<'_, '_> {
                 let parts: Vec<&[u8]> = parts.iter().map(|part| self.bytes(get(*part))).collect();
                 (parts.concat(), *max_bytes as usize)
             }
-            Op::FormatInt { value, base } => {
-                let is_signed = function.values[value.0 as usize] == Type::Int;
-                let (digits, len) = semantics::format_int(get(*value), is_signed, *base);
+            Op::FormatInt { value, signed, base } => {
+                let (digits, len) = semantics::format_int(get(*value), *signed, *base);
                 (digits[..len].to_vec(), semantics::DIGITS_MAX)
             }
             Op::Split { bytes, separator, max } => {

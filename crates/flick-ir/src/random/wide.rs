@@ -66,7 +66,7 @@ impl Body<'_> {
             }
             2 => {
                 let value = self.number(block, scope);
-                (Op::FormatInt { value, base: self.rng.pick(&[10, 16]) }, 20)
+                (Op::FormatInt { value, signed: self.rng.chance(50), base: self.rng.pick(&[10, 16]) }, 20)
             }
             3 => {
                 let bytes = self.some(block, scope, Type::Bytes);

@@ -61,7 +61,12 @@ pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
 
 /// `load.u32be`, `parse_int.10`.
 fn dotted(reader: &mut Reader, name: &str, detail: &str) -> Parsed<Op> {
-    let base = |reader: &Reader| detail.parse().map_err(|_| reader.error(format!("`{detail}` is no base")));
+    let base = |reader: &Reader| {
+        detail
+            .trim_start_matches(['s', 'u'])
+            .parse()
+            .map_err(|_| reader.error(format!("`{detail}` is no base")))
+    };
     Ok(match name {
         "load" => {
             let signed = detail.starts_with('s');
@@ -73,7 +78,10 @@ fn dotted(reader: &mut Reader, name: &str, detail: &str) -> Parsed<Op> {
             let (width_bytes, big_endian) = reader.width(detail)?;
             Op::EmitInt { value: reader.value()?, width_bytes, big_endian }
         }
-        "format_int" => Op::FormatInt { base: base(reader)?, value: reader.value()? },
+        "format_int" => {
+            let base = base(reader)?;
+            Op::FormatInt { signed: detail.starts_with('s'), base, value: reader.value()? }
+        }
         "is_int" => Op::IsInt { base: base(reader)?, bytes: reader.value()? },
         "parse_int" => Op::ParseInt { base: base(reader)?, bytes: reader.value()? },
         _ => return Err(reader.error(format!("`{name}.{detail}` is no operation"))),

@@ -62,7 +62,10 @@ pub(super) fn op(op: &Op) -> String {
         Op::EmitInt { value, width_bytes, big_endian } => {
             format!("emit_int.{} v{}", width_name(*width_bytes, *big_endian), value.0)
         }
-        Op::FormatInt { value: a, base } | Op::IsInt { bytes: a, base } | Op::ParseInt { bytes: a, base } => {
+        Op::FormatInt { value, signed, base } => {
+            format!("{name}.{}{base} v{}", if *signed { 's' } else { 'u' }, value.0)
+        }
+        Op::IsInt { bytes: a, base } | Op::ParseInt { bytes: a, base } => {
             format!("{name}.{base} v{}", a.0)
         }
         Op::Call { func, args } => format!("call f{}({})", func.0, list(args)),

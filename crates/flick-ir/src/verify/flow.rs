@@ -155,7 +155,11 @@ fn check_spills(
                 _ => continue,
             };
             let (Some(known), Some(value)) = (types.get_mut(usize::from(slot)), value) else { continue };
-            let ty = function.values[value.0 as usize];
+            // Signs belong to operations, so that one value may stand for another of the other kind.
+            let ty = match function.values[value.0 as usize] {
+                Type::Uint => Type::Int,
+                ty => ty,
+            };
             if known.is_some_and(|known| known != ty) {
                 report.add_in(index, format!("word {slot} is kept as two types"));
             }

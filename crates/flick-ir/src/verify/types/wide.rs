@@ -113,7 +113,7 @@ impl Checker<'_, '_> {
                 self.takes(op, &items.iter().map(|item| (*item, Class::Packed)).collect::<Vec<_>>());
                 *max_bytes
             }
-            Op::FormatInt { value, base } => {
+            Op::FormatInt { value, base, .. } => {
                 self.base(*base);
                 self.takes(op, &[(*value, Number)]);
                 0
