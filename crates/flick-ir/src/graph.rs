@@ -1,17 +1,18 @@
 //! The task graph of a program, as `flick build --emit=graph` shows it.
-//! Promises: one input task for each channel that is read, one compute task for the rules of each such channel, one
-//! output task for each channel that is written; the edges between them are the channels that messages take.
-//! Refuses: guessing what never happens. A rule leads to each channel that its code names and may send to.
+//! Promises: one input task for each channel that is read and for each timer and handler, one compute task for what
+//! each of them runs, one output task for each channel that is written, one for each piece of state; the edges between
+//! them are the ways that messages take, and who touches what is kept.
+//! Refuses: guessing what never happens. Code leads to each channel that it may send to; where its instructions do not
+//! tell which that is, to each that it names.
 //! Source: FLICK §4.3 and its Figure 3 (input tasks, compute tasks, output tasks).
 
 mod dot;
+mod reach;
 mod svg;
 
-use flick_abi::RuleAction;
+use flick_abi::{Event, RuleAction};
 
-use crate::calls;
-use crate::data::{Module, Op, Type};
-use crate::semantics;
+use crate::data::Module;
 
 pub use dot::to_dot;
 pub use svg::to_svg;
@@ -21,10 +22,39 @@ pub use svg::to_svg;
 pub enum TaskKind {
     /// Makes messages of bytes.
     Input,
+    /// Starts rules without a message: a timer, or an event of a channel.
+    Event,
     /// Runs rules on messages.
     Compute,
+    /// Merges sorted streams, as a tree of tasks.
+    Merge,
     /// Makes bytes of messages.
     Output,
+    /// Is kept: a dictionary, counter, gauge, or what lives with a session.
+    State,
+}
+
+impl TaskKind {
+    /// The column of a drawing: 0 what starts, 1 what runs, 2 what leaves and stays.
+    fn column(self) -> usize {
+        match self {
+            Self::Input | Self::Event => 0,
+            Self::Compute | Self::Merge => 1,
+            Self::Output | Self::State => 2,
+        }
+    }
+
+    /// A word for people.
+    fn role(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Event => "event",
+            Self::Compute => "compute",
+            Self::Merge => "merge",
+            Self::Output => "output",
+            Self::State => "state",
+        }
+    }
 }
 
 /// One task.
@@ -38,13 +68,26 @@ pub struct Task {
     pub detail: String,
 }
 
-/// Messages going from one task to another.
+/// What goes along an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EdgeKind {
+    /// Messages, one way.
+    Sends,
+    /// Requests one way, and their replies back.
+    Asks,
+    /// Values that are kept.
+    Keeps,
+}
+
+/// Messages or values going from one task to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Index in `Graph::tasks`.
     pub from: usize,
     /// Index in `Graph::tasks`.
     pub to: usize,
+    /// What goes along it.
+    pub kind: EdgeKind,
 }
 
 /// Tasks and the channels between them.
@@ -52,82 +95,162 @@ pub struct Edge {
 pub struct Graph {
     /// Name of the process.
     pub name: String,
-    /// Inputs, then computes, then outputs, each in the order of the channels.
+    /// Inputs and events, then computes and merges, then outputs and state.
     pub tasks: Vec<Task>,
     /// By `from`, then `to`.
     pub edges: Vec<Edge>,
 }
 
+/// A piece of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    Dict(u32),
+    Counter(u32),
+    Session,
+}
+
 /// The task graph of a module.
 pub fn graph(module: &Module) -> Graph {
     let program = &module.program;
-    let channel_name = |index: usize| {
-        let channel = &program.channels[index];
-        format!("{}{}", channel.name, if channel.is_array { "[]" } else { "" })
-    };
-    let unit = |index: usize| {
-        let protocol = program.protocols.get(program.channels[index].protocol);
-        protocol.map_or_else(String::new, |protocol| protocol.name.clone())
-    };
-    let channels = 0..program.channels.len();
-    let sources: Vec<usize> =
-        channels.clone().filter(|index| program.rules.iter().any(|rule| rule.source == *index)).collect();
-    let targets: Vec<usize> = channels.filter(|index| program.channels[*index].sends).collect();
-    let task = |kind, name, detail| Task { kind, name, detail };
-    let mut tasks: Vec<Task> =
-        sources.iter().map(|index| task(TaskKind::Input, channel_name(*index), unit(*index))).collect();
+    let starts = starts(module);
+    let targets: Vec<usize> =
+        (0..program.channels.len()).filter(|index| program.channels[*index].sends).collect();
+    let kept = kept(module);
+    let (first_run, first_target) = (starts.len(), 2 * starts.len());
+    let first_kept = first_target + targets.len();
     let mut edges = Vec::new();
-    for (position, source) in sources.iter().enumerate() {
-        let rules: Vec<_> = program.rules.iter().filter(|rule| rule.source == *source).collect();
-        let compute = tasks.len();
-        edges.push(Edge { from: position, to: compute });
-        let count = format!("{} rule{}", rules.len(), if rules.len() == 1 { "" } else { "s" });
-        tasks.push(task(TaskKind::Compute, format!("{} =>", channel_name(*source)), count));
-        let mut reached: Vec<usize> = rules.iter().flat_map(|rule| reached_by(module, rule.action)).collect();
-        reached.sort_unstable();
-        reached.dedup();
-        let outputs = reached.iter().filter_map(|index| targets.iter().position(|target| target == index));
-        edges.extend(outputs.map(|output| Edge { from: compute, to: 2 * sources.len() + output }));
+    for (position, start) in starts.iter().enumerate() {
+        let compute = first_run + position;
+        edges.push(Edge { from: position, to: compute, kind: EdgeKind::Sends });
+        let reached = reach::of(module, &start.actions);
+        let output = |index: &usize| targets.iter().position(|target| target == index);
+        let ways = [(&reached.sends, EdgeKind::Sends), (&reached.asks, EdgeKind::Asks)];
+        for (channels, kind) in ways {
+            let outputs = channels.iter().filter_map(output);
+            edges.extend(outputs.map(|output| Edge { from: compute, to: first_target + output, kind }));
+        }
+        let places = reached.keeps.iter().filter_map(|piece| kept.iter().position(|known| known == piece));
+        edges.extend(places.map(|place| Edge {
+            from: compute,
+            to: first_kept + place,
+            kind: EdgeKind::Keeps,
+        }));
     }
-    tasks.extend(targets.iter().map(|index| task(TaskKind::Output, channel_name(*index), unit(*index))));
-    edges.sort_by_key(|edge| (edge.from, edge.to));
+    edges.sort_by_key(|edge| (edge.from, edge.to, edge.kind));
+    let (mut tasks, runs): (Vec<Task>, Vec<Task>) =
+        starts.into_iter().map(|start| (start.task, start.run)).unzip();
+    tasks.extend(runs);
+    let output = |index: &usize| Task {
+        kind: TaskKind::Output,
+        name: channel_name(module, *index),
+        detail: unit_name(module, *index),
+    };
+    tasks.extend(targets.iter().map(output));
+    tasks.extend(kept.into_iter().map(|piece| kept_task(module, piece)));
     Graph { name: program.name.clone(), tasks, edges }
 }
 
-/// Channels that an action may send to: those that its code names, if it sends at all.
-fn reached_by(module: &Module, action: RuleAction) -> Vec<usize> {
-    let rule = match action {
-        RuleAction::Pass { to } => return vec![to],
-        RuleAction::Run { rule } => rule.0 as usize,
-    };
-    let mut is_seen = vec![false; module.functions.len()];
-    let mut open = vec![rule];
-    let (mut named, mut sends) = (Vec::new(), false);
-    while let Some(index) = open.pop() {
-        if std::mem::replace(&mut is_seen[index], true) {
+/// What starts rules: a task of the first column, the one that runs them, and what that does.
+struct Start {
+    task: Task,
+    run: Task,
+    actions: Vec<RuleAction>,
+}
+
+fn starts(module: &Module) -> Vec<Start> {
+    let program = &module.program;
+    let mut starts = Vec::new();
+    for source in 0..program.channels.len() {
+        let rules: Vec<RuleAction> =
+            program.rules.iter().filter(|rule| rule.source == source).map(|rule| rule.action).collect();
+        let merges: Vec<_> = program.merges.iter().filter(|merge| merge.source == source).collect();
+        if rules.is_empty() && merges.is_empty() {
             continue;
         }
-        let function = &module.functions[index];
-        open.extend(calls::callees_of(function));
-        for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-            match (&inst.op, inst.result) {
-                (Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. }, _) => {
-                    sends = true
-                }
-                (Op::AskOriginal { .. } | Op::AskRebuilt { .. } | Op::AskMessage { .. }, _) => sends = true,
-                (Op::Const(word), Some(value)) if function.values[value.0 as usize] == Type::Chan => {
-                    named.push(semantics::chan_index(*word as u64) as usize);
-                }
-                _ => {}
-            }
-        }
+        let name = channel_name(module, source);
+        let task = Task { kind: TaskKind::Input, name: name.clone(), detail: unit_name(module, source) };
+        let run = match merges.is_empty() {
+            true => Task {
+                kind: TaskKind::Compute,
+                name: format!("{name} =>"),
+                detail: format!("{} rule{}", rules.len(), if rules.len() == 1 { "" } else { "s" }),
+            },
+            false => Task {
+                kind: TaskKind::Merge,
+                name: format!("foldt on {name}"),
+                detail: "a tree of merges".to_owned(),
+            },
+        };
+        let actions = rules.into_iter().chain(merges.into_iter().map(|merge| merge.finish)).collect();
+        starts.push(Start { task, run, actions });
     }
-    if sends { named } else { Vec::new() }
+    let event = |name: String, detail: &str, rule| Start {
+        task: Task { kind: TaskKind::Event, name: name.clone(), detail: detail.to_owned() },
+        run: Task { kind: TaskKind::Compute, name: format!("{name}:"), detail: "no message".to_owned() },
+        actions: vec![RuleAction::Run { rule }],
+    };
+    starts.extend(program.handlers.iter().map(|handler| {
+        let channel = channel_name(module, handler.channel);
+        event(format!("except {} {channel}", event_name(handler.event)), "event", handler.rule)
+    }));
+    starts.extend(
+        program
+            .timers
+            .iter()
+            .map(|timer| event(format!("every {} ms", timer.interval_ns / 1_000_000), "timer", timer.rule)),
+    );
+    starts
+}
+
+fn event_name(event: Event) -> &'static str {
+    match event {
+        Event::Closed => "closed",
+        Event::Broken => "broken",
+        Event::Refused => "refused",
+        Event::TimedOut => "timed_out",
+        Event::Malformed => "malformed",
+    }
+}
+
+fn channel_name(module: &Module, index: usize) -> String {
+    let channel = &module.program.channels[index];
+    format!("{}{}", channel.name, if channel.is_array { "[]" } else { "" })
+}
+
+fn unit_name(module: &Module, index: usize) -> String {
+    let program = &module.program;
+    let protocol = program.protocols.get(program.channels[index].protocol);
+    protocol.map_or_else(String::new, |protocol| protocol.name.clone())
+}
+
+/// All that is kept.
+fn kept(module: &Module) -> Vec<Kept> {
+    let program = &module.program;
+    let dicts = (0..program.dicts.len() as u32).map(Kept::Dict);
+    let counters = (0..program.counters.len() as u32).map(Kept::Counter);
+    let session = (program.state_words > 0).then_some(Kept::Session);
+    dicts.chain(counters).chain(session).collect()
+}
+
+fn kept_task(module: &Module, piece: Kept) -> Task {
+    let program = &module.program;
+    let (name, detail) = match piece {
+        Kept::Dict(number) => {
+            let dict = &program.dicts[number as usize];
+            (dict.name.clone(), format!("dictionary, {} entries", dict.entries_max))
+        }
+        Kept::Counter(number) => {
+            let counter = &program.counters[number as usize];
+            (counter.name.clone(), if counter.is_gauge { "gauge" } else { "counter" }.to_owned())
+        }
+        Kept::Session => ("locals".to_owned(), format!("{} bytes a session", 8 * program.state_words)),
+    };
+    Task { kind: TaskKind::State, name, detail }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{graph, to_dot, to_svg};
+    use super::{EdgeKind, graph, to_dot, to_svg};
     use crate::text;
 
     const PROXY: &str = r#"program "proxy" {
@@ -161,5 +284,52 @@ mod tests {
         assert!(svg.contains("back&lt;ends[]") && !svg.contains("back<"), "{svg}");
         assert_eq!(svg.matches("<rect class=\"task").count(), 6);
         assert_eq!(svg.matches("<path class=\"channel").count(), 4);
+    }
+
+    const KEEPER: &str = r#"program "keeper" {
+          channel "client" single protocol 0 sends view(request f0, reply f0, head 24)
+          channel "backends" array protocol 0 sends view(request f0, reply f0, head 24)
+          rule 0 run f1 asks
+          protocol "cmd" in_order max 100 { }
+          timer 5000000000 f2
+          dict "hits" max 10 key 8 value 8 evict lru layout 1
+          counter "ticks"
+          state 2
+        }
+        fn f0 parser "p" { b0(v0: frame, v1: int): done }
+        fn f1 rule "rule.0" {
+          b0(v0: frame, v1: uint):
+            v2: chan = const 1 v3: int = const 0 v4: chan = chan_elem v2, v3
+            state_store 0, v3
+            ask_original v4 timeout v3
+            suspend -> b1 state 1
+          b1(): v5: chan = const 0 send_original v5 return
+        }
+        fn f2 rule "every.1" { b0(v0: frame, v1: uint): v2: int = const 1 host counter_add.0(v2) return }"#;
+
+    #[test]
+    fn asks_timers_and_what_is_kept_are_shown() {
+        let module = text::parse(KEEPER).expect("the test's text is of the form");
+        let graph = graph(&module);
+        let names: Vec<&str> = graph.tasks.iter().map(|task| task.name.as_str()).collect();
+        let expected = [
+            "client",
+            "every 5000 ms",
+            "client =>",
+            "every 5000 ms:",
+            "client",
+            "backends[]",
+            "hits",
+            "ticks",
+            "locals",
+        ];
+        assert_eq!(names, expected);
+        let edges: Vec<_> = graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind)).collect();
+        let (sends, asks, keeps) = (EdgeKind::Sends, EdgeKind::Asks, EdgeKind::Keeps);
+        let expected =
+            [(0, 2, sends), (1, 3, sends), (2, 4, sends), (2, 5, asks), (2, 8, keeps), (3, 7, keeps)];
+        assert_eq!(edges, expected);
+        assert!(to_dot(&graph).contains("t2 -> t5 [dir=both, label=ask];"));
+        assert!(to_svg(&graph).contains("class=\"keeps\""));
     }
 }

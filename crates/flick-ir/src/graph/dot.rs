@@ -2,22 +2,28 @@
 
 use std::fmt::Write as _;
 
-use super::{Graph, TaskKind};
+use super::{EdgeKind, Graph, TaskKind};
 
 /// Writes a graph as DOT.
 pub fn to_dot(graph: &Graph) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", quoted(&graph.name));
     for (index, task) in graph.tasks.iter().enumerate() {
-        let (role, style) = match task.kind {
-            TaskKind::Input => ("input", ""),
-            TaskKind::Compute => ("compute", ", style=rounded"),
-            TaskKind::Output => ("output", ""),
+        let role = task.kind.role();
+        let style = match task.kind {
+            TaskKind::Compute | TaskKind::Merge => ", style=rounded",
+            TaskKind::State => ", shape=cylinder",
+            TaskKind::Input | TaskKind::Event | TaskKind::Output => "",
         };
         let (name, detail) = (quoted(&task.name), quoted(&task.detail));
         let _ = writeln!(text, "  t{index} [label=\"{role}\\n{name}\\n{detail}\"{style}];");
     }
     for edge in &graph.edges {
-        let _ = writeln!(text, "  t{} -> t{};", edge.from, edge.to);
+        let style = match edge.kind {
+            EdgeKind::Sends => "",
+            EdgeKind::Asks => " [dir=both, label=ask]",
+            EdgeKind::Keeps => " [dir=none, style=dashed]",
+        };
+        let _ = writeln!(text, "  t{} -> t{}{style};", edge.from, edge.to);
     }
     text.push_str("}\n");
     text

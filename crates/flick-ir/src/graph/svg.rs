@@ -1,8 +1,8 @@
-//! The graph as a picture that needs nothing but a browser: three columns, inputs, rules, outputs.
+//! The graph as a picture that needs nothing but a browser: three columns: what starts, what runs, what leaves or stays.
 
 use std::fmt::Write as _;
 
-use super::{Graph, TaskKind};
+use super::{EdgeKind, Graph, TaskKind};
 
 /// Size of a task's box, in pixels.
 const BOX: (usize, usize) = (190, 54);
@@ -15,9 +15,7 @@ const HEAD: usize = 64;
 
 /// Writes a graph as SVG.
 pub fn to_svg(graph: &Graph) -> String {
-    let columns = [TaskKind::Input, TaskKind::Compute, TaskKind::Output];
-    let rows_of = |kind| graph.tasks.iter().filter(move |task| task.kind == kind).count();
-    let rows = columns.map(rows_of).into_iter().max().unwrap_or(0);
+    let rows = (0..3).map(|column| rows_of(graph, column)).max().unwrap_or(0);
     let width = 2 * MARGIN + 3 * BOX.0 + 2 * GAP.0;
     let height = MARGIN + HEAD + rows * (BOX.1 + GAP.1);
     let places = places(graph, rows);
@@ -28,7 +26,9 @@ pub fn to_svg(graph: &Graph) -> String {
     );
     let _ = writeln!(text, "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>");
     let _ = writeln!(text, "<text class=\"title\" x=\"{MARGIN}\" y=\"30\">{}</text>", escaped(&graph.name));
-    for (column, head) in ["input tasks", "compute tasks", "output tasks"].into_iter().enumerate() {
+    for (column, head) in
+        ["input tasks and events", "compute tasks", "output tasks and state"].into_iter().enumerate()
+    {
         let x = MARGIN + column * (BOX.0 + GAP.0);
         let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"{}\">{head}</text>", HEAD - 8);
     }
@@ -36,16 +36,22 @@ pub fn to_svg(graph: &Graph) -> String {
         let ((x, y), (to_x, to_y)) = (places[edge.from], places[edge.to]);
         let (x, y, to_x, to_y) = (x + BOX.0, y + BOX.1 / 2, to_x, to_y + BOX.1 / 2);
         let middle = x.midpoint(to_x);
+        let (class, marks) = match edge.kind {
+            EdgeKind::Sends => ("channel", " marker-end=\"url(#arrow)\""),
+            EdgeKind::Asks => ("channel ask", " marker-start=\"url(#arrow)\" marker-end=\"url(#arrow)\""),
+            EdgeKind::Keeps => ("keeps", ""),
+        };
         let _ = writeln!(
             text,
-            "<path class=\"channel\" d=\"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}\" \
-             marker-end=\"url(#arrow)\"/>"
+            "<path class=\"{class}\" d=\"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}\"{marks}/>"
         );
     }
     for (task, (x, y)) in graph.tasks.iter().zip(places) {
         let (class, radius) = match task.kind {
             TaskKind::Input | TaskKind::Output => ("io", 3),
-            TaskKind::Compute => ("compute", 12),
+            TaskKind::Event => ("event", 3),
+            TaskKind::Compute | TaskKind::Merge => ("compute", 12),
+            TaskKind::State => ("state", 20),
         };
         let (w, h) = BOX;
         let center = x + w / 2;
@@ -68,31 +74,29 @@ const STYLE: &str = "<style>
 text{font-family:system-ui,sans-serif;fill:#1d2733}
 .page{fill:#fff}.title{font-size:18px;font-weight:600}.head{font-size:12px;fill:#5a6775}
 .name{font-size:14px;text-anchor:middle}.detail{font-size:12px;fill:#5a6775;text-anchor:middle}
-.task{stroke:#5a6775}.io{fill:#eaf1f8}.compute{fill:#fdf3dc}
-.channel{fill:none;stroke:#5a6775;stroke-width:1.5}
+.task{stroke:#5a6775}.io{fill:#eaf1f8}.compute{fill:#fdf3dc}.event{fill:#f6e8ef}.state{fill:#e9f3e6}
+.channel{fill:none;stroke:#5a6775;stroke-width:1.5}.ask{stroke:#a04e1e}
+.keeps{fill:none;stroke:#6f8f66;stroke-width:1.5;stroke-dasharray:5 4}
 </style>
 <defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
-orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#5a6775\"/></marker></defs>
+orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" fill=\"#5a6775\"/></marker></defs>
 ";
 
 /// Left upper corner of each task, in pixels; short columns are centred on the longest.
 fn places(graph: &Graph, rows: usize) -> Vec<(usize, usize)> {
     let step = BOX.1 + GAP.1;
-    let mut next = [TaskKind::Input, TaskKind::Compute, TaskKind::Output].map(|kind| {
-        let own = graph.tasks.iter().filter(|task| task.kind == kind).count();
-        HEAD + (rows - own) * step / 2
-    });
+    let mut next = [0, 1, 2].map(|column| HEAD + (rows - rows_of(graph, column)) * step / 2);
     let place = |task: &super::Task| {
-        let column = match task.kind {
-            TaskKind::Input => 0,
-            TaskKind::Compute => 1,
-            TaskKind::Output => 2,
-        };
+        let column = task.kind.column();
         let y = next[column];
         next[column] += step;
         (MARGIN + column * (BOX.0 + GAP.0), y)
     };
     graph.tasks.iter().map(place).collect()
+}
+
+fn rows_of(graph: &Graph, column: usize) -> usize {
+    graph.tasks.iter().filter(|task| task.kind.column() == column).count()
 }
 
 fn escaped(text: &str) -> String {

@@ -149,9 +149,8 @@ impl Sockets {
             shared: Arc::clone(&shared),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
-            workers: 1,
             index: 0,
-            hub: None,
+            workers: 1,
             seed: 1,
             time_slices: true,
         };
