@@ -7,6 +7,7 @@ pub mod bounds;
 pub mod calls;
 pub mod cfg;
 pub mod data;
+pub mod fuzz;
 pub mod graph;
 pub mod interp;
 pub mod limits;
@@ -19,5 +20,6 @@ pub mod text;
 pub mod verify;
 pub mod weights;
 
+pub use fuzz::fuzz_ir;
 pub use interp::Interpreter;
 pub use verify::{VerifyError, verify};

@@ -46,6 +46,8 @@ pub struct Limits {
     pub lent_links_max: u32,
     /// Time a task may run before it goes to the back of the queue.
     pub time_slice: Duration,
+    /// Bytes of the ring between two tasks of a merge, a power of two.
+    pub merge_ring_bytes: usize,
     /// Longest that a busy worker waits to gather more messages into one turn; zero: never. See `gather.rs`.
     pub gather_max: Duration,
 }
@@ -62,6 +64,7 @@ impl Default for Limits {
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             time_slice: Duration::from_micros(50),
+            merge_ring_bytes: 128 * 1024,
             gather_max: Duration::from_micros(200),
         }
     }

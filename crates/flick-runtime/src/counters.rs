@@ -77,6 +77,9 @@ counters! {
     links_failed: "Backend connections that failed or were closed by us.",
     streamed: "Messages too large to gather, passed on as they arrived.",
     slices_exceeded: "Times that a task used up its time slice.",
+    jobs_complete: "Merges whose whole result was passed on.",
+    jobs_failed: "Merges that failed; all their connections were reset.",
+    merge_elements: "Elements taken in by merge tasks, those between tasks included.",
     exhausted: "Connections closed because buffers or tables were full.",
 }
 

@@ -56,7 +56,21 @@ pub const SWEEP_ROUND_NS: i64 = 10_000_000_000;
 pub const SWEEP_BUCKETS_MAX: usize = 4096;
 /// Shortest interval between two snapshots of a dictionary.
 pub const SNAPSHOT_EVERY_MIN: Duration = Duration::from_secs(1);
+/// Streams of one merge.
+pub const MERGE_STREAMS_MAX: u32 = 256;
+/// Longest element of a merge, in bytes.
+pub const MERGE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Longest record of a ring between two tasks of a merge: small enough that both sides work at once.
+pub const MERGE_CHUNK_BYTES_MAX: usize = 8 * 1024;
+/// Elements a merge task takes in between two looks at the clock.
+pub const MERGE_STEP_ELEMENTS: u32 = 32;
+/// How often a reducer that has been sent everything is looked after.
+pub const MERGE_FLUSH_TICK_MS: u64 = 5;
+/// How long a reducer that has everything may keep its side open before its connection is given up.
+pub const MERGE_LINGER_MS: u64 = 1_000;
 
+const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
+const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);

@@ -10,6 +10,7 @@ use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, ListenSockets, Waker}
 use crate::config::PlatformConfig;
 use crate::counters::{BackendCounters, Counters, Totals};
 use crate::limits::EVENTS_MAX;
+use crate::merge::Hub;
 use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerConfig};
@@ -58,6 +59,7 @@ struct WorkerHandle {
 pub struct Platform {
     setup: Arc<Setup>,
     shared: Arc<Shared>,
+    hub: Option<Arc<Hub>>,
     workers: Vec<WorkerHandle>,
     addresses: Vec<(String, Endpoint)>,
     io: &'static str,
@@ -75,10 +77,19 @@ impl Platform {
         let setup = Arc::new(Setup::new(program, engine, &config)?);
         let workers = config.workers.max(1);
         let mut sockets = open_listeners(&setup, workers)?;
-        let name = setup.program.channels[setup.listened].name.clone();
-        let addresses = sockets.iter().map(|set| (name.clone(), set.local_addr().clone())).collect();
-        let mut platform =
-            Self { setup, shared: Arc::new(Shared::default()), workers: Vec::new(), addresses, io: "none" };
+        let name = |channel: usize| setup.program.channels[channel].name.clone();
+        let listens = setup.listen.iter().zip(&sockets);
+        let addresses =
+            listens.map(|((channel, _), set)| (name(*channel), set.local_addr().clone())).collect();
+        let hub = setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, workers)));
+        let mut platform = Self {
+            setup,
+            shared: Arc::new(Shared::default()),
+            hub,
+            workers: Vec::new(),
+            addresses,
+            io: "none",
+        };
         for index in 0..workers {
             let started = platform.start_worker(index, workers, &config, &mut sockets);
             if let Err(error) = started {
@@ -106,8 +117,9 @@ impl Platform {
             shared: Arc::clone(&self.shared),
             counters: Arc::clone(&counters),
             backend_counters: Arc::clone(&backend_counters),
-            index,
             workers,
+            index,
+            hub: self.hub.clone(),
             seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
             time_slices: true,
         };
@@ -123,6 +135,9 @@ impl Platform {
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
             let built = AnyDriver::open(io, limits).and_then(|driver| {
                 let (waker, name) = (driver.waker(), driver.name());
+                if let Some(hub) = &worker_config.hub {
+                    hub.set_waker(index as u32, waker.clone());
+                }
                 let mut worker = Worker::new(driver, worker_config);
                 for socket in own {
                     let listener = worker.driver().listen_on(socket)?;
@@ -248,5 +263,5 @@ fn open_listeners(setup: &Setup, workers: usize) -> Result<Vec<ListenSockets>, S
         ListenSockets::open(at, workers)
             .map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
     };
-    setup.listen.iter().map(open).collect()
+    setup.listen.iter().map(|(_, at)| open(at)).collect()
 }

@@ -1,12 +1,15 @@
 //! A program bound to addresses: everything about a service that does not change while it runs.
 //! Promises: a [`Setup`] exists only if every channel is bound, the right way round, and every limit makes sense.
 
+mod merging;
+
 use std::sync::Arc;
 
 use flick_abi::{Engine, FailureReason, Program, Protocol, ReplyOrder, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+use crate::merge::MergeSetup;
 use crate::needs::Needs;
 
 /// Why a service does not start. The text names what was wrong and what would be right.
@@ -57,10 +60,10 @@ pub struct Setup {
     pub limits: Limits,
     /// Time-outs.
     pub timeouts: Timeouts,
-    /// Index of the one channel that is listened on.
+    /// Index of the one channel that is listened on; of a process that merges: the array.
     pub listened: usize,
-    /// Where.
-    pub listen: Vec<Endpoint>,
+    /// Where, and for which channel: another than that one only in a process that merges.
+    pub listen: Vec<(usize, Endpoint)>,
     /// All backends.
     pub backends: Vec<BackendSetup>,
     /// By channel: index of its first backend and how many it has.
@@ -75,6 +78,8 @@ pub struct Setup {
     pub correlate_echo: Option<usize>,
     /// Of the listened channel's protocol: which echo field is the loud one.
     pub loud_echo: Option<usize>,
+    /// The merge, if the process is one.
+    pub merge: Option<MergeSetup>,
 }
 
 impl Setup {
@@ -85,6 +90,9 @@ impl Setup {
         config: &PlatformConfig,
     ) -> Result<Self, StartError> {
         check_names(&program, config)?;
+        if !program.merges.is_empty() {
+            return merging::bind(program, engine, config);
+        }
         let [listen] = config.listen.as_slice() else {
             return Err(StartError::Binding(format!(
                 "this version of flick listens on exactly one channel of a process; the channels of `{}` are: {}",
@@ -95,7 +103,8 @@ impl Setup {
         let listened = channel_index(&program, &listen.channel)?;
         if program.channels[listened].is_array {
             return Err(StartError::Binding(format!(
-                "channel `{}` is an array: it can be connected (`--connect {0}=ADDRESS,...`) but not yet listened on",
+                "channel `{}` is an array: it can be connected (`--connect {0}=ADDRESS,...`), but only a process that \
+                 merges listens on an array",
                 listen.channel
             )));
         }
@@ -129,7 +138,7 @@ impl Setup {
             limits: config.limits.clone(),
             timeouts: config.timeouts.clone(),
             listened,
-            listen: listen.endpoints.clone(),
+            listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
             backends,
             elements,
             channel_lens,
@@ -137,6 +146,7 @@ impl Setup {
             needs,
             correlate_echo,
             loud_echo,
+            merge: None,
             program,
         })
     }

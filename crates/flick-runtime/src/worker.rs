@@ -11,6 +11,7 @@ mod audit;
 mod deliver;
 mod events;
 mod links;
+mod merging;
 mod replies;
 mod requests;
 mod rules;
@@ -39,11 +40,13 @@ use crate::limits::{
     SESSION_BACKLOG_BYTES_MAX,
 };
 use crate::locals::Locals;
+use crate::merge::Hub;
 use crate::pieces::Pieces;
 use crate::session::{Session, Wait};
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
+use merging::Merging;
 
 /// What a connection of the driver is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,10 @@ enum Role {
     /// Accepted, without a session.
     Waiting,
     Client(Key),
+    /// An element of the array that the process merges.
+    Stream(u32),
+    /// Who gets the result of a merge.
+    Sink,
     Link {
         link: u32,
         epoch: u32,
@@ -65,6 +72,8 @@ enum Task {
     Link(u32),
     /// An activation that waited: its asks are answered, or its turn has come.
     Activation(Key),
+    /// A task of a merge.
+    Merge(u32),
 }
 
 /// Whether a task goes on with its next message.
@@ -110,6 +119,7 @@ pub struct Worker<D: Driver> {
     random: u64,
     slice: Option<Duration>,
     gather: Gather,
+    merging: Option<Box<Merging>>,
 }
 
 /// What a worker is built from.
@@ -126,6 +136,8 @@ pub struct WorkerConfig {
     pub index: usize,
     /// How many workers there are.
     pub workers: usize,
+    /// What the workers of a process that merges share.
+    pub hub: Option<Arc<Hub>>,
     /// Seed of the jitter of dialling again.
     pub seed: u64,
     /// Measure time slices with the real clock; off in the simulator.
@@ -135,8 +147,17 @@ pub struct WorkerConfig {
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let WorkerConfig { setup, shared, counters, backend_counters, index, workers, seed, time_slices } =
-            config;
+        let WorkerConfig {
+            setup,
+            shared,
+            counters,
+            backend_counters,
+            index,
+            workers,
+            hub,
+            seed,
+            time_slices,
+        } = config;
         let limits = &setup.limits;
         let sessions_max = limits.sessions_max as usize;
         let lent_max = limits.lent_links_max;
@@ -162,8 +183,9 @@ impl<D: Driver> Worker<D> {
         let requests_max = (limits.requests_max as usize / workers).max(1024);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
-        let tasks_max = sessions_max + links.len() + activations_max;
         let every = if index == 0 { events::timers(&setup.program, driver.now_ns()) } else { Vec::new() };
+        let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
+        let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
         Self {
             driver,
             pool: Pool::new(PoolConfig { small_count, large_count }),
@@ -193,6 +215,7 @@ impl<D: Driver> Worker<D> {
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
             gather: Gather::new(if time_slices { limits.gather_max } else { Duration::ZERO }),
+            merging: Merging::new(&setup, hub, index),
             links,
             backends,
             setup,
@@ -234,7 +257,8 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        let rests = self.run_queue.is_empty() && !self.unblock;
+        let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
+        let rests = self.run_queue.is_empty() && !self.unblock && !is_called;
         let wait = if rests { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -254,27 +278,35 @@ impl<D: Driver> Worker<D> {
         self.events = events;
         self.gather.note(messages, self.driver.now_ns());
         self.run_timers();
+        if self.merging.is_some() {
+            self.merge_turn();
+        }
         self.run_tasks();
         self.release_fills();
-        if self.shared.must_stop() {
-            return Ok(false);
+        let is_over = self.shared.must_stop() || self.drained();
+        if is_over {
+            self.abandon_merge();
         }
-        Ok(!self.drained())
+        Ok(!is_over)
     }
 
     fn handle(&mut self, event: Event) {
         match event {
+            Event::Accepted { listener, conn, peer: _ } if self.merging.is_some() => {
+                self.merge_accepted(listener, conn);
+            }
             Event::Accepted { listener: _, conn, peer: _ } => self.accepted(conn),
             Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
-            Event::Connected { conn } => {
-                if let Role::Link { link, .. } = self.role(conn) {
-                    self.link_connected(link);
-                }
-            }
+            Event::Connected { conn } => match self.role(conn) {
+                Role::Link { link, .. } => self.link_connected(link),
+                Role::Sink => self.sink_connected(),
+                _ => {}
+            },
             Event::Data { conn, data } => match self.role(conn) {
                 Role::Client(key) => self.client_data(key, data),
                 Role::Link { link, .. } => self.link_data(link, data),
-                Role::Waiting | Role::Nobody => {}
+                Role::Stream(stream) => self.stream_data(stream, data),
+                Role::Sink | Role::Waiting | Role::Nobody => {}
             },
             Event::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
@@ -282,6 +314,8 @@ impl<D: Driver> Worker<D> {
                     self.links[link as usize].eof = true;
                     self.enqueue_link(link);
                 }
+                Role::Stream(stream) => self.stream_eof(stream),
+                Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Nobody => {}
             },
             Event::Failed { conn, fault: _ } => match self.role(conn) {
@@ -297,6 +331,14 @@ impl<D: Driver> Worker<D> {
                     self.forget(conn);
                     self.waiting.retain(|waiting| *waiting != conn);
                 }
+                Role::Stream(stream) => {
+                    self.forget(conn);
+                    self.stream_failed(stream);
+                }
+                Role::Sink => {
+                    self.forget(conn);
+                    self.sink_failed();
+                }
                 Role::Nobody => {}
             },
             Event::Drained { conn } => match self.role(conn) {
@@ -307,7 +349,8 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Role::Link { .. } => self.unblock = true,
-                Role::Waiting | Role::Nobody => {}
+                Role::Sink => self.sink_drained(),
+                Role::Stream(_) | Role::Waiting | Role::Nobody => {}
             },
             Event::Woken => {}
         }
@@ -323,6 +366,7 @@ impl<D: Driver> Worker<D> {
                 let link = &self.links[link as usize];
                 if link.epoch == epoch { link.conn } else { None }
             }
+            Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
         if current == Some(conn) { role } else { Role::Nobody }
     }
@@ -359,6 +403,7 @@ impl<D: Driver> Worker<D> {
                     Task::Session(key) => self.run_session(key),
                     Task::Link(link) => self.run_link(link),
                     Task::Activation(key) => self.run_activation(key),
+                    Task::Merge(task) => self.run_merge(task),
                 }
             }
             if self.unblock {

@@ -318,11 +318,12 @@ impl Body<'_> {
         let mut inner = scope.clone();
         inner.values.extend(&params);
         let goes_on = self.define(head, &mut inner, Type::Bool, Op::Binary(Binary::LtU, params[0], limit));
-        self.rounds *= trips.max(1);
+        // The last round may end the function instead of going round.
+        self.rounds *= trips + 1;
         self.loop_depth += 1;
         let (last, mut inner) = self.sequence(body, inner, depth - 1);
         self.loop_depth -= 1;
-        self.rounds /= trips.max(1);
+        self.rounds /= trips + 1;
         let one = self.constant(last, &mut inner, 1);
         let mut args =
             vec![self.define(last, &mut inner, Type::Int, Op::Binary(Binary::Add, params[0], one))];

@@ -31,14 +31,14 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn refuse(&mut self, conn: Handle) {
+    pub(super) fn refuse(&mut self, conn: Handle) {
         self.counters.sessions_refused.add(1);
         self.driver.abort(conn);
     }
 
     /// The kernel hands out several clients at once, and another worker may have taken the last place: those who
     /// come too early stay connected, unread.
-    fn keep_waiting(&mut self, conn: Handle) {
+    pub(super) fn keep_waiting(&mut self, conn: Handle) {
         self.roles[conn.index as usize] = Role::Waiting;
         self.waiting.push_back(conn);
         self.pause_accept();
@@ -93,6 +93,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn resume_accept(&mut self) {
         self.accept_again_ns = None;
         if !self.accept_paused || self.draining_since_ns.is_some() {
+            return;
+        }
+        if self.merging.is_some() {
+            self.merge_resume_accept();
             return;
         }
         let sessions_max = self.setup.limits.sessions_max;

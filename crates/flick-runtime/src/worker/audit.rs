@@ -9,7 +9,7 @@ use super::Worker;
 /// but for one large buffer that its driver receives into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Sessions.
+    /// Sessions; of a merge: connections of the job under way.
     pub sessions: usize,
     /// Ledger entries.
     pub requests: usize,
@@ -39,7 +39,7 @@ impl<D: Driver> Worker<D> {
     /// Cost: walks the table of pieces; not for the path of a message.
     pub fn audit(&self) -> Audit {
         Audit {
-            sessions: self.sessions.len(),
+            sessions: self.sessions.len() + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
             requests: self.ledger.len(),
             pieces: self.pieces.len(),
             frames: self.frames.len(),

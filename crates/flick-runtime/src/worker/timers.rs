@@ -70,10 +70,13 @@ impl<D: Driver> Worker<D> {
             if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
                 self.resume_accept();
             }
+            if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
+                self.merge_due();
+            }
             let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
             let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
             let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
-            self.due_ns = links.chain(sessions).chain(timers).min();
+            self.due_ns = links.chain(sessions).chain(timers).chain(self.merge_due_ns()).min();
         }
         self.run_drain(now_ns);
     }
@@ -149,6 +152,7 @@ impl<D: Driver> Worker<D> {
             return false;
         };
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
-        self.sessions.len() == 0 || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
+        (self.sessions.len() == 0 && self.merge_is_finished())
+            || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
     }
 }

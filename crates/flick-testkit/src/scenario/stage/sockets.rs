@@ -149,8 +149,9 @@ impl Sockets {
             shared: Arc::clone(&shared),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
-            index: 0,
             workers: 1,
+            index: 0,
+            hub: None,
             seed: 1,
             time_slices: true,
         };

@@ -1,0 +1,56 @@
+//! Merging: the sorted streams of an array of connections become one, through a tree of tasks on all workers.
+//! Promises: the result has one element for each key, whatever order bytes arrive in; a tree holds a fixed amount of
+//! memory however long its streams are; a job that fails never looks complete to who gets its result.
+//! Refuses: sorting. A stream that is out of order fails its job.
+//! Source: FLICK §4.3 (`foldt`) and §5 (tasks to workers by hash of their identifiers).
+//!
+//! Start reading at `node.rs`, then `hub.rs`; the side of the connections is `worker/merging.rs`.
+
+mod code;
+mod hub;
+mod input;
+mod node;
+mod tree;
+
+pub use code::{Code, Scratch};
+pub use hub::{Ending, Hub, Leaf, Stage};
+pub use node::{Fault, Node, Rest};
+
+use flick_abi::Merge;
+use flick_net::Endpoint;
+
+/// Where the result goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkAt {
+    /// To whom we dial, once for each job.
+    Dial(Endpoint),
+    /// To who has connected to us on that channel.
+    Listen,
+}
+
+/// A merge bound to addresses.
+#[derive(Clone, Debug)]
+pub struct MergeSetup {
+    /// What the program says.
+    pub merge: Merge,
+    /// Number of streams: elements of the array.
+    pub streams: u32,
+    /// Index of the channel of the result.
+    pub sink_channel: usize,
+    /// Where the result goes.
+    pub sink: SinkAt,
+    /// Bytes of a ring between two tasks.
+    pub ring_bytes: usize,
+}
+
+impl MergeSetup {
+    /// Longest record that is put into a ring: many fit, so that both sides work at once.
+    pub fn chunk_bytes(&self) -> usize {
+        chunk_bytes(self.ring_bytes)
+    }
+}
+
+/// Longest record of a ring of that size.
+fn chunk_bytes(ring_bytes: usize) -> usize {
+    (ring_bytes / 2 - 8).min(crate::limits::MERGE_CHUNK_BYTES_MAX)
+}

@@ -1,0 +1,324 @@
+//! What the workers of a merge share: who runs which task, who is called, and how one job follows another.
+//! Promises: no lock on the path of an element: the one lock here is taken when a connection comes, and when a job
+//! ends. A job begins only when nothing of the one before is left anywhere.
+//! Refuses: elements; they go through rings.
+//!
+//! A job ends in two stages, each over when every worker has gone through it. *Stopping*: no task runs any more, and
+//! the connections of the job are closed (aborted, if it has failed). *Clearing*: nobody pushes now, so whoever pops
+//! empties the rings. Then streams may come again.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use flick_net::Waker;
+use flick_ring::{Consumer, Producer, ring};
+
+use super::input::{Input, drain};
+use super::node::Node;
+use super::tree::{TaskId, Tree};
+use super::{MergeSetup, chunk_bytes};
+
+/// How a job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its result has been passed on.
+    Complete,
+    /// It has failed, and its connections are reset.
+    Failed,
+}
+
+/// Where all workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Streams come and are merged.
+    Open,
+    /// Tasks stop, connections are closed.
+    Stopping(Ending),
+    /// Rings are emptied.
+    Clearing,
+}
+
+/// A stream that has been let in.
+#[derive(Debug)]
+pub struct Leaf {
+    /// Its number.
+    pub stream: u32,
+    /// Where its bytes go.
+    pub ring: Producer,
+}
+
+#[derive(Debug)]
+struct Control {
+    stage: Stage,
+    /// Workers that have gone through the stage.
+    through: u32,
+    /// Streams of the present job.
+    joined: u32,
+    /// Nobody is let in any more.
+    is_draining: bool,
+    /// Ends of the rings whose other ends the nodes hold, while no connection uses them.
+    leaves: Vec<Option<Producer>>,
+    root: Option<Consumer>,
+    /// Nodes by worker, until it takes them.
+    nodes: Vec<Vec<(TaskId, Node)>>,
+}
+
+/// Calls one worker.
+#[derive(Debug)]
+struct Bell {
+    /// Tasks to run.
+    tasks: Box<[AtomicU64]>,
+    rung: AtomicBool,
+    waker: OnceLock<Waker>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel)
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// What the workers share.
+#[derive(Debug)]
+pub struct Hub {
+    /// The shape.
+    pub tree: Tree,
+    workers: u32,
+    /// By task: which worker runs it.
+    owners: Vec<AtomicU32>,
+    bells: Vec<Bell>,
+    /// Changes with each stage.
+    version: AtomicU32,
+    control: Mutex<Control>,
+}
+
+impl Hub {
+    /// Makes all rings and nodes, and places the nodes: by hash of their numbers, as the paper does.
+    pub fn new(setup: &MergeSetup, workers: usize) -> Self {
+        let tree = Tree::new(setup.streams);
+        let (mut producers, mut consumers): (Vec<_>, Vec<_>) = tree
+            .edges
+            .iter()
+            .map(|_| ring(setup.ring_bytes))
+            .map(|(push, pop)| (Some(push), Some(pop)))
+            .unzip();
+        let streams = setup.streams as usize;
+        let leaves = producers[..streams].iter_mut().map(Option::take).collect();
+        let root = consumers.last_mut().and_then(Option::take);
+        let mut nodes: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        let place = |task: TaskId| (flick_abi::hash::hash(&task.to_le_bytes()) % workers as u64) as u32;
+        let chunk = chunk_bytes(setup.ring_bytes);
+        for task in 0..tree.nodes {
+            let mut inputs = [Input::new(None, 0), Input::new(None, 0)];
+            for (at, edge) in tree.edges.iter().enumerate().filter(|(_, edge)| edge.to == task) {
+                inputs[edge.side] = Input::new(consumers[at].take(), edge.from);
+            }
+            let out = tree.edges.iter().position(|edge| edge.from == task).expect("every node has an output");
+            let push = producers[out].take().expect("every ring has one producer");
+            let is_last = tree.edges[out].to == tree.sink();
+            nodes[place(task) as usize]
+                .push((task, Node::new(inputs, push, tree.edges[out].to, is_last, chunk)));
+        }
+        let words = (tree.tasks() as usize).div_ceil(64);
+        let bell = |_| Bell {
+            tasks: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            rung: AtomicBool::new(false),
+            waker: OnceLock::new(),
+        };
+        let owner = |task: TaskId| AtomicU32::new(place(task.min(tree.nodes - 1)));
+        Self {
+            workers: workers as u32,
+            owners: (0..tree.tasks()).map(owner).collect(),
+            bells: (0..workers).map(bell).collect(),
+            version: AtomicU32::new(0),
+            control: Mutex::new(Control {
+                stage: Stage::Open,
+                through: 0,
+                joined: 0,
+                is_draining: false,
+                leaves,
+                root,
+                nodes,
+            }),
+            tree,
+        }
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().expect("no worker panics while it holds the lock")
+    }
+
+    /// The nodes of a worker; each may take them once.
+    pub fn take_nodes(&self, worker: u32) -> Vec<(TaskId, Node)> {
+        std::mem::take(&mut self.control().nodes[worker as usize])
+    }
+
+    /// Says how a worker is woken from its sleep.
+    pub fn set_waker(&self, worker: u32, waker: Waker) {
+        let first = self.bells[worker as usize].waker.set(waker);
+        assert!(first.is_ok(), "a worker has one waker");
+    }
+
+    /// Calls a task.
+    pub fn call(&self, task: TaskId) {
+        let owner = self.owners[task as usize].load(Ordering::Acquire);
+        let bell = &self.bells[owner as usize];
+        bell.tasks[task as usize / 64].fetch_or(1 << (task % 64), Ordering::AcqRel);
+        bell.ring();
+    }
+
+    /// Calls the task that a task pushes to.
+    pub fn call_behind(&self, task: TaskId) {
+        let edge = self.tree.edges.iter().find(|edge| edge.from == task);
+        self.call(edge.expect("only the sink pushes to nobody").to);
+    }
+
+    /// Calls the task that the sink pops from.
+    pub fn call_before_sink(&self) {
+        self.call(self.tree.edges.last().expect("a tree has edges").from);
+    }
+
+    fn call_all_workers(&self) {
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    /// Whether a worker has been called since it last looked.
+    pub fn is_called(&self, worker: u32) -> bool {
+        self.bells[worker as usize].rung.load(Ordering::Acquire)
+    }
+
+    /// Takes the calls of a worker and hands each task to `run`.
+    pub fn take_calls(&self, worker: u32, mut run: impl FnMut(TaskId)) {
+        let bell = &self.bells[worker as usize];
+        if !bell.rung.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for (at, word) in bell.tasks.iter().enumerate() {
+            let mut left = word.swap(0, Ordering::AcqRel);
+            while left != 0 {
+                run(at as u32 * 64 + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Lets a stream in, if the present job still lacks one. Whoever lets the last one in calls the sink.
+    pub fn join(&self, worker: u32) -> Option<Leaf> {
+        let mut control = self.control();
+        if control.stage != Stage::Open || control.is_draining || control.joined == self.tree.streams {
+            return None;
+        }
+        let stream = control.joined;
+        let ring =
+            control.leaves[stream as usize].take().expect("a stream that nobody feeds has its ring here");
+        control.joined += 1;
+        let is_last = control.joined == self.tree.streams;
+        drop(control);
+        self.owners[self.tree.feeder(stream) as usize].store(worker, Ordering::Release);
+        if is_last {
+            self.call(self.tree.sink());
+        }
+        Some(Leaf { stream, ring })
+    }
+
+    /// Hands the result's end to a worker that has a connection for it. `early`: also while streams are missing.
+    pub fn claim_root(&self, worker: u32, early: bool) -> Option<Consumer> {
+        let mut control = self.control();
+        let is_ready = control.joined == self.tree.streams || (early && !control.is_draining);
+        if control.stage != Stage::Open || !is_ready {
+            return None;
+        }
+        let root = control.root.take()?;
+        drop(control);
+        self.owners[self.tree.sink() as usize].store(worker, Ordering::Release);
+        Some(root)
+    }
+
+    /// Gives the result's end back; `false`, and it stays with the worker, when a job has begun.
+    pub fn return_root(&self, root: Consumer) -> Result<(), Consumer> {
+        let mut control = self.control();
+        if control.stage == Stage::Open && control.joined > 0 {
+            return Err(root);
+        }
+        control.root = Some(root);
+        Ok(())
+    }
+
+    /// Ends the present job, if it has not ended; whether it had not.
+    pub fn end(&self, ending: Ending) -> bool {
+        let mut control = self.control();
+        if control.stage != Stage::Open {
+            return false;
+        }
+        self.enter(&mut control, Stage::Stopping(ending));
+        true
+    }
+
+    fn enter(&self, control: &mut Control, stage: Stage) {
+        control.stage = stage;
+        control.through = 0;
+        self.version.fetch_add(1, Ordering::Release);
+        self.call_all_workers();
+    }
+
+    /// Lets nobody in any more. A job that lacks streams would wait for ever: it fails.
+    pub fn drain(&self) {
+        let mut control = self.control();
+        if control.is_draining {
+            return;
+        }
+        control.is_draining = true;
+        if control.stage == Stage::Open && (1..self.tree.streams).contains(&control.joined) {
+            self.enter(&mut control, Stage::Stopping(Ending::Failed));
+        }
+        self.call_all_workers();
+    }
+
+    /// Whether no job is under way and none can begin.
+    pub fn is_finished(&self) -> bool {
+        let control = self.control();
+        control.is_draining && control.stage == Stage::Open && control.joined == 0
+    }
+
+    /// The stage, if it is another than a worker saw last; `seen` is what it keeps for that.
+    pub fn new_stage(&self, seen: &mut u32) -> Option<Stage> {
+        if self.version.load(Ordering::Acquire) == *seen {
+            return None;
+        }
+        let control = self.control();
+        *seen = self.version.load(Ordering::Acquire);
+        Some(control.stage)
+    }
+
+    /// A worker has stopped its tasks; it gives back the ends of rings it was given.
+    pub fn stopped(&self, leaves: impl Iterator<Item = Leaf>, root: Option<Consumer>) {
+        let mut control = self.control();
+        for leaf in leaves {
+            control.leaves[leaf.stream as usize] = Some(leaf.ring);
+        }
+        if root.is_some() {
+            control.root = root;
+        }
+        control.through += 1;
+        if control.through == self.workers {
+            self.enter(&mut control, Stage::Clearing);
+        }
+    }
+
+    /// A worker has cleared its nodes; `bytes` has room for a record. The last one empties what nobody holds, and lets
+    /// the next job begin.
+    pub fn cleared(&self, bytes: &mut [u8]) {
+        let mut control = self.control();
+        control.through += 1;
+        if control.through == self.workers {
+            let root = control.root.as_mut().expect("a stopped merge has its ends of rings here");
+            drain(root, bytes);
+            control.joined = 0;
+            self.enter(&mut control, Stage::Open);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One input of a merge task: records of a ring become elements, one at a time.
+//! Promises: a record may be cut anywhere; an element is parsed once; memory does not grow.
+
+use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_abi::{Frame, Message, Step};
+use flick_ring::Consumer;
+
+use super::code::Code;
+use super::node::Fault;
+use super::tree::TaskId;
+use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_MESSAGE_BYTES_MAX};
+
+/// What is at the front of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// An element.
+    Front,
+    /// Nothing yet.
+    Starved,
+    /// Nothing any more.
+    Ended,
+}
+
+/// How the front element compares with what its node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versus {
+    /// Not compared yet.
+    Unknown,
+    /// Equal in order.
+    Equal,
+    /// Behind it.
+    Above,
+}
+
+/// One input.
+#[derive(Debug)]
+pub struct Input {
+    /// Where it comes from; `None`: an input that never was.
+    pub ring: Option<Consumer>,
+    /// Who pushes into the ring.
+    pub from: TaskId,
+    /// How the front compares with what the node keeps.
+    pub versus: Versus,
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    frame: Box<Frame>,
+    /// Length of the front element, once it is whole.
+    whole: Option<usize>,
+    /// Bytes of the element under way that must be there before it is looked at again.
+    need: usize,
+    /// Its length, as soon as the parser knows it.
+    total: Option<usize>,
+    ended: bool,
+    /// Bytes of the stream before the front element.
+    offset: u64,
+}
+
+impl Input {
+    /// An input from a ring that `from` pushes into, or one that has no stream.
+    pub fn new(ring: Option<Consumer>, from: TaskId) -> Self {
+        let room = if ring.is_some() { MERGE_MESSAGE_BYTES_MAX + MERGE_CHUNK_BYTES_MAX } else { 0 };
+        Self {
+            ended: ring.is_none(),
+            ring,
+            from,
+            versus: Versus::Unknown,
+            bytes: vec![0; room].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            frame: Box::default(),
+            whole: None,
+            need: 1,
+            total: None,
+            offset: 0,
+        }
+    }
+
+    /// Makes it ready for the next job.
+    pub fn restart(&mut self) {
+        self.ended = self.ring.is_none();
+        self.versus = Versus::Unknown;
+        (self.start, self.end, self.offset) = (0, 0, 0);
+        self.next_element();
+    }
+
+    /// Bytes of the stream before the front element.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Looks at the front; `freed` is called when the task that pushes rests and is to be called.
+    pub fn look(&mut self, code: &mut Code<'_>, freed: &mut impl FnMut(TaskId)) -> Result<Look, Fault> {
+        loop {
+            if self.whole.is_some() {
+                return Ok(Look::Front);
+            }
+            if self.end - self.start >= self.need {
+                self.parse(code)?;
+                continue;
+            }
+            if self.ended {
+                return if self.start == self.end { Ok(Look::Ended) } else { Err(Fault::Truncated) };
+            }
+            if !self.fill(freed) {
+                return Ok(Look::Starved);
+            }
+        }
+    }
+
+    /// The front element. Only behind [`Look::Front`].
+    pub fn front(&self) -> Message<'_> {
+        let len = self.whole.expect("an element is taken only when it is whole");
+        Message { frame: &self.frame, bytes: &self.bytes[self.start..self.start + len] }
+    }
+
+    /// Gives the front's fields away for those of a dead element, and goes on behind it.
+    pub fn take(&mut self, frame: &mut Box<Frame>) {
+        std::mem::swap(&mut self.frame, frame);
+        self.drop_front();
+    }
+
+    /// Goes on behind the front element.
+    pub fn drop_front(&mut self) {
+        let len = self.whole.expect("an element is dropped only when it is whole");
+        self.start += len;
+        self.offset += len as u64;
+        self.versus = Versus::Unknown;
+        self.next_element();
+    }
+
+    fn next_element(&mut self) {
+        (self.whole, self.need, self.total) = (None, 1, None);
+        self.frame.restart();
+    }
+
+    /// Parses what is there, which is as much as the parser asked for.
+    fn parse(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
+        let have = self.end - self.start;
+        if let Some(total) = self.total {
+            self.whole = Some(total);
+            return Ok(());
+        }
+        let data = &self.bytes[self.start..self.end];
+        match code.engine.parse(code.parser, &mut self.frame, data) {
+            Step::Done => {
+                let total = self.frame.total_bytes();
+                if total > MERGE_MESSAGE_BYTES_MAX as u64 {
+                    return Err(Fault::TooLong { bytes: total });
+                }
+                assert!(total > 0, "an element has bytes");
+                (self.total, self.need) = (Some(total as usize), total as usize);
+                if have as u64 >= total {
+                    self.whole = Some(total as usize);
+                }
+                Ok(())
+            }
+            Step::NeedMore(bytes) if bytes > HEAD_BYTES_MAX as u64 => Err(Fault::TooLong { bytes }),
+            Step::NeedMore(bytes) => {
+                assert!(bytes > have as u64, "a parser that wants more wants more than it has");
+                self.need = bytes as usize;
+                Ok(())
+            }
+            Step::Fault { field, cause } => Err(Fault::Malformed { field, cause }),
+        }
+    }
+
+    /// Takes the next record; `false`: there is none.
+    fn fill(&mut self, freed: &mut impl FnMut(TaskId)) -> bool {
+        let Some(ring) = self.ring.as_mut() else { return false };
+        if ring.front_bytes().is_none() {
+            return false;
+        }
+        if self.bytes.len() - self.end < MERGE_CHUNK_BYTES_MAX {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let taken = ring.pop(&mut self.bytes[self.end..]);
+        match taken {
+            Some(0) => self.ended = true,
+            taken => self.end += taken.unwrap_or(0),
+        }
+        if ring.release() {
+            freed(self.from);
+        }
+        true
+    }
+
+    /// Drops all that a failed job has left in the ring. Only while nobody pushes.
+    pub fn drain(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            drain(ring, &mut self.bytes);
+        }
+    }
+}
+
+/// Drops all records of a ring into `bytes`, which has room for one.
+pub fn drain(ring: &mut Consumer, bytes: &mut [u8]) {
+    while ring.pop(bytes).is_some() {}
+    // Whoever pushes is told of the next job in another way.
+    let _ = ring.release();
+}

@@ -1,0 +1,111 @@
+//! The shape of a tree of merge tasks: who feeds whom.
+//! Promises: streams keep their order from left to right, so that of equal elements the one from the stream with the
+//! lower number comes first; the depth is the logarithm of the number of streams.
+
+/// A task of a tree by number: its nodes, from the leaves up, then one feeder for each stream, then the sink.
+pub type TaskId = u32;
+
+/// An edge of a tree: the ring from one task to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Who pushes.
+    pub from: TaskId,
+    /// Who pops.
+    pub to: TaskId,
+    /// Which of the popping node's inputs it is.
+    pub side: usize,
+}
+
+/// The shape of a tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Streams at the leaves.
+    pub streams: u32,
+    /// Inner tasks.
+    pub nodes: u32,
+    /// All edges: first those of the streams, in their order; last the one to the sink.
+    pub edges: Vec<Edge>,
+}
+
+impl Tree {
+    /// A balanced tree over `streams`, of which there is at least one.
+    pub fn new(streams: u32) -> Self {
+        assert!(streams > 0, "a merge has streams");
+        let nodes = (streams - 1).max(1);
+        let sink = nodes + streams;
+        let edge = |from| Edge { from, to: sink, side: 0 };
+        let mut edges: Vec<Edge> = (nodes..sink).map(edge).collect();
+        let mut level: Vec<usize> = (0..edges.len()).collect();
+        let mut node = 0;
+        while level.len() > 1 || node == 0 {
+            let mut above = Vec::with_capacity(level.len().div_ceil(2));
+            for pair in level.chunks(2) {
+                if pair.len() == 1 && streams > 1 {
+                    above.push(pair[0]);
+                    continue;
+                }
+                for (side, child) in pair.iter().enumerate() {
+                    (edges[*child].to, edges[*child].side) = (node, side);
+                }
+                above.push(edges.len());
+                edges.push(edge(node));
+                node += 1;
+            }
+            level = above;
+        }
+        assert!(node == nodes, "a tree over n streams has n - 1 nodes");
+        Self { streams, nodes, edges }
+    }
+
+    /// The task that reads a stream's connection.
+    pub fn feeder(&self, stream: u32) -> TaskId {
+        self.nodes + stream
+    }
+
+    /// The stream that a task feeds, if it is a feeder.
+    pub fn stream_of(&self, task: TaskId) -> Option<u32> {
+        (self.nodes..self.sink()).contains(&task).then(|| task - self.nodes)
+    }
+
+    /// The task that sends the result.
+    pub fn sink(&self) -> TaskId {
+        self.nodes + self.streams
+    }
+
+    /// Number of tasks.
+    pub fn tasks(&self) -> u32 {
+        self.sink() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tree;
+
+    /// Streams below each task, read from the edges, as text.
+    fn show(tree: &Tree, task: u32) -> String {
+        if let Some(stream) = tree.stream_of(task) {
+            return stream.to_string();
+        }
+        let mut below: Vec<_> = tree.edges.iter().filter(|edge| edge.to == task).collect();
+        below.sort_by_key(|edge| edge.side);
+        let below: Vec<_> = below.iter().map(|edge| show(tree, edge.from)).collect();
+        format!("({})", below.join(" "))
+    }
+
+    fn check(streams: u32, expected: &str) {
+        let tree = Tree::new(streams);
+        assert_eq!(show(&tree, tree.sink()), expected, "{streams} streams");
+        assert_eq!(tree.edges.len() as u32, tree.nodes + streams);
+        assert_eq!(tree.edges.last().map(|edge| edge.to), Some(tree.sink()));
+    }
+
+    #[test]
+    fn streams_stay_in_order_and_the_depth_is_small() {
+        check(1, "((0))");
+        check(2, "((0 1))");
+        check(3, "(((0 1) 2))");
+        check(5, "((((0 1) (2 3)) 4))");
+        check(8, "((((0 1) (2 3)) ((4 5) (6 7))))");
+    }
+}

@@ -1,0 +1,121 @@
+//! Binding a process that merges: the array is listened on, one connection for each address it was given; the result
+//! goes to a channel that is dialled, or listened on too.
+
+use std::sync::Arc;
+
+use flick_abi::{Engine, Program, RuleAction};
+use flick_net::Endpoint;
+
+use super::{Setup, StartError, channel_index, describe_channels};
+use crate::config::{Binding, PlatformConfig};
+use crate::limits::MERGE_STREAMS_MAX;
+use crate::merge::{MergeSetup, SinkAt};
+use crate::needs::Needs;
+
+/// Binds a process with a merge. Its channels are known to be bound, each once.
+pub(super) fn bind(
+    program: Arc<Program>,
+    engine: Arc<dyn Engine>,
+    config: &PlatformConfig,
+) -> Result<Setup, StartError> {
+    let (source, sink_channel) = channels(&program)?;
+    let (source_name, sink_name) = (&program.channels[source].name, &program.channels[sink_channel].name);
+    let mut listen = Vec::new();
+    let (mut streams, mut sink) = (0, SinkAt::Listen);
+    for binding in &config.listen {
+        let channel = channel_index(&program, &binding.channel)?;
+        listen.extend(distinct(binding).map(|at| (channel, at)));
+        if channel == source {
+            streams = binding.endpoints.len() as u32;
+        }
+    }
+    for binding in &config.connect {
+        if channel_index(&program, &binding.channel)? == source {
+            return Err(StartError::Binding(format!(
+                "process `{}` merges `{source_name}`, whose streams come to it: write `--listen \
+                 {source_name}=ADDRESSxN`, where N is the number of streams",
+                program.name
+            )));
+        }
+        sink = SinkAt::Dial(single(binding)?);
+    }
+    if sink == SinkAt::Listen {
+        let binding = config.listen.iter().find(|binding| binding.channel == *sink_name);
+        binding.map(single).transpose()?;
+    }
+    if streams > MERGE_STREAMS_MAX || streams > config.limits.sessions_max {
+        return Err(StartError::Binding(format!(
+            "`{source_name}` was given {streams} streams; at most {} are merged",
+            MERGE_STREAMS_MAX.min(config.limits.sessions_max)
+        )));
+    }
+    let mut channel_lens = vec![1; program.channels.len()];
+    channel_lens[source] = u64::from(streams);
+    let merge = program.merges[0].clone();
+    let elements = vec![(0, 0); program.channels.len()];
+    let needs = Needs::of(&program, source, &elements, config)?;
+    Ok(Setup {
+        engine,
+        limits: config.limits.clone(),
+        timeouts: config.timeouts.clone(),
+        listened: source,
+        listen,
+        backends: Vec::new(),
+        elements,
+        channel_lens,
+        actions: vec![Vec::new(); program.channels.len()],
+        needs,
+        correlate_echo: None,
+        loud_echo: None,
+        merge: Some(MergeSetup {
+            merge,
+            streams,
+            sink_channel,
+            sink,
+            ring_bytes: config.limits.merge_ring_bytes,
+        }),
+        program,
+    })
+}
+
+/// The array that is merged and the channel of the result.
+fn channels(program: &Program) -> Result<(usize, usize), StartError> {
+    let refuse = |what: &str| {
+        StartError::Program(format!(
+            "process `{}` {what}; a process that merges has two channels, an array that it merges and one for the \
+             result. Its channels are: {}",
+            program.name,
+            describe_channels(program)
+        ))
+    };
+    let [merge] = program.merges.as_slice() else { return Err(refuse("merges more than once")) };
+    if !program.rules.is_empty() {
+        return Err(refuse("has rules beside its merge"));
+    }
+    if program.channels.len() != 2 || !program.channels[merge.source].is_array {
+        return Err(refuse("has other channels"));
+    }
+    let sink = 1 - merge.source;
+    match merge.finish {
+        RuleAction::Pass { to } if to != sink => Err(refuse("merges an array into itself")),
+        _ => Ok((merge.source, sink)),
+    }
+}
+
+/// The addresses of a binding, each once: `A,A,B` are three elements at two addresses.
+fn distinct(binding: &Binding) -> impl Iterator<Item = Endpoint> + '_ {
+    let endpoints = &binding.endpoints;
+    let is_first = |(at, endpoint): &(usize, &Endpoint)| !endpoints[..*at].contains(endpoint);
+    endpoints.iter().enumerate().filter(is_first).map(|(_, endpoint)| endpoint.clone())
+}
+
+fn single(binding: &Binding) -> Result<Endpoint, StartError> {
+    match binding.endpoints.as_slice() {
+        [endpoint] => Ok(endpoint.clone()),
+        endpoints => Err(StartError::Binding(format!(
+            "channel `{}` is a single channel but was given {} addresses",
+            binding.channel,
+            endpoints.len()
+        ))),
+    }
+}

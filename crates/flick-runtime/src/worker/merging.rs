@@ -1,0 +1,262 @@
+//! A worker's part in a merge: it runs its nodes, feeds the streams it has accepted, and perhaps sends the result.
+//! Promises: a job that is not complete never looks so: when anything goes wrong, all its connections are reset; a
+//! task that has nothing to do costs nothing; no task keeps the worker longer than its time slice.
+//! Refuses: sessions. A process that merges has none.
+
+mod feeder;
+mod sink;
+
+use std::sync::Arc;
+
+use flick_abi::{FuncId, NoHost};
+use flick_net::{Driver, Handle, ListenerId};
+
+use self::feeder::Feeder;
+use self::sink::Sink;
+use super::{Flow, Role, Task, Worker};
+use crate::config::Overflow;
+use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_STEP_ELEMENTS};
+use crate::merge::{Code, Ending, Fault, Hub, Node, Rest, Scratch, Stage};
+use crate::setup::Setup;
+
+/// What a worker holds of a merge.
+pub(super) struct Merging {
+    hub: Arc<Hub>,
+    index: u32,
+    parser: FuncId,
+    nodes: Vec<(u32, Node)>,
+    /// By stream: its feeder, if this worker accepted it.
+    feeders: Vec<Option<Feeder>>,
+    sink: Option<Sink>,
+    /// By task: it is in the run queue.
+    queued: Vec<bool>,
+    /// The last stage this worker has seen.
+    seen: u32,
+    /// Tasks run; not between the end of a job and the beginning of the next.
+    is_running: bool,
+    scratch: Scratch,
+    host: NoHost,
+}
+
+impl Merging {
+    /// The part of worker `index`, if the program merges.
+    pub(super) fn new(setup: &Setup, hub: Option<Arc<Hub>>, index: usize) -> Option<Box<Self>> {
+        let merge = setup.merge.as_ref()?;
+        let hub = hub.expect("the workers of a merge share a hub");
+        let nodes = hub.take_nodes(index as u32);
+        nodes.iter().for_each(|(task, _)| hub.call(*task));
+        Some(Box::new(Self {
+            index: index as u32,
+            parser: setup.view(merge.merge.source).parse_request,
+            nodes,
+            feeders: (0..merge.streams).map(|_| None).collect(),
+            sink: None,
+            queued: vec![false; hub.tree.tasks() as usize],
+            seen: 0,
+            is_running: true,
+            scratch: Scratch::new(setup.program.state_words),
+            host: NoHost,
+            hub,
+        }))
+    }
+
+    /// Whether something has happened on another worker, or on this one for itself.
+    pub(super) fn is_called(&self) -> bool {
+        self.hub.is_called(self.index)
+    }
+
+    /// Connections of the present job.
+    pub(super) fn conns_count(&self) -> usize {
+        self.feeders.iter().flatten().count() + usize::from(self.sink.is_some())
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Runs `work` with the worker's part of the merge, which nothing else can reach meanwhile.
+    fn with_merging<R>(&mut self, work: impl FnOnce(&mut Self, &mut Merging) -> R) -> Option<R> {
+        let mut merging = self.merging.take()?;
+        let result = work(self, &mut merging);
+        self.merging = Some(merging);
+        Some(result)
+    }
+
+    fn enqueue_merge(&mut self, merging: &mut Merging, task: u32) {
+        if !std::mem::replace(&mut merging.queued[task as usize], true) {
+            self.run_queue.push_back(Task::Merge(task));
+        }
+    }
+
+    /// A new connection: a stream of the present job, or its reducer; otherwise it waits, or is refused.
+    pub(super) fn merge_accepted(&mut self, listener: ListenerId, conn: Handle) {
+        let at = self.listeners.iter().position(|open| *open == listener).unwrap_or(0);
+        let is_stream = self.setup.listen[at].0 == self.setup.listened;
+        let may_wait = self.setup.limits.overflow == Overflow::Pause && self.draining_since_ns.is_none();
+        if !is_stream {
+            self.sink_accepted(conn);
+        } else if !self.waiting.is_empty() || !self.join(conn) {
+            if may_wait { self.keep_waiting(conn) } else { self.refuse(conn) }
+        }
+    }
+
+    /// Lets in who waits, as far as the present job lacks streams.
+    pub(super) fn merge_resume_accept(&mut self) {
+        while let Some(conn) = self.waiting.front().copied() {
+            if !self.join(conn) {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+        self.accept_paused = false;
+        for at in 0..self.listeners.len() {
+            self.driver.accept(self.listeners[at], true);
+        }
+    }
+
+    /// What other workers have brought about since the last turn.
+    pub(super) fn merge_turn(&mut self) {
+        let stage = self.with_merging(|worker, merging| {
+            let hub = Arc::clone(&merging.hub);
+            if worker.draining_since_ns.is_some() {
+                hub.drain();
+            }
+            hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
+            let stage = hub.new_stage(&mut merging.seen);
+            match stage {
+                Some(Stage::Stopping(ending)) => worker.stop_merging(merging, ending),
+                Some(Stage::Clearing) => {
+                    merging.nodes.iter_mut().for_each(|(_, node)| node.clear());
+                    hub.cleared(&mut [0; MERGE_CHUNK_BYTES_MAX]);
+                }
+                Some(Stage::Open) => {
+                    merging.is_running = true;
+                    merging.nodes.iter().for_each(|(task, _)| hub.call(*task));
+                }
+                None => {}
+            }
+            stage
+        });
+        let may_accept = self.accept_paused && self.draining_since_ns.is_none();
+        if stage.flatten() == Some(Stage::Open) && may_accept {
+            self.merge_resume_accept();
+        }
+    }
+
+    /// Closes the connections of a job that has ended, and gives the ends of its rings back.
+    fn stop_merging(&mut self, merging: &mut Merging, ending: Ending) {
+        merging.is_running = false;
+        let end = |worker: &mut Self, conn: Option<Handle>| {
+            let Some(conn) = conn else { return };
+            worker.forget(conn);
+            match ending {
+                Ending::Complete => worker.driver.close(conn),
+                Ending::Failed => worker.driver.abort(conn),
+            }
+        };
+        let mut leaves = Vec::new();
+        for slot in &mut merging.feeders {
+            let Some(mut feeder) = slot.take() else { continue };
+            end(self, feeder.conn);
+            self.pieces.clear(&mut feeder.pieces);
+            self.counters.sessions_open.sub(1);
+            leaves.push(feeder.leaf);
+        }
+        let root = merging.sink.take().map(|sink| {
+            end(self, sink.conn);
+            sink.ring
+        });
+        merging.hub.stopped(leaves.into_iter(), root);
+    }
+
+    /// Resets the connections of a job that this worker leaves: it ends before the job does.
+    pub(super) fn abandon_merge(&mut self) {
+        self.with_merging(|worker, merging| {
+            merging.is_running = false;
+            let feeders = merging.feeders.iter().flatten().filter_map(|feeder| feeder.conn);
+            for conn in feeders.chain(merging.sink.as_ref().and_then(|sink| sink.conn)) {
+                worker.driver.abort(conn);
+            }
+        });
+    }
+
+    /// Whether a draining worker is needed no more: no job is under way on any worker.
+    pub(super) fn merge_is_finished(&self) -> bool {
+        self.merging.as_ref().is_none_or(|merging| merging.hub.is_finished())
+    }
+
+    /// Ends the present job as failed.
+    fn fail_merge(&mut self, merging: &mut Merging) {
+        merging.is_running = false;
+        if merging.hub.end(Ending::Failed) {
+            self.counters.jobs_failed.add(1);
+        }
+    }
+
+    pub(super) fn run_merge(&mut self, task: u32) {
+        if let Some(merging) = &mut self.merging {
+            merging.queued[task as usize] = false;
+        }
+        let step = |worker: &mut Self| {
+            worker.with_merging(|worker, merging| worker.merge_step(merging, task)).unwrap_or(Flow::Stop)
+        };
+        if !self.run_steps(step) {
+            self.with_merging(|worker, merging| worker.enqueue_merge(merging, task));
+        }
+    }
+
+    fn merge_step(&mut self, merging: &mut Merging, task: u32) -> Flow {
+        if !merging.is_running {
+            return Flow::Stop;
+        }
+        match merging.hub.tree.stream_of(task) {
+            Some(stream) => self.feed_step(merging, stream),
+            None if task == merging.hub.tree.sink() => self.sink_step(merging),
+            None => self.node_step(merging, task),
+        }
+    }
+
+    fn node_step(&mut self, merging: &mut Merging, task: u32) -> Flow {
+        let Merging { hub, nodes, scratch, host, parser, .. } = merging;
+        let Some((_, node)) = nodes.iter_mut().find(|(own, _)| *own == task) else { return Flow::Stop };
+        let setup = self.setup.merge.as_ref().expect("a worker merges as its program says");
+        let mut code = Code {
+            engine: &*self.setup.engine,
+            setup,
+            parser: *parser,
+            channel_lens: &self.setup.channel_lens,
+            scratch,
+            host,
+        };
+        let rest = node.run(&mut code, &mut |task| hub.call(task), MERGE_STEP_ELEMENTS);
+        self.counters.merge_elements.add(node.taken());
+        match rest {
+            Ok(Rest::Tired) => Flow::Go,
+            Ok(Rest::Waiting) => Flow::Stop,
+            Err((fault, side)) => {
+                let (from, offset) = node.place(side);
+                match hub.tree.stream_of(from) {
+                    Some(stream) => tracing::warn!(stream, offset, ?fault, "a merge failed"),
+                    None => tracing::warn!(task, offset, ?fault, "a merge failed"),
+                }
+                match fault {
+                    Fault::Truncated => self.counters.truncated.add(1),
+                    Fault::Combine | Fault::Finish => {}
+                    Fault::Malformed { .. } | Fault::TooLong { .. } | Fault::Disorder => {
+                        self.counters.peer_faults_client.add(1);
+                    }
+                }
+                self.fail_merge(merging);
+                Flow::Stop
+            }
+        }
+    }
+
+    /// What a connection of a merge is to be told from: its handle, if it is still the one.
+    pub(super) fn merge_conn(&self, role: Role) -> Option<Handle> {
+        let merging = self.merging.as_ref()?;
+        match role {
+            Role::Stream(stream) => merging.feeders[stream as usize].as_ref()?.conn,
+            Role::Sink => merging.sink.as_ref()?.conn,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Merging, in the simulator: every arrival order and split gives what sorting gives; a job that is not complete never
+//! looks so.
+
+mod harness;
+mod pairs;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use flick_testkit::service::seeds;
+
+use harness::{Config, End, Fate, MS, Received, Reducer, Service};
+use pairs::{BAD_KEY_LEN, Combine, expected, pair};
+
+/// Sorted streams, some of them empty, with keys of few letters so that many are equal.
+fn streams(service: &mut Service, count: usize) -> Vec<Vec<u8>> {
+    let one = |service: &mut Service| {
+        let len = service.draw(60);
+        let mut keys: Vec<Vec<u8>> = (0..len).map(|_| word(service)).collect();
+        keys.sort();
+        // The value says where an element came from: a letter of its own for each.
+        keys.iter().enumerate().flat_map(|(at, key)| pair(key, &[b'a' + (at % 26) as u8])).collect()
+    };
+    (0..count).map(|_| one(service)).collect()
+}
+
+fn word(service: &mut Service) -> Vec<u8> {
+    let len = service.draw(3);
+    (0..len).map(|_| b'a' + service.draw(6) as u8).collect()
+}
+
+/// Lets a service have mappers that come one after the other, so that they are numbered in that order.
+fn mappers(service: &mut Service, streams: &[Vec<u8>], end: End) -> Vec<Rc<RefCell<Fate>>> {
+    streams.iter().map(|stream| service.mapper(0, stream, end)).collect()
+}
+
+/// Numbers, so that the order of arrival does not matter.
+fn counts(streams: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let count = |stream: &Vec<u8>| {
+        let pairs = pairs::pairs(stream);
+        pairs.iter().flat_map(|(key, value)| pair(key, value[0].to_string().as_bytes())).collect()
+    };
+    streams.iter().map(count).collect()
+}
+
+fn complete(bytes: Vec<u8>) -> Received {
+    Received { bytes, complete: true, reset: false }
+}
+
+#[test]
+fn whatever_order_bytes_arrive_in_the_result_is_that_of_sorting() {
+    for seed in seeds(150) {
+        println!("seed {seed}");
+        let count = 1 + (seed % 9) as usize;
+        let mut config = Config::new(seed * 7 + 1, 1 + (seed % 3) as usize, count);
+        config.combine = Combine::Add;
+        config.reducer = if seed % 4 == 0 { Reducer::ReadsLate } else { Reducer::Reads };
+        let mut service = Service::new(&config);
+        let streams = streams(&mut service, count);
+        let streams = counts(&streams);
+        let end = if seed % 2 == 0 { End::Closes } else { End::Leaves };
+        let fates = mappers(&mut service, &streams, end);
+        service.run(|_, totals| totals.jobs_complete == 1);
+        service.run_for(20);
+        assert_eq!(service.jobs(), [complete(expected(&streams, Combine::Add))]);
+        service.expect_quiet();
+        for fate in fates {
+            assert_eq!(*fate.borrow(), Fate { closed: end == End::Closes, reset: false });
+        }
+    }
+}
+
+#[test]
+fn equal_elements_are_combined_in_the_order_of_their_streams() {
+    for seed in seeds(60) {
+        println!("seed {seed}");
+        let count = 1 + (seed % 8) as usize;
+        let mut service = Service::new(&Config::new(seed * 11 + 5, 2, count));
+        let streams = streams(&mut service, count);
+        for (at, stream) in streams.iter().enumerate() {
+            service.mapper(0, stream, End::Closes);
+            service.run(|_, totals| totals.sessions_accepted == at as u64 + 1);
+        }
+        service.run(|_, totals| totals.jobs_complete == 1);
+        service.run_for(20);
+        assert_eq!(service.jobs(), [complete(expected(&streams, Combine::Join))]);
+    }
+}
+
+#[test]
+fn one_job_follows_another_and_who_comes_too_early_waits() {
+    let mut service = Service::new(&Config::new(3, 2, 4));
+    let mut expected_jobs = Vec::new();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let streams = counts(&streams(&mut service, 4));
+        expected_jobs.push(streams.clone());
+        all.extend(streams);
+    }
+    // Which of the twelve share a job depends on who is quick; together they give what all of them give.
+    mappers(&mut service, &all, End::Closes);
+    service.run(|_, totals| totals.jobs_complete == 3);
+    service.run_for(20);
+    let jobs = service.jobs();
+    assert_eq!((jobs.len(), jobs.iter().all(|job| job.complete)), (3, true));
+    let mut seen: Vec<u8> =
+        jobs.iter().flat_map(|job| pairs::pairs(&job.bytes)).flat_map(|(key, _)| key).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    let mut keys: Vec<u8> =
+        all.iter().flat_map(|stream| pairs::pairs(stream)).flat_map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(seen, keys);
+    service.expect_quiet();
+}
+
+#[test]
+fn the_result_passes_through_the_last_rule() {
+    let mut config = Config::new(9, 2, 2);
+    config.through_rule = true;
+    let mut service = Service::new(&config);
+    mappers(&mut service, &[pair(b"a", b"x"), pair(b"b", b"y")], End::Closes);
+    service.run(|_, totals| totals.jobs_complete == 1);
+    service.run_for(20);
+    assert_eq!(service.jobs(), [complete([pair(b"A", b"X"), pair(b"B", b"Y")].concat())]);
+}
+
+/// A long sorted stream.
+fn long() -> Vec<u8> {
+    (0..2000u32).flat_map(|n| pair(&n.to_be_bytes(), b"v")).collect()
+}
+
+/// Runs a job of three streams, the last of which is `odd`, that must fail; and then one that must not.
+fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
+    for seed in seeds(12) {
+        println!("{what}, seed {seed}");
+        let mut config = config.clone();
+        config.seed = seed * 13 + 1;
+        config.workers = 1 + (seed % 2) as usize;
+        let mut service = Service::new(&config);
+        let fates = mappers(&mut service, &[long(), long()], End::Closes);
+        // The odd one comes last: one that fails its job before all have come leaves who comes then to the next.
+        service.run(|_, totals| totals.sessions_accepted == 2);
+        service.mapper(0, odd, end);
+        service.run(|_, totals| totals.jobs_failed == 1);
+        service.run_for(50);
+        assert!(service.jobs().iter().all(|job| !job.complete), "{what}: a partial result looks complete");
+        service.expect_quiet();
+        for fate in fates {
+            assert!(fate.borrow().reset, "{what}: a mapper of a failed job is told");
+        }
+        if config.reducer == Reducer::Reads {
+            let streams = [pair(b"k", b"1"), pair(b"k", b"2"), pair(b"l", b"3")];
+            mappers(&mut service, &streams, End::Closes);
+            service.run(|_, totals| totals.jobs_complete == 1);
+            service.run_for(20);
+            let last = service.jobs().pop().expect("a job");
+            assert!(last.complete && pairs::pairs(&last.bytes).len() == 2, "{what}: {last:?}");
+            service.expect_quiet();
+        }
+    }
+}
+
+#[test]
+fn a_job_that_cannot_be_completed_never_looks_complete() {
+    let config = Config::new(0, 2, 3);
+    let truncated = &long()[..776];
+    check_failure("a stream ends inside an element", &config, truncated, End::Closes);
+    check_failure("a stream is reset", &config, &long(), End::Resets);
+    let nonsense = [&long()[..700], &[BAD_KEY_LEN, 1, 2, 3]].concat();
+    check_failure("a stream is not of the grammar", &config, &nonsense, End::Never);
+    let disorder = [long(), pair(b"", b"late")].concat();
+    check_failure("a stream is not sorted", &config, &disorder, End::Closes);
+    let many: Vec<u8> = (0..40).flat_map(|_| pair(b"same", &[b'x'; 10])).collect();
+    check_failure("two elements cannot be combined", &config, &many, End::Closes);
+    for reducer in [Reducer::Resets, Reducer::Refuses] {
+        let config = Config { reducer, ..config.clone() };
+        check_failure("the reducer goes away", &config, &long(), End::Closes);
+    }
+}
+
+#[test]
+fn a_service_that_drains_ends_its_job_and_begins_no_other() {
+    for seed in seeds(10) {
+        println!("seed {seed}");
+        let mut service = Service::new(&Config::new(seed + 1, 2, 3));
+        let streams = counts(&streams(&mut service, 3));
+        mappers(&mut service, &streams, End::Closes);
+        service.run(|_, totals| totals.sessions_accepted == 3);
+        service.shared.drain(std::time::Duration::from_secs(60));
+        service.run_out();
+        let totals = service.totals();
+        assert_eq!((totals.jobs_complete, totals.jobs_failed), (1, 0));
+    }
+}
+
+#[test]
+fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
+    let mut service = Service::new(&Config::new(1, 2, 3));
+    let fate = service.mapper(0, &long(), End::Closes);
+    service.run(|_, totals| totals.sessions_accepted == 1);
+    service.shared.drain(std::time::Duration::from_secs(60));
+    service.run_out();
+    assert_eq!(service.jobs(), []);
+    service.run_for(10 * MS / MS);
+    assert!(fate.borrow().reset);
+}
+
+#[test]
+fn a_service_that_is_stopped_resets_its_reducer() {
+    let mut service = Service::new(&Config::new(1, 2, 2));
+    mappers(&mut service, &[long(), long()], End::Never);
+    service.run(|jobs, _| jobs.first().is_some_and(|job| !job.bytes.is_empty()));
+    service.shared.stop();
+    service.run_out();
+    service.run_for(20);
+    let job = service.jobs().remove(0);
+    assert!(job.reset && !job.complete, "{job:?}");
+}
