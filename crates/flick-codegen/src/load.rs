@@ -104,9 +104,8 @@ impl Code {
         // after comparing with `out_max`, to state and kept words at places below those compared in `check_needs`, and
         // leaves everything else to `symbols`.
         let state = unsafe { function(&raw mut raw, source_element) };
-        let (out_len, failure) = (raw.out_len(), raw.failure());
+        let out_len = raw.out_len();
         call.out_len = out_len;
-        call.failure = failure;
         state
     }
 

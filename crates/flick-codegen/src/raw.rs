@@ -26,19 +26,13 @@ pub(crate) struct RawCall<'a> {
     state: *mut u64,
     spills: *mut u64,
     resume: u64,
-    failure: u64,
     sends: *mut SendList,
-    asks: *mut AskList,
-    others: *const Message<'a>,
-    others_len: u64,
-    answers: *const i64,
-    answers_len: u64,
-    host: *mut &'a mut dyn Host,
+    /// What the fields above were taken from; null in parsers and builders. Only what none of them shows is reached
+    /// through it: asks, further messages, answers, a failure, the platform.
+    rule: *mut RuleCall<'a>,
     lifetime: PhantomData<&'a mut SendList>,
 }
 
-/// In `failure`: none.
-pub(crate) const NO_FAILURE: u64 = u64::MAX;
 /// Size of a [`RawCall`] in bytes.
 pub(crate) const SIZE: u32 = size_of::<RawCall<'static>>() as u32;
 /// Offset of the frame's pointer.
@@ -65,12 +59,8 @@ pub(crate) const STATE: i32 = offset_of!(RawCall<'static>, state) as i32;
 pub(crate) const SPILLS: i32 = offset_of!(RawCall<'static>, spills) as i32;
 /// Offset of the state to resume in.
 pub(crate) const RESUME: i32 = offset_of!(RawCall<'static>, resume) as i32;
-/// Offset of the reason of a failure.
-pub(crate) const FAILURE: i32 = offset_of!(RawCall<'static>, failure) as i32;
-/// Offset of the pointer to further messages.
-pub(crate) const OTHERS: i32 = offset_of!(RawCall<'static>, others) as i32;
-/// Offset of their number.
-pub(crate) const OTHERS_LEN: i32 = offset_of!(RawCall<'static>, others_len) as i32;
+/// Offset of the pointer to the rule's call.
+pub(crate) const RULE: i32 = offset_of!(RawCall<'static>, rule) as i32;
 /// Offset of the pointer to the list of sends.
 pub(crate) const SENDS: i32 = offset_of!(RawCall<'static>, sends) as i32;
 
@@ -121,14 +111,8 @@ impl<'a> RawCall<'a> {
             state: call.state.as_mut_ptr(),
             spills: call.spills.as_mut_ptr(),
             resume: u64::from(call.resume),
-            failure: call.failure.map_or(NO_FAILURE, u64::from),
             sends: call.sends,
-            asks: call.asks,
-            others: call.others.as_ptr().cast(),
-            others_len: call.others.len() as u64,
-            answers: call.answers.as_ptr(),
-            answers_len: call.answers.len() as u64,
-            host: (&raw mut call.host).cast(),
+            rule: (&raw mut *call).cast(),
             lifetime: PhantomData,
         }
     }
@@ -153,14 +137,8 @@ impl<'a> RawCall<'a> {
             state: std::ptr::null_mut(),
             spills: std::ptr::null_mut(),
             resume: 0,
-            failure: NO_FAILURE,
             sends,
-            asks: std::ptr::null_mut(),
-            others: [].as_ptr(),
-            others_len: 0,
-            answers: [].as_ptr(),
-            answers_len: 0,
-            host: std::ptr::null_mut(),
+            rule: std::ptr::null_mut(),
             lifetime: PhantomData,
         }
     }
@@ -169,11 +147,6 @@ impl<'a> RawCall<'a> {
     pub(crate) fn out_len(&self) -> usize {
         assert!(self.out_len <= self.out_max, "a rule builds more than its bound");
         self.out_len as usize
-    }
-
-    /// Why the client's request fails, if it does.
-    pub(crate) fn failure(&self) -> Option<u32> {
-        (self.failure != NO_FAILURE).then_some(self.failure as u32)
     }
 
     /// Everything a value may lie in.
@@ -193,25 +166,24 @@ impl<'a> RawCall<'a> {
         unsafe { slice::from_raw_parts(self.message, self.message_len as usize) }
     }
 
-    /// The messages from number 1 on.
+    /// The messages from number 1 on; none in parsers and builders.
     fn others(&self) -> &[Message<'_>] {
-        // SAFETY: as for `message`; a parser's prologue stores the constants' pointer, which is never followed, and
-        // the length 0. That pointer may be unaligned for a `Message`, hence the test.
-        if self.others_len == 0 {
-            &[]
-        } else {
-            unsafe { slice::from_raw_parts(self.others, self.others_len as usize) }
-        }
+        // SAFETY: the pointer is null or that of the `RuleCall` that was borrowed for `'a`; this field is shared data that
+        // nobody changes meanwhile, and no reference to the whole of it is made.
+        if self.rule.is_null() { &[] } else { unsafe { (*self.rule).others } }
     }
 
     /// Answers to the asks of the last suspension.
     pub(crate) fn answers(&self) -> &[i64] {
         // SAFETY: as for `others`.
-        if self.answers_len == 0 {
-            &[]
-        } else {
-            unsafe { slice::from_raw_parts(self.answers, self.answers_len as usize) }
-        }
+        if self.rule.is_null() { &[] } else { unsafe { (*self.rule).answers } }
+    }
+
+    /// Says why the client's request fails.
+    pub(crate) fn fail(&mut self, reason: u32) {
+        assert!(!self.rule.is_null(), "only rules and helpers let a request fail");
+        // SAFETY: as for `others`; nobody else reads or writes this field while the rule runs.
+        unsafe { (*self.rule).failure = Some(reason) };
     }
 
     /// A slot of a message's frame.
@@ -258,12 +230,12 @@ impl<'a> RawCall<'a> {
 
     /// As [`RawCall::split`], with the platform.
     pub(crate) fn split_with_host(&mut self, max_bytes: usize) -> (Regions<'_>, &mut [u8], &mut dyn Host) {
-        let host = self.host;
+        let rule = self.rule;
+        assert!(!rule.is_null(), "only rules and helpers ask the platform");
         let (regions, free) = self.split(max_bytes);
-        assert!(!host.is_null(), "only rules and helpers ask the platform");
-        // SAFETY: `of_rule` took the address of the `&mut dyn Host` in a `RuleCall` that stays borrowed for `'a`, and
-        // the platform's data are none of the regions, which are shared borrows in the same `RuleCall`.
-        let host = unsafe { &mut **host };
+        // SAFETY: as for `others`; the platform is reached through this field alone, and its data are none of the regions,
+        // which are shared borrows in the same `RuleCall`.
+        let host = unsafe { &mut *(*rule).host };
         (regions, free, host)
     }
 
@@ -303,9 +275,9 @@ impl<'a> RawCall<'a> {
 
     /// The list of asks.
     pub(crate) fn asks(&mut self) -> &mut AskList {
-        // SAFETY: `of_rule` stores a `&'a mut AskList` that nobody else holds; everybody else stores null.
-        let asks = unsafe { self.asks.as_mut() };
-        asks.expect("only rules ask")
+        assert!(!self.rule.is_null(), "only rules ask");
+        // SAFETY: as for `others`; the list is reached through this field alone.
+        unsafe { &mut *(*self.rule).asks }
     }
 }
 

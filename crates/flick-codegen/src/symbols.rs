@@ -75,6 +75,7 @@ symbols! {
     AskOriginal = ask_original, "flick_ask_original", 3, false;
     AskMessage = ask_message, "flick_ask_message", 4, false;
     AskRebuilt = ask_rebuilt, "flick_ask_rebuilt", 6, false;
+    Fail = fail, "flick_fail", 2, false;
     Answer = answer, "flick_answer", 2, true;
     HostNow = host::now, "flick_now", 1, true;
     HostRandom = host::random, "flick_random", 1, true;
@@ -304,6 +305,10 @@ extern "C" fn ask_rebuilt(
 ) {
     let body = rebuilt(call, mark, tail_from, tail_of);
     call.asks().push(Ask { send: send(chan, body), timeout_ns: timeout_ns as i64 });
+}
+
+extern "C" fn fail(call: &mut RawCall<'_>, reason: u64) {
+    call.fail(reason as u32);
 }
 
 extern "C" fn answer(call: &RawCall<'_>, index: u64) -> u64 {

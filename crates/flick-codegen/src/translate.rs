@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod bytes;
+mod compare;
 mod ends;
 mod function;
 mod host;

@@ -194,8 +194,7 @@ fn check_rule(case: &Case<'_>, given: &mut Given<'_>, rng: &mut Rng) {
     let mut found: Vec<Side> = case.compiled.iter().map(|_| Side::new(&state)).collect();
     let bound = &case.bounds[RULE.0 as usize];
     for _ in 0..RESUMPTIONS_MAX {
-        let used = expected.run(given, |call| case.interpreter.run_counted(RULE, call));
-        let outcome = Outcome::Finished;
+        let (outcome, used) = expected.run(given, |call| case.interpreter.run_counted(RULE, call));
         assert!(used <= bound.steps, "the bound on steps holds");
         assert!(expected.sends.as_slice().len() as u64 <= bound.sends, "the bound on sends holds");
         for (side, compiled) in found.iter_mut().zip(case.compiled) {

@@ -5,6 +5,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use flick_abi::BytesRef;
 use flick_ir::data::{Op, Type, Value};
 
+use super::compare::Where;
 use super::function::{Translator, fixed_memory, own_memory};
 use crate::raw;
 use crate::symbols::{self, SymbolId};
@@ -19,11 +20,20 @@ impl Translator<'_, '_> {
             }
             Op::HashBytes(value) => self.call_runtime(SymbolId::HashBytes, &[*value]),
             Op::BytesEq(a, b) => Some(self.bytes_eq(*a, *b)),
-            Op::BytesStartsWith(a, b) => self.predicate(SymbolId::StartsWith, *a, *b),
-            Op::BytesEndsWith(a, b) => self.predicate(SymbolId::EndsWith, *a, *b),
+            Op::BytesStartsWith(a, b) => {
+                let inline = self.compare_const(*a, *b, Where::Start, false, SymbolId::StartsWith);
+                inline.or_else(|| self.predicate(SymbolId::StartsWith, *a, *b))
+            }
+            Op::BytesEndsWith(a, b) => {
+                let inline = self.compare_const(*a, *b, Where::End, false, SymbolId::EndsWith);
+                inline.or_else(|| self.predicate(SymbolId::EndsWith, *a, *b))
+            }
             Op::BytesContains(a, b) => self.predicate(SymbolId::Contains, *a, *b),
             Op::BytesLess(a, b) => self.predicate(SymbolId::Less, *a, *b),
-            Op::SameText(a, b) => self.predicate(SymbolId::SameText, *a, *b),
+            Op::SameText(a, b) => {
+                let inline = self.compare_either(*a, *b, true, SymbolId::SameText);
+                inline.or_else(|| self.predicate(SymbolId::SameText, *a, *b))
+            }
             Op::Find(a, b) => self.call_runtime(SymbolId::Find, &[*a, *b]),
             Op::Trim(value) => self.call_runtime(SymbolId::Trim, &[*value]),
             Op::Slice { bytes, start, end } => Some(self.slice(*bytes, *start, *end)),
@@ -131,13 +141,22 @@ impl Translator<'_, '_> {
         self.call_symbol(symbol, &words)
     }
 
-    fn predicate(&mut self, symbol: SymbolId, a: Value, b: Value) -> Option<ir::Value> {
+    /// Compares with whichever side is a short constant.
+    fn compare_either(&mut self, a: Value, b: Value, text: bool, symbol: SymbolId) -> Option<ir::Value> {
+        let inline = self.compare_const(a, b, Where::Whole, text, symbol);
+        inline.or_else(|| self.compare_const(b, a, Where::Whole, text, symbol))
+    }
+
+    pub(super) fn predicate(&mut self, symbol: SymbolId, a: Value, b: Value) -> Option<ir::Value> {
         let word = self.call_runtime(symbol, &[a, b])?;
         Some(self.builder.ins().ireduce(types::I8, word))
     }
 
     /// Equality: the lengths differ most of the time, which needs no call.
     fn bytes_eq(&mut self, a: Value, b: Value) -> ir::Value {
+        if let Some(equal) = self.compare_either(a, b, false, SymbolId::Equal) {
+            return equal;
+        }
         let (len_a, len_b) = (self.get(a), self.get(b));
         let (len_a, len_b) = (self.bytes_len(len_a), self.bytes_len(len_b));
         let same = self.builder.ins().icmp(IntCC::Equal, len_a, len_b);

@@ -33,6 +33,8 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) call: Option<ir::Value>,
     /// The message, in parsers: pointer and length.
     pub(super) message: Option<(ir::Value, ir::Value)>,
+    /// Constant bytes among our values: offset and length.
+    constants: Vec<Option<(u32, u32)>>,
     /// Runtime functions imported so far, by `SymbolId`.
     imported: [Option<ir::FuncRef>; SYMBOLS],
 }
@@ -76,6 +78,7 @@ pub(crate) fn function(
         frame,
         call: (!is_parser).then(|| params[0]),
         message: is_parser.then(|| (params[1], params[2])),
+        constants: constants(function),
         imported: [None; SYMBOLS],
     };
     let cfg = Cfg::new(function);
@@ -114,6 +117,17 @@ fn cold_blocks(function: &Function, cfg: &Cfg) -> Vec<BlockId> {
         is_cold[id.0 as usize] = is_rare || is_fault;
     }
     cfg.order.iter().copied().filter(|id| is_cold[id.0 as usize]).collect()
+}
+
+/// The values that are constant bytes.
+fn constants(function: &Function) -> Vec<Option<(u32, u32)>> {
+    let mut constants = vec![None; function.values.len()];
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Op::ConstBytes { offset, len }, Some(result)) = (&inst.op, inst.result) {
+            constants[result.0 as usize] = Some((*offset, *len));
+        }
+    }
+    constants
 }
 
 /// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
@@ -174,8 +188,7 @@ impl Translator<'_, '_> {
             (raw::OUT_MAX, zero),
             (raw::CHANNEL_LENS, consts),
             (raw::SENDS, zero),
-            (raw::OTHERS, consts),
-            (raw::OTHERS_LEN, zero),
+            (raw::RULE, zero),
         ];
         for (offset, word) in words {
             self.builder.ins().store(own_memory(), word, call, offset);
@@ -273,6 +286,12 @@ impl Translator<'_, '_> {
     pub(super) fn word(&mut self, value: Value) -> ir::Value {
         let word = self.get(value);
         if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
+    }
+
+    /// The bytes of a value that is constant.
+    pub(super) fn constant(&self, value: Value) -> Option<&[u8]> {
+        let (offset, len) = self.constants[value.0 as usize]?;
+        self.shared.consts.get(offset as usize..(offset + len) as usize)
     }
 
     /// A constant word.

@@ -59,11 +59,7 @@ impl Translator<'_, '_> {
             }
             Op::Answer { index } => self.call_runtime(SymbolId::Answer, &[*index]),
             Op::AsMessage(value) => Some(self.get(*value)),
-            Op::Fail { reason } => {
-                let (reason, call) = (self.get(*reason), self.raw_call());
-                self.builder.ins().store(own_memory(), reason, call, raw::FAILURE);
-                None
-            }
+            Op::Fail { reason } => self.call_runtime(SymbolId::Fail, &[*reason]),
             other => panic!("{other:?} is no operation on state"),
         }
     }

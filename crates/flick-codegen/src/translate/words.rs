@@ -37,7 +37,7 @@ impl Translator<'_, '_> {
         let none = self.iconst(-1);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(none)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(word, len, next);
+        let (address, rare) = self.place(word, len);
         let address = self.builder.ins().iadd(address, at);
         let byte = self.builder.ins().load(types::I8, bytes_memory(), address, 0);
         let byte = self.builder.ins().uextend(types::I64, byte);
@@ -60,7 +60,7 @@ impl Translator<'_, '_> {
         let zero = self.iconst(0);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(zero)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(word, len, next);
+        let (address, rare) = self.place(word, len);
         let offset = self.builder.ins().ishl_imm_u(at, 3);
         let address = self.builder.ins().iadd(address, offset);
         let found = self.builder.ins().load(types::I64, bytes_memory(), address, 0);
@@ -145,9 +145,8 @@ impl Translator<'_, '_> {
     }
 
     /// Address of the first byte of a value in one of the three common regions, after comparing it with the region; goes on
-    /// in the second block where it is in another, or leaves its region, which the runtime decides. `join` only says
-    /// that the caller is in the middle of a construct of its own.
-    fn place(&mut self, word: ir::Value, len: ir::Value, _join: ir::Block) -> (ir::Value, ir::Block) {
+    /// in the second block where it is in another, or leaves its region, which the runtime decides.
+    pub(super) fn place(&mut self, word: ir::Value, len: ir::Value) -> (ir::Value, ir::Block) {
         let rare = self.builder.create_block();
         self.builder.set_cold_block(rare);
         let (known, quick) = (self.builder.create_block(), self.builder.create_block());
@@ -171,6 +170,6 @@ impl Translator<'_, '_> {
 }
 
 /// Flags of bytes anywhere: always there after the comparison, of any alignment.
-fn bytes_memory() -> MemFlagsData {
+pub(super) fn bytes_memory() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
