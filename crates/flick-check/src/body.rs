@@ -3,8 +3,8 @@
 
 use flick_syntax::ast;
 
-use crate::expr::{Exprs, Wanted, unknown};
-use crate::hir::{Block, Expr, ExprKind, Span, Stmt, Ty};
+use crate::expr::{Exprs, Wanted, is_open, unknown};
+use crate::hir::{Block, Builtin, Expr, ExprKind, Span, Stmt, Ty};
 use crate::report;
 
 impl Exprs<'_> {
@@ -69,10 +69,7 @@ impl Exprs<'_> {
         match stmt {
             ast::Stmt::Let(stmt) => {
                 let value = self.opt_expr(stmt.value(), &span);
-                let Some(name) = stmt.name() else { return };
-                let place = self.span(name.range());
-                let local = self.scope.declare(name.text(), value.ty.clone(), place, self.sink);
-                out.push(Stmt::Let(local, value));
+                self.let_stmt(stmt, value, out);
             }
             ast::Stmt::Expr(stmt) => {
                 let Some(expr) = stmt.expr() else { return };
@@ -96,8 +93,9 @@ impl Exprs<'_> {
                 );
             }
             ast::Stmt::Assign(assign) => self.assign(assign, out),
-            ast::Stmt::For(_) => {
-                self.not_yet(span, "`for`", "programs of this version handle one message at a time");
+            ast::Stmt::For(repeat) => {
+                let repeat = self.for_stmt(repeat, span);
+                out.push(Stmt::Expr(repeat));
             }
             ast::Stmt::Local(_) => self.sink.push(report::asks::event_place(span, "a `local`")),
             // The parser has reported it.
@@ -111,9 +109,37 @@ impl Exprs<'_> {
         }
     }
 
+    fn let_stmt(&mut self, stmt: &ast::LetStmt, value: Expr, out: &mut Vec<Stmt>) {
+        let mut value = value;
+        if is_open(&value.ty) {
+            self.sink.push(report::values::open_type(value.span.clone()));
+            value.ty = Ty::Unknown;
+        } else if matches!(value.ty, Ty::Dict(_) | Ty::Counter(_)) {
+            let found = self.items.describe(&value.ty);
+            self.sink.push(report::values::no_part(value.span.clone(), &found, "a `let`"));
+            value.ty = Ty::Unknown;
+        }
+        let Some(binding) = stmt.binding() else { return };
+        let place = self.span(binding.range());
+        match binding.kind() {
+            Some(ast::BindingKind::Name(name)) => {
+                let local = self.scope.declare(name.text(), value.ty.clone(), place, self.sink);
+                out.push(Stmt::Let(local, value));
+            }
+            Some(ast::BindingKind::Parts(parts)) => self.let_parts(&parts, value, &place, out),
+            Some(ast::BindingKind::Nothing) => {
+                let local = self.scope.declare("_", value.ty.clone(), place, self.sink);
+                out.push(Stmt::Let(local, value));
+            }
+            None => {}
+        }
+    }
+
     /// Reports a value that nobody uses.
     fn refuse_dropped(&mut self, value: &Expr) {
-        if matches!(value.ty, Ty::Nothing | Ty::Unknown) {
+        // Whether an entry was there is of no interest to everybody who removes it.
+        let is_removal = matches!(value.kind, ExprKind::Builtin(Builtin::Remove, _));
+        if matches!(value.ty, Ty::Nothing | Ty::Unknown) || is_removal {
             return;
         }
         let what = match &value.kind {
@@ -152,7 +178,7 @@ impl Exprs<'_> {
     fn stage(&mut self, piped: Expr, stage: &ast::Expr) -> Expr {
         let span = self.span(stage.range());
         if let ast::Expr::Call(call) = stage {
-            return self.call(call, Some(piped), span);
+            return self.call(call, Some(piped), Wanted::Value, span);
         }
         if let ast::Expr::Name(name) = stage
             && let Some(name) = name.name()

@@ -28,6 +28,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     let mut items = Items::default();
     let decls = items::collect(files, &mut items, sink);
     grammar::check(&decls, &mut items, sink);
+    items::declare_values(&decls, &mut items, sink);
     views::check(&decls, &mut items, sink);
     globals::check(&decls.globals, &mut items, sink);
     let fun_decls = funs::headings(&decls, &mut items, sink);

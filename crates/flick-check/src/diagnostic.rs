@@ -143,7 +143,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         // A type that is wrong is wrong wherever it stands; once is enough.
-        let is_about_a_type = matches!(diagnostic.code, "E0203" | "E0515");
+        let is_about_a_type = matches!(diagnostic.code, "E0203" | "E0208" | "E0515");
         let is_new = !self.found.iter().any(|known| {
             known.code == diagnostic.code
                 && (known.span == diagnostic.span || is_about_a_type && known.title == diagnostic.title)

@@ -65,7 +65,6 @@ const PAGES: &[(&str, &str)] = &[
     ("E0412", include_str!("../../../docs/errors/E0412.md")),
     ("E0413", include_str!("../../../docs/errors/E0413.md")),
     ("E0414", include_str!("../../../docs/errors/E0414.md")),
-    ("E0415", include_str!("../../../docs/errors/E0415.md")),
     ("E0416", include_str!("../../../docs/errors/E0416.md")),
     ("E0417", include_str!("../../../docs/errors/E0417.md")),
     ("E0418", include_str!("../../../docs/errors/E0418.md")),
@@ -105,9 +104,6 @@ const PAGES: &[(&str, &str)] = &[
     ("E0619", include_str!("../../../docs/errors/E0619.md")),
     ("E0620", include_str!("../../../docs/errors/E0620.md")),
     ("E0621", include_str!("../../../docs/errors/E0621.md")),
-    ("E0701", include_str!("../../../docs/errors/E0701.md")),
-    ("E0702", include_str!("../../../docs/errors/E0702.md")),
-    ("E0703", include_str!("../../../docs/errors/E0703.md")),
     ("E0704", include_str!("../../../docs/errors/E0704.md")),
 ];
 

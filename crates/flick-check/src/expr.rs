@@ -6,17 +6,26 @@
 
 mod access;
 mod builtin;
+mod bytes;
 mod call;
 mod choice;
 mod fit;
+mod loops;
+mod matching;
 mod ops;
 mod record;
 mod switch;
+mod time;
+mod value;
 
 pub(crate) use access::{grammar_type, unfold_path};
 pub(crate) use builtin::{builtin_name, named as builtin_named};
+pub(crate) use choice::value_block;
 pub(crate) use fit::{adapt, conform, has_part, is_open, join, some, widen};
 pub(crate) use ops::spelled;
+pub(crate) use time::recast;
+
+use value::bind;
 
 use flick_syntax::LiteralValue;
 use flick_syntax::ast;
@@ -120,7 +129,7 @@ impl Exprs<'_> {
         let span = self.span(expr.range());
         match expr {
             ast::Expr::Literal(literal) => self.literal(literal.value(), span),
-            ast::Expr::Name(name) => self.name(name, span),
+            ast::Expr::Name(name) => self.name(name, wanted, span),
             ast::Expr::SelfValue(_) => self.lone_self(span),
             ast::Expr::Dollar(_) => self.dollar(span),
             ast::Expr::Paren(paren) => match paren.inner() {
@@ -129,17 +138,31 @@ impl Exprs<'_> {
             },
             ast::Expr::Unary(unary) => self.unary(unary, span),
             ast::Expr::Binary(binary) => self.binary(binary, span),
-            ast::Expr::Call(call) => self.call(call, None, span),
+            ast::Expr::Call(call) => self.call(call, None, wanted, span),
             ast::Expr::Index(index) => self.index(index, span),
             ast::Expr::Field(field) => self.field(field, span),
             ast::Expr::Record(record) => self.build(record, span),
             ast::Expr::With(with) => self.with(with, span),
             ast::Expr::If(choice) => self.if_expr(choice, wanted, span),
             ast::Expr::Switch(switch) => self.switch(switch, wanted, span),
-            ast::Expr::Tuple(_) => {
-                self.not_yet(span, "a tuple", "give each value a name of its own with `let`")
-            }
-            ast::Expr::List(_) => self.not_yet(span, "a list", "handle the values one by one"),
+            ast::Expr::Map(map) => self.map(map, span),
+            ast::Expr::In(set) => self.set(set, span),
+            other if self.grammar.is_some() => self.not_in_grammars(other, span),
+            other => self.compound(other, wanted, span),
+        }
+    }
+
+    /// Expressions of programs alone.
+    fn compound(&mut self, expr: &ast::Expr, wanted: Wanted<'_>, span: Span) -> Expr {
+        match expr {
+            ast::Expr::Tuple(tuple) => self.tuple(tuple, wanted, span),
+            ast::Expr::List(list) => self.list(list, wanted, span),
+            ast::Expr::TupleField(field) => self.tuple_field(field, span),
+            ast::Expr::Range(range) => self.lone_range(range, span),
+            ast::Expr::Default(default) => self.or_else(default, wanted, span),
+            ast::Expr::Fold(fold) => self.fold(fold, wanted, span),
+            ast::Expr::MapEach(map) => self.map_each(map, wanted, span),
+            ast::Expr::Filter(filter) => self.filter(filter, span),
             ast::Expr::Ask(ask) => self.ask(ask, span),
             ast::Expr::AskAll(ask) => self.ask_all(ask, span),
             ast::Expr::Update(update) => self.update(update, span),
@@ -149,15 +172,21 @@ impl Exprs<'_> {
                 self.sink.push(report::merges::elsewhere(self.span(head..end)));
                 unknown(span)
             }
-            ast::Expr::Fold(_) => {
-                self.not_yet(span, "`fold`", "programs of this version handle one message at a time")
-            }
-            other => self.table(other, span),
+            // Every other kind has an arm in `any`.
+            _ => unknown(span),
         }
     }
 
-    pub(crate) fn not_yet(&mut self, span: Span, what: &str, instead: &str) -> Expr {
-        self.sink.push(report::not_yet::construct(span.clone(), what, instead));
+    fn not_in_grammars(&mut self, expr: &ast::Expr, span: Span) -> Expr {
+        let text = builtin::callee_text(expr);
+        let help = "a grammar computes with numbers and the fields of its message";
+        self.sink.push(report::names::wrong_kind(
+            span.clone(),
+            &text,
+            "for programs",
+            "part of a grammar",
+            help,
+        ));
         unknown(span)
     }
 
@@ -169,7 +198,11 @@ impl Exprs<'_> {
                 let max = bytes.len() as u32;
                 Expr { kind: ExprKind::Str(bytes), ty: Ty::Bytes { max, text: true }, span }
             }
-            Some(LiteralValue::Duration(_)) => self.not_yet(span, "a duration", "write a plain number"),
+            Some(LiteralValue::Duration(ns)) if self.grammar.is_none() => self.duration(ns, span),
+            Some(LiteralValue::Duration(_)) => {
+                self.sink.push(report::not_yet::grammar(span.clone(), "a duration", "write a plain number"));
+                unknown(span)
+            }
             None => unknown(span),
         }
     }

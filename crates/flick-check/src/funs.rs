@@ -53,13 +53,13 @@ pub(crate) fn headings(decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec
 fn result(fun: &InFile<ast::FunDecl>, items: &Items, sink: &mut Sink, name: &Span) -> (Ty, Span) {
     let types: Vec<ast::Type> = fun.node.results().collect();
     let span = fun.node.result_list().map_or(name.clone(), |list| span_of(fun.file, list.range()));
-    match types.as_slice() {
+    let checked: Vec<Ty> = types.iter().map(|ty| types::value_type(items, ty, fun.file, sink)).collect();
+    match checked.as_slice() {
         [] => (Ty::Nothing, span),
-        [one] => (types::value_type(items, one, fun.file, sink), span),
-        [_, second, ..] => {
-            sink.push(report::types::several_results(span_of(fun.file, second.range())));
-            (Ty::Unknown, span)
-        }
+        [one] => (one.clone(), span),
+        _ if checked.contains(&Ty::Unknown) => (Ty::Unknown, span),
+        // Several results are the parts of one.
+        _ => (Ty::Tuple(checked), span),
     }
 }
 

@@ -3,13 +3,18 @@
 //! Not here: what is inside a unit (`grammar.rs`), a record (`views.rs`), a function (`funs.rs`).
 
 mod describe;
+mod values;
 
-use std::collections::BTreeMap;
+pub(crate) use values::declare as declare_values;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::hir::{self, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, Ty, UnitId};
+use crate::hir::{
+    self, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, StructId, Ty, UnitId, VariantId,
+};
 use crate::load::{File, span_of};
 use crate::{report, types};
 
@@ -18,8 +23,9 @@ use crate::{report, types};
 pub(crate) enum TypeItem {
     Enum(EnumId),
     Unit(UnitId),
-    /// A record that no grammar describes; it was reported.
-    Broken,
+    /// A record of plain values: no unit has its name.
+    Struct(StructId),
+    Variant(VariantId),
 }
 
 /// What the name of a `global` stands for.
@@ -77,6 +83,8 @@ pub(crate) struct Param {
 #[derive(Default)]
 pub(crate) struct Items {
     pub(crate) enums: Vec<hir::Enum>,
+    /// Enumerations that never travel: a value is always a member.
+    pub(crate) closed_enums: BTreeSet<u32>,
     pub(crate) units: Vec<hir::Unit>,
     pub(crate) structs: Vec<hir::Struct>,
     pub(crate) variants: Vec<hir::Variant>,
@@ -88,6 +96,8 @@ pub(crate) struct Items {
     /// What lives with a session.
     pub(crate) state_names: BTreeMap<String, StateId>,
     pub(crate) types: BTreeMap<String, TypeItem>,
+    /// Parts of declared types are being looked up; how large they are is not known yet.
+    pub(crate) is_declaring: bool,
     pub(crate) views: BTreeMap<u32, View>,
     pub(crate) funs: Vec<FunSig>,
     pub(crate) fun_names: BTreeMap<String, FunId>,
@@ -105,10 +115,33 @@ pub(crate) struct Decls {
     /// By `EnumId`.
     pub(crate) enums: Vec<InFile<ast::EnumDecl>>,
     pub(crate) globals: Vec<InFile<ast::GlobalDecl>>,
+    /// By `VariantId`.
+    pub(crate) variants: Vec<InFile<ast::VariantDecl>>,
     pub(crate) process: Option<InFile<ast::ProcDecl>>,
 }
 
+/// How a type or function of a library is called that has a name of its own here: `n.kind`.
+pub(crate) fn qualified(library: Option<&ast::Name>, name: &str) -> String {
+    library.map_or_else(|| name.to_owned(), |library| format!("{}.{name}", library.text()))
+}
+
 impl Items {
+    /// The type of that name, of that library.
+    pub(crate) fn type_named(&self, library: Option<&str>, name: &str) -> Option<TypeItem> {
+        match library {
+            Some(library) => self.types.get(&format!("{library}.{name}")).copied(),
+            None => self.types.get(name).copied(),
+        }
+    }
+
+    /// The function of that name, of that library.
+    pub(crate) fn fun_named(&self, library: Option<&str>, name: &str) -> Option<FunId> {
+        match library {
+            Some(library) => self.fun_names.get(&format!("{library}.{name}")).copied(),
+            None => self.fun_names.get(name).copied(),
+        }
+    }
+
     pub(crate) fn enumeration(&self, id: EnumId) -> &hir::Enum {
         &self.enums[id.0 as usize]
     }
@@ -154,14 +187,9 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
                     decls.globals.push(InFile { file: file.id, node: node.clone() });
                     continue;
                 }
-                ast::Decl::Variant(_) => {
-                    let span = span_of(file.id, decl.range());
-                    let help = "compute what you need from the message";
-                    sink.push(report::not_yet::construct(span, "this declaration", help));
-                    continue;
-                }
                 ast::Decl::Unit(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Enum(node) => (node.name(), &mut type_spans, "type"),
+                ast::Decl::Variant(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Record(node) => (node.name(), &mut record_spans, "record"),
                 ast::Decl::Fun(node) => (node.name(), &mut fun_spans, "function"),
                 ast::Decl::Proc(node) => {
@@ -197,7 +225,7 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
             items.channel_texts.insert(name.text().to_owned(), channel.syntax().text().to_string());
         }
     }
-    enum_and_record_clashes(items, &type_spans, &record_spans, sink);
+    type_and_record_clashes(items, &type_spans, &record_spans, sink);
     decls
 }
 
@@ -211,12 +239,20 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
         }
         ast::Decl::Enum(node) => {
             items.types.insert(name.to_owned(), TypeItem::Enum(EnumId(items.enums.len() as u32)));
+            if !node.has_braces() && node.base().is_none() {
+                items.closed_enums.insert(items.enums.len() as u32);
+            }
             items.enums.push(hir::Enum { name: name.to_owned(), repr: None, members: Vec::new(), span });
             decls.enums.push(InFile { file, node });
         }
+        ast::Decl::Variant(node) => {
+            items.types.insert(name.to_owned(), TypeItem::Variant(VariantId(items.variants.len() as u32)));
+            items.variants.push(hir::Variant { name: name.to_owned(), cases: Vec::new(), span });
+            decls.variants.push(InFile { file, node });
+        }
         ast::Decl::Record(node) => decls.records.push(InFile { file, node }),
         ast::Decl::Fun(node) => decls.funs.push(InFile { file, node }),
-        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Variant(_) | ast::Decl::Global(_) => {}
+        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Global(_) => {}
     }
 }
 
@@ -237,15 +273,17 @@ fn process(node: &ast::ProcDecl, file: &File, decls: &mut Decls, sink: &mut Sink
     }
 }
 
-/// A record may share its name with a unit, which makes it a view, but not with an enumeration.
-fn enum_and_record_clashes(
+/// A record may share its name with a unit, which makes it a view, but not with another type.
+fn type_and_record_clashes(
     items: &Items,
     types: &BTreeMap<String, Span>,
     records: &BTreeMap<String, Span>,
     sink: &mut Sink,
 ) {
     for (name, span) in records {
-        if let (Some(TypeItem::Enum(_)), Some(first)) = (items.types.get(name), types.get(name)) {
+        if let (Some(TypeItem::Enum(_) | TypeItem::Variant(_)), Some(first)) =
+            (items.types.get(name), types.get(name))
+        {
             sink.push(report::names::duplicate(span.clone(), "type", name, first.clone()));
         }
     }

@@ -219,7 +219,7 @@ impl Rules<'_> {
             _ => {
                 self.is_silent = true;
                 let help = "a rule is a chain: `| client => f(backends)`; put the rest into a function";
-                self.sink.push(report::not_yet::construct(span, "this kind of rule", help));
+                self.sink.push(report::channels::no_destination(span).help(help));
             }
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct ScopeChannel {
 }
 
 /// Names of a body; empty in a grammar.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) locals: Vec<Local>,
     used: Vec<bool>,

@@ -34,8 +34,15 @@ pub fn summary(program: &Program, with_used: bool) -> String {
     }
     text.declarations(&mut out);
     for fun in &program.funs {
-        let locals: Vec<String> =
-            fun.locals.iter().map(|local| format!("{}: {}", local.name, text.ty(&local.ty))).collect();
+        let locals: Vec<String> = fun
+            .locals
+            .iter()
+            .enumerate()
+            .map(|(index, local)| {
+                let name = if local.name.is_empty() { format!("_{index}") } else { local.name.clone() };
+                format!("{name}: {}", text.ty(&local.ty))
+            })
+            .collect();
         let (params, lets) = locals.split_at(fun.param_count.min(locals.len()));
         let _ = writeln!(out, "fun {}({}) -> {}", fun.name, params.join(", "), text.ty(&fun.result));
         for local in lets {

@@ -7,19 +7,16 @@ use flick_syntax::ast::{self, AstNode};
 use crate::diagnostic::Sink;
 use crate::hir::{IntRepr, Span, Ty};
 use crate::items::{Items, Param, TypeItem};
-use crate::limits::{DEFAULT_BYTES_MAX, WRITTEN_BYTES_MAX};
+use crate::limits::{DEFAULT_BYTES_MAX, LIST_BYTES_MAX, WORD_BYTES, WRITTEN_BYTES_MAX};
 use crate::load::span_of;
 use crate::range::{INT, Range};
 use crate::report;
 
-/// Names of types that this version has of its own.
+/// Names of types that the language has of its own.
 pub(crate) const PRIMITIVES: &[&str] = &[
     "bool", "int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "string",
-    "bytes",
+    "bytes", "ipv4", "ipv6", "endpoint", "time", "duration", "option", "dict", "counter", "gauge",
 ];
-/// Names of types that the language has and this version has not.
-const LATER: &[&str] =
-    &["ipv4", "ipv6", "endpoint", "time", "duration", "dict", "option", "list", "variant", "tuple"];
 
 /// The sized integer of that name.
 pub(crate) fn sized_int(name: &str) -> Option<IntRepr> {
@@ -78,62 +75,184 @@ pub(crate) fn value_type(items: &Items, ty: &ast::Type, file: u32, sink: &mut Si
     let span = span_of(file, ty.range());
     match ty {
         ast::Type::Named(named) => named_type(items, named, span, file, sink),
-        ast::Type::List(list) => {
-            if list.len().is_none() {
-                let help = "a list will need a bound, like `[cmd]<64>`; in this version pass single values";
-                sink.push(report::not_yet::type_name(span, "a list", help));
-            } else {
-                sink.push(report::not_yet::type_name(span, "a list", "pass single values"));
-            }
-            Ty::Unknown
-        }
-        ast::Type::Tuple(_) => {
-            sink.push(report::not_yet::type_name(
-                span,
-                "a tuple",
-                "give each value its own parameter or function",
-            ));
-            Ty::Unknown
-        }
+        ast::Type::List(list) => list_type(items, list, span, file, sink),
+        ast::Type::Tuple(tuple) => tuple_type(items, tuple, span, file, sink),
     }
 }
 
 fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink: &mut Sink) -> Ty {
     let Some(name) = named.name() else { return Ty::Unknown };
+    let library = named.library();
+    let plain = match name.text() {
+        _ if library.is_some() => None,
+        "bool" => Some(Ty::Bool),
+        "int" => Some(INT.ty()),
+        "ipv4" => Some(Ty::Ipv4),
+        "ipv6" => Some(Ty::Ipv6),
+        "endpoint" => Some(Ty::Endpoint),
+        "time" => Some(Ty::Time),
+        "duration" => Some(Ty::Duration),
+        text => sized_int(text).map(|repr| Range::of_repr(repr).ty()),
+    };
+    if let Some(ty) = plain {
+        if named.args().next().is_some() || named.size().is_some() {
+            sink.push(report::values::type_takes_nothing(span, name.text()));
+        }
+        return ty;
+    }
     match name.text() {
-        "bool" => Ty::Bool,
-        "int" => INT.ty(),
-        text @ ("string" | "bytes") => {
+        text @ ("string" | "bytes") if library.is_none() => {
             let max = bound(named, file, sink).unwrap_or(DEFAULT_BYTES_MAX);
             Ty::Bytes { max, text: text == "string" }
         }
-        text => match (sized_int(text), items.types.get(text)) {
-            (Some(repr), _) => Range::of_repr(repr).ty(),
-            (None, Some(TypeItem::Enum(id))) => Ty::Enum(*id),
-            (None, Some(TypeItem::Unit(id))) => Ty::Record(*id),
-            (None, Some(TypeItem::Broken)) => Ty::Unknown,
-            (None, None) => {
-                unknown(items, text, span, sink);
+        "option" if library.is_none() => option_type(items, named, span, file, sink),
+        text @ ("dict" | "counter" | "gauge") if library.is_none() => {
+            sink.push(report::values::only_global(span, text));
+            Ty::Unknown
+        }
+        text => match items.type_named(library.as_ref().map(ast::Name::text), text) {
+            Some(TypeItem::Enum(id)) => Ty::Enum(id),
+            Some(TypeItem::Unit(id)) => Ty::Record(id),
+            Some(TypeItem::Struct(id)) => Ty::Struct(id),
+            Some(TypeItem::Variant(id)) => Ty::Variant(id),
+            None => {
+                unknown(items, &crate::items::qualified(library.as_ref(), text), span, sink);
                 Ty::Unknown
             }
         },
     }
 }
 
-/// Reports a type name that this version does not know.
-pub(crate) fn unknown(items: &Items, name: &str, span: Span, sink: &mut Sink) {
-    if LATER.contains(&name) {
-        let shown = format!("the type `{name}`");
-        sink.push(report::not_yet::type_name(
-            span,
-            &shown,
-            "the types of this version are numbers, `bool`, `string`, `bytes`, enumerations and messages",
-        ));
-    } else {
-        let known: Vec<&str> =
-            PRIMITIVES.iter().copied().chain(items.types.keys().map(String::as_str)).collect();
-        sink.push(report::names::unknown_type(span, name, known));
+fn option_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink: &mut Sink) -> Ty {
+    let args: Vec<ast::Type> = named.args().collect();
+    let [inner] = args.as_slice() else {
+        sink.push(report::values::option_of_what(span));
+        return Ty::Unknown;
+    };
+    match value_type(items, inner, file, sink) {
+        Ty::Unknown => Ty::Unknown,
+        inner => Ty::Option(Box::new(inner)),
     }
+}
+
+fn tuple_type(items: &Items, tuple: &ast::TupleType, span: Span, file: u32, sink: &mut Sink) -> Ty {
+    let parts: Vec<Ty> = tuple.items().map(|part| value_type(items, &part, file, sink)).collect();
+    if parts.len() < 2 {
+        sink.push(report::values::short_tuple(span, parts.len()));
+        return Ty::Unknown;
+    }
+    if parts.contains(&Ty::Unknown) {
+        return Ty::Unknown;
+    }
+    Ty::Tuple(parts)
+}
+
+/// Reads `[T]<N>`.
+fn list_type(items: &Items, list: &ast::ListType, span: Span, file: u32, sink: &mut Sink) -> Ty {
+    let Some(element) = list.element() else { return Ty::Unknown };
+    let place = span_of(file, element.range());
+    let elem = value_type(items, &element, file, sink);
+    if elem == Ty::Unknown {
+        return Ty::Unknown;
+    }
+    if let Some(what) = element_refused(items, &elem) {
+        sink.push(report::values::list_element(place, &what));
+        return Ty::Unknown;
+    }
+    match list_bound(items, list, &elem, span, file, sink) {
+        Some(max) => Ty::List { elem: Box::new(elem), max },
+        None => Ty::Unknown,
+    }
+}
+
+fn list_bound(
+    items: &Items,
+    list: &ast::ListType,
+    elem: &Ty,
+    span: Span,
+    file: u32,
+    sink: &mut Sink,
+) -> Option<u32> {
+    let largest = longest_list(items, elem);
+    let spelled = items.spell(elem);
+    let Some(written) = list.len() else {
+        sink.push(report::values::list_without_bound(span, &spelled));
+        return None;
+    };
+    let place = span_of(file, written.range());
+    let value = match written.unparenthesised() {
+        Some(ast::Expr::Literal(literal)) => literal.value(),
+        _ => None,
+    };
+    match value {
+        Some(LiteralValue::Int(count)) if (1..=u64::from(largest)).contains(&count) => Some(count as u32),
+        Some(LiteralValue::Int(_)) => {
+            sink.push(report::values::list_bound(place, &spelled, largest));
+            None
+        }
+        _ => {
+            sink.push(report::values::list_bound_literal(place, &spelled));
+            None
+        }
+    }
+}
+
+/// Most elements that a list of `elem` may have.
+pub(crate) fn longest_list(items: &Items, elem: &Ty) -> u32 {
+    let bytes = u64::from(items.words(elem).max(1)) * WORD_BYTES;
+    (LIST_BYTES_MAX / bytes).max(1) as u32
+}
+
+/// What in the type of an element stands against a list of such, described; lists hold no lists and no channels.
+pub(crate) fn element_refused(items: &Items, elem: &Ty) -> Option<String> {
+    match elem {
+        Ty::List { .. } | Ty::Chan { .. } | Ty::ChanArray { .. } | Ty::Dict(_) | Ty::Counter(_) => {
+            Some(items.describe(elem))
+        }
+        Ty::Option(inner) => element_refused(items, inner),
+        Ty::Tuple(parts) => parts.iter().find_map(|part| element_refused(items, part)),
+        Ty::Struct(_) | Ty::Variant(_) if items.is_declaring => None,
+        Ty::Struct(id) => {
+            items.structs[id.0 as usize].fields.iter().find_map(|(_, ty)| element_refused(items, ty))
+        }
+        Ty::Variant(id) => {
+            let cases = &items.variants[id.0 as usize].cases;
+            cases.iter().find_map(|(_, ty)| element_refused(items, ty.as_ref()?))
+        }
+        _ => None,
+    }
+}
+
+/// Reports a type name that nobody declares.
+pub(crate) fn unknown(items: &Items, name: &str, span: Span, sink: &mut Sink) {
+    if let Some(help) = foreign(name) {
+        sink.push(report::values::foreign_type(span, name, help));
+        return;
+    }
+    let known: Vec<&str> = PRIMITIVES.iter().copied().chain(items.types.keys().map(String::as_str)).collect();
+    sink.push(report::names::unknown_type(span, name, known));
+}
+
+/// What to write for a type that other languages have.
+fn foreign(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "list" | "List" | "Vec" | "vector" | "array" | "slice" | "set" | "Set" => {
+            "a list is written `[int]<64>`: the type of an element and how many there are at most"
+        }
+        "tuple" | "Tuple" | "pair" | "Pair" => "a tuple is written `(int, string)`",
+        "Option" | "Optional" | "Maybe" | "optional" => "write `option<int>`",
+        "map" | "Map" | "HashMap" | "hashmap" | "Dict" => {
+            "what all sessions share is declared outside: `global name: dict<string<64>, int> max 1000 entries`"
+        }
+        "float" | "double" | "f32" | "f64" | "float64" => {
+            "there are no fractions; count in the smallest unit, for example in thousandths"
+        }
+        "Duration" | "timedelta" => "write `duration`",
+        "Time" | "datetime" | "Instant" => "write `time`",
+        "ip" | "IP" | "ipaddr" | "IpAddr" => "write `ipv4` or `ipv6`",
+        "void" | "None" | "unit" | "Unit" => "a function that gives nothing is written `-> ()`",
+        _ => return None,
+    })
 }
 
 /// A parameter of a function or process.
@@ -154,6 +273,14 @@ fn channel_type(items: &Items, channel: &ast::Channel, file: u32, sink: &mut Sin
         match value_type(items, &ty, file, sink) {
             Ty::Record(unit) => Ok(Some(unit)),
             Ty::Unknown => Err(()),
+            Ty::Struct(id) => {
+                let span = span_of(file, ast::range_of(ty.syntax()));
+                let record = &items.structs[id.0 as usize];
+                let grammars: Vec<&str> = items.units.iter().map(|unit| unit.name.as_str()).collect();
+                let report = report::names::record_without_grammar(span, &record.name, &grammars);
+                sink.push(report.also(record.span.clone(), "a record of plain values"));
+                Err(())
+            }
             other => {
                 let span = span_of(file, ast::range_of(ty.syntax()));
                 sink.push(report::channels::not_a_message(span, &items.describe(&other)));

@@ -21,12 +21,8 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
                 let view = view(record, unit, span, items, sink);
                 items.views.insert(unit.0, view);
             }
-            Some(_) => {}
-            None => {
-                let grammars: Vec<&str> = items.units.iter().map(|unit| unit.name.as_str()).collect();
-                sink.push(report::names::record_without_grammar(span, name.text(), &grammars));
-                items.types.insert(name.text().to_owned(), TypeItem::Broken);
-            }
+            // A record of plain values, or a name that is taken.
+            _ => {}
         }
     }
 }

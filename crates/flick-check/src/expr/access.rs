@@ -2,7 +2,7 @@
 
 use flick_syntax::ast;
 
-use super::{Exprs, unknown};
+use super::{Exprs, Wanted, unknown};
 use crate::grammar;
 use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::TypeItem;
@@ -11,8 +11,11 @@ use crate::report;
 use crate::scope::Named;
 
 impl Exprs<'_> {
-    pub(super) fn name(&mut self, name: &ast::NameExpr, span: Span) -> Expr {
+    pub(super) fn name(&mut self, name: &ast::NameExpr, wanted: Wanted<'_>, span: Span) -> Expr {
         let Some(name) = name.name() else { return unknown(span) };
+        if name.text() == "none" && self.scope.resolve("none").is_none() {
+            return self.none(wanted, span);
+        }
         self.value_named(name.text(), span)
     }
 
@@ -64,10 +67,7 @@ impl Exprs<'_> {
                 &format!("call it: `{text}(...)`"),
             )
         } else if let Some(item) = self.items.types.get(text) {
-            let (is, help) = match item {
-                TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{text}.name`")),
-                _ => ("a type of message", format!("build a message with `{text}{{field = value}}`")),
-            };
+            let (is, help) = super::call::type_as_value(*item, text);
             report::names::wrong_kind(span.clone(), text, is, "a value", &help)
         } else if let Some(owner) = owner {
             let help = format!("write `{}.{text}`", owner.name);
@@ -135,28 +135,74 @@ impl Exprs<'_> {
                 grammar::self_field(self, &joined, span)
             }
             Some(ast::Expr::SelfValue(_)) => self.lone_self(span),
-            Some(ast::Expr::Name(name)) if path.len() == 1 => {
+            Some(ast::Expr::Name(name)) => {
                 let Some(name) = name.name() else { return unknown(span) };
-                let is_value = self.scope.resolve(name.text()).is_some();
-                if let (false, Some(TypeItem::Enum(id))) = (is_value, self.items.types.get(name.text())) {
-                    let id = *id;
-                    return match self.member_of(id, &joined) {
-                        Some((kind, ty)) => Expr { kind, ty, span },
-                        None => {
-                            self.report_unknown_member(id, &joined, last_span);
-                            Expr { kind: ExprKind::Member(id, 0), ty: Ty::Enum(id), span }
-                        }
-                    };
+                if self.scope.resolve(name.text()).is_none()
+                    && let Some(member) = self.member_path(&name, &path, &span)
+                {
+                    return member;
                 }
                 let base = self.value_named(name.text(), self.span(name.range()));
-                self.field_of(base, &joined, last_span, span)
+                self.fields_of(base, &path, last_span, span)
             }
             Some(base) => {
                 let base = self.expr(&base);
-                self.field_of(base, &joined, last_span, span)
+                self.fields_of(base, &path, last_span, span)
             }
             None => unknown(span),
         }
+    }
+
+    /// `colour.red`, `shape.nothing`, and both behind the name of a library.
+    fn member_path(&mut self, first: &ast::Name, path: &[ast::Name], span: &Span) -> Option<Expr> {
+        let (item, owner, member) = match path {
+            [member] => (self.items.type_named(None, first.text())?, first, member),
+            [owner, member] => (self.items.type_named(Some(first.text()), owner.text())?, owner, member),
+            _ => return None,
+        };
+        let (place, span) = (self.span(member.range()), span.clone());
+        match item {
+            TypeItem::Enum(id) => Some(match self.member_of(id, member.text()) {
+                Some((kind, ty)) => Expr { kind, ty, span },
+                None => {
+                    self.report_unknown_member(id, member.text(), place);
+                    Expr { kind: ExprKind::Member(id, 0), ty: Ty::Enum(id), span }
+                }
+            }),
+            TypeItem::Variant(id) => {
+                let carried = self.items.variants[id.0 as usize].cases.iter();
+                let carried = carried.into_iter().find(|(known, _)| known == member.text());
+                if let Some((_, Some(ty))) = carried {
+                    let whole = format!("{}.{}", owner.text(), member.text());
+                    let carried = self.items.spell(ty);
+                    self.sink.push(report::values::carries(span.clone(), &whole, &carried, 0));
+                    return Some(Expr { ty: Ty::Variant(id), ..unknown(span) });
+                }
+                Some(self.variant(id, member, None, span))
+            }
+            TypeItem::Struct(_) | TypeItem::Unit(_) => None,
+        }
+    }
+
+    /// `base.a.b`: of a message the field `a.b`, of a record the field `b` of its field `a`.
+    fn fields_of(&mut self, base: Expr, path: &[ast::Name], path_span: Span, span: Span) -> Expr {
+        let mut base = base;
+        for (index, name) in path.iter().enumerate() {
+            let Ty::Struct(id) = base.ty else {
+                let joined = path[index..].iter().map(|name| name.text()).collect::<Vec<_>>().join(".");
+                return self.field_of(base, &joined, path_span, span);
+            };
+            let declared = &self.items.structs[id.0 as usize];
+            let Some(field) = declared.fields.iter().position(|(known, _)| known == name.text()) else {
+                let known: Vec<&str> = declared.fields.iter().map(|(name, _)| name.as_str()).collect();
+                let place = self.span(name.range());
+                self.sink.push(report::names::unknown_field(place, &declared.name, name.text(), known, None));
+                return unknown(span);
+            };
+            let ty = declared.fields[field].1.clone();
+            base = Expr { kind: ExprKind::StructField(Box::new(base), field as u32), ty, span: span.clone() };
+        }
+        base
     }
 
     fn field_of(&mut self, base: Expr, path: &str, path_span: Span, span: Span) -> Expr {
@@ -165,7 +211,15 @@ impl Exprs<'_> {
             Ty::Unknown => return unknown(span),
             ref other => {
                 let found = self.items.describe(other);
-                self.sink.push(report::types::no_fields(base.span.clone(), &found));
+                let report = match other {
+                    Ty::Option(inner) => {
+                        report::values::may_be_none(base.span.clone(), &self.items.describe(inner))
+                    }
+                    Ty::Tuple(_) => report::values::tuple_field_name(path_span, path),
+                    Ty::Variant(_) => report::values::variant_field(base.span.clone(), &found),
+                    _ => report::types::no_fields(base.span.clone(), &found),
+                };
+                self.sink.push(report);
                 return unknown(span);
             }
         };
@@ -216,28 +270,6 @@ impl Exprs<'_> {
         };
         self.sink.push(report);
         None
-    }
-
-    pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Expr {
-        let base = self.opt_expr(index.base(), &span);
-        if let Ty::Dict(dict) = base.ty {
-            return self.dict_get(dict, index.index(), span);
-        }
-        let position = self.opt_expr(index.index(), &span);
-        let ty = match base.ty {
-            Ty::ChanArray { receives, sends } => Ty::Chan { receives, sends },
-            Ty::Unknown => return unknown(span),
-            ref other => {
-                let found = self.items.describe(other);
-                self.sink.push(report::types::not_indexable(base.span.clone(), &found));
-                return unknown(span);
-            }
-        };
-        if !matches!(position.ty, Ty::Int { .. } | Ty::Unknown) {
-            let found = self.items.describe(&position.ty);
-            self.sink.push(report::types::mismatch(position.span.clone(), "a number", &found, None));
-        }
-        Expr { kind: ExprKind::Index(Box::new(base), Box::new(position)), ty, span }
     }
 }
 

@@ -1,60 +1,254 @@
-//! Built-in functions: their names.
+//! Built-in functions: their names, what they take and give.
+//! Promises: an accepted call has exactly the argument types that `hir::Builtin` states, numbers aside, which may be
+//! narrower. Start reading at [`Exprs::call_builtin`].
 
-use crate::hir::Builtin;
+mod channel;
+mod number;
+mod text;
 
-/// Every built-in with the name that calls it.
-pub(crate) const NAMES: &[(&str, Builtin)] = &[
-    ("hash", Builtin::Hash),
-    ("len", Builtin::Len),
-    ("starts_with", Builtin::StartsWith),
-    ("ends_with", Builtin::EndsWith),
-    ("contains", Builtin::Contains),
-    ("min", Builtin::Min),
-    ("max", Builtin::Max),
-    ("abs", Builtin::Abs),
-    ("find", Builtin::Find),
-    ("split", Builtin::Split),
-    ("lower", Builtin::Lower),
-    ("upper", Builtin::Upper),
-    ("trim", Builtin::Trim),
-    ("same_text", Builtin::SameText),
-    ("parse_int", Builtin::ParseInt),
-    ("parse_hex", Builtin::ParseHex),
-    ("str", Builtin::Str),
-    ("hex", Builtin::Hex),
-    ("text", Builtin::Text),
-    ("raw", Builtin::Raw),
-    ("now", Builtin::Now),
-    ("random", Builtin::Random),
-    ("log", Builtin::Log),
-    ("count", Builtin::Count),
-    ("set", Builtin::Set),
-    ("value", Builtin::Value),
-    ("alive", Builtin::Alive),
-    ("load", Builtin::Load),
-    ("peer", Builtin::Peer),
-    ("address", Builtin::Address),
-    ("port", Builtin::Port),
-    ("ketama", Builtin::Ketama),
-    ("rendezvous", Builtin::Rendezvous),
-    ("round_robin", Builtin::RoundRobin),
-    ("least_loaded", Builtin::LeastLoaded),
-    ("two_choices", Builtin::TwoChoices),
-    ("remove", Builtin::Remove),
-    ("nanos", Builtin::InUnits(1)),
-    ("micros", Builtin::InUnits(1_000)),
-    ("millis", Builtin::InUnits(1_000_000)),
-    ("seconds", Builtin::InUnits(1_000_000_000)),
-    ("unix", Builtin::Unix),
+use flick_syntax::ast;
+
+use super::{Exprs, unknown};
+use crate::hir::{Builtin, Expr, ExprKind, Span, Ty};
+use crate::range::{INT, Range};
+use crate::report;
+
+/// Every built-in with the name that calls it and how many arguments it takes.
+const SIGNATURES: &[(&str, Builtin, usize)] = &[
+    ("hash", Builtin::Hash, 1),
+    ("len", Builtin::Len, 1),
+    ("starts_with", Builtin::StartsWith, 2),
+    ("ends_with", Builtin::EndsWith, 2),
+    ("contains", Builtin::Contains, 2),
+    ("min", Builtin::Min, 2),
+    ("max", Builtin::Max, 2),
+    ("abs", Builtin::Abs, 1),
+    ("find", Builtin::Find, 2),
+    ("split", Builtin::Split, 3),
+    ("lower", Builtin::Lower, 1),
+    ("upper", Builtin::Upper, 1),
+    ("trim", Builtin::Trim, 1),
+    ("same_text", Builtin::SameText, 2),
+    ("parse_int", Builtin::ParseInt, 1),
+    ("parse_hex", Builtin::ParseHex, 1),
+    ("str", Builtin::Str, 1),
+    ("hex", Builtin::Hex, 1),
+    ("text", Builtin::Text, 1),
+    ("raw", Builtin::Raw, 1),
+    ("now", Builtin::Now, 0),
+    ("random", Builtin::Random, 1),
+    ("log", Builtin::Log, 1),
+    ("count", Builtin::Count, 2),
+    ("set", Builtin::Set, 2),
+    ("value", Builtin::Value, 1),
+    ("alive", Builtin::Alive, 1),
+    ("load", Builtin::Load, 1),
+    ("peer", Builtin::Peer, 1),
+    ("address", Builtin::Address, 1),
+    ("port", Builtin::Port, 1),
+    ("ketama", Builtin::Ketama, 2),
+    ("rendezvous", Builtin::Rendezvous, 2),
+    ("round_robin", Builtin::RoundRobin, 1),
+    ("least_loaded", Builtin::LeastLoaded, 1),
+    ("two_choices", Builtin::TwoChoices, 1),
+    ("remove", Builtin::Remove, 2),
+    ("nanos", Builtin::InUnits(1), 1),
+    ("micros", Builtin::InUnits(1_000), 1),
+    ("millis", Builtin::InUnits(1_000_000), 1),
+    ("seconds", Builtin::InUnits(1_000_000_000), 1),
+    ("unix", Builtin::Unix, 1),
 ];
+/// Bytes of a 64-bit number in decimal, with its sign.
+const DECIMAL_BYTES_MAX: u32 = 20;
+/// Bytes of a 64-bit number in hexadecimal.
+const HEX_BYTES_MAX: u32 = 16;
+
+/// Names that call a built-in.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    SIGNATURES.iter().map(|(name, ..)| *name)
+}
 
 /// The built-in of that name.
 pub(crate) fn named(name: &str) -> Option<Builtin> {
-    NAMES.iter().find(|(known, _)| *known == name).map(|(_, builtin)| *builtin)
+    SIGNATURES.iter().find(|(known, ..)| *known == name).map(|(_, builtin, _)| *builtin)
 }
 
 /// How a built-in is written.
 pub(crate) fn builtin_name(builtin: Builtin) -> &'static str {
-    let known = NAMES.iter().find(|(_, known)| *known == builtin);
-    known.map_or("a built-in", |(name, _)| name)
+    let known = SIGNATURES.iter().find(|(_, known, _)| *known == builtin);
+    known.map_or("a built-in", |(name, ..)| name)
+}
+
+/// What calls a built-in, for its checks.
+struct Call<'n> {
+    builtin: Builtin,
+    name: &'n str,
+    args: Vec<Expr>,
+    span: Span,
+}
+
+impl Call<'_> {
+    /// The call with its checked arguments, giving a value of type `ty`.
+    fn gives(self, ty: Ty) -> Expr {
+        Expr { kind: ExprKind::Builtin(self.builtin, self.args), ty, span: self.span }
+    }
+
+    fn arg(&self, index: usize) -> &Ty {
+        &self.args[index].ty
+    }
+}
+
+impl Exprs<'_> {
+    /// Checks a call of a built-in.
+    pub(super) fn call_builtin(
+        &mut self,
+        builtin: Builtin,
+        name: &str,
+        args: Vec<Expr>,
+        is_piped: bool,
+        span: Span,
+    ) -> Expr {
+        let wanted = SIGNATURES.iter().find(|(known, ..)| *known == name).map_or(0, |(_, _, wanted)| *wanted);
+        let is_short_count = builtin == Builtin::Count && args.len() == 1;
+        if args.len() != wanted && !is_short_count {
+            let found = args.len();
+            self.sink.push(report::types::argument_count(span, name, wanted, found, None, is_piped));
+            return unknown_call(builtin, args);
+        }
+        if self.grammar.is_some() && !works_in_grammars(builtin) {
+            let help = "a grammar computes with numbers and the fields of its message";
+            let what = "a built-in of programs";
+            self.sink.push(report::names::wrong_kind(span, name, what, "part of a grammar", help));
+            return unknown_call(builtin, args);
+        }
+        if args.iter().any(|arg| arg.ty == Ty::Unknown) {
+            return Expr { span, ..unknown_call(builtin, Vec::new()) };
+        }
+        let call = Call { builtin, name, args, span };
+        match builtin {
+            Builtin::Hash => self.hash(call),
+            Builtin::Len => self.len(call),
+            Builtin::Min | Builtin::Max => self.extremum(call),
+            Builtin::Abs => self.abs(call),
+            Builtin::Str | Builtin::Hex => self.print_number(call),
+            Builtin::Random => self.random(call),
+            Builtin::InUnits(_) | Builtin::Unix => self.in_units(call),
+            Builtin::Now => call.gives(Ty::Time),
+            Builtin::StartsWith
+            | Builtin::EndsWith
+            | Builtin::Contains
+            | Builtin::SameText
+            | Builtin::Find => self.search(call),
+            Builtin::Split => self.split(call),
+            Builtin::Lower | Builtin::Upper | Builtin::Trim => self.same_bytes(call),
+            Builtin::ParseInt | Builtin::ParseHex => self.parse_number(call),
+            Builtin::Text | Builtin::Raw => self.as_text_or_bytes(call),
+            Builtin::Log => self.log(call),
+            Builtin::Count | Builtin::Set | Builtin::Value => self.counter(call),
+            Builtin::Alive | Builtin::Load | Builtin::Peer => self.of_channel(call),
+            Builtin::Address | Builtin::Port => self.of_endpoint(call),
+            Builtin::Ketama | Builtin::Rendezvous => self.place_by_key(call),
+            Builtin::RoundRobin | Builtin::LeastLoaded | Builtin::TwoChoices => self.place(call),
+            Builtin::Remove => self.remove(call),
+        }
+    }
+
+    /// Reports an argument of a kind that the built-in does not take.
+    fn refuse_argument(&mut self, call: &Call<'_>, index: usize, help: &str) {
+        let arg = &call.args[index];
+        let found = self.items.describe(&arg.ty);
+        let report = match (&arg.ty, help) {
+            (Ty::Option(inner), _) => {
+                report::values::may_be_none(arg.span.clone(), &self.items.describe(inner))
+            }
+            _ => report::types::prefix(arg.span.clone(), call.name, &found, help),
+        };
+        self.sink.push(report);
+    }
+
+    fn hash(&mut self, call: Call<'_>) -> Expr {
+        let is_fit = matches!(
+            call.arg(0),
+            Ty::Bytes { .. }
+                | Ty::Int { .. }
+                | Ty::Enum(_)
+                | Ty::Bool
+                | Ty::Ipv4
+                | Ty::Ipv6
+                | Ty::Endpoint
+                | Ty::Time
+                | Ty::Duration
+        );
+        if !is_fit {
+            let help = match call.arg(0) {
+                Ty::Record(_) => "hash a field of the message: `hash(req.key)`",
+                _ => {
+                    "`hash` works on text, bytes, numbers, addresses, members of enumerations and truth values"
+                }
+            };
+            self.refuse_argument(&call, 0, help);
+        }
+        call.gives(crate::range::UINT.ty())
+    }
+
+    fn len(&mut self, call: Call<'_>) -> Expr {
+        let range = match call.arg(0) {
+            Ty::Bytes { max, .. } | Ty::List { max, .. } => Range { lo: 0, hi: i128::from(*max) },
+            Ty::ChanArray { .. } => Range { lo: 1, hi: flick_abi::limits::CHANNEL_ELEMENTS_MAX as i128 },
+            Ty::Dict(id) => Range { lo: 0, hi: i128::from(self.items.dicts[id.0 as usize].entries_max) },
+            other => {
+                let help = match other {
+                    Ty::Record(_) => "take the length of a field: `len(req.key)`",
+                    _ => "`len` works on text, bytes, lists, dictionaries and arrays of channels",
+                };
+                self.refuse_argument(&call, 0, help);
+                return unknown(call.span);
+            }
+        };
+        call.gives(range.ty())
+    }
+}
+
+/// A call that was reported; its type is known where it does not depend on the arguments, so that a mistake is
+/// reported once.
+fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
+    let span = args.first().map(|arg| arg.span.clone()).unwrap_or_default();
+    let ty = match builtin {
+        Builtin::Hash => crate::range::UINT.ty(),
+        Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains | Builtin::SameText => Ty::Bool,
+        Builtin::Alive | Builtin::Remove => Ty::Bool,
+        Builtin::Value | Builtin::InUnits(_) | Builtin::Unix => INT.ty(),
+        Builtin::Now => Ty::Time,
+        Builtin::Peer => Ty::Endpoint,
+        Builtin::Address => Ty::Ipv6,
+        Builtin::Log | Builtin::Count | Builtin::Set => Ty::Nothing,
+        _ => Ty::Unknown,
+    };
+    Expr { kind: ExprKind::Int(0), ty, span }
+}
+
+/// Whether a grammar may compute with it.
+fn works_in_grammars(builtin: Builtin) -> bool {
+    matches!(
+        builtin,
+        Builtin::Hash
+            | Builtin::Len
+            | Builtin::StartsWith
+            | Builtin::EndsWith
+            | Builtin::Contains
+            | Builtin::Min
+            | Builtin::Max
+    )
+}
+
+/// The number that an argument is, if it is written as a literal.
+fn literal(arg: &Expr) -> Option<i128> {
+    if let ExprKind::Int(value) = arg.kind { Some(value) } else { None }
+}
+
+/// The text of a callee, for messages.
+pub(super) fn callee_text(expr: &ast::Expr) -> String {
+    use flick_syntax::ast::AstNode;
+    let text = expr.syntax().text().to_string();
+    text.lines().next().unwrap_or_default().to_owned()
 }

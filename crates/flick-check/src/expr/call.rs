@@ -1,49 +1,170 @@
-//! Calls of functions and built-ins.
+//! Calls: of functions, of built-ins, of what builds a value.
 
 use flick_syntax::ast;
 
-use super::builtin::{self, NAMES};
-use super::{Exprs, range_of, unknown};
-use crate::hir::{Builtin, Expr, ExprKind, FunId, Span, Ty};
-use crate::items::{Items, TypeItem};
-use crate::range::{INT, Range, UINT};
+use super::builtin::{self, callee_text};
+use super::{Exprs, Wanted, unfold_path, unknown};
+use crate::hir::{Expr, ExprKind, FunId, Span};
+use crate::items::TypeItem;
 use crate::report;
+use crate::types;
 
 /// What looks like a call and is the condition around a `foldt`.
 const CONDITIONS: &[&str] = &["ready", "all_ready"];
+/// Types whose constants are written as calls.
+const CONSTANTS: &[&str] = &["ipv4", "ipv6", "endpoint"];
 
 impl Exprs<'_> {
     /// Checks a call. `piped` is the message that `=>` hands over as the last argument.
-    pub(crate) fn call(&mut self, call: &ast::CallExpr, piped: Option<Expr>, span: Span) -> Expr {
-        let is_piped = piped.is_some();
-        let name = match call.callee() {
-            Some(ast::Expr::Name(name)) => name.name(),
+    pub(crate) fn call(
+        &mut self,
+        call: &ast::CallExpr,
+        piped: Option<Expr>,
+        wanted: Wanted<'_>,
+        span: Span,
+    ) -> Expr {
+        let args: Vec<ast::Expr> = call.args().collect();
+        match call.callee() {
+            Some(ast::Expr::Name(name)) => match name.name() {
+                Some(name) => self.call_named(&name, &args, piped, wanted, span),
+                None => self.call_of_nothing(&args, span),
+            },
+            Some(ast::Expr::Field(field)) => self.call_path(&field, &args, piped, span),
             Some(other) => {
-                let span = self.span(other.range());
+                let place = self.span(other.range());
                 let help = "there are no function values; call a function by its name";
-                self.sink.push(report::names::wrong_kind(
-                    span,
-                    &other_text(&other),
-                    "a value",
-                    "a function",
-                    help,
-                ));
-                None
+                let text = callee_text(&other);
+                self.sink.push(report::names::wrong_kind(place, &text, "a value", "a function", help));
+                self.call_of_nothing(&args, span)
             }
-            None => None,
-        };
-        let mut args: Vec<Expr> = call.args().map(|arg| self.expr(&arg)).collect();
-        args.extend(piped);
-        let Some(name) = name else { return unknown(span) };
-        let name_span = self.span(name.range());
-        if let Some(fun) = self.items.fun_names.get(name.text()) {
-            return self.call_fun(*fun, args, is_piped, span);
+            None => self.call_of_nothing(&args, span),
         }
-        if let Some(builtin) = builtin::named(name.text()) {
-            return self.call_builtin(builtin, name.text(), args, is_piped, span);
-        }
-        self.report_not_callable(name.text(), name_span);
+    }
+
+    /// A call whose callee was reported: its arguments may hold mistakes of their own.
+    fn call_of_nothing(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+        args.iter().for_each(|arg| _ = self.expr(arg));
         unknown(span)
+    }
+
+    fn call_named(
+        &mut self,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        piped: Option<Expr>,
+        wanted: Wanted<'_>,
+        span: Span,
+    ) -> Expr {
+        let text = name.text();
+        if let Some(fun) = self.items.fun_named(None, text) {
+            return self.call_checked(fun, args, piped, span);
+        }
+        let is_value = self.scope.resolve(text).is_some();
+        match self.items.type_named(None, text) {
+            Some(TypeItem::Struct(id)) if !is_value => return self.struct_positional(id, args, piped, span),
+            Some(TypeItem::Unit(id)) if !is_value && self.grammar.is_none() => {
+                return self.build_positional(id, args, piped, span);
+            }
+            _ => {}
+        }
+        if text == "some" && !is_value {
+            if let Some(piped) = piped {
+                self.sink.push(report::values::piped_into(span.clone(), "some"));
+                return unknown(piped.span);
+            }
+            return self.some(args, wanted, span);
+        }
+        if CONSTANTS.contains(&text) {
+            return self.constant(text, args, span);
+        }
+        if types::PRIMITIVES.contains(&text) {
+            let values: Vec<Expr> = args.iter().map(|arg| self.expr(arg)).chain(piped).collect();
+            if text == "int" || types::sized_int(text).is_some() {
+                return self.convert(text, values, span);
+            }
+            let place = self.span(name.range());
+            self.sink.push(report::values::no_conversion(place, text));
+            return unknown(span);
+        }
+        if let Some(builtin) = builtin::named(text) {
+            let is_piped = piped.is_some();
+            let mut values: Vec<Expr> = args.iter().map(|arg| self.expr(arg)).collect();
+            values.extend(piped);
+            return self.call_builtin(builtin, text, values, is_piped, span);
+        }
+        let place = self.span(name.range());
+        self.report_not_callable(text, place);
+        self.call_of_nothing(args, span)
+    }
+
+    /// `n.f(x)`, `n.point(1, 2)`, `shape.circle(3)`, `n.shape.circle(3)`.
+    fn call_path(
+        &mut self,
+        field: &ast::FieldExpr,
+        args: &[ast::Expr],
+        piped: Option<Expr>,
+        span: Span,
+    ) -> Expr {
+        let (Some(ast::Expr::Name(first)), Some(path)) = unfold_path(field) else {
+            let place = self.span(field.range());
+            let text = callee_text(&ast::Expr::Field(field.clone()));
+            let help = "there are no methods; a function takes the value as an argument: `f(x)`";
+            self.sink.push(report::names::wrong_kind(place, &text, "a value", "a function", help));
+            return self.call_of_nothing(args, span);
+        };
+        let Some(first) = first.name() else { return self.call_of_nothing(args, span) };
+        let is_value = self.scope.resolve(first.text()).is_some();
+        let (owner, last) = (first.text(), path.last());
+        match (path.as_slice(), last) {
+            _ if is_value => {}
+            ([case], _) if matches!(self.items.type_named(None, owner), Some(TypeItem::Variant(_))) => {
+                if let Some(TypeItem::Variant(id)) = self.items.type_named(None, owner) {
+                    return self.variant(id, case, Some((args, piped)), span);
+                }
+            }
+            ([name], _) => {
+                if let Some(fun) = self.items.fun_named(Some(owner), name.text()) {
+                    return self.call_checked(fun, args, piped, span);
+                }
+                match self.items.type_named(Some(owner), name.text()) {
+                    Some(TypeItem::Struct(id)) => return self.struct_positional(id, args, piped, span),
+                    Some(TypeItem::Unit(id)) => return self.build_positional(id, args, piped, span),
+                    _ => {}
+                }
+            }
+            ([kind, case], _) => {
+                if let Some(TypeItem::Variant(id)) = self.items.type_named(Some(owner), kind.text()) {
+                    return self.variant(id, case, Some((args, piped)), span);
+                }
+            }
+            _ => {}
+        }
+        let place = self.span(field.range());
+        let method = last.map_or("f", |name| name.text());
+        let receiver = if is_value { owner.to_owned() } else { "x".to_owned() };
+        if is_value || self.items.type_named(None, owner).is_some() {
+            self.sink.push(report::values::no_methods(place, method, &receiver));
+        } else {
+            let known: Vec<&str> = self.items.fun_names.keys().map(String::as_str).collect();
+            let text = callee_text(&ast::Expr::Field(field.clone()));
+            self.sink.push(report::names::unknown_function(place, &text, known));
+        }
+        self.call_of_nothing(args, span)
+    }
+
+    /// Checks the arguments of a function of the program, each with what its parameter takes, and calls it.
+    fn call_checked(&mut self, fun: FunId, args: &[ast::Expr], piped: Option<Expr>, span: Span) -> Expr {
+        let is_piped = piped.is_some();
+        let params = &self.items.fun(fun).params;
+        let mut values: Vec<Expr> = Vec::new();
+        for (index, arg) in args.iter().enumerate() {
+            values.push(match params.get(index) {
+                Some(param) => self.expr_like(arg, &param.ty),
+                None => self.expr(arg),
+            });
+        }
+        values.extend(piped);
+        self.call_fun(fun, values, is_piped, span)
     }
 
     fn report_not_callable(&mut self, name: &str, span: Span) {
@@ -53,19 +174,11 @@ impl Exprs<'_> {
             let help = "there are no function values; call a function by its name";
             report::names::wrong_kind(span, name, "a value", "a function", help)
         } else if let Some(item) = self.items.types.get(name) {
-            let (is, help) = match item {
-                TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{name}.name`")),
-                _ => ("a type of message", format!("build a message with `{name}{{field = value}}`")),
-            };
+            let (is, help) = type_as_value(*item, name);
             report::names::wrong_kind(span, name, is, "a function", &help)
         } else {
-            let known: Vec<&str> = self
-                .items
-                .fun_names
-                .keys()
-                .map(String::as_str)
-                .chain(NAMES.iter().map(|(name, _)| *name))
-                .collect();
+            let mut known: Vec<&str> = self.items.fun_names.keys().map(String::as_str).collect();
+            builtin::names().for_each(|name| known.push(name));
             report::names::unknown_function(span, name, known)
         };
         self.sink.push(report);
@@ -105,133 +218,14 @@ impl Exprs<'_> {
         let args = checked.collect();
         Expr { kind: ExprKind::Call(fun, args), ty: result, span }
     }
-
-    fn call_builtin(
-        &mut self,
-        builtin: Builtin,
-        name: &str,
-        args: Vec<Expr>,
-        is_piped: bool,
-        span: Span,
-    ) -> Expr {
-        if !matches!(
-            builtin,
-            Builtin::Hash
-                | Builtin::Len
-                | Builtin::Min
-                | Builtin::Max
-                | Builtin::StartsWith
-                | Builtin::EndsWith
-                | Builtin::Contains
-        ) {
-            self.sink.push(report::not_yet::builtin(span.clone(), name));
-            return unknown(span);
-        }
-        let wanted = match builtin {
-            Builtin::Hash | Builtin::Len => 1,
-            _ => 2,
-        };
-        if args.len() != wanted {
-            self.sink.push(report::types::argument_count(
-                span.clone(),
-                name,
-                wanted,
-                args.len(),
-                None,
-                is_piped,
-            ));
-            return unknown(span);
-        }
-        if args.iter().any(|arg| arg.ty == Ty::Unknown) {
-            let ty = match builtin {
-                Builtin::Hash => UINT.ty(),
-                Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains => Ty::Bool,
-                _ => Ty::Unknown,
-            };
-            return Expr { kind: ExprKind::Int(0), ty, span };
-        }
-        match builtin {
-            Builtin::Hash => self.hash(args, span),
-            Builtin::Len => self.len(args, span),
-            Builtin::Min | Builtin::Max => self.extremum(builtin, name, args, span),
-            Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains => {
-                self.search(builtin, name, args, span)
-            }
-            _ => unknown(span),
-        }
-    }
-
-    fn hash(&mut self, args: Vec<Expr>, span: Span) -> Expr {
-        if !matches!(args[0].ty, Ty::Bytes { .. } | Ty::Int { .. } | Ty::Enum(_) | Ty::Bool) {
-            let found = self.items.describe(&args[0].ty);
-            let help = match args[0].ty {
-                Ty::Record(_) => "hash a field of the message: `hash(req.key)`",
-                _ => "`hash` works on text, bytes, numbers, members of enumerations and truth values",
-            };
-            self.sink.push(report::types::prefix(args[0].span.clone(), "hash", &found, help));
-        }
-        Expr { kind: ExprKind::Builtin(Builtin::Hash, args), ty: UINT.ty(), span }
-    }
-
-    fn len(&mut self, args: Vec<Expr>, span: Span) -> Expr {
-        let range = match args[0].ty {
-            Ty::Bytes { max, .. } => Range { lo: 0, hi: i128::from(max) },
-            Ty::ChanArray { .. } => Range { lo: 1, hi: flick_abi::limits::CHANNEL_ELEMENTS_MAX as i128 },
-            ref other => {
-                let found = self.items.describe(other);
-                let help = match other {
-                    Ty::Record(_) => "take the length of a field: `len(req.key)`",
-                    _ => "`len` works on text, bytes and arrays of channels",
-                };
-                self.sink.push(report::types::prefix(args[0].span.clone(), "len", &found, help));
-                return unknown(span);
-            }
-        };
-        Expr { kind: ExprKind::Builtin(Builtin::Len, args), ty: range.ty(), span }
-    }
-
-    fn extremum(&mut self, builtin: Builtin, name: &str, mut args: Vec<Expr>, span: Span) -> Expr {
-        let (Some(a), Some(b)) = (range_of(&args[0].ty), range_of(&args[1].ty)) else {
-            let (a, b) = (self.items.describe(&args[0].ty), self.items.describe(&args[1].ty));
-            let help = format!("`{name}` works on two numbers");
-            self.sink.push(report::types::operator(span.clone(), name, &a, &b, &help));
-            return unknown(span);
-        };
-        let is_wide = a.hi > INT.hi || b.hi > INT.hi;
-        if is_wide && (a.lo < 0 || b.lo < 0) {
-            self.sink.push(report::types::signs_differ(span.clone()));
-        }
-        for arg in &mut args {
-            if let Ty::Int { unsigned, .. } = &mut arg.ty {
-                *unsigned = is_wide;
-            }
-        }
-        let range = if builtin == Builtin::Min {
-            Range { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
-        } else {
-            Range { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
-        };
-        Expr { kind: ExprKind::Builtin(builtin, args), ty: range.ty(), span }
-    }
-
-    fn search(&mut self, builtin: Builtin, name: &str, mut args: Vec<Expr>, span: Span) -> Expr {
-        let (first, second) = (args[0].ty.clone(), args[1].ty.clone());
-        super::adapt(&mut args[1], &first);
-        super::adapt(&mut args[0], &second);
-        let are_bytes = matches!((&args[0].ty, &args[1].ty), (Ty::Bytes { .. }, Ty::Bytes { .. }));
-        if !are_bytes || !Items::same_kind(&args[0].ty, &args[1].ty) {
-            let (a, b) = (self.items.describe(&args[0].ty), self.items.describe(&args[1].ty));
-            let help = format!(
-                "`{name}` looks for text in text or for bytes in bytes: `{name}(req.key, \"user:\")`"
-            );
-            self.sink.push(report::types::operator(span.clone(), name, &a, &b, &help));
-        }
-        Expr { kind: ExprKind::Builtin(builtin, args), ty: Ty::Bool, span }
-    }
 }
 
-fn other_text(expr: &ast::Expr) -> String {
-    use flick_syntax::ast::AstNode;
-    let text = expr.syntax().text().to_string();
-    text.lines().next().unwrap_or_default().to_owned()
+/// What a type is, and how its values are made.
+pub(super) fn type_as_value(item: TypeItem, name: &str) -> (&'static str, String) {
+    match item {
+        TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{name}.name`")),
+        TypeItem::Variant(_) => ("a variant", format!("name one of its cases: `{name}.case(value)`")),
+        TypeItem::Struct(_) => ("a record", format!("build one with `{name}{{field = value}}`")),
+        _ => ("a type of message", format!("build a message with `{name}{{field = value}}`")),
+    }
 }

@@ -23,6 +23,11 @@ impl<'t> Branches<'t> {
         if !self.wanted.is_value() || *ty == Ty::Unknown {
             return;
         }
+        if matches!(ty, Ty::Dict(_) | Ty::Counter(_)) {
+            let found = exprs.items.describe(ty);
+            exprs.sink.push(report::values::no_part(span.clone(), &found, "a choice"));
+            return;
+        }
         let Some((common, first)) = &mut self.common else {
             self.common = Some((ty.clone(), span.clone()));
             return;

@@ -2,7 +2,8 @@
 
 use flick_syntax::ast;
 
-use super::{Exprs, adapt, int, range_of, unknown};
+use super::time::time_result;
+use super::{Exprs, adapt, bind, int, range_of, recast, unknown, value_block};
 use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
 use crate::items::Items;
 use crate::range::{INT, Range, UINT};
@@ -38,6 +39,10 @@ impl Exprs<'_> {
                 let ty = self.wrapped(range.neg(), false).ty();
                 Expr { kind: ExprKind::Neg(Box::new(operand)), ty, span }
             }
+            (Some(ast::UnaryOp::Neg), Ty::Duration) => {
+                let negated = ExprKind::Neg(Box::new(recast(operand, INT.ty())));
+                recast(Expr { kind: negated, ty: INT.ty(), span }, Ty::Duration)
+            }
             (Some(op), found) => {
                 let (sign, help) = match op {
                     ast::UnaryOp::Not => {
@@ -55,15 +60,25 @@ impl Exprs<'_> {
 
     pub(super) fn binary(&mut self, binary: &ast::BinaryExpr, span: Span) -> Expr {
         let mut left = self.opt_expr(binary.left(), &span);
-        let mut right = self.opt_expr(binary.right(), &span);
+        let hoped = left.ty.clone();
+        let mut right = match binary.right() {
+            Some(right) => self.expr_like(&right, &hoped),
+            None => unknown(span.clone()),
+        };
         let Some(op) = binary.op().map(lower_op) else { return unknown(span) };
         if left.ty == Ty::Unknown || right.ty == Ty::Unknown {
             // The type of a comparison is known even so, which keeps a mistake from being reported twice.
             let ty = if is_arithmetic(op) { Ty::Unknown } else { Ty::Bool };
             return Expr { kind: ExprKind::Int(0), ty, span };
         }
-        adapt(&mut left, &right.ty.clone());
-        adapt(&mut right, &left.ty.clone());
+        if let Some(test) = self.none_test(op, &left, &right, &span) {
+            return test;
+        }
+        let may_adapt = |ty: &Ty| !matches!(ty, Ty::Option(_));
+        if may_adapt(&left.ty) && may_adapt(&right.ty) {
+            adapt(&mut left, &right.ty.clone());
+            adapt(&mut right, &left.ty.clone());
+        }
         match op {
             BinaryOp::And | BinaryOp::Or => self.logic(op, left, right, span),
             _ if is_arithmetic(op) => self.arithmetic(op, left, right, span),
@@ -87,8 +102,40 @@ impl Exprs<'_> {
         make(op, left, right, Ty::Bool, span)
     }
 
-    fn comparison(&mut self, op: BinaryOp, mut left: Expr, mut right: Expr, span: Span) -> Expr {
+    /// `option == none` and `option != none`.
+    fn none_test(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: &Span) -> Option<Expr> {
+        let is_none = |side: &Expr| matches!(side.kind, ExprKind::None);
+        let option = match (is_none(left), is_none(right)) {
+            (false, true) => left,
+            (true, false) => right,
+            _ => return None,
+        };
+        let for_none = match op {
+            BinaryOp::Eq => true,
+            BinaryOp::Ne => false,
+            _ => return None,
+        };
+        if !matches!(option.ty, Ty::Option(_)) {
+            let found = self.items.describe(&option.ty);
+            self.sink.push(report::values::never_none(option.span.clone(), &found));
+            return Some(Expr { ty: Ty::Bool, ..unknown(span.clone()) });
+        }
+        let truth =
+            |value: bool| value_block(Expr { kind: ExprKind::Bool(value), ty: Ty::Bool, span: span.clone() });
+        let arms = vec![(vec![0], None, truth(for_none)), (vec![1], None, truth(!for_none))];
+        let kind = ExprKind::Match { value: Box::new(option.clone()), arms, otherwise: None };
+        Some(Expr { kind, ty: Ty::Bool, span: span.clone() })
+    }
+
+    pub(super) fn comparison(&mut self, op: BinaryOp, mut left: Expr, mut right: Expr, span: Span) -> Expr {
         let is_order = !matches!(op, BinaryOp::Eq | BinaryOp::Ne);
+        if matches!((&left.ty, &right.ty), (Ty::Time, Ty::Time) | (Ty::Duration, Ty::Duration)) {
+            return make(op, recast(left, INT.ty()), recast(right, INT.ty()), Ty::Bool, span);
+        }
+        let is_whole = matches!((&left.ty, &right.ty), (Ty::Struct(_), _) | (Ty::Tuple(_), _));
+        if is_whole && !is_order && Items::same_kind(&left.ty, &right.ty) {
+            return self.part_by_part(op, left, right, span);
+        }
         let fits = match (&left.ty, &right.ty) {
             (Ty::Int { .. }, Ty::Int { .. }) => {
                 self.same_sign(&mut left, &mut right);
@@ -101,23 +148,68 @@ impl Exprs<'_> {
             }
             (a, b) if !Items::same_kind(a, b) => false,
             (Ty::Bytes { .. }, _) => true,
-            (Ty::Bool | Ty::Enum(_), _) => !is_order,
+            (Ty::Bool | Ty::Enum(_) | Ty::Ipv4 | Ty::Ipv6 | Ty::Endpoint, _) => !is_order,
             _ => false,
         };
         if !fits {
             let is_comparison = |side: &Expr| matches!(side.kind, ExprKind::Binary(op, ..) if !is_arithmetic(op) && !matches!(op, BinaryOp::And | BinaryOp::Or));
             let is_chained = is_comparison(&left) || is_comparison(&right);
-            let (left, right) = (self.items.describe(&left.ty), self.items.describe(&right.ty));
+            let (left_ty, right_ty) = (left.ty.clone(), right.ty.clone());
+            let (left, right) = (self.items.describe(&left_ty), self.items.describe(&right_ty));
             let help = if is_chained {
                 "write both comparisons: `3 < x and x < 9`".to_owned()
-            } else if left == right {
-                format!("compare {left} with `==` or `!=`, and messages by their fields")
             } else {
-                "compare values of the same kind".to_owned()
+                comparison_help(&left_ty, &right_ty, &left, is_order)
             };
             self.sink.push(report::types::operator(span.clone(), spelled(op), &left, &right, &help));
         }
         make(op, left, right, Ty::Bool, span)
+    }
+
+    /// Records and tuples are equal when all their parts are.
+    fn part_by_part(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
+        let count = match &left.ty {
+            Ty::Struct(id) => self.items.structs[id.0 as usize].fields.len(),
+            Ty::Tuple(parts) => parts.len(),
+            _ => 0,
+        };
+        bind(self, left, |exprs, left| {
+            bind(exprs, right, |exprs, right| {
+                let mut whole: Option<Expr> = None;
+                for index in 0..count {
+                    let (a, b) = (exprs.part_of(&left, index, &span), exprs.part_of(&right, index, &span));
+                    let same = exprs.comparison(BinaryOp::Eq, a, b, span.clone());
+                    whole = Some(match whole {
+                        None => same,
+                        Some(before) => make(BinaryOp::And, before, same, Ty::Bool, span.clone()),
+                    });
+                }
+                let truth = Expr { kind: ExprKind::Bool(true), ty: Ty::Bool, span: span.clone() };
+                let whole = whole.unwrap_or(truth);
+                match op {
+                    BinaryOp::Ne => {
+                        Expr { kind: ExprKind::Not(Box::new(whole)), ty: Ty::Bool, span: span.clone() }
+                    }
+                    _ => whole,
+                }
+            })
+        })
+    }
+
+    fn part_of(&self, whole: &Expr, index: usize, span: &Span) -> Expr {
+        let base = Box::new(whole.clone());
+        match &whole.ty {
+            Ty::Struct(id) => {
+                let ty = self.items.structs[id.0 as usize].fields[index].1.clone();
+                Expr { kind: ExprKind::StructField(base, index as u32), ty, span: span.clone() }
+            }
+            Ty::Tuple(parts) => Expr {
+                kind: ExprKind::TupleField(base, index as u32),
+                ty: parts[index].clone(),
+                span: span.clone(),
+            },
+            _ => unknown(span.clone()),
+        }
     }
 
     /// Reports a number where a member of an enumeration belongs.
@@ -129,16 +221,19 @@ impl Exprs<'_> {
         self.sink.push(report::types::enum_and_number(number.span.clone(), &enumeration.name, member));
     }
 
-    fn arithmetic(&mut self, op: BinaryOp, mut left: Expr, mut right: Expr, span: Span) -> Expr {
+    pub(super) fn arithmetic(&mut self, op: BinaryOp, mut left: Expr, mut right: Expr, span: Span) -> Expr {
+        if let Some(result) = time_result(op, &left.ty, &right.ty) {
+            return self.time_arithmetic(op, left, right, result, span);
+        }
+        if let (BinaryOp::Add, Ty::Bytes { text: a, .. }, Ty::Bytes { text: b, .. }) =
+            (op, &left.ty, &right.ty)
+            && a == b
+            && self.grammar.is_none()
+        {
+            return self.concat(left, right, span);
+        }
         let (Some(_), Some(by)) = (range_of(&left.ty), range_of(&right.ty)) else {
-            let (left, right) = (self.items.describe(&left.ty), self.items.describe(&right.ty));
-            let help = if op == BinaryOp::Add && left == right && (left == "text" || left == "bytes") {
-                "joining text is not in this version of flick yet"
-            } else {
-                "arithmetic works on numbers"
-            };
-            self.sink.push(report::types::operator(span.clone(), spelled(op), &left, &right, help));
-            return unknown(span);
+            return self.refuse_arithmetic(op, &left, &right, span);
         };
         if matches!(op, BinaryOp::Div | BinaryOp::Mod) && by.contains(0) {
             self.sink.push(report::bounds::zero_divisor(right.span.clone(), spelled(op), by.is_point()));
@@ -163,6 +258,39 @@ impl Exprs<'_> {
         make(op, left, right, range.ty(), span)
     }
 
+    fn refuse_arithmetic(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Expr {
+        if let Some(side) = [left, right].into_iter().find(|side| matches!(side.ty, Ty::Option(_)))
+            && let Ty::Option(inner) = &side.ty
+        {
+            let inner = self.items.describe(inner);
+            self.sink.push(report::values::may_be_none(side.span.clone(), &inner));
+            return unknown(span);
+        }
+        let help = match (&left.ty, &right.ty) {
+            (Ty::Bytes { text: true, .. }, Ty::Int { .. })
+            | (Ty::Int { .. }, Ty::Bytes { text: true, .. }) => "make text of the number: `str(n)`",
+            (Ty::Bytes { .. }, Ty::Bytes { .. }) if op == BinaryOp::Add => {
+                "text and bytes are joined after `raw(text)` or `text(bytes)`"
+            }
+            (Ty::Bytes { .. }, Ty::Bytes { .. }) => "text is joined with `+`; arithmetic works on numbers",
+            (Ty::Time | Ty::Duration, Ty::Int { .. }) | (Ty::Int { .. }, Ty::Time | Ty::Duration) => {
+                "a number has no unit; make a duration of it: `n * 1ms`"
+            }
+            (Ty::Time, _) | (_, Ty::Time) => {
+                "two times are subtracted, which gives a duration; a duration is added to or taken from a time"
+            }
+            (Ty::Duration, Ty::Duration) => {
+                "durations are added, subtracted and divided, or multiplied by a number"
+            }
+            (Ty::List { .. }, _) => "lists are made with `map`, `filter` and `[a, b]`, and cut with `[..n]`",
+            (Ty::Enum(_), _) | (_, Ty::Enum(_)) => "the number of a member is `int(member)`",
+            _ => "arithmetic works on numbers",
+        };
+        let (left, right) = (self.items.describe(&left.ty), self.items.describe(&right.ty));
+        self.sink.push(report::types::operator(span.clone(), spelled(op), &left, &right, help));
+        unknown(span)
+    }
+
     /// Gives both operands the same 64-bit kind; says whether it is the unsigned one. Exact arithmetic needs none.
     fn same_sign(&mut self, left: &mut Expr, right: &mut Expr) -> bool {
         let (Ty::Int { lo: a_lo, unsigned: a, .. }, Ty::Int { lo: b_lo, unsigned: b, .. }) =
@@ -180,6 +308,27 @@ impl Exprs<'_> {
         *a = true;
         *b = true;
         true
+    }
+}
+
+/// What to compare instead of two values that cannot be compared.
+fn comparison_help(left: &Ty, right: &Ty, left_text: &str, is_order: bool) -> String {
+    match (left, right) {
+        (Ty::Option(_), _) | (_, Ty::Option(_)) => {
+            "say what is meant without a value, `(... else 0) == x`, or ask whether there is one: `... == none`"
+                .to_owned()
+        }
+        (Ty::Time | Ty::Duration, Ty::Int { .. }) | (Ty::Int { .. }, Ty::Time | Ty::Duration) => {
+            "a number has no unit; compare with `5s`, or with `n * 1ms`".to_owned()
+        }
+        (Ty::Variant(_), _) | (_, Ty::Variant(_)) => {
+            "look at its cases: `switch ...:` with one line for each".to_owned()
+        }
+        (Ty::Record(_), Ty::Record(_)) => "compare the fields of the messages".to_owned(),
+        (Ty::List { .. }, _) => "compare the elements of lists, or their lengths".to_owned(),
+        (Ty::Bytes { .. }, Ty::Bytes { .. }) => "make both text with `text(...)`, or both bytes with `raw(...)`".to_owned(),
+        _ if left == right && is_order => format!("{left_text} has no order; compare with `==` or `!=`"),
+        _ => "compare values of the same kind".to_owned(),
     }
 }
 

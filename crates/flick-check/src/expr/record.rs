@@ -12,21 +12,19 @@ impl Exprs<'_> {
     /// `unit{field = value}`.
     pub(super) fn build(&mut self, record: &ast::RecordExpr, span: Span) -> Expr {
         let Some(name) = record.name() else { return unknown(span) };
-        let unit = match self.items.types.get(name.text()) {
-            Some(TypeItem::Unit(unit)) => *unit,
-            Some(TypeItem::Enum(_)) => {
-                let help = format!("name one of its members: `{}.name`", name.text());
-                let name_span = self.span(name.range());
-                self.sink.push(report::names::wrong_kind(
-                    name_span,
-                    name.text(),
-                    "an enumeration",
-                    "a type of message",
-                    &help,
-                ));
+        let library = record.library();
+        let unit = match self.items.type_named(library.as_ref().map(ast::Name::text), name.text()) {
+            Some(TypeItem::Unit(unit)) => unit,
+            Some(TypeItem::Struct(id)) if self.grammar.is_none() => {
+                return self.struct_build(id, record, span);
+            }
+            Some(item @ (TypeItem::Enum(_) | TypeItem::Variant(_) | TypeItem::Struct(_))) => {
+                let (is, help) = super::call::type_as_value(item, name.text());
+                let place = self.span(name.range());
+                let what = "a type of message";
+                self.sink.push(report::names::wrong_kind(place, name.text(), is, what, &help));
                 return unknown(span);
             }
-            Some(TypeItem::Broken) => return unknown(span),
             None => {
                 let known: Vec<&str> = self.items.types.keys().map(String::as_str).collect();
                 let name_span = self.span(name.range());
@@ -34,6 +32,55 @@ impl Exprs<'_> {
                 return unknown(span);
             }
         };
+        self.check_buildable(unit, &span);
+        let fields = self.inits(unit, record.fields());
+        Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span }
+    }
+
+    /// `kv(a, b)`: the fields of the program's record, in its order.
+    pub(super) fn build_positional(
+        &mut self,
+        unit: UnitId,
+        args: &[ast::Expr],
+        piped: Option<Expr>,
+        span: Span,
+    ) -> Expr {
+        let ty = Ty::Record(unit);
+        let name = self.items.unit(unit).name.clone();
+        let Some(view) = self.items.views.get(&unit.0) else {
+            self.sink.push(report::values::positional_without_record(span.clone(), &name));
+            return Expr { ty, ..unknown(span) };
+        };
+        let (is_piped, place) = (piped.is_some(), view.span.clone());
+        let fields: Vec<(FieldId, Ty, String)> = view
+            .fields
+            .iter()
+            .filter(|field| grammar::writable(self.items.unit(unit), field.field) != Writable::Follows)
+            .map(|field| (field.field, field.ty.clone(), field.name.clone()))
+            .collect();
+        let found = args.len() + usize::from(is_piped);
+        if found != fields.len() {
+            let wanted = fields.len();
+            let report =
+                report::types::argument_count(span.clone(), &name, wanted, found, Some(place), is_piped);
+            self.sink.push(report);
+            return Expr { ty, ..unknown(span) };
+        }
+        self.check_buildable(unit, &span);
+        let mut values: Vec<Expr> =
+            args.iter().zip(&fields).map(|(arg, (_, ty, _))| self.expr_like(arg, ty)).collect();
+        values.extend(piped);
+        let mut given = Vec::new();
+        for (value, (_, _, name)) in values.into_iter().zip(&fields) {
+            let place = value.span.clone();
+            let Some((field, ty)) = self.written_field(unit, name, &place) else { continue };
+            given.push((field, self.coerce(value, &ty, &format!("`{name}`"), Some(place))));
+        }
+        Expr { kind: ExprKind::Build(unit, given), ty, span }
+    }
+
+    /// Refuses to build messages of which some field could get no length.
+    fn check_buildable(&mut self, unit: UnitId, span: &Span) {
         let declared = self.items.unit(unit);
         let blocked = declared.fields.iter().enumerate().find_map(|(index, field)| {
             match grammar::writable(declared, FieldId(index as u32)) {
@@ -47,8 +94,6 @@ impl Exprs<'_> {
                 report::grammar::cannot_build(span.clone(), &declared.name, &name, field.span.clone(), &why);
             self.sink.push(report);
         }
-        let fields = self.inits(unit, record.fields());
-        Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span }
     }
 
     /// `message with field = value`.
@@ -56,6 +101,7 @@ impl Exprs<'_> {
         let base = self.opt_expr(with.base(), &span);
         let unit = match base.ty {
             Ty::Record(unit) => unit,
+            Ty::Struct(id) => return self.struct_with(base, id, with, span),
             Ty::Unknown => return unknown(span),
             ref other => {
                 let found = self.items.describe(other);

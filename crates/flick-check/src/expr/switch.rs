@@ -10,11 +10,22 @@ use crate::report;
 
 impl Exprs<'_> {
     pub(crate) fn switch(&mut self, switch: &ast::SwitchExpr, wanted: Wanted<'_>, span: Span) -> Expr {
-        let value = self.subject(switch.subject(), &span);
+        let subject_end = switch.subject().map_or(switch.range().end, |subject| subject.range().end);
+        let heading = self.span(switch.range().start..subject_end);
+        let value = self.opt_expr(switch.subject(), &span);
+        if matches!(value.ty, Ty::Variant(_) | Ty::Option(_)) {
+            return self.matching(value, switch, wanted, heading, span);
+        }
+        let value = self.decidable(value);
         let mut common = Branches::new(wanted);
         let mut seen: Vec<Expr> = Vec::new();
         let mut arms = Vec::new();
         for arm in switch.arms() {
+            if let Some(binding) = arm.patterns().find_map(|pattern| pattern.binding()) {
+                let place = self.span(binding.range());
+                let found = self.items.describe(&value.ty);
+                self.sink.push(report::values::binds_in_plain(place, &found));
+            }
             let patterns =
                 arm.patterns().filter_map(|pattern| self.pattern(&pattern, &value.ty, &mut seen)).collect();
             let arm_span = self.span(arm.range());
@@ -23,25 +34,13 @@ impl Exprs<'_> {
         }
         let mut otherwise =
             switch.else_body().map(|body| self.branch_block(Some(body), wanted, &span, &mut common));
-        let subject_end = switch.subject().map_or(switch.range().end, |subject| subject.range().end);
-        let heading = self.span(switch.range().start..subject_end);
         self.check_exhaustive(&value.ty, &seen, otherwise.is_some(), heading);
         let ty = common.finish(arms.iter_mut().map(|(_, body)| body).chain(&mut otherwise));
         Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty, span }
     }
 
-    /// `map e { a: x, else: y }` and `e in { a, b }` are switches too.
-    pub(super) fn table(&mut self, expr: &ast::Expr, span: Span) -> Expr {
-        match expr {
-            ast::Expr::Map(map) => self.map(map, span),
-            ast::Expr::In(set) => self.set(set, span),
-            _ => {
-                self.not_yet(span, "this expression", "programs of this version handle one message at a time")
-            }
-        }
-    }
-
-    fn map(&mut self, map: &ast::MapExpr, span: Span) -> Expr {
+    /// `map e { a: x, else: y }` is a switch too.
+    pub(super) fn map(&mut self, map: &ast::MapExpr, span: Span) -> Expr {
         let value = self.subject(map.subject(), &span);
         let mut common = Branches::new(Wanted::Value);
         let mut seen: Vec<Expr> = Vec::new();
@@ -65,7 +64,11 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty, span }
     }
 
-    fn set(&mut self, set: &ast::InExpr, span: Span) -> Expr {
+    /// `e in { a, b }`, and `e in list`.
+    pub(super) fn set(&mut self, set: &ast::InExpr, span: Span) -> Expr {
+        if let Some(collection) = set.collection() {
+            return self.in_collection(set.subject(), &collection, span);
+        }
         let value = self.subject(set.subject(), &span);
         let mut seen: Vec<Expr> = Vec::new();
         let patterns: Vec<Expr> =
@@ -78,10 +81,47 @@ impl Exprs<'_> {
 
     fn subject(&mut self, subject: Option<ast::Expr>, around: &Span) -> Expr {
         let value = self.opt_expr(subject, around);
+        self.decidable(value)
+    }
+
+    /// `x in list`, `key in dict`.
+    fn in_collection(&mut self, subject: Option<ast::Expr>, collection: &ast::Expr, span: Span) -> Expr {
+        let collection = self.expr(collection);
+        let hoped = match &collection.ty {
+            Ty::List { elem, .. } => (**elem).clone(),
+            Ty::Dict(id) => self.items.dicts[id.0 as usize].key.clone(),
+            _ => Ty::Unknown,
+        };
+        let value = match subject {
+            Some(subject) => self.expr_like(&subject, &hoped),
+            None => unknown(span.clone()),
+        };
+        let truth = Expr { ty: Ty::Bool, ..unknown(span.clone()) };
+        if let ExprKind::Dict(id) = collection.kind {
+            let key = self.coerced_key(id, value);
+            return Expr { kind: ExprKind::DictHas(id, Box::new(key)), ty: Ty::Bool, span };
+        }
+        match &collection.ty {
+            Ty::List { .. } if value.ty == Ty::Unknown => truth,
+            Ty::List { .. } => self.in_list(value, collection, span),
+            Ty::Unknown => truth,
+            other => {
+                let found = self.items.describe(other);
+                self.sink.push(report::values::not_a_collection(collection.span.clone(), &found));
+                truth
+            }
+        }
+    }
+
+    /// Refuses a value that no literal pattern can be compared with.
+    fn decidable(&mut self, value: Expr) -> Expr {
         if !matches!(value.ty, Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Bytes { .. } | Ty::Unknown) {
             let found = self.items.describe(&value.ty);
             let help = match value.ty {
                 Ty::Record(_) => "decide by a field of the message: `switch req.opcode:`",
+                Ty::Option(_) | Ty::Variant(_) => {
+                    "a table has no names for what a case carries: write a `switch`"
+                }
                 _ => "decide by a number, a truth value, text or a member of an enumeration",
             };
             self.sink.push(report::types::prefix(value.span.clone(), "switch", &found, help));
@@ -94,12 +134,14 @@ impl Exprs<'_> {
     fn pattern(&mut self, pattern: &ast::Pattern, subject: &Ty, seen: &mut Vec<Expr>) -> Option<Expr> {
         let span = self.span(pattern.range());
         let kind = pattern.kind()?;
+        let library = pattern.library();
+        let library = library.as_ref().map(ast::Name::text);
         let mut checked = match kind {
             ast::PatternKind::Literal(value) => self.literal(Some(value), span),
             ast::PatternKind::Negative(value) => super::int(-i128::from(value), span),
-            ast::PatternKind::Name(name) => self.member_pattern(None, &name, subject, span)?,
+            ast::PatternKind::Name(name) => self.member_pattern(None, None, &name, subject, span)?,
             ast::PatternKind::Qualified(owner, name) => {
-                self.member_pattern(Some(&owner), &name, subject, span)?
+                self.member_pattern(library, Some(&owner), &name, subject, span)?
             }
         };
         if *subject == Ty::Unknown || checked.ty == Ty::Unknown {
@@ -145,14 +187,15 @@ impl Exprs<'_> {
 
     fn member_pattern(
         &mut self,
+        library: Option<&str>,
         owner: Option<&ast::Name>,
         name: &ast::Name,
         subject: &Ty,
         span: Span,
     ) -> Option<Expr> {
         let id = match owner {
-            Some(owner) => match self.items.types.get(owner.text()) {
-                Some(TypeItem::Enum(id)) => *id,
+            Some(owner) => match self.items.type_named(library, owner.text()) {
+                Some(TypeItem::Enum(id)) => id,
                 _ => {
                     let names = self.items.enums.iter().map(|known| known.name.as_str());
                     let owner_span = self.span(owner.range());
@@ -215,18 +258,32 @@ impl Exprs<'_> {
                     .filter(|(_, value)| !is_seen(*value))
                     .map(|(name, _)| name.as_str())
                     .collect();
-                match absent.as_slice() {
-                    [] => "numbers without a name are missing".to_owned(),
-                    [one] => format!("`{one}` is missing, and numbers without a name"),
-                    [first, rest @ ..] => format!(
-                        "`{first}` and {} more members are missing, and numbers without a name",
-                        rest.len()
-                    ),
+                if self.items.closed_enums.contains(&id.0) {
+                    match absent.as_slice() {
+                        [] => return,
+                        [one] => format!("`{one}` is missing"),
+                        [first, rest @ ..] => {
+                            format!("`{first}` and {} more members are missing", rest.len())
+                        }
+                    }
+                } else {
+                    match absent.as_slice() {
+                        [] => "numbers without a name are missing".to_owned(),
+                        [one] => format!("`{one}` is missing, and numbers without a name"),
+                        [first, rest @ ..] => format!(
+                            "`{first}` and {} more members are missing, and numbers without a name",
+                            rest.len()
+                        ),
+                    }
                 }
             }
             _ => "other values are missing".to_owned(),
         };
-        self.sink.push(report::types::not_exhaustive(heading, &missing, matches!(subject, Ty::Enum(_))));
+        self.sink.push(report::types::not_exhaustive(
+            heading,
+            &missing,
+            matches!(subject, Ty::Enum(id) if !self.items.closed_enums.contains(&id.0)),
+        ));
     }
 }
 

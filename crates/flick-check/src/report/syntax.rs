@@ -6,9 +6,6 @@ use flick_syntax::{SyntaxError, SyntaxErrorKind};
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
-/// Words that begin a construct of a later version, which the parser takes for a name.
-const LATER_WORDS: &[&str] = &["ask", "every", "except", "update", "timeout", "scatter"];
-
 /// What an error of the parser becomes.
 pub(crate) enum FromParser {
     /// The error itself.
@@ -24,11 +21,6 @@ pub(crate) fn from_parser(file: u32, text: &str, tree: &ast::File, error: &Synta
     let word_start = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
     let word = &before[word_start..];
     let word_span = Span { file, range: word_start as u32..before.len() as u32 };
-    if error.kind == SyntaxErrorKind::Expected && LATER_WORDS.contains(&word) {
-        let what = format!("`{word}`");
-        let help = "programs of this version handle one message at a time, without waiting";
-        return FromParser::Error(super::not_yet::construct(word_span, &what, help));
-    }
     if error.kind == SyntaxErrorKind::Expected && word == "switch" && error.title.contains("a grammar") {
         let help = "describe what follows as one `bytes` field";
         return FromParser::NotYet(super::not_yet::grammar(word_span, "a choice between fields", help));

@@ -8,7 +8,20 @@ pub(crate) fn mismatch(span: Span, wanted: &str, found: &str, why: Option<(Span,
     let help = match (wanted, found) {
         ("a truth value", "a number") => "compare it: `... != 0`".to_owned(),
         ("a number", "text" | "bytes") => "take its length, `len(...)`, or its hash, `hash(...)`".to_owned(),
-        ("text", "a number") => "give it a field that is text, or a literal in double quotes".to_owned(),
+        ("text", "a number") => "make text of the number, `str(n)`, or give a field that is text".to_owned(),
+        ("a duration", "a number") => {
+            "write its unit, `5ms`; a computed number is a duration with `n * 1ms`".to_owned()
+        }
+        ("a number", "a duration") => "say in which unit: `millis(d)`, `seconds(d)`".to_owned(),
+        ("a number", "a time") => "say since when: `unix(t)` gives the seconds since 1970".to_owned(),
+        ("a time", "a duration") => "add it to a time: `now() + d`".to_owned(),
+        ("a duration", "a time") => "subtract another time: `now() - t`".to_owned(),
+        ("a number", "a truth value") => "write both numbers: `if flag: 1 else: 0`".to_owned(),
+        ("an IPv4 address", "text") => "a constant address is written `ipv4(\"10.0.0.1\")`".to_owned(),
+        ("an IPv6 address", "text") => "a constant address is written `ipv6(\"::1\")`".to_owned(),
+        ("an IPv6 address", "an endpoint") => "take its address: `address(e)`".to_owned(),
+        ("an endpoint", "text") => "a constant endpoint is written `endpoint(\"10.0.0.1:80\")`".to_owned(),
+        ("an endpoint", "a channel") => "ask for its peer: `peer(client)`".to_owned(),
         (message, "text" | "bytes" | "a number") if message.starts_with("a message") => {
             "pass the whole message, not one of its fields".to_owned()
         }
@@ -157,22 +170,16 @@ pub(crate) fn view_type(span: Span, field: &str, found: &str, grammar: Span, all
         .help(format!("write {}", list(allowed.iter().copied()).replace(" and ", " or ")))
 }
 
-pub(crate) fn several_results(span: Span) -> Diagnostic {
-    Diagnostic::error("E0415", span, "a function gives one value or none in this version of flick")
-        .label("more than one")
-        .help("write one function for each value")
-}
-
 pub(crate) fn not_indexable(span: Span, found: &str) -> Diagnostic {
-    Diagnostic::error("E0416", span, format!("`[...]` picks a channel out of an array, but this is {found}"))
+    Diagnostic::error("E0416", span, format!("`[...]` picks an element, but this is {found}"))
         .label(format!("this is {found}"))
-        .help("index the name of an array of channels: `backends[i]`")
+        .help("an array of channels, a list, text and a dictionary have elements: `backends[i]`, `xs[0]`, `hits[key]`")
 }
 
 pub(crate) fn no_fields(span: Span, found: &str) -> Diagnostic {
     Diagnostic::error("E0417", span, format!("{found} has no fields"))
         .label(format!("this is {found}"))
-        .help("only messages have fields, like `req.key`; a member of an enumeration is written `opcode.get`")
+        .help("only messages and records have fields, like `req.key`; a member of an enumeration is written `opcode.get`")
 }
 
 pub(crate) fn kind_differs(span: Span, wanted: &str, found: &str) -> Diagnostic {

@@ -278,7 +278,8 @@ impl Body<'_> {
 
     fn local(&self, id: LocalId) -> String {
         match self.locals.get(id.0 as usize) {
-            Some(local) if local.name.is_empty() => "message".to_owned(),
+            Some(local) if local.name.is_empty() && id.0 == 0 => "message".to_owned(),
+            Some(local) if local.name.is_empty() => format!("_{}", id.0),
             Some(local) => local.name.clone(),
             None => format!("%{}", id.0),
         }

@@ -2,7 +2,7 @@
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Expr, Pattern, nodes};
+use super::{Expr, Pattern, nodes, nth_child};
 
 nodes! {
     /// `map self.opcode { getq: get, else: self.opcode }`
@@ -11,7 +11,7 @@ nodes! {
     MapArm,
     /// `else: self.opcode`
     MapElse,
-    /// `self.opcode in { getq, getkq }`
+    /// `self.opcode in { getq, getkq }`, `key in keys`
     InExpr,
 }
 
@@ -57,7 +57,12 @@ impl InExpr {
         support::child(self.syntax())
     }
 
-    /// Returns the values it may be.
+    /// Returns the list or dictionary it is looked for in; `None` where the values are written out in braces.
+    pub fn collection(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
+    }
+
+    /// Returns the values it may be, where they are written out in braces.
     pub fn patterns(&self) -> AstChildren<Pattern> {
         support::children(self.syntax())
     }

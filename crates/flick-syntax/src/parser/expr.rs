@@ -42,6 +42,11 @@ impl Parser<'_> {
         self.expr_of(ELSE_POWER);
     }
 
+    /// Parses the list or dictionary behind an `in`.
+    pub(super) fn value_within_in(&mut self) {
+        self.expr_of(RANGE_POWER);
+    }
+
     /// Parses a value inside a construct that `with`, `else` and `timeout` belong to.
     pub(super) fn value_within_with(&mut self) {
         self.expr_of(OR_POWER);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! map    := 'map' expr '{' (pattern ':' expr),* ['else' ':' expr] '}'
-//! in     := expr 'in' '{' pattern,* '}'
+//! in     := expr 'in' ('{' pattern,* '}' | expr)                  # the second form: an element of a list, a key
 //! ```
 //! A comma may stand behind the last entry. `map` and `in` are words of the language only here: elsewhere both are names.
 
@@ -123,6 +123,10 @@ impl Parser<'_> {
 
     /// Parses the values behind `in`.
     pub(super) fn set_members(&mut self) {
+        if matches!(self.current(), Ident | LParen | LBrack) {
+            self.value_within_in();
+            return;
+        }
         let open = self.here();
         if !self.expect(LBrace, SET) {
             return;

@@ -1,0 +1,198 @@
+//! Built-ins on numbers, times and durations.
+
+use super::{Call, DECIMAL_BYTES_MAX, HEX_BYTES_MAX};
+use crate::expr::{Exprs, range_of, recast, unknown};
+use crate::hir::{Builtin, Expr, ExprKind, Ty};
+use crate::range::{INT, Range, UINT};
+use crate::report;
+
+impl Exprs<'_> {
+    pub(super) fn extremum(&mut self, mut call: Call<'_>) -> Expr {
+        if let (a @ (Ty::Time | Ty::Duration), b) = (call.arg(0).clone(), call.arg(1).clone())
+            && a == b
+        {
+            call.args = call.args.into_iter().map(|arg| recast(arg, INT.ty())).collect();
+            return recast(call.gives(INT.ty()), a);
+        }
+        let (Some(a), Some(b)) = (range_of(call.arg(0)), range_of(call.arg(1))) else {
+            let (a, b) = (self.items.describe(call.arg(0)), self.items.describe(call.arg(1)));
+            let help = format!("`{}` works on two numbers, two times or two durations", call.name);
+            let of_list = matches!(call.arg(0), Ty::List { .. });
+            let help =
+                if of_list { "go through the list: `fold x in xs, best = 0: max(best, x)`" } else { &help };
+            self.sink.push(report::types::operator(call.span.clone(), call.name, &a, &b, help));
+            return unknown(call.span);
+        };
+        let is_wide = a.hi > INT.hi || b.hi > INT.hi;
+        if is_wide && (a.lo < 0 || b.lo < 0) {
+            self.sink.push(report::types::signs_differ(call.span.clone()));
+        }
+        for arg in &mut call.args {
+            if let Ty::Int { unsigned, .. } = &mut arg.ty {
+                *unsigned = is_wide;
+            }
+        }
+        let range = if call.builtin == Builtin::Min {
+            Range { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }
+        } else {
+            Range { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
+        };
+        call.gives(range.ty())
+    }
+
+    pub(super) fn abs(&mut self, mut call: Call<'_>) -> Expr {
+        if *call.arg(0) == Ty::Duration {
+            call.args = call.args.into_iter().map(|arg| recast(arg, INT.ty())).collect();
+            return recast(call.gives(INT.ty()), Ty::Duration);
+        }
+        let Some(range) = range_of(call.arg(0)) else {
+            self.refuse_argument(&call, 0, "`abs` works on a number or a duration");
+            return unknown(call.span);
+        };
+        if range.lo >= 0 {
+            return Expr { span: call.span, ..call.args.swap_remove(0) };
+        }
+        let least = if range.contains(0) { 0 } else { range.hi.abs() };
+        let found = Range { lo: least, hi: range.hi.max(-range.lo) };
+        // The least number has no positive counterpart and stays itself.
+        let found = if found.is_inside(INT) { found } else { INT };
+        call.gives(found.ty())
+    }
+
+    /// `str(n)`, which leaves text as it is, and `hex(n)`.
+    pub(super) fn print_number(&mut self, mut call: Call<'_>) -> Expr {
+        if let (Builtin::Str, Ty::Bytes { text: true, .. }) = (call.builtin, call.arg(0)) {
+            return Expr { span: call.span, ..call.args.swap_remove(0) };
+        }
+        if range_of(call.arg(0)).is_none() {
+            let help = match (call.arg(0), call.builtin) {
+                (Ty::Duration, _) => "say in which unit: `str(millis(d))`".to_owned(),
+                (Ty::Time, _) => "say since when: `str(unix(t))` gives the seconds since 1970".to_owned(),
+                (Ty::Bool, _) => "write both texts: `if flag: \"yes\" else: \"no\"`".to_owned(),
+                (Ty::Bytes { .. }, Builtin::Str) => "bytes are text with `text(...)`".to_owned(),
+                (_, Builtin::Str) => "`str` works on a number".to_owned(),
+                _ => "`hex` works on a number".to_owned(),
+            };
+            self.refuse_argument(&call, 0, &help);
+        }
+        let max = if call.builtin == Builtin::Str { DECIMAL_BYTES_MAX } else { HEX_BYTES_MAX };
+        call.gives(Ty::Bytes { max, text: true })
+    }
+
+    pub(super) fn random(&mut self, call: Call<'_>) -> Expr {
+        let Some(range) = range_of(call.arg(0)) else {
+            self.refuse_argument(&call, 0, "`random(n)` takes a number and gives one from 0 to n - 1");
+            return unknown(call.span);
+        };
+        if range.lo < 1 {
+            self.sink.push(report::values::random_of_nothing(call.args[0].span.clone()));
+        }
+        if range.hi > INT.hi {
+            let (found, allowed) = (UINT.describe(), INT.describe());
+            let target = "the bound of `random`";
+            let place = call.args[0].span.clone();
+            self.sink.push(report::bounds::int_too_wide(place, target, &found, &allowed, None));
+        }
+        call.gives(Range { lo: 0, hi: (range.hi - 1).clamp(0, INT.hi) }.ty())
+    }
+
+    pub(super) fn in_units(&mut self, call: Call<'_>) -> Expr {
+        let is_fit = match call.builtin {
+            Builtin::Unix => *call.arg(0) == Ty::Time,
+            _ => matches!(call.arg(0), Ty::Time | Ty::Duration),
+        };
+        if !is_fit {
+            let help = match (call.builtin, call.arg(0)) {
+                (_, Ty::Int { .. }) => "a number has no unit; `n * 1ms` makes a duration of it".to_owned(),
+                (Builtin::Unix, _) => "`unix` takes a time, for example `unix(now())`".to_owned(),
+                _ => format!("`{}` takes a duration or a time", call.name),
+            };
+            self.refuse_argument(&call, 0, &help);
+        }
+        let divisor = match call.builtin {
+            Builtin::InUnits(ns) => i128::from(ns),
+            _ => 1_000_000_000,
+        };
+        call.gives(INT.div(Range::point(divisor)).ty())
+    }
+
+    /// `uint8(n)` and the like: the low bits.
+    pub(in crate::expr) fn convert(
+        &mut self,
+        name: &str,
+        mut args: Vec<Expr>,
+        span: crate::hir::Span,
+    ) -> Expr {
+        let repr =
+            crate::types::sized_int(name).unwrap_or(crate::hir::IntRepr { width_bytes: 8, signed: true });
+        let target = Range::of_repr(repr);
+        let found = match args.as_slice() {
+            [_] => args.swap_remove(0),
+            _ => {
+                let report = report::types::argument_count(span.clone(), name, 1, args.len(), None, false);
+                self.sink.push(report);
+                return Expr { kind: ExprKind::Int(0), ty: target.ty(), span };
+            }
+        };
+        match &found.ty {
+            Ty::Unknown => return Expr { kind: ExprKind::Int(0), ty: target.ty(), span },
+            Ty::Enum(_) => {}
+            Ty::Int { lo, hi, .. } => {
+                let range = Range { lo: *lo, hi: *hi };
+                if range.is_inside(target) {
+                    return Expr { span, ..found };
+                }
+                if let ExprKind::Int(value) = found.kind {
+                    return super::super::int(low_bits(value, target), span);
+                }
+            }
+            other => {
+                let help = match other {
+                    Ty::Bytes { .. } => {
+                        "read a number from text with `parse_int(...)`; it is an option".to_owned()
+                    }
+                    Ty::Duration => "say in which unit: `millis(d)`".to_owned(),
+                    Ty::Time => "say since when: `unix(t)` gives the seconds since 1970".to_owned(),
+                    Ty::Bool => "write both numbers: `if flag: 1 else: 0`".to_owned(),
+                    _ => format!("`{name}` takes a number or a member of an enumeration"),
+                };
+                let found_text = self.items.describe(other);
+                let report = match other {
+                    Ty::Option(inner) => {
+                        report::values::may_be_none(found.span.clone(), &self.items.describe(inner))
+                    }
+                    _ => report::types::prefix(found.span.clone(), name, &found_text, &help),
+                };
+                self.sink.push(report);
+                return Expr { kind: ExprKind::Int(0), ty: target.ty(), span };
+            }
+        }
+        Expr { kind: ExprKind::Convert(Box::new(found), repr), ty: target.ty(), span }
+    }
+}
+
+/// What is left of `value` when only the bits of `target` are kept.
+fn low_bits(value: i128, target: Range) -> i128 {
+    let modulus = target.hi - target.lo + 1;
+    (value - target.lo).rem_euclid(modulus) + target.lo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Range, low_bits};
+    use crate::hir::IntRepr;
+
+    #[test]
+    fn conversions_of_literals_keep_the_low_bits() {
+        for (value, width_bytes, signed, kept) in [
+            (256, 1, false, 0),
+            (-1, 1, false, 255),
+            (255, 1, true, -1),
+            (-129, 1, true, 127),
+            (1 << 16, 2, true, 0),
+        ] {
+            let target = Range::of_repr(IntRepr { width_bytes, signed });
+            assert_eq!(low_bits(value, target), kept, "{value} in {target:?}");
+        }
+    }
+}

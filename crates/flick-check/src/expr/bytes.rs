@@ -1,0 +1,153 @@
+//! Text, bytes and lists: joining, elements, slices, membership.
+//! Promises: a joined text is never longer than its type says; an element that may not be there is an option.
+
+use flick_syntax::ast;
+
+use super::{Exprs, adapt, bind, range_of, unknown, value_block};
+use crate::hir::{BinaryOp, Block, Expr, ExprKind, Source, Span, Ty};
+use crate::limits::WRITTEN_BYTES_MAX;
+use crate::range::{INT, Range};
+use crate::report;
+
+/// Values of a byte.
+const BYTE: Range = Range { lo: 0, hi: 255 };
+
+impl Exprs<'_> {
+    /// `a + b` of text or bytes, both of the same kind.
+    pub(super) fn concat(&mut self, left: Expr, right: Expr, span: Span) -> Expr {
+        let text = matches!(left.ty, Ty::Bytes { text: true, .. });
+        let longest = |side: &Expr| if let Ty::Bytes { max, .. } = side.ty { u64::from(max) } else { 0 };
+        let total = longest(&left) + longest(&right);
+        let mut parts = Vec::new();
+        for side in [left, right] {
+            match side.kind {
+                ExprKind::Concat(inner) => parts.extend(inner),
+                _ => parts.push(side),
+            }
+        }
+        if total > u64::from(WRITTEN_BYTES_MAX) {
+            self.sink.push(report::values::joined_too_long(span.clone(), total, WRITTEN_BYTES_MAX));
+        }
+        let max = total.min(u64::from(WRITTEN_BYTES_MAX)) as u32;
+        if let Some(bytes) = parts.iter().map(literal_bytes).collect::<Option<Vec<&[u8]>>>() {
+            return Expr { kind: ExprKind::Str(bytes.concat()), ty: Ty::Bytes { max, text }, span };
+        }
+        Expr { kind: ExprKind::Concat(parts), ty: Ty::Bytes { max, text }, span }
+    }
+
+    /// `base[index]`, `base[from..to]`.
+    pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Expr {
+        let base = self.opt_expr(index.base(), &span);
+        if let Some(range) = index.slice() {
+            return self.slice(base, &range, span);
+        }
+        if let ExprKind::Dict(dict) = base.kind {
+            return self.dict_get(dict, index.index(), span);
+        }
+        let position = self.opt_expr(index.index(), &span);
+        let ty = match &base.ty {
+            Ty::ChanArray { receives, sends } => Ty::Chan { receives: *receives, sends: *sends },
+            Ty::List { elem, .. } => Ty::Option(elem.clone()),
+            Ty::Bytes { .. } => Ty::Option(Box::new(BYTE.ty())),
+            Ty::Unknown => return unknown(span),
+            other => {
+                let report = match other {
+                    Ty::Option(inner) => {
+                        report::values::may_be_none(base.span.clone(), &self.items.describe(inner))
+                    }
+                    Ty::Tuple(_) => report::values::tuple_by_index(base.span.clone()),
+                    _ => report::types::not_indexable(base.span.clone(), &self.items.describe(other)),
+                };
+                self.sink.push(report);
+                return unknown(span);
+            }
+        };
+        let position = self.number(position, "the index");
+        let (base, position) = (Box::new(base), Box::new(position));
+        let kind = match base.ty {
+            Ty::ChanArray { .. } => ExprKind::Index(base, position),
+            Ty::List { .. } => ExprKind::ListGet(base, position),
+            _ => ExprKind::ByteAt(base, position),
+        };
+        Expr { kind, ty, span }
+    }
+
+    /// Checks that a value is a number; of lists and text, within `int`.
+    pub(super) fn number(&mut self, value: Expr, target: &str) -> Expr {
+        match &value.ty {
+            Ty::Int { .. } | Ty::Unknown => value,
+            _ => self.coerce(value, &INT.ty(), target, None),
+        }
+    }
+
+    fn slice(&mut self, base: Expr, range: &ast::RangeExpr, span: Span) -> Expr {
+        let end = |exprs: &mut Self, end: Option<ast::Expr>| {
+            end.map(|end| {
+                let value = exprs.expr(&end);
+                Box::new(exprs.coerce(value, &INT.ty(), "an end of the slice", None))
+            })
+        };
+        let (from, to) = (end(self, range.start()), end(self, range.end()));
+        let shorter = |max: u32| slice_max(max, from.as_deref(), to.as_deref());
+        let ty = match &base.ty {
+            Ty::Bytes { max, text } => Ty::Bytes { max: shorter(*max), text: *text },
+            Ty::List { elem, max } => Ty::List { elem: elem.clone(), max: shorter(*max).max(1) },
+            Ty::Unknown => return unknown(span),
+            other => {
+                let found = self.items.describe(other);
+                let report = match other {
+                    Ty::Option(inner) => {
+                        report::values::may_be_none(base.span.clone(), &self.items.describe(inner))
+                    }
+                    _ => report::values::not_sliceable(base.span.clone(), &found),
+                };
+                self.sink.push(report);
+                return unknown(span);
+            }
+        };
+        Expr { kind: ExprKind::Slice(Box::new(base), from, to), ty, span }
+    }
+
+    /// `x in list`.
+    pub(super) fn in_list(&mut self, wanted: Expr, list: Expr, span: Span) -> Expr {
+        let Ty::List { elem, .. } = list.ty.clone() else { return unknown(span) };
+        let mut wanted = wanted;
+        adapt(&mut wanted, &elem);
+        bind(self, wanted, |exprs, wanted| {
+            let place = span.clone();
+            let local = exprs.scope.hidden("", (*elem).clone(), place.clone());
+            let acc = exprs.scope.hidden("", Ty::Bool, place.clone());
+            let read = |id, ty: &Ty| Expr { kind: ExprKind::Local(id), ty: ty.clone(), span: place.clone() };
+            let same = exprs.comparison(BinaryOp::Eq, read(local, &elem), wanted, span.clone());
+            let both = ExprKind::Binary(BinaryOp::Or, Box::new(read(acc, &Ty::Bool)), Box::new(same));
+            let both = Expr { kind: both, ty: Ty::Bool, span: span.clone() };
+            let body: Block = value_block(both);
+            let init = Box::new(Expr { kind: ExprKind::Bool(false), ty: Ty::Bool, span: span.clone() });
+            let kind = ExprKind::Fold { local, source: Box::new(Source::List(list)), acc, init, body };
+            Expr { kind, ty: Ty::Bool, span: span.clone() }
+        })
+    }
+}
+
+fn literal_bytes(part: &Expr) -> Option<&[u8]> {
+    if let ExprKind::Str(bytes) = &part.kind { Some(bytes) } else { None }
+}
+
+/// How long a slice of something of at most `max` parts may be.
+fn slice_max(max: u32, from: Option<&Expr>, to: Option<&Expr>) -> u32 {
+    let range = |end: Option<&Expr>| end.and_then(|end| range_of(&end.ty));
+    let lo = range(from).map_or(0, |range| range.lo.max(0));
+    let hi = range(to).map_or(i128::from(max), |range| range.hi.min(i128::from(max)));
+    let by_ends = (hi - lo).max(0);
+    // `text[i..i + 8]` has 8 bytes wherever it begins.
+    let by_width = match (from.map(|from| &from.kind), to.map(|to| &to.kind)) {
+        (Some(ExprKind::Local(start)), Some(ExprKind::Binary(BinaryOp::Add, a, b))) => {
+            match (&a.kind, &b.kind) {
+                (ExprKind::Local(same), ExprKind::Int(width)) if same == start && *width >= 0 => Some(*width),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    by_width.map_or(by_ends, |width| width.min(by_ends)).min(i128::from(max)) as u32
+}

@@ -1,0 +1,359 @@
+//! Repetitions: `for`, `fold`, `map`, `filter`, and what they go through.
+//! Promises: how often a body runs at most is known; an accumulator has one type before and after every round.
+
+use flick_syntax::ast;
+
+use super::{Exprs, Wanted, adapt, has_part, join, range_of, unknown, widen};
+use crate::hir::{Block, Expr, ExprKind, LocalId, Source, Span, Stmt, Ty};
+use crate::limits::{LOOP_NESTING_MAX, TRIPS_MAX, WRITTEN_BYTES_MAX};
+use crate::range::{INT, Range};
+use crate::{report, types};
+use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+
+/// What a repetition goes through, and what it finds there.
+struct Visited {
+    source: Source,
+    elem: Ty,
+    /// Rounds at most.
+    max: u32,
+}
+
+impl Exprs<'_> {
+    /// `for x in source: block`.
+    pub(crate) fn for_stmt(&mut self, stmt: &ast::ForStmt, span: Span) -> Expr {
+        let visited = self.source(stmt.iterable(), &span);
+        let (local, (body, ..)) = self.each(stmt.name(), &visited, &span, |exprs| match stmt.body() {
+            Some(body) => exprs.block(&body, Wanted::Effect),
+            None => (Block::default(), Ty::Unknown, span.clone()),
+        });
+        let Some(visited) = visited else { return Expr { ty: Ty::Nothing, ..unknown(span) } };
+        Expr { kind: ExprKind::For { local, source: Box::new(visited.source), body }, ty: Ty::Nothing, span }
+    }
+
+    /// `map x in source: block`.
+    pub(super) fn map_each(&mut self, map: &ast::MapEachExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+        let hoped = match wanted.ty() {
+            Some(Ty::List { elem, .. }) => Some((**elem).clone()),
+            _ => None,
+        };
+        let visited = self.source(map.iterable(), &span);
+        let (local, (mut body, ty, place)) = self
+            .each(map.name(), &visited, &span, |exprs| exprs.value_body(map.body(), hoped.as_ref(), &span));
+        let Some(visited) = visited else { return unknown(span) };
+        if ty == Ty::Unknown || !self.is_element(&ty, &place) {
+            return unknown(span);
+        }
+        if let (Some(hoped), Some(value)) = (&hoped, &mut body.value)
+            && join(&ty, hoped).is_some()
+        {
+            adapt(value, hoped);
+        }
+        let elem = body.value.as_ref().map_or(ty, |value| value.ty.clone());
+        let ty = self.list_of(elem, visited.max, &span);
+        Expr { kind: ExprKind::MapList { local, source: Box::new(visited.source), body }, ty, span }
+    }
+
+    /// `filter x in source: block`.
+    pub(super) fn filter(&mut self, filter: &ast::FilterExpr, span: Span) -> Expr {
+        let visited = self.source(filter.iterable(), &span);
+        let (local, (body, ty, place)) = self.each(filter.name(), &visited, &span, |exprs| {
+            exprs.value_body(filter.body(), Some(&Ty::Bool), &span)
+        });
+        if !matches!(ty, Ty::Bool | Ty::Unknown) {
+            let found = self.items.describe(&ty);
+            let help = "the body of a `filter` says whether the element stays: `filter x in xs: x > 0`";
+            self.sink.push(report::types::condition(place, &found, help));
+        }
+        let Some(visited) = visited else { return unknown(span) };
+        if matches!(visited.source, Source::Channels(_)) {
+            self.sink.push(report::values::filter_of_channels(span.clone()));
+            return unknown(span);
+        }
+        let ty = self.list_of(visited.elem, visited.max, &span);
+        Expr { kind: ExprKind::Filter { local, source: Box::new(visited.source), body }, ty, span }
+    }
+
+    /// The type of a list of `max` elements, which must have room.
+    fn list_of(&mut self, elem: Ty, max: u32, span: &Span) -> Ty {
+        let largest = types::longest_list(self.items, &elem);
+        if max > largest {
+            let spelled = self.items.spell(&elem);
+            self.sink.push(report::values::list_too_large(span.clone(), &spelled, max, largest));
+        }
+        Ty::List { elem: Box::new(elem), max: max.clamp(1, largest) }
+    }
+
+    /// `fold x in source, acc = init: block`.
+    pub(super) fn fold(&mut self, fold: &ast::FoldExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+        let visited = self.source(fold.iterable(), &span);
+        let mut init = match (fold.start(), wanted.ty()) {
+            (Some(start), Some(hoped)) => self.expr_like(&start, hoped),
+            (start, _) => self.opt_expr(start, &span),
+        };
+        if let Some(hoped) = wanted.ty()
+            && join(&init.ty, hoped).is_some()
+        {
+            adapt(&mut init, hoped);
+        }
+        let init = self.accumulator(init);
+        let hoped = wanted.ty().and_then(|hoped| join(&widen(&init.ty), hoped));
+        let mut acc_ty = hoped.unwrap_or_else(|| widen(&init.ty));
+        if super::is_open(&acc_ty) {
+            self.sink.push(report::values::open_accumulator(init.span.clone()));
+            acc_ty = Ty::Unknown;
+        }
+        if has_part(&acc_ty, &|part| matches!(part, Ty::Bytes { .. })) {
+            acc_ty = self.steady_type(fold, &visited, acc_ty, wanted.ty(), &span);
+        }
+        let (local, acc, (mut body, ty, place)) = self.fold_body(fold, &visited, &acc_ty, &span);
+        let Some(visited) = visited else { return unknown(span) };
+        if ty == Ty::Nothing {
+            self.sink.push(report::types::no_value(place, "the body of this `fold`"));
+        } else if join(&ty, &acc_ty).is_none() {
+            let (wanted, found) = (self.items.describe(&acc_ty), self.items.describe(&ty));
+            let report = report::values::accumulator_differs(place, &wanted, init.span.clone(), &found);
+            self.sink.push(report);
+        } else if let Some(value) = body.value.take() {
+            let name =
+                fold.accumulator().map_or("the accumulator".to_owned(), |name| format!("`{}`", name.text()));
+            let fits_but_for_length = longer_text(&value.ty, &acc_ty);
+            let value = match fits_but_for_length {
+                Some((found, allowed)) => {
+                    self.sink.push(report::values::accumulator_grows(
+                        value.span.clone(),
+                        &name,
+                        found,
+                        allowed,
+                    ));
+                    *value
+                }
+                None => self.coerce(*value, &acc_ty, &name, Some(init.span.clone())),
+            };
+            body.value = Some(Box::new(value));
+        }
+        let init = Box::new(self.coerce(init, &acc_ty, "the accumulator", None));
+        let kind = ExprKind::Fold { local, source: Box::new(visited.source), acc, init, body };
+        Expr { kind, ty: acc_ty, span }
+    }
+
+    /// Refuses a first value that cannot go from round to round.
+    fn accumulator(&mut self, init: Expr) -> Expr {
+        let init = self.part(init, "an accumulator");
+        if has_part(&init.ty, &|part| matches!(part, Ty::Record(_))) {
+            let found = self.items.describe(&init.ty);
+            self.sink.push(report::values::message_accumulator(init.span.clone(), &found));
+            return unknown(init.span);
+        }
+        init
+    }
+
+    /// A bound of the accumulator's texts that no round exceeds: that of what a round gives for the longest there are.
+    fn steady_type(
+        &mut self,
+        fold: &ast::FoldExpr,
+        visited: &Option<Visited>,
+        first: Ty,
+        hoped: Option<&Ty>,
+        span: &Span,
+    ) -> Ty {
+        if hoped.is_some_and(|hoped| join(&first, hoped).as_ref() == Some(hoped)) {
+            return first;
+        }
+        let longest = with_text_bounds(&first, WRITTEN_BYTES_MAX);
+        let ty = self.trial(|exprs| exprs.fold_body(fold, visited, &longest, span).2.1);
+        match join(&first, &ty) {
+            Some(steady) if longer_text(&ty, &longest).is_none() && ty != Ty::Nothing => match widen(&steady)
+            {
+                // Text that stays as long as the longest there is has no bound of its own.
+                steady
+                    if text_bound(&steady) >= WRITTEN_BYTES_MAX && text_bound(&first) < WRITTEN_BYTES_MAX =>
+                {
+                    first
+                }
+                steady => steady,
+            },
+            _ => first,
+        }
+    }
+
+    /// Checks without leaving a trace.
+    fn trial<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
+        let (sink, scope) = (std::mem::take(self.sink), self.scope.clone());
+        let found = check(self);
+        (*self.sink, self.scope) = (sink, scope);
+        found
+    }
+
+    fn fold_body(
+        &mut self,
+        fold: &ast::FoldExpr,
+        visited: &Option<Visited>,
+        acc_ty: &Ty,
+        span: &Span,
+    ) -> (LocalId, LocalId, (Block, Ty, Span)) {
+        let mut acc = LocalId(0);
+        let (local, body) = self.each(fold.name(), visited, span, |exprs| {
+            acc = match fold.accumulator() {
+                Some(name) => {
+                    let place = exprs.span(name.range());
+                    exprs.scope.declare(name.text(), acc_ty.clone(), place, exprs.sink)
+                }
+                None => exprs.scope.hidden("", acc_ty.clone(), span.clone()),
+            };
+            exprs.value_body(fold.body(), Some(acc_ty), span)
+        });
+        (local, acc, body)
+    }
+
+    fn value_body(&mut self, body: Option<ast::Block>, hoped: Option<&Ty>, span: &Span) -> (Block, Ty, Span) {
+        let Some(body) = body else { return (Block::default(), Ty::Unknown, span.clone()) };
+        let (block, ty, place) = self.block(&body, hoped.map_or(Wanted::Value, Wanted::Like));
+        if ty == Ty::Nothing {
+            self.sink.push(report::types::no_value(place.clone(), "this body"));
+            return (block, Ty::Unknown, place);
+        }
+        (block, ty, place)
+    }
+
+    /// Opens a scope with the element of a repetition and checks its body.
+    fn each(
+        &mut self,
+        name: Option<ast::Name>,
+        visited: &Option<Visited>,
+        span: &Span,
+        body: impl FnOnce(&mut Self) -> (Block, Ty, Span),
+    ) -> (LocalId, (Block, Ty, Span)) {
+        let mark = self.scope.open();
+        let elem = visited.as_ref().map_or(Ty::Unknown, |visited| visited.elem.clone());
+        let local = match name {
+            Some(name) => {
+                let place = self.span(name.range());
+                self.scope.declare(name.text(), elem, place, self.sink)
+            }
+            None => self.scope.hidden("", elem, span.clone()),
+        };
+        self.loop_depth += 1;
+        let checked = if self.loop_depth > LOOP_NESTING_MAX {
+            self.sink.push(report::values::loops_too_deep(span.clone(), LOOP_NESTING_MAX));
+            (Block::default(), Ty::Unknown, span.clone())
+        } else {
+            body(self)
+        };
+        self.loop_depth -= 1;
+        self.scope.close(mark);
+        (local, checked)
+    }
+
+    /// What a repetition goes through; `None` when that was reported.
+    fn source(&mut self, source: Option<ast::Expr>, around: &Span) -> Option<Visited> {
+        if let Some(ast::Expr::Range(range)) = &source {
+            let span = self.span(range.range());
+            return self.range_source(range, span);
+        }
+        let value = self.opt_expr(source, around);
+        let place = value.span.clone();
+        match value.ty.clone() {
+            Ty::List { elem, max } => Some(Visited { source: Source::List(value), elem: *elem, max }),
+            Ty::ChanArray { receives, sends } => Some(Visited {
+                source: Source::Channels(value),
+                elem: Ty::Chan { receives, sends },
+                max: CHANNEL_ELEMENTS_MAX as u32,
+            }),
+            Ty::Unknown => None,
+            other => {
+                let found = self.items.describe(&other);
+                let help = match other {
+                    Ty::Int { .. } => "to repeat n times, write `for i in 0..n:`",
+                    Ty::Bytes { .. } => {
+                        "go through its parts, `split(text, \",\", 16)`, or through its places, `0..len(text)`"
+                    }
+                    Ty::Dict(_) => {
+                        "a dictionary is looked up by key; keep what is to be gone through in a list"
+                    }
+                    Ty::Option(_) => {
+                        "look into the option first: `switch ...:` with the cases `some x:` and `none:`"
+                    }
+                    Ty::Tuple(_) => "name its parts: `let (a, b) = pair`",
+                    _ => "a repetition goes through a list, a range `a..b` or an array of channels",
+                };
+                self.sink.push(report::values::not_iterable(place, &found, help));
+                None
+            }
+        }
+    }
+
+    fn range_source(&mut self, range: &ast::RangeExpr, span: Span) -> Option<Visited> {
+        let mut end = |end: Option<ast::Expr>| {
+            let value = self.opt_expr(end, &span);
+            self.coerce(value, &INT.ty(), "an end of the range", None)
+        };
+        let (lo, hi) = (end(range.start()), end(range.end()));
+        let (from, to) = (range_of(&lo.ty)?, range_of(&hi.ty)?);
+        let trips = (to.hi - from.lo).max(0);
+        if trips > i128::from(TRIPS_MAX) {
+            self.sink.push(report::values::range_without_bound(span, trips, TRIPS_MAX));
+            return None;
+        }
+        let elem = Range { lo: from.lo, hi: (to.hi - 1).max(from.lo) };
+        let trips_max = trips as u32;
+        Some(Visited { source: Source::Range { lo, hi, trips_max }, elem: elem.ty(), max: trips_max })
+    }
+
+    /// A range where no repetition or slice is around it.
+    pub(super) fn lone_range(&mut self, range: &ast::RangeExpr, span: Span) -> Expr {
+        for end in [range.start(), range.end()].into_iter().flatten() {
+            self.expr(&end);
+        }
+        self.sink.push(report::values::lone_range(span.clone()));
+        unknown(span)
+    }
+
+    /// Adds a `let` with several names.
+    pub(crate) fn let_parts(
+        &mut self,
+        parts: &[ast::Binding],
+        value: Expr,
+        span: &Span,
+        out: &mut Vec<Stmt>,
+    ) {
+        let ty = value.ty.clone();
+        if let Some(locals) = self.declare_parts(parts, &ty, span) {
+            out.push(Stmt::LetTuple(locals, value));
+        }
+    }
+}
+
+/// The type with another bound for all its text and bytes.
+fn with_text_bounds(ty: &Ty, max: u32) -> Ty {
+    match ty {
+        Ty::Bytes { text, .. } => Ty::Bytes { max, text: *text },
+        Ty::Option(inner) => Ty::Option(Box::new(with_text_bounds(inner, max))),
+        Ty::Tuple(parts) => Ty::Tuple(parts.iter().map(|part| with_text_bounds(part, max)).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The largest bound of a text in `ty`.
+fn text_bound(ty: &Ty) -> u32 {
+    match ty {
+        Ty::Bytes { max, .. } => *max,
+        Ty::Option(inner) => text_bound(inner),
+        Ty::Tuple(parts) => parts.iter().map(text_bound).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The first text of `found` that may be longer than that of `allowed`, with both bounds.
+fn longer_text(found: &Ty, allowed: &Ty) -> Option<(u32, u32)> {
+    match (found, allowed) {
+        (Ty::Bytes { max, text }, Ty::Bytes { max: allowed, text: same }) if text == same => {
+            (max > allowed).then_some((*max, *allowed))
+        }
+        (Ty::Option(found), Ty::Option(allowed)) => longer_text(found, allowed),
+        (plain, Ty::Option(allowed)) => longer_text(plain, allowed),
+        (Ty::Tuple(found), Ty::Tuple(allowed)) => {
+            found.iter().zip(allowed).find_map(|(found, allowed)| longer_text(found, allowed))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,267 @@
+//! Types of plain values that a program declares: records that are no views, and variants.
+//! Promises: afterwards every record without a unit of its name and every variant is known with all its parts, none
+//! holds itself, and none is larger than `VALUE_WORDS_MAX` words.
+
+use std::collections::BTreeMap;
+
+use flick_syntax::ast::{self, AstNode};
+
+use super::{Decls, InFile, Items, TypeItem};
+use crate::diagnostic::Sink;
+use crate::hir::{Span, Struct, StructId, Ty};
+use crate::limits::{TYPE_NESTING_MAX, VALUE_WORDS_MAX};
+use crate::load::span_of;
+use crate::{report, types};
+
+/// A declared type whose parts may be declared types in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Declared {
+    Struct(usize),
+    Variant(usize),
+}
+
+/// Enters records that are no views, and the parts of records and variants.
+pub(crate) fn declare(decls: &Decls, items: &mut Items, sink: &mut Sink) {
+    items.is_declaring = true;
+    let records: Vec<&InFile<ast::RecordDecl>> = decls
+        .records
+        .iter()
+        .filter(|record| record.node.name().is_some_and(|name| !items.types.contains_key(name.text())))
+        .collect();
+    for record in &records {
+        let Some(name) = record.node.name() else { continue };
+        let span = span_of(record.file, name.range());
+        let id = StructId(items.structs.len() as u32);
+        items.types.insert(name.text().to_owned(), TypeItem::Struct(id));
+        items.structs.push(Struct { name: name.text().to_owned(), fields: Vec::new(), span });
+    }
+    for (index, record) in records.iter().enumerate() {
+        items.structs[index].fields = fields(record, items, sink);
+    }
+    for (index, variant) in decls.variants.iter().enumerate() {
+        items.variants[index].cases = cases(variant, items, sink);
+    }
+    check_sizes(items, sink);
+}
+
+fn fields(record: &InFile<ast::RecordDecl>, items: &Items, sink: &mut Sink) -> Vec<(String, Ty)> {
+    let mut out: Vec<(String, Ty)> = Vec::new();
+    let mut places: Vec<Span> = Vec::new();
+    for field in record.node.fields() {
+        let (Some(name), Some(ty)) = (field.name(), field.ty()) else { continue };
+        let place = span_of(record.file, name.range());
+        if let Some(first) = out.iter().position(|(known, _)| known == name.text()) {
+            sink.push(report::names::duplicate(place, "field", name.text(), places[first].clone()));
+            continue;
+        }
+        out.push((name.text().to_owned(), part(&ty, record.file, items, sink)));
+        places.push(place);
+    }
+    out
+}
+
+fn cases(variant: &InFile<ast::VariantDecl>, items: &Items, sink: &mut Sink) -> Vec<(String, Option<Ty>)> {
+    let mut out: Vec<(String, Option<Ty>)> = Vec::new();
+    let mut places: Vec<Span> = Vec::new();
+    for case in variant.node.cases() {
+        let Some(name) = case.name() else { continue };
+        let place = span_of(variant.file, name.range());
+        if let Some(first) = out.iter().position(|(known, _)| known == name.text()) {
+            sink.push(report::names::duplicate(place, "case", name.text(), places[first].clone()));
+            continue;
+        }
+        let ty = case.ty().map(|ty| part(&ty, variant.file, items, sink));
+        out.push((name.text().to_owned(), ty));
+        places.push(place);
+    }
+    out
+}
+
+/// The type of a part; messages are not plain values.
+fn part(ty: &ast::Type, file: u32, items: &Items, sink: &mut Sink) -> Ty {
+    let checked = types::value_type(items, ty, file, sink);
+    if crate::expr::has_part(&checked, &|ty| matches!(ty, Ty::Record(_))) {
+        let span = span_of(file, ast::range_of(ty.syntax()));
+        sink.push(report::values::message_inside(span, &items.describe(&checked)));
+        return Ty::Unknown;
+    }
+    checked
+}
+
+/// Refuses types that hold themselves, and those that are too large or too deep. What is refused loses its parts, so
+/// that whatever walks types ends.
+fn check_sizes(items: &mut Items, sink: &mut Sink) {
+    let structs = (0..items.structs.len()).map(Declared::Struct);
+    let all: Vec<Declared> = structs.chain((0..items.variants.len()).map(Declared::Variant)).collect();
+    let mut sizes: BTreeMap<Declared, Option<Size>> = BTreeMap::new();
+    for declared in &all {
+        // Not recursive: a program may declare more types than a stack is deep.
+        let mut path = vec![*declared];
+        while let Some(current) = path.last().copied() {
+            if matches!(sizes.get(&current), Some(Some(_))) {
+                path.pop();
+                continue;
+            }
+            sizes.entry(current).or_insert(None);
+            let next =
+                parts(items, current).into_iter().find(|part| !matches!(sizes.get(part), Some(Some(_))));
+            match next {
+                Some(part) if sizes.contains_key(&part) => {
+                    let (name, span) = name_of(items, part);
+                    sink.push(report::values::holds_itself(span, &name));
+                    // The types on the circle lose their parts, which opens it.
+                    let start = path.iter().position(|known| *known == part).unwrap_or(0);
+                    path[start..].iter().for_each(|known| forget(items, *known));
+                }
+                Some(part) => path.push(part),
+                None => {
+                    let size = size_of(items, current, &sizes);
+                    let size = if is_fitting(items, current, size, sink) { size } else { Size::default() };
+                    sizes.insert(current, Some(size));
+                    path.pop();
+                }
+            }
+        }
+    }
+    items.is_declaring = false;
+    all.into_iter().for_each(|declared| check_lists(items, declared, sink));
+}
+
+/// How much room a type takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    words: u32,
+    /// Types in types.
+    depth: usize,
+}
+
+fn size_of(items: &Items, declared: Declared, sizes: &BTreeMap<Declared, Option<Size>>) -> Size {
+    let (tys, own): (Vec<&Ty>, u32) = match declared {
+        Declared::Struct(index) => (items.structs[index].fields.iter().map(|(_, ty)| ty).collect(), 0),
+        Declared::Variant(index) => (items.variants[index].cases.iter().flat_map(|(_, ty)| ty).collect(), 1),
+    };
+    tys.into_iter().fold(Size { words: own, depth: 0 }, |sum, ty| {
+        let size = size_within(ty, sizes);
+        Size { words: sum.words.saturating_add(size.words), depth: sum.depth.max(size.depth + 1) }
+    })
+}
+
+/// The size of a type as it is written; its nesting was bounded by the parser.
+fn size_within(ty: &Ty, sizes: &BTreeMap<Declared, Option<Size>>) -> Size {
+    let known = |declared: Declared| sizes.get(&declared).copied().flatten().unwrap_or_default();
+    let deeper =
+        |size: Size, words: u32| Size { words: size.words.saturating_add(words), depth: size.depth + 1 };
+    match ty {
+        Ty::Struct(id) => known(Declared::Struct(id.0 as usize)),
+        Ty::Variant(id) => known(Declared::Variant(id.0 as usize)),
+        Ty::Option(inner) => deeper(size_within(inner, sizes), 1),
+        Ty::List { elem, .. } => Size { words: 1, depth: size_within(elem, sizes).depth + 1 },
+        Ty::Tuple(parts) => {
+            parts.iter().map(|part| size_within(part, sizes)).fold(Size::default(), |sum, size| Size {
+                words: sum.words.saturating_add(size.words),
+                depth: sum.depth.max(size.depth + 1),
+            })
+        }
+        _ => Size { words: 1, depth: 0 },
+    }
+}
+
+/// Refuses a type that is too large or too deep.
+fn is_fitting(items: &mut Items, declared: Declared, size: Size, sink: &mut Sink) -> bool {
+    let (name, span) = name_of(items, declared);
+    if size.depth > TYPE_NESTING_MAX {
+        sink.push(report::values::too_deep(span, &name, TYPE_NESTING_MAX));
+    } else if size.words > VALUE_WORDS_MAX {
+        sink.push(report::values::too_wide(span, &name, size.words, VALUE_WORDS_MAX));
+    } else {
+        return true;
+    }
+    forget(items, declared);
+    false
+}
+
+/// Lists in declared types were taken as they are written, because their elements were not known yet.
+fn check_lists(items: &mut Items, declared: Declared, sink: &mut Sink) {
+    let tys: Vec<Ty> = match declared {
+        Declared::Struct(index) => items.structs[index].fields.iter().map(|(_, ty)| ty.clone()).collect(),
+        Declared::Variant(index) => {
+            items.variants[index].cases.iter().filter_map(|(_, ty)| ty.clone()).collect()
+        }
+    };
+    let is_bad = |ty: &Ty| match ty {
+        Ty::List { elem, max } => {
+            types::element_refused(items, elem).is_some() || *max > types::longest_list(items, elem)
+        }
+        _ => false,
+    };
+    let bad = tys.iter().find(|ty| crate::expr::has_part(ty, &is_bad));
+    if let Some(ty) = bad {
+        let (_, span) = name_of(items, declared);
+        sink.push(report::values::list_element(span, &items.spell(ty)));
+        forget(items, declared);
+    }
+}
+
+fn name_of(items: &Items, declared: Declared) -> (String, Span) {
+    match declared {
+        Declared::Struct(index) => (items.structs[index].name.clone(), items.structs[index].span.clone()),
+        Declared::Variant(index) => (items.variants[index].name.clone(), items.variants[index].span.clone()),
+    }
+}
+
+/// Takes its parts from a type that was refused.
+fn forget(items: &mut Items, declared: Declared) {
+    match declared {
+        Declared::Struct(index) => {
+            items.structs[index].fields.iter_mut().for_each(|(_, ty)| *ty = Ty::Unknown);
+        }
+        Declared::Variant(index) => {
+            items.variants[index].cases.iter_mut().for_each(|(_, ty)| *ty = ty.as_ref().map(|_| Ty::Unknown));
+        }
+    }
+}
+
+/// The declared types that stand directly in `ty`.
+fn direct(ty: &Ty, out: &mut Vec<Declared>) {
+    match ty {
+        Ty::Struct(id) => out.push(Declared::Struct(id.0 as usize)),
+        Ty::Variant(id) => out.push(Declared::Variant(id.0 as usize)),
+        Ty::Option(inner) | Ty::List { elem: inner, .. } => direct(inner, out),
+        Ty::Tuple(parts) => parts.iter().for_each(|part| direct(part, out)),
+        _ => {}
+    }
+}
+
+fn parts(items: &Items, declared: Declared) -> Vec<Declared> {
+    let mut out = Vec::new();
+    match declared {
+        Declared::Struct(index) => {
+            items.structs[index].fields.iter().for_each(|(_, ty)| direct(ty, &mut out))
+        }
+        Declared::Variant(index) => {
+            items.variants[index].cases.iter().flat_map(|(_, ty)| ty).for_each(|ty| direct(ty, &mut out));
+        }
+    }
+    out
+}
+
+impl Items {
+    /// Words that a value of this type has side by side. While types are being declared, theirs are not known yet.
+    pub(crate) fn words(&self, ty: &Ty) -> u32 {
+        let sum = |words: &mut dyn Iterator<Item = u32>| words.fold(0, u32::saturating_add);
+        match ty {
+            Ty::Struct(_) | Ty::Variant(_) if self.is_declaring => 1,
+            Ty::Struct(id) => {
+                sum(&mut self.structs[id.0 as usize].fields.iter().map(|(_, ty)| self.words(ty)))
+            }
+            Ty::Variant(id) => {
+                let cases = &self.variants[id.0 as usize].cases;
+                sum(&mut cases.iter().flat_map(|(_, ty)| ty).map(|ty| self.words(ty))).saturating_add(1)
+            }
+            Ty::Option(inner) => self.words(inner).saturating_add(1),
+            Ty::Tuple(parts) => sum(&mut parts.iter().map(|part| self.words(part))),
+            Ty::Nothing => 0,
+            _ => 1,
+        }
+    }
+}
