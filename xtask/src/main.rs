@@ -16,28 +16,43 @@ use std::process::ExitCode;
 struct Task {
     name: &'static str,
     about: &'static str,
-    run: fn() -> run::Outcome,
+    run: Run,
+}
+
+/// What a task is given.
+enum Run {
+    Alone(fn() -> run::Outcome),
+    WithArguments(fn(&[String]) -> run::Outcome),
 }
 
 const TASKS: &[Task] = &[
     Task {
         name: "test",
         about: "run every test; as root installs the Debian packages they use",
-        run: tasks::test::run,
+        run: Run::Alone(tasks::test::run),
     },
-    Task { name: "fmt", about: "format the code", run: tasks::fmt },
-    Task { name: "lint", about: "clippy over everything, warnings denied", run: tasks::lint },
-    Task { name: "deny", about: "licences, sources and advisories of dependencies", run: tasks::deny::run },
-    Task { name: "doc", about: "build the API documentation, warnings denied", run: tasks::doc },
+    Task { name: "fmt", about: "format the code", run: Run::Alone(tasks::fmt) },
+    Task { name: "lint", about: "clippy over everything, warnings denied", run: Run::Alone(tasks::lint) },
+    Task {
+        name: "deny",
+        about: "licences, sources and advisories of dependencies",
+        run: Run::Alone(tasks::deny::run),
+    },
+    Task { name: "doc", about: "build the API documentation, warnings denied", run: Run::Alone(tasks::doc) },
     Task {
         name: "tidy",
         about: "what no other tool checks: file sizes, unsafe, pages, links",
-        run: tidy::run,
+        run: Run::Alone(tidy::run),
+    },
+    Task {
+        name: "fuzz",
+        about: "look for texts that break the compiler: fuzz text|checker|ir [--seconds N] [--replay FILE]",
+        run: Run::WithArguments(tasks::fuzz::run),
     },
     Task {
         name: "ci",
         about: "all of it, in the order and with the times that CI shows",
-        run: tasks::ci::run,
+        run: Run::Alone(tasks::ci::run),
     },
 ];
 
@@ -49,16 +64,21 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     };
-    if let Some(extra) = args.next() {
-        eprintln!("error: `cargo xtask {name}` takes no arguments, got `{extra}`");
-        return ExitCode::from(2);
-    }
+    let args: Vec<String> = args.collect();
     let Some(task) = TASKS.iter().find(|task| task.name == name) else {
         let names: Vec<_> = TASKS.iter().map(|task| task.name).collect();
         eprintln!("error: no task `{name}`; there are {}", names.join(", "));
         return ExitCode::from(2);
     };
-    match (task.run)() {
+    let outcome = match (&task.run, args.first()) {
+        (Run::WithArguments(run), _) => run(&args),
+        (Run::Alone(run), None) => run(),
+        (Run::Alone(_), Some(extra)) => {
+            eprintln!("error: `cargo xtask {name}` takes no arguments, got `{extra}`");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

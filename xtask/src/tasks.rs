@@ -2,6 +2,7 @@
 
 pub mod ci;
 pub mod deny;
+pub mod fuzz;
 pub mod packages;
 pub mod test;
 

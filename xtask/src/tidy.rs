@@ -2,7 +2,7 @@
 //! Promises: reads only; every finding names file, line and what to do; all findings are shown, not the first alone.
 //! Refuses: taste. What needs judgement is for review.
 
-mod files;
+pub mod files;
 
 mod rust;
 
