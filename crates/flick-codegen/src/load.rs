@@ -97,7 +97,7 @@ impl Code {
     /// Runs a rule. Returns 0 or the state it is suspended in.
     pub(crate) fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> u64 {
         let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
-        self.check_needs(call);
+        self.check_needs(call, self.needs.spill_words);
         let source_element = call.source_element;
         let mut raw = RawCall::of_rule(call, &self.consts);
         // SAFETY: `raw` points into what `call` borrows, for the whole call; the code stores to the output only
@@ -112,7 +112,8 @@ impl Code {
     /// Runs an order.
     pub(crate) fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
         let function = self.orders[order.0 as usize].expect("the platform orders only with orders");
-        self.check_needs(call);
+        // An order keeps nothing across suspensions; it has none.
+        self.check_needs(call, 0);
         let mut raw = RawCall::of_rule(call, &self.consts);
         // SAFETY: as in `run`.
         let result = unsafe { function(&raw mut raw) };
@@ -122,10 +123,10 @@ impl Code {
     }
 
     /// Generated code indexes these with constants that the verifier has compared with these numbers.
-    fn check_needs(&self, call: &RuleCall<'_>) {
+    fn check_needs(&self, call: &RuleCall<'_>, spill_words: usize) {
         assert!(call.channel_lens.len() >= self.needs.channels, "every channel of the program has a length");
         assert!(call.state.len() >= self.needs.state_words, "a session has all of the program's state");
-        assert!(call.spills.len() >= self.needs.spill_words, "there is room for all that is kept");
+        assert!(call.spills.len() >= spill_words, "there is room for all that is kept");
     }
 
     /// Runs a builder. Returns the bytes written.

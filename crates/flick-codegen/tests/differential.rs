@@ -3,16 +3,13 @@
 //! frame is kept. Also: what the interpreter counts never exceeds the bound.
 //! `FLICK_DIFFERENTIAL_MODULES` asks for more modules, `FLICK_DIFFERENTIAL_SEED` for others.
 
-use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
-use flick_abi::{AskList, Engine, Frame, FuncId, Message, NoHost, Outcome, RuleCall, SendList, Step};
+use flick_abi::limits::OUT_BYTES_MAX;
+use flick_abi::{Engine, Frame, Step};
 use flick_codegen::{Compiled, Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::bounds::{FunctionBounds, bounds};
-use flick_ir::random::{self, Rng};
+use flick_ir::random::{self, BUILDER, PARSER, Rng, record_order, record_rule};
 
-const PARSER: FuncId = FuncId(0);
-const BUILDER: FuncId = FuncId(1);
-const RULE: FuncId = FuncId(4);
 /// Without optimisation each module takes milliseconds.
 const MODULES: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const THREADS: u64 = 2;
@@ -75,18 +72,7 @@ fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
     for _ in 0..3 {
         let message = random::message(&mut rng);
         check_parser(&case, &random::fresh_frame(&mut rng), &message);
-        let frame = random::frame(&mut rng, &message);
-        let lens = [1, rng.below(9) as u64];
-        let mut given = Given {
-            frame: &frame,
-            message: &message,
-            others: Vec::new(),
-            source_element: rng.corner(),
-            channel_lens: &lens,
-            answers: Vec::new(),
-            resume: 0,
-        };
-        check_rule(&case, &mut given, &mut rng);
+        check_rule(&case, rng.word());
         check_builder(&case, &random::frame(&mut rng, &[]), out);
     }
     true
@@ -121,103 +107,15 @@ fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> Step {
     expected
 }
 
-/// Everything one engine changes.
-struct Side {
-    out: Vec<u8>,
-    out_len: usize,
-    sends: SendList,
-    asks: AskList,
-    spills: Vec<u64>,
-    state: Vec<u64>,
-    failure: Option<u32>,
-    host: NoHost,
-}
-
-impl Side {
-    fn new(state: &[u64]) -> Self {
-        Self {
-            out: vec![0; OUT_BYTES_MAX],
-            out_len: 0,
-            sends: SendList::new(),
-            asks: AskList::new(),
-            spills: vec![0; SPILL_WORDS_MAX],
-            state: state.to_vec(),
-            failure: None,
-            host: NoHost,
-        }
+/// A whole activation, resumed until it is over, and a comparison of two messages.
+fn check_rule(case: &Case<'_>, seed: u64) {
+    let module = case.interpreter.module();
+    let expected = record_rule(case.interpreter, module, seed);
+    let order = record_order(case.interpreter, module, seed);
+    for compiled in case.compiled {
+        assert_eq!(record_rule(compiled, module, seed), expected);
+        assert_eq!(record_order(compiled, module, seed), order, "order");
     }
-
-    /// Runs a rule from its start or a suspension.
-    fn run<T>(&mut self, given: &Given<'_>, run: impl FnOnce(&mut RuleCall<'_>) -> T) -> T {
-        self.sends.clear();
-        self.asks.clear();
-        let mut call = RuleCall {
-            frame: given.frame,
-            message: given.message,
-            others: &given.others,
-            source_element: given.source_element,
-            channel_lens: given.channel_lens,
-            out: &mut self.out,
-            out_len: self.out_len,
-            sends: &mut self.sends,
-            asks: &mut self.asks,
-            answers: &given.answers,
-            spills: &mut self.spills,
-            resume: given.resume,
-            state: &mut self.state,
-            failure: self.failure,
-            host: &mut self.host,
-        };
-        let result = run(&mut call);
-        (self.out_len, self.failure) = (call.out_len, call.failure);
-        result
-    }
-}
-
-/// What all engines get.
-struct Given<'a> {
-    frame: &'a Frame,
-    message: &'a [u8],
-    others: Vec<Message<'a>>,
-    source_element: u64,
-    channel_lens: &'a [u64],
-    answers: Vec<i64>,
-    resume: u32,
-}
-
-/// Suspensions that one activation is followed through.
-const RESUMPTIONS_MAX: u32 = 8;
-
-fn check_rule(case: &Case<'_>, given: &mut Given<'_>, rng: &mut Rng) {
-    let state: Vec<u64> = (0..case.interpreter.module().program.state_words).map(|_| rng.corner()).collect();
-    let mut expected = Side::new(&state);
-    let mut found: Vec<Side> = case.compiled.iter().map(|_| Side::new(&state)).collect();
-    let bound = &case.bounds[RULE.0 as usize];
-    for _ in 0..RESUMPTIONS_MAX {
-        let (outcome, used) = expected.run(given, |call| case.interpreter.run_counted(RULE, call));
-        assert!(used <= bound.steps, "the bound on steps holds");
-        assert!(expected.sends.as_slice().len() as u64 <= bound.sends, "the bound on sends holds");
-        for (side, compiled) in found.iter_mut().zip(case.compiled) {
-            assert_eq!(side.run(given, |call| compiled.run(RULE, call)), outcome, "outcome");
-            assert_eq!(side.sends, expected.sends, "sends");
-            assert_eq!(side.asks, expected.asks, "asks");
-            assert_eq!(side.out[..side.out_len], expected.out[..expected.out_len], "output");
-            assert_eq!(side.state, expected.state, "state");
-            assert_eq!(side.failure, expected.failure, "failure");
-        }
-        let Outcome::Suspended(state) = outcome else { return };
-        given.resume = state;
-        given.answers = expected.asks.as_slice().iter().map(|_| answer(given, rng)).collect();
-    }
-}
-
-/// A failure, or a new message like the first.
-fn answer(given: &mut Given<'_>, rng: &mut Rng) -> i64 {
-    if rng.below(3) == 0 || given.others.len() + 1 >= MESSAGES_MAX {
-        return -1 - rng.below(5) as i64;
-    }
-    given.others.push(Message { frame: given.frame, bytes: given.message });
-    given.others.len() as i64
 }
 
 fn check_builder(case: &Case<'_>, frame: &Frame, out: &mut [Vec<u8>; 2]) {
