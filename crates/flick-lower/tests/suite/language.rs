@@ -3,6 +3,7 @@
 use flick_abi::FailureReason;
 
 use crate::engines::Engines;
+use crate::memcached::Message;
 use crate::session::{Effects, Session};
 use crate::source;
 
@@ -156,4 +157,42 @@ fun fetch: (msg/msg backend, req: msg) -> (msg)
             (5, "down", &["fails 0"]),
         ],
     );
+}
+
+#[test]
+fn the_rest_of_a_changed_reply_follows_it() {
+    let text = "use memcached_binary
+
+type cmd: record
+  opcode : int
+  key    : string
+  cas    : uint64
+
+proc P: (cmd/cmd client, [cmd/cmd] backends)
+  | client => entry(client, backends)
+  | backends => client
+
+fun entry: (-/cmd client, [cmd/cmd] backends, req: cmd) -> ()
+  let reply = ask backends[0] with req
+  reply with key = \"changed\", opcode = req.opcode => client
+  reply => client
+";
+    let engines = Engines::new(source::lower(text, source::FIXTURE));
+    let mut session = Session::new(&engines, 1);
+    let request = Message { magic: 0x80, opcode: 0x0c, key: b"key".to_vec(), ..Message::default() };
+    let reply = Message {
+        magic: 0x81,
+        cas: 7,
+        opcode: 0x0c,
+        extras: vec![1, 2, 3, 4],
+        key: b"k".to_vec(),
+        value: vec![b'v'; 5000],
+        ..Message::default()
+    };
+    let effects = session.receive("client", &request.bytes(), &mut |asked, _| {
+        assert_eq!(*asked, (1, 0, request.bytes()));
+        Ok(reply.bytes())
+    });
+    let changed = Message { key: b"changed".to_vec(), ..reply.clone() };
+    assert_eq!(effects.sends, [(0, 0, changed.bytes()), (0, 0, reply.bytes())]);
 }
