@@ -1,12 +1,11 @@
-//! Tuples, records of the program's own, options and variants: building, taking apart, comparing.
-//! Promises: parts stay words side by side; nothing is written to memory. Two values are equal when what is there is;
-//! what an absent part's words happen to be does not count.
+//! Tuples, records of the program's own, options and variants: building, taking apart, ordering.
+//! Promises: parts stay words side by side; nothing is written to memory.
+//! Refuses: comparison as a whole; the checker compares part by part.
 
 use flick_check::hir::{BinaryOp, Expr, Ty, VariantId};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::Body;
-use crate::condition::is_comparison;
 use crate::value::Val;
 
 impl Body<'_> {
@@ -41,73 +40,6 @@ impl Body<'_> {
     /// A part of a tuple or record.
     pub fn part(&mut self, of: &Expr, index: u32) -> Val {
         self.expr(of).group().swap_remove(index as usize)
-    }
-
-    /// `a op b` for values of several words, and lists.
-    pub fn compare_aggregates(&mut self, op: BinaryOp, a: &Val, b: &Val, ty: &Ty) -> Value {
-        match op {
-            BinaryOp::Eq => self.equal(a, b, ty),
-            BinaryOp::Ne => {
-                let same = self.equal(a, b, ty);
-                self.f.define(Type::Bool, Op::Not(same))
-            }
-            op if is_comparison(op) => {
-                let sign = self.order(a, b, ty);
-                let zero = self.f.int(0);
-                let (op, a, b) = match op {
-                    BinaryOp::Lt => (Binary::LtS, sign, zero),
-                    BinaryOp::Le => (Binary::LeS, sign, zero),
-                    BinaryOp::Gt => (Binary::LtS, zero, sign),
-                    _ => (Binary::LeS, zero, sign),
-                };
-                self.f.binary(Type::Bool, op, a, b)
-            }
-            op => panic!("the checker computes nothing with {ty:?}: {op:?}"),
-        }
-    }
-
-    /// Whether two values of a type are equal.
-    pub fn equal(&mut self, a: &Val, b: &Val, ty: &Ty) -> Value {
-        match (ty, a, b) {
-            (Ty::List { elem, max }, Val::Bytes(a), Val::Bytes(b)) => self.equal_lists(*a, *b, elem, *max),
-            (_, Val::Num(a), Val::Num(b)) => self.compare(BinaryOp::Eq, *a, *b),
-            (_, Val::Bool(a), Val::Bool(b)) => self.f.binary(Type::Bool, Binary::Eq, *a, *b),
-            (_, Val::Bytes(a), Val::Bytes(b)) => self.f.define(Type::Bool, Op::BytesEq(*a, *b)),
-            (
-                Ty::Option(inner),
-                Val::Option { present: p, value: a },
-                Val::Option { present: q, value: b },
-            ) => {
-                let same_presence = self.f.binary(Type::Bool, Binary::Eq, *p, *q);
-                let same_value = self.equal(a, b, inner);
-                let absent = self.f.define(Type::Bool, Op::Not(*p));
-                let same = self.f.binary(Type::Bool, Binary::Or, absent, same_value);
-                self.f.binary(Type::Bool, Binary::And, same_presence, same)
-            }
-            (Ty::Variant(id), Val::Variant { tag: s, cases: a }, Val::Variant { tag: t, cases: b }) => {
-                let types = &self.cx.program.variants[id.0 as usize].cases;
-                let mut same = self.f.binary(Type::Bool, Binary::Eq, *s, *t);
-                for (number, (((_, ty), a), b)) in types.iter().zip(a).zip(b).enumerate() {
-                    let (Some(ty), Some(a), Some(b)) = (ty, a, b) else { continue };
-                    let number = self.f.int(number as i64);
-                    let is_other = self.f.binary(Type::Bool, Binary::Ne, *s, number);
-                    let same_value = self.equal(a, b, ty);
-                    let fine = self.f.binary(Type::Bool, Binary::Or, is_other, same_value);
-                    same = self.f.binary(Type::Bool, Binary::And, same, fine);
-                }
-                same
-            }
-            (ty, Val::Group(a), Val::Group(b)) => {
-                let types = self.part_types(ty);
-                let mut all = self.f.bool(true);
-                for ((ty, a), b) in types.iter().zip(a).zip(b) {
-                    let same = self.equal(a, b, ty);
-                    all = self.f.binary(Type::Bool, Binary::And, all, same);
-                }
-                all
-            }
-            (ty, a, _) => panic!("the checker compares no {ty:?}: {a:?}"),
-        }
     }
 
     /// Below, at or above 0 as the first value sorts before, with or behind the second: tuples by their first parts,

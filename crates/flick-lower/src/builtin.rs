@@ -20,7 +20,6 @@ impl Body<'_> {
     /// Lowers a call of a built-in function.
     pub fn builtin(&mut self, builtin: Builtin, args: &[Expr], ty: &Ty) -> Val {
         match (builtin, args) {
-            (Builtin::Contains, [a, b]) => return self.contains(a, b),
             (Builtin::Len, [arg]) => return self.len(arg, ty),
             (Builtin::Remove, [dict, key]) => match dict.kind {
                 ExprKind::Dict(dict) => return self.dict_remove(dict, key),
@@ -104,6 +103,7 @@ impl Body<'_> {
         let index = Ty::Int { lo: 0, hi: i128::from(u32::MAX), unsigned: false };
         match builtin {
             Builtin::StartsWith => self.bytes_test(Op::BytesStartsWith(a.bytes(), b.bytes())),
+            Builtin::Contains => self.bytes_test(Op::BytesContains(a.bytes(), b.bytes())),
             Builtin::EndsWith => self.bytes_test(Op::BytesEndsWith(a.bytes(), b.bytes())),
             Builtin::SameText => self.bytes_test(Op::SameText(a.bytes(), b.bytes())),
             Builtin::Find => {

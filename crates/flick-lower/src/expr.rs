@@ -88,8 +88,11 @@ impl Body<'_> {
                 self.convert(num, repr.width_bytes, repr.signed, &expr.ty)
             }
             ExprKind::Recast(inner) => {
-                let value = self.expr(inner).num().value();
-                self.val_of_word(&expr.ty, value)
+                let word = match self.expr(inner) {
+                    Val::Num(num) => num.value(),
+                    other => other.bytes(),
+                };
+                self.val_of_word(&expr.ty, word)
             }
             ExprKind::State(state) => self.load_state(*state),
             ExprKind::Dict(_) | ExprKind::Counter(_) => {
@@ -119,18 +122,14 @@ impl Body<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, ty: &Ty) -> Val {
-        let operand_ty = &a.ty;
         let a = self.expr(a);
         let b = self.expr(b);
         match (a, b) {
-            (a, b) if matches!(operand_ty, Ty::List { .. }) => {
-                Val::Bool(self.compare_aggregates(op, &a, &b, operand_ty))
-            }
             (Val::Num(a), Val::Num(b)) if is_comparison(op) => Val::Bool(self.compare(op, a, b)),
             (Val::Num(a), Val::Num(b)) => Val::Num(self.arithmetic(op, a, b, ty)),
             (Val::Bool(a), Val::Bool(b)) => Val::Bool(self.compare_bools(op, a, b)),
             (Val::Bytes(a), Val::Bytes(b)) => Val::Bool(self.compare_bytes(op, a, b)),
-            (other, b) => Val::Bool(self.compare_aggregates(op, &other, &b, operand_ty)),
+            (a, b) => panic!("the checker compares words and bytes, part by part: {op:?} of {a:?} and {b:?}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Types as bytes: what a value of a type takes in packed bytes and in a session's state, and a description of a
 //! type that changes whenever stored values would mean something else.
 //! Promises: items stand in the order of the carrier's words.
-//! Refuses: channels and messages, which live no longer than an activation.
+//! Refuses: lists, which the checker keeps out, channels and messages, which live no longer than an activation.
 
 use flick_check::hir::{Dict, Program, Ty};
 
@@ -17,13 +17,6 @@ pub enum Item {
     },
     /// At most this many bytes.
     Bytes(u32),
-    /// At most `max` times these.
-    List {
-        /// Of an element.
-        elem: Vec<Item>,
-        /// How many.
-        max: u32,
-    },
 }
 
 /// Bytes of a word of the IR.
@@ -70,7 +63,6 @@ fn push_items(program: &Program, ty: &Ty, found: &mut Vec<Item>) {
             let cases = &program.variants[id.0 as usize].cases;
             cases.iter().filter_map(|(_, ty)| ty.as_ref()).for_each(|ty| push_items(program, ty, found));
         }
-        Ty::List { elem, max } => found.push(Item::List { elem: items(program, elem), max: *max }),
         other => panic!("the checker keeps no {other:?}"),
     }
 }
@@ -80,7 +72,6 @@ pub fn packed_bytes_max(program: &Program, ty: &Ty) -> u32 {
     let lens = items(program, ty).into_iter().map(|item| match item {
         Item::Word { .. } => WORD_BYTES,
         Item::Bytes(max) => max.saturating_add(WORD_BYTES),
-        Item::List { .. } => panic!("the checker packs no lists"),
     });
     lens.fold(0, u32::saturating_add)
 }
@@ -134,6 +125,5 @@ pub fn state_words(item: &Item) -> u32 {
     match item {
         Item::Word { .. } => 1,
         Item::Bytes(max) => 1 + max.div_ceil(WORD_BYTES),
-        Item::List { elem, max } => 1 + max * elem.iter().map(state_words).sum::<u32>(),
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of lowering, through both engines: what parsers load, where they stop, what rules send.
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
+#[path = "suite/asks.rs"]
+mod asks;
 #[path = "suite/engines.rs"]
 mod engines;
 #[path = "suite/examples.rs"]
@@ -11,6 +13,8 @@ mod golden;
 mod grammars;
 #[path = "suite/hand.rs"]
 mod hand;
+#[path = "suite/kept.rs"]
+mod kept;
 #[path = "suite/language.rs"]
 mod language;
 #[path = "suite/listing_1.rs"]
@@ -33,3 +37,5 @@ mod session;
 mod source;
 #[path = "suite/updates.rs"]
 mod updates;
+#[path = "suite/values.rs"]
+mod values;

@@ -31,7 +31,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// What an activation did, a line for each send: channel, element, message.
-fn effects(effects: &Effects) -> Vec<String> {
+pub fn effects(effects: &Effects) -> Vec<String> {
     let sends = effects.sends.iter().map(|(channel, element, bytes)| {
         let name = ["client", "backends"][*channel as usize];
         match channel {

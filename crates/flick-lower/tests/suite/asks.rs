@@ -1,0 +1,41 @@
+//! Asks whose answers may be missing, and asks of many, on both engines.
+
+use crate::language::check_entry;
+
+#[test]
+fn an_ask_may_have_another_value_or_none() {
+    check_entry(
+        "let reply = ask backends[0] with req timeout 50ms else msg{n = 7, text = \"else\"}
+reply => client",
+        &[(1, "abc", &["client: 101 cba"]), (2, "down", &["client: 7 else"])],
+    );
+    check_entry(
+        "let reply = ask backends[0] with req else none
+switch reply:
+  some r: r with text = \"got\" => client
+  none: req with text = \"none\" => client",
+        &[(1, "abc", &["client: 101 got"]), (2, "down", &["client: 2 none"])],
+    );
+}
+
+#[test]
+fn all_of_an_array_are_asked_at_once() {
+    check_entry(
+        "let replies = ask all backends with (req with text = \"to all\")
+let texts = map reply in replies:
+  switch reply:
+    some r: r.text
+    none: \"-\"
+req with n = len(replies), text = texts[2] else \"nothing\" => client",
+        &[(1, "abc", &["client: 3 lla ot"])],
+    );
+    check_entry(
+        "let replies = ask all [backends[0] with req, backends[1] with (req with text = \"down\")] timeout 1s
+let got = fold reply in replies, sum = 0:
+  switch reply:
+    some r: sum + r.n
+    none: sum + 1000
+req with n = got => client",
+        &[(1, "abc", &["client: 1101 abc"]), (1, "down", &["client: 2000 down"])],
+    );
+}
