@@ -99,8 +99,11 @@ const PLAIN_CALLS: [(&str, HostCall); 6] = [
     ("peer", HostCall::Peer),
 ];
 
+/// A call that is made of a number.
+type Numbered = fn(u32) -> HostCall;
+
 /// Calls with the number of a counter or dictionary, by name.
-const NUMBERED_CALLS: [(&str, fn(u32) -> HostCall); 11] = [
+const NUMBERED_CALLS: [(&str, Numbered); 11] = [
     ("counter_add", HostCall::CounterAdd),
     ("gauge_set", HostCall::GaugeSet),
     ("counter_get", HostCall::CounterGet),

@@ -174,7 +174,10 @@ fn check_spills(
 /// The data flow of [`check_spills`]: words kept for sure, at the end of each block.
 fn check_kept(function: &Function, cfg: &Cfg, suspends: &[(BlockId, u32, BlockId)], report: &mut Report<'_>) {
     type Words = [u64; SPILL_WORDS_MAX / 64];
-    let has = |words: &Words, slot: u16| words[usize::from(slot) / 64] >> (slot % 64) & 1 != 0;
+    // Words out of range are reported by their number.
+    let has = |words: &Words, slot: u16| {
+        words.get(usize::from(slot) / 64).is_none_or(|word| word >> (slot % 64) & 1 != 0)
+    };
     let mut kept: Vec<Words> = vec![[u64::MAX; SPILL_WORDS_MAX / 64]; function.blocks.len()];
     let mut is_last = false;
     loop {
@@ -194,10 +197,8 @@ fn check_kept(function: &Function, cfg: &Cfg, suspends: &[(BlockId, u32, BlockId
                     Op::SpillSet { slot, .. } if usize::from(*slot) < SPILL_WORDS_MAX => {
                         words[usize::from(*slot) / 64] |= 1 << (slot % 64);
                     }
-                    Op::SpillGet { slot } if is_last && usize::from(*slot) < SPILL_WORDS_MAX => {
-                        if !has(&words, *slot) {
-                            report.add_in(index, format!("word {slot} is not kept on every way here"));
-                        }
+                    Op::SpillGet { slot } if is_last && !has(&words, *slot) => {
+                        report.add_in(index, format!("word {slot} is not kept on every way here"));
                     }
                     _ => {}
                 }
