@@ -16,7 +16,7 @@ use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendL
 use crate::bounds::{FunctionBounds, bounds};
 use crate::cfg::Cfg;
 use crate::data::{BlockId, FuncKind, Function, Module};
-use activation::{Activation, Ending};
+use activation::{Activation, Ending, Through};
 
 /// Runs a module by walking its instructions.
 #[derive(Clone, Debug)]
@@ -79,7 +79,8 @@ impl Interpreter {
     pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (Step, u64) {
         let before = frame.clone();
         let ending = with_call(&before, data, &mut [], |call| {
-            let (ending, slots, steps) = self.enter(parser, FuncKind::Parser, call, &[0, data.len() as u64]);
+            let (ending, slots, steps) =
+                self.enter(parser, FuncKind::Parser, call, &[0, data.len() as u64], None);
             frame.slots = slots;
             (ending, steps)
         });
@@ -92,7 +93,7 @@ impl Interpreter {
     /// As [`Engine::run`], and the steps used.
     pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> (Outcome, u64) {
         let args = [0, call.source_element];
-        match self.enter(rule, FuncKind::Rule, call, &args) {
+        match self.enter(rule, FuncKind::Rule, call, &args, None) {
             (Ending::Suspended(state), _, steps) => (Outcome::Suspended(state), steps),
             (Ending::Returned(_), _, steps) => {
                 assert!(call.asks.as_slice().is_empty(), "a rule waits for what it has asked");
@@ -102,9 +103,22 @@ impl Interpreter {
         }
     }
 
+    /// Runs a rule in one go, whether or not the spill pass has seen it: at each suspension `answer` takes what was asked
+    /// and puts the answers in its place, and the rule goes on with all it knows. What suspensions are compared with.
+    #[cfg(any(test, feature = "random"))]
+    pub fn run_through<'c>(
+        &self,
+        rule: FuncId,
+        call: &mut RuleCall<'c>,
+        answer: &mut dyn FnMut(&mut RuleCall<'c>),
+    ) {
+        let args = [0, call.source_element];
+        self.enter(rule, FuncKind::Rule, call, &args, Some(answer));
+    }
+
     /// As [`Engine::order`], and the steps used.
     pub fn order_counted(&self, order: FuncId, call: &mut RuleCall<'_>) -> (i64, u64) {
-        match self.enter(order, FuncKind::Order, call, &[0]) {
+        match self.enter(order, FuncKind::Order, call, &[0], None) {
             (Ending::Returned(Some(word)), _, steps) => (word as i64, steps),
             _ => panic!("an order returns a number"),
         }
@@ -113,18 +127,19 @@ impl Interpreter {
     /// As [`Engine::build`], and the steps used.
     pub fn build_counted(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> (usize, u64) {
         with_call(frame, &[], out, |call| {
-            let (_, _, steps) = self.enter(builder, FuncKind::Builder, call, &[0]);
+            let (_, _, steps) = self.enter(builder, FuncKind::Builder, call, &[0], None);
             (call.out_len, steps)
         })
     }
 
     /// Runs a function from its entry.
-    fn enter(
+    fn enter<'c>(
         &self,
         id: FuncId,
         kind: FuncKind,
-        call: &mut RuleCall<'_>,
+        call: &mut RuleCall<'c>,
         args: &[u64],
+        through: Through<'_, 'c>,
     ) -> (Ending, [u64; flick_abi::limits::FRAME_SLOTS_MAX], u64) {
         let index = id.0 as usize;
         let function = self.module.functions.get(index);
@@ -138,7 +153,8 @@ impl Interpreter {
         };
         let slots = call.frame.slots;
         let (module, loops) = (&*self.module, &*self.loops);
-        let mut activation = Activation { module, loops, slots, call, steps: 0 };
+        let through: Through<'_, 'c> = if let Some(answer) = through { Some(&mut *answer) } else { None };
+        let mut activation = Activation { module, loops, slots, call: &mut *call, through, steps: 0 };
         let ending = activation.run(index, args);
         let (slots, steps) = (activation.slots, activation.steps);
         let used = Used {

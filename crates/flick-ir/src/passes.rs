@@ -166,12 +166,7 @@ mod tests {
     #[test]
     fn random_modules_do_the_same_in_no_more_steps() {
         let (mut kept, mut total) = (0, 0);
-        // `FLICK_IR_MODULES` asks for more, `FLICK_IR_SEED` for others.
-        let number = |name: &str, default: u64| {
-            std::env::var(name).map_or(default, |text| text.parse().expect("the variable is a number"))
-        };
-        let first = number("FLICK_IR_SEED", 0);
-        for seed in first..first + number("FLICK_IR_MODULES", 1_000) {
+        for seed in random::seeds() {
             let module = random::module(seed);
             let mut optimised = module.clone();
             optimise(&mut optimised);

@@ -19,7 +19,7 @@ use crate::data::{FuncKind, Function, Module};
 use crate::passes::spill;
 
 pub use host::MockHost;
-pub use run::{Record, record_order, record_parser, record_rule, record_rule_with};
+pub use run::{Record, record_order, record_parser, record_rule, record_rule_through, record_rule_with};
 
 /// The parser of a random module.
 pub const PARSER: FuncId = FuncId(0);
@@ -186,6 +186,16 @@ pub fn fresh_frame(rng: &mut Rng) -> Frame {
     let mut frame = frame(rng, &[]);
     frame.slots[SLOT_STATE] = 0;
     frame
+}
+
+/// Seeds of this crate's own tests: `FLICK_IR_MODULES` asks for more, `FLICK_IR_SEED` for others.
+#[cfg(test)]
+pub(crate) fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("the variable is a number"))
+    };
+    let first = number("FLICK_IR_SEED", 0);
+    first..first + number("FLICK_IR_MODULES", 1_000)
 }
 
 #[cfg(test)]

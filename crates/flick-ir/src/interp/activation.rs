@@ -9,6 +9,9 @@ use super::FunctionLoops;
 use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
 use crate::{semantics, weights};
 
+/// Answers what was asked, where a suspension does not give way.
+pub(super) type Through<'a, 'c> = Option<&'a mut dyn FnMut(&mut RuleCall<'c>)>;
+
 /// Everything a function may read and change while it runs.
 pub(super) struct Activation<'a, 'c> {
     pub(super) module: &'a Module,
@@ -16,6 +19,7 @@ pub(super) struct Activation<'a, 'c> {
     /// The frame, which only parsers change.
     pub(super) slots: [u64; FRAME_SLOTS_MAX],
     pub(super) call: &'a mut RuleCall<'c>,
+    pub(super) through: Through<'a, 'c>,
     pub(super) steps: u64,
 }
 
@@ -109,7 +113,13 @@ impl Activation<'_, '_> {
             Terminator::Fault { field, cause } => {
                 Next::End(Ending::Step(Step::Fault { field: *field, cause: *cause }))
             }
-            Terminator::Suspend { state, .. } => Next::End(Ending::Suspended(*state)),
+            Terminator::Suspend { then, state } => match &mut self.through {
+                None => Next::End(Ending::Suspended(*state)),
+                Some(answer) => {
+                    answer(self.call);
+                    Next::Block(*then, Vec::new())
+                }
+            },
             Terminator::Return(values) => {
                 Next::End(Ending::Returned(values.first().map(|value| registers.get(*value))))
             }

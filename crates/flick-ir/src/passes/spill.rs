@@ -267,7 +267,8 @@ pub(super) fn drop_states(function: &mut Function) -> bool {
 #[cfg(test)]
 mod tests {
     use super::run;
-    use crate::{text, verify};
+    use crate::random;
+    use crate::{Interpreter, text, verify};
 
     fn check(body: &str, expected: &str) {
         let text = |body: &str| {
@@ -318,6 +319,24 @@ mod tests {
              b4(): jump b3
              b5(): v2: chan = const 0 v3: int = chan_len v2 spill_set 0, v3 v4: bool = frame_get 9 branch v4, b1, b2",
         );
+    }
+
+    #[test]
+    fn suspensions_change_nothing() {
+        let mut suspensions = 0;
+        for seed in random::seeds() {
+            let plain = Interpreter::new(random::plain_module(seed));
+            let kept = Interpreter::new(random::module(seed));
+            if !verify(kept.module()).is_empty() {
+                continue;
+            }
+            let mut expected = random::record_rule_through(&plain, seed);
+            let found = random::record_rule(&kept, kept.module(), seed);
+            suspensions += found.outcomes.len() - 1;
+            expected.outcomes.clone_from(&found.outcomes);
+            assert_eq!(expected, found, "seed {seed}\n{}", text::print(kept.module()));
+        }
+        assert!(suspensions > 100, "only {suspensions} suspensions were tried");
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! Runs the functions of a random module on random inputs with any engine, and writes down all that can be seen.
 //! Promises: the inputs depend on the module and the seed alone, so records of two engines may be compared.
 
-use flick_abi::limits::OUT_BYTES_MAX;
+use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX};
 use flick_abi::{Ask, AskList, Engine, Frame, FuncId, Message, Outcome, RuleCall, Send, SendList};
 
 use super::{MockHost, ORDER, RULE, Rng, frame, message};
+use crate::Interpreter;
 use crate::data::Module;
 
 /// Resumptions of one activation; more would be a loop.
 const RESUMES_MAX: usize = 32;
+/// Asks of one activation; more would be refused.
+const ANSWERS_MAX: usize = MESSAGES_MAX;
 /// Word that stands where nothing was kept.
 const STALE: u64 = 0xdead_beef_dead_beef;
 /// Elements of each channel of a random module.
@@ -33,6 +36,45 @@ pub struct Record {
     pub calls: Vec<String>,
 }
 
+/// What a rule gets: the same for every engine.
+struct Inputs {
+    /// The message that starts it, and all replies in the order in which they come.
+    messages: Vec<(Frame, Vec<u8>)>,
+    /// Answers by ask; what comes behind them is unavailable.
+    answers: Vec<i64>,
+    state: Vec<u64>,
+}
+
+impl Inputs {
+    fn new(module: &Module, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let random_message = |rng: &mut Rng| {
+            let bytes = message(rng);
+            (frame(rng, &bytes), bytes)
+        };
+        let mut messages = vec![random_message(&mut rng)];
+        let state = random_state(&mut rng, module);
+        let mut answers = Vec::new();
+        for _ in 0..ANSWERS_MAX {
+            let is_failure = rng.chance(25);
+            answers.push(if is_failure { -1 - rng.below(3) as i64 } else { messages.len() as i64 });
+            if !is_failure {
+                messages.push(random_message(&mut rng));
+            }
+        }
+        Self { messages, answers, state }
+    }
+
+    /// Takes what was asked behind `asked`, and puts the answers in its place.
+    fn answer<'a>(&'a self, replies: &'a [Message<'a>], call: &mut RuleCall<'a>, asked: &mut Vec<Ask>) {
+        let from = asked.len();
+        asked.extend(call.asks.as_slice());
+        call.asks.clear();
+        let arrived = self.answers[..asked.len()].iter().filter(|answer| **answer > 0).count();
+        (call.answers, call.others) = (&self.answers[from..asked.len()], &replies[..arrived]);
+    }
+}
+
 /// Runs the rule of a random module, resumed with random answers until it is over. `run` calls the engine, once for
 /// each run. Panics when the rule never ends.
 pub fn record_rule_with(
@@ -40,63 +82,71 @@ pub fn record_rule_with(
     seed: u64,
     mut run: impl FnMut(&mut RuleCall<'_>) -> Outcome,
 ) -> Record {
-    let mut rng = Rng::new(seed);
-    let first = message(&mut rng);
-    let first_frame = frame(&mut rng, &first);
-    let mut replies: Vec<(Frame, Vec<u8>)> = Vec::new();
-    let mut answers: Vec<i64> = Vec::new();
-    let mut host = MockHost::new(seed);
-    let (mut out, mut out_len) = (vec![0; OUT_BYTES_MAX], 0);
-    let mut state = random_state(&mut rng, module);
-    let mut spills = vec![STALE; module.program.bounds.spill_words as usize];
-    let (mut outcomes, mut asked, mut failure) = (Vec::new(), Vec::new(), None);
-    let (mut sends, mut asks) = (SendList::new(), AskList::new());
-    let mut resume = 0;
-    for _ in 0..=RESUMES_MAX {
-        let others: Vec<Message<'_>> =
-            replies.iter().map(|(frame, bytes)| Message { frame, bytes }).collect();
-        let mut call = RuleCall {
-            frame: &first_frame,
-            message: &first,
-            others: &others,
-            source_element: seed % 4,
-            channel_lens: &CHANNEL_LENS,
-            out: &mut out,
-            out_len,
-            sends: &mut sends,
-            asks: &mut asks,
-            answers: &answers,
-            spills: &mut spills,
-            resume,
-            state: &mut state,
-            failure,
-            host: &mut host,
-        };
-        let outcome = run(&mut call);
-        (out_len, failure) = (call.out_len, call.failure);
-        outcomes.push(outcome);
-        let Outcome::Suspended(next) = outcome else { break };
-        resume = next;
-        answers.clear();
-        for ask in asks.as_slice() {
-            asked.push(*ask);
-            answers.push(answer(&mut rng, &mut replies));
-        }
-        asks.clear();
-    }
-    assert!(outcomes.last() == Some(&Outcome::Finished), "an activation ends after so many resumptions");
-    out.truncate(out_len);
-    Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
+    record(module, seed, Way::Runs(&mut run))
 }
 
-/// A reply or a failure.
-fn answer(rng: &mut Rng, replies: &mut Vec<(Frame, Vec<u8>)>) -> i64 {
-    if rng.chance(25) {
-        return -1 - rng.below(3) as i64;
+/// As [`record_rule`], of the interpreter in one go: what suspensions must not change. The module may be one that the
+/// spill pass has not seen.
+pub fn record_rule_through(interpreter: &Interpreter, seed: u64) -> Record {
+    record(interpreter.module(), seed, Way::Through(interpreter))
+}
+
+/// How a rule is run.
+enum Way<'a> {
+    /// Run by run.
+    Runs(&'a mut dyn FnMut(&mut RuleCall<'_>) -> Outcome),
+    /// In one go.
+    Through(&'a Interpreter),
+}
+
+/// Runs a rule until it is over.
+fn record(module: &Module, seed: u64, mut way: Way<'_>) -> Record {
+    let inputs = Inputs::new(module, seed);
+    let replies: Vec<Message<'_>> =
+        inputs.messages[1..].iter().map(|(frame, bytes)| Message { frame, bytes }).collect();
+    let mut asked: Vec<Ask> = Vec::new();
+    let mut host = MockHost::new(seed);
+    let mut out = vec![0; OUT_BYTES_MAX];
+    let mut state = inputs.state.clone();
+    let mut spills = vec![STALE; module.program.bounds.spill_words as usize];
+    let (mut sends, mut asks) = (SendList::new(), AskList::new());
+    let mut outcomes = Vec::new();
+    let mut call = RuleCall {
+        frame: &inputs.messages[0].0,
+        message: &inputs.messages[0].1,
+        others: &[],
+        source_element: seed % 4,
+        channel_lens: &CHANNEL_LENS,
+        out: &mut out,
+        out_len: 0,
+        sends: &mut sends,
+        asks: &mut asks,
+        answers: &[],
+        spills: &mut spills,
+        resume: 0,
+        state: &mut state,
+        failure: None,
+        host: &mut host,
+    };
+    for _ in 0..=RESUMES_MAX {
+        let outcome = match &mut way {
+            Way::Runs(run) => run(&mut call),
+            Way::Through(interpreter) => {
+                interpreter.run_through(RULE, &mut call, &mut |call| {
+                    inputs.answer(&replies, call, &mut asked);
+                });
+                Outcome::Finished
+            }
+        };
+        outcomes.push(outcome);
+        let Outcome::Suspended(next) = outcome else { break };
+        inputs.answer(&replies, &mut call, &mut asked);
+        call.resume = next;
     }
-    let bytes = message(rng);
-    replies.push((frame(rng, &bytes), bytes));
-    replies.len() as i64
+    assert!(outcomes.last() == Some(&Outcome::Finished), "an activation ends after so many resumptions");
+    let (out_len, failure) = (call.out_len, call.failure);
+    out.truncate(out_len);
+    Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
 }
 
 /// State as an earlier activation may have left it: any words, bytes within their bounds.
