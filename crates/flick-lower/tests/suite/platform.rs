@@ -34,7 +34,8 @@ impl Host for Platform {
         self.log.push(String::from_utf8_lossy(text).into_owned());
     }
     fn counter_add(&mut self, counter: u32, amount: i64) {
-        *self.counters.entry(counter).or_default() += amount;
+        let value = self.counters.entry(counter).or_default();
+        *value = value.wrapping_add(amount);
     }
     fn gauge_set(&mut self, gauge: u32, value: i64) {
         self.counters.insert(gauge, value);
