@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
 use crate::items::{self, Items};
 use crate::load::{self, Damage, Loader};
-use crate::{cost, effects, funs, globals, grammar, locals, process, usage, views};
+use crate::{complete, cost, effects, funs, globals, grammar, locals, process, usage, views};
 
 /// Checks a program and the files it uses.
 ///
@@ -40,7 +40,8 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, &asked, sink));
     usage::check(&funs, &asked, &mut process, &mut items, sink);
     effects::check(&funs, process.as_ref(), &items, sink);
-    cost::check(&funs, &process, sink);
+    cost::check(&funs, &process, &items, sink);
+    complete::check(&funs, process.as_ref(), sink);
     Program {
         enums: items.enums,
         structs: items.structs,

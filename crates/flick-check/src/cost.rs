@@ -1,21 +1,28 @@
 //! How much one message may cost: sends and steps, at most.
 //! Promises: the figures hold for every path through a rule; they saturate, never wrap.
-//! Not here: bytes of memory (`usage.rs`); exact costs of instructions, which the bounds report counts on the compiled form.
+//! Not here: bytes of messages (`usage.rs`); exact costs of instructions, which the bounds report counts on the compiled form.
 
 use crate::diagnostic::Sink;
-use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Span, Stmt, Ty};
-use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, WORK_STEPS_MAX};
+use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Source, Span, Stmt, Ty};
+use crate::items::Items;
+use crate::layout::layout;
+use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, UPDATE_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
 use crate::report;
 use crate::walk::{self, Child};
-use flick_abi::limits::SENDS_MAX;
+use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, OUT_BYTES_MAX, SENDS_MAX};
 
-/// Most sends and most steps of a piece of code, and how large it is with everything it calls.
+/// How often the body of an `update` may run.
+const UPDATE_ATTEMPTS: u64 = DICT_ATTEMPTS_MAX as u64;
+
+/// Most sends and most steps of a piece of code, what it builds, and how large it is with everything it calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     sends: u64,
     /// Messages asked for, each element of an `ask all` on an array left out but one.
     asks: u64,
     steps: u64,
+    /// Bytes of text and lists that are made.
+    built: u64,
     size: u64,
 }
 
@@ -25,6 +32,7 @@ impl Cost {
             sends: self.sends.saturating_add(other.sends),
             asks: self.asks.saturating_add(other.asks),
             steps: self.steps.saturating_add(other.steps),
+            built: self.built.saturating_add(other.built),
             size: self.size.saturating_add(other.size),
         }
     }
@@ -34,34 +42,59 @@ impl Cost {
             sends: self.sends.max(other.sends),
             asks: self.asks.max(other.asks),
             steps: self.steps.max(other.steps),
+            built: self.built.max(other.built),
             size: self.size.saturating_add(other.size),
+        }
+    }
+
+    /// The same code again and again.
+    fn times(self, rounds: u64) -> Cost {
+        Cost {
+            sends: self.sends.saturating_mul(rounds),
+            asks: self.asks.saturating_mul(rounds),
+            steps: self.steps.saturating_mul(rounds),
+            built: self.built.saturating_mul(rounds),
+            size: self.size,
         }
     }
 }
 
-/// Refuses rules that send or work too much.
-pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, sink: &mut Sink) {
-    let mut known: Vec<Cost> = Vec::new();
+/// What costs are computed from.
+struct Costs<'a> {
+    items: &'a Items,
+    /// Those of functions, by number; callees come first.
+    known: Vec<Cost>,
+}
+
+/// Refuses rules that send, work or build too much.
+pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &mut Sink) {
+    let mut costs = Costs { items, known: Vec::new() };
     for fun in funs {
-        let cost = block(&fun.body, &known);
-        known.push(cost);
+        let cost = costs.block(&fun.body);
+        costs.known.push(cost);
     }
     for (span, body) in process.iter().flat_map(bodies) {
-        let cost = block(body, &known);
+        let cost = costs.block(body);
         if cost.sends > SENDS_MAX as u64 {
             sink.push(report::bounds::too_many_sends(span.clone(), cost.sends, SENDS_MAX));
         }
         if cost.asks > ASKED_MAX {
             sink.push(report::asks::too_many_asks(span.clone(), cost.asks, ASKED_MAX));
         }
-        let worst = || {
-            let (fun, _) = funs.iter().zip(&known).max_by_key(|(_, cost)| cost.size)?;
+        let worst = |weight: fn(&Cost) -> u64| {
+            let (fun, _) = funs.iter().zip(&costs.known).max_by_key(|(_, cost)| weight(cost))?;
             Some((fun.span.clone(), fun.name.clone()))
         };
         if cost.steps > WORK_STEPS_MAX {
-            sink.push(report::bounds::too_much_work(span.clone(), cost.steps, WORK_STEPS_MAX, worst()));
+            let worst = worst(|cost| cost.steps);
+            sink.push(report::bounds::too_much_work(span.clone(), cost.steps, WORK_STEPS_MAX, worst));
         } else if cost.size > RULE_SIZE_MAX {
-            sink.push(report::bounds::too_large(span.clone(), cost.size, RULE_SIZE_MAX, worst()));
+            let worst = worst(|cost| cost.size);
+            sink.push(report::bounds::too_large(span.clone(), cost.size, RULE_SIZE_MAX, worst));
+        }
+        if cost.built > OUT_BYTES_MAX as u64 {
+            let worst = worst(|cost| cost.built);
+            sink.push(report::values::too_much_built(span.clone(), cost.built, OUT_BYTES_MAX as u64, worst));
         }
     }
 }
@@ -77,54 +110,154 @@ fn bodies(process: &Proc) -> impl Iterator<Item = (&Span, &Block)> {
     rules.chain(merges).chain(handlers).chain(timers)
 }
 
-fn block(block: &Block, known: &[Cost]) -> Cost {
-    let mut total = Cost::default();
-    for stmt in &block.stmts {
-        match stmt {
-            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Assign(_, value) | Stmt::Expr(value) => {
-                total = total.then(expr(value, known))
+impl Costs<'_> {
+    fn block(&self, block: &Block) -> Cost {
+        let stmts = block.stmts.iter().map(|stmt| match stmt {
+            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Expr(value) => self.expr(value),
+            Stmt::Assign(_, value) => {
+                let stored = Cost { steps: packed_bytes(self.items, &value.ty), ..Cost::default() };
+                self.expr(value).then(stored)
+            }
+        });
+        let total = stmts.fold(Cost::default(), Cost::then);
+        block.value.iter().fold(total, |total, value| total.then(self.expr(value)))
+    }
+
+    /// The costliest of some branches, and the size of all.
+    fn branches<'b>(&self, blocks: impl IntoIterator<Item = &'b Block>) -> Cost {
+        blocks.into_iter().fold(Cost::default(), |worst, block| worst.or(self.block(block)))
+    }
+
+    fn expr(&self, root: &Expr) -> Cost {
+        let own = Cost {
+            steps: 1u64.saturating_add(bytes_touched(root)),
+            built: self.bytes_built(root),
+            size: 1,
+            ..Cost::default()
+        };
+        match &root.kind {
+            ExprKind::If { cond, then, otherwise } => {
+                let branches = self.branches(std::iter::once(then).chain(otherwise));
+                own.then(self.expr(cond)).then(branches)
+            }
+            ExprKind::Switch { value, arms, otherwise } => {
+                let patterns: u64 = arms.iter().map(|(alternatives, _)| alternatives.len() as u64).sum();
+                let branches = self.branches(arms.iter().map(|(_, body)| body).chain(otherwise));
+                let compared = Cost { steps: patterns, size: patterns, ..Cost::default() };
+                own.then(self.expr(value)).then(compared).then(branches)
+            }
+            ExprKind::Match { value, arms, otherwise } => {
+                let branches = self.branches(arms.iter().map(|(_, _, body)| body).chain(otherwise));
+                own.then(self.expr(value)).then(branches)
+            }
+            ExprKind::For { source, body, .. }
+            | ExprKind::MapList { source, body, .. }
+            | ExprKind::Filter { source, body, .. } => own.then(self.rounds(root, source, body)),
+            ExprKind::Fold { source, init, body, .. } => {
+                own.then(self.expr(init)).then(self.rounds(root, source, body))
+            }
+            ExprKind::DictUpdate { key, body, .. } => {
+                let attempts = self.block(body);
+                // Attempts that would build too much together are not made.
+                let built =
+                    attempts.built.max(attempts.built.saturating_mul(UPDATE_ATTEMPTS).min(UPDATE_BYTES_MAX));
+                let all = Cost { built, ..attempts.times(UPDATE_ATTEMPTS) };
+                own.then(self.expr(key)).then(all)
+            }
+            kind => {
+                let mut total = own;
+                walk::children(root, &mut |child| match child {
+                    Child::Expr(child) => total = total.then(self.expr(child)),
+                    Child::Block(child) => total = total.then(self.block(child)),
+                });
+                total.then(self.done(kind))
             }
         }
     }
-    block.value.iter().fold(total, |total, value| total.then(expr(value, known)))
+
+    /// What sends, asks and calls add to their parts.
+    fn done(&self, kind: &ExprKind) -> Cost {
+        match kind {
+            ExprKind::Send { .. } => Cost { sends: 1, ..Cost::default() },
+            ExprKind::Ask { .. } | ExprKind::AskAll { asks: AskAll::Array { .. }, .. } => {
+                Cost { asks: 1, ..Cost::default() }
+            }
+            ExprKind::AskAll { asks: AskAll::Each(each), .. } => {
+                Cost { asks: each.len() as u64, ..Cost::default() }
+            }
+            ExprKind::Call(fun, _) => self.known.get(fun.0 as usize).copied().unwrap_or_default(),
+            _ => Cost::default(),
+        }
+    }
+
+    /// The source of a repetition, and its body as often as it runs.
+    fn rounds(&self, root: &Expr, source: &Source, body: &Block) -> Cost {
+        let (source, rounds) = match source {
+            Source::List(list) => {
+                let rounds = if let Ty::List { max, .. } = list.ty { u64::from(max) } else { 0 };
+                (self.expr(list), rounds)
+            }
+            Source::Range { lo, hi, trips_max } => (self.expr(lo).then(self.expr(hi)), u64::from(*trips_max)),
+            Source::Channels(array) => (self.expr(array), CHANNEL_ELEMENTS_MAX as u64),
+        };
+        let words = match &root.ty {
+            Ty::List { elem, .. } => u64::from(self.items.words(elem)),
+            ty => u64::from(self.items.words(ty)),
+        };
+        let own = Cost { steps: words.saturating_add(1), ..Cost::default() };
+        source.then(self.block(body).then(own).times(rounds))
+    }
+
+    /// Bytes that an operation makes itself, at most.
+    fn bytes_built(&self, root: &Expr) -> u64 {
+        match &root.kind {
+            ExprKind::Concat(_) => packed_bytes(self.items, &root.ty),
+            ExprKind::List(_) | ExprKind::MapList { .. } | ExprKind::Filter { .. } => {
+                self.list_bytes(&root.ty)
+            }
+            ExprKind::Builtin(Builtin::Split, _) => self.list_bytes(&root.ty),
+            ExprKind::Builtin(
+                Builtin::Lower
+                | Builtin::Upper
+                | Builtin::Str
+                | Builtin::Hex
+                | Builtin::Peer
+                | Builtin::Address,
+                _,
+            ) => packed_bytes(self.items, &root.ty),
+            ExprKind::State(_) => packed_bytes(self.items, &root.ty),
+            ExprKind::DictGet(_, key) => {
+                packed_bytes(self.items, &root.ty).saturating_add(packed_bytes(self.items, &key.ty))
+            }
+            ExprKind::DictHas(_, key) => packed_bytes(self.items, &key.ty),
+            ExprKind::DictPut(_, key, value) => {
+                packed_bytes(self.items, &key.ty).saturating_add(packed_bytes(self.items, &value.ty))
+            }
+            ExprKind::DictUpdate { dict, key, .. } => {
+                let value = &self.items.dicts[dict.0 as usize].value;
+                packed_bytes(self.items, &key.ty)
+                    .saturating_add(packed_bytes(self.items, value).saturating_mul(2))
+            }
+            ExprKind::Builtin(Builtin::Remove, args) => {
+                args.get(1).map_or(0, |key| packed_bytes(self.items, &key.ty))
+            }
+            _ => 0,
+        }
+    }
+
+    fn list_bytes(&self, ty: &Ty) -> u64 {
+        match ty {
+            Ty::List { elem, max } => u64::from(self.items.words(elem)) * u64::from(*max) * WORD_BYTES,
+            _ => 0,
+        }
+    }
 }
 
-fn expr(root: &Expr, known: &[Cost]) -> Cost {
-    let own = Cost { sends: 0, asks: 0, steps: 1u64.saturating_add(bytes_touched(root)), size: 1 };
-    match &root.kind {
-        ExprKind::If { cond, then, otherwise } => {
-            let other = otherwise.as_ref().map_or(Cost::default(), |other| block(other, known));
-            own.then(expr(cond, known)).then(block(then, known).or(other))
-        }
-        ExprKind::Switch { value, arms, otherwise } => {
-            let mut branches = otherwise.as_ref().map_or(Cost::default(), |other| block(other, known));
-            let mut patterns = 0u64;
-            for (alternatives, body) in arms {
-                patterns = patterns.saturating_add(alternatives.len() as u64);
-                branches = branches.or(block(body, known));
-            }
-            own.then(expr(value, known))
-                .then(Cost { sends: 0, asks: 0, steps: patterns, size: patterns })
-                .then(branches)
-        }
-        kind => {
-            let mut total = own;
-            walk::children(root, &mut |child| match child {
-                Child::Expr(child) => total = total.then(expr(child, known)),
-                Child::Block(child) => total = total.then(block(child, known)),
-            });
-            match kind {
-                ExprKind::Send { .. } => total.then(Cost { sends: 1, ..Cost::default() }),
-                ExprKind::Ask { .. } | ExprKind::AskAll { asks: AskAll::Array { .. }, .. } => {
-                    total.then(Cost { asks: 1, ..Cost::default() })
-                }
-                ExprKind::AskAll { asks: AskAll::Each(each), .. } => {
-                    total.then(Cost { asks: each.len() as u64, ..Cost::default() })
-                }
-                ExprKind::Call(fun, _) => total.then(known.get(fun.0 as usize).copied().unwrap_or_default()),
-                _ => total,
-            }
-        }
+/// Bytes of a value side by side, at most. What is never kept has none.
+fn packed_bytes(items: &Items, ty: &Ty) -> u64 {
+    match ty {
+        Ty::Bytes { max, .. } => u64::from(*max),
+        _ => layout(items, ty).map_or(0, |layout| layout.packed_bytes()),
     }
 }
 
@@ -135,14 +268,25 @@ fn bytes_touched(root: &Expr) -> u64 {
         _ => 0,
     };
     match &root.kind {
-        ExprKind::Builtin(Builtin::Contains, args) => args.iter().map(longest).fold(1, u64::saturating_mul),
-        ExprKind::Builtin(Builtin::Len, _) => 0,
+        // One text is looked for at every place of the other.
+        ExprKind::Builtin(Builtin::Contains | Builtin::Find | Builtin::Split, args) => {
+            args.iter().take(2).map(longest).fold(1, u64::saturating_mul)
+        }
+        ExprKind::Builtin(Builtin::Len | Builtin::Text | Builtin::Raw, _) => 0,
+        // Each element of the array is looked at, with the whole key.
+        ExprKind::Builtin(Builtin::Rendezvous, args) => {
+            args.iter().map(longest).sum::<u64>().saturating_add(CHANNEL_ELEMENTS_MAX as u64)
+        }
+        ExprKind::Builtin(Builtin::LeastLoaded, _) => CHANNEL_ELEMENTS_MAX as u64,
         ExprKind::Builtin(_, args) => args.iter().map(longest).sum(),
         ExprKind::Binary(_, a, b) => longest(a).min(longest(b)),
+        ExprKind::Concat(parts) => parts.iter().map(longest).sum(),
         ExprKind::Switch { value, arms, .. } => longest(value).saturating_mul(arms.len() as u64),
         ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
             fields.iter().map(|(_, value)| longest(value)).sum()
         }
+        ExprKind::DictGet(_, key) | ExprKind::DictHas(_, key) => longest(key),
+        ExprKind::DictPut(_, key, value) => longest(key).saturating_add(longest(value)),
         _ => 0,
     }
 }

@@ -9,6 +9,7 @@ mod asked;
 mod asks;
 mod body;
 mod check;
+mod complete;
 mod cost;
 pub mod diagnostic;
 mod effects;

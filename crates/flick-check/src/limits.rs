@@ -34,15 +34,18 @@ pub const WORK_STEPS_MAX: u64 = 1 << 20;
 pub const CALL_DEPTH_MAX: usize = 64;
 /// Bytes of a word.
 pub const WORD_BYTES: u64 = 8;
-/// Most bytes that a list may take, in words side by side: half of what one activation may build.
-pub const LIST_BYTES_MAX: u64 = flick_abi::limits::OUT_BYTES_MAX as u64 / 2;
+/// Most bytes that a list may take, in words side by side.
+pub const LIST_BYTES_MAX: u64 = 32 * 1024;
 /// Most words that one value of a record, tuple, option or variant may have side by side.
 pub const VALUE_WORDS_MAX: u32 = 64;
 /// Deepest nesting of types in types.
 pub const TYPE_NESTING_MAX: usize = 16;
+/// Bytes that all attempts of an `update` together may build.
+pub const UPDATE_BYTES_MAX: u64 = 8 * 1024;
 /// Most rounds of one repetition.
 pub const TRIPS_MAX: u32 = 65_536;
 /// Most repetitions inside each other.
 pub const LOOP_NESTING_MAX: usize = 4;
 
 const _: () = assert!(DEFAULT_BYTES_MAX <= WRITTEN_BYTES_MAX);
+const _: () = assert!(LIST_BYTES_MAX <= flick_abi::limits::OUT_BYTES_MAX as u64);

@@ -15,14 +15,11 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     for record in &decls.records {
         let Some(name) = record.node.name() else { continue };
         let span = span_of(record.file, name.range());
-        match items.types.get(name.text()) {
-            Some(TypeItem::Unit(unit)) => {
-                let unit = *unit;
-                let view = view(record, unit, span, items, sink);
-                items.views.insert(unit.0, view);
-            }
-            // A record of plain values, or a name that is taken.
-            _ => {}
+        // A record of another name is one of plain values.
+        if let Some(TypeItem::Unit(unit)) = items.types.get(name.text()) {
+            let unit = *unit;
+            let view = view(record, unit, span, items, sink);
+            items.views.insert(unit.0, view);
         }
     }
 }

@@ -112,6 +112,12 @@ impl Exprs<'_> {
     pub(super) fn in_list(&mut self, wanted: Expr, list: Expr, span: Span) -> Expr {
         let Ty::List { elem, .. } = list.ty.clone() else { return unknown(span) };
         let mut wanted = wanted;
+        if super::join(&wanted.ty, &elem).is_none() {
+            let (wanted, list) = (self.items.describe(&wanted.ty), self.items.describe(&list.ty));
+            let help = "look for a value of the kind that the list holds";
+            self.sink.push(report::types::operator(span.clone(), "in", &wanted, &list, help));
+            return Expr { ty: Ty::Bool, ..unknown(span) };
+        }
         adapt(&mut wanted, &elem);
         bind(self, wanted, |exprs, wanted| {
             let place = span.clone();

@@ -141,7 +141,9 @@ impl Exprs<'_> {
         }
         let place = self.span(field.range());
         let method = last.map_or("f", |name| name.text());
-        let receiver = if is_value { owner.to_owned() } else { "x".to_owned() };
+        let in_front = path.iter().rev().skip(1).rev().map(|name| name.text());
+        let receiver: Vec<&str> = std::iter::once(owner).chain(in_front).collect();
+        let receiver = if is_value { receiver.join(".") } else { "x".to_owned() };
         if is_value || self.items.type_named(None, owner).is_some() {
             self.sink.push(report::values::no_methods(place, method, &receiver));
         } else {

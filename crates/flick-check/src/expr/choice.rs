@@ -128,6 +128,7 @@ impl Exprs<'_> {
             let help = match cond.ty {
                 Ty::Int { .. } => "compare it: `... != 0`",
                 Ty::Bytes { .. } => "compare it: `... != \"\"`",
+                Ty::Option(_) => "ask whether there is a value: `... != none`",
                 Ty::Enum(_) => "compare it with a member: `... == opcode.get`",
                 _ => "write a comparison",
             };

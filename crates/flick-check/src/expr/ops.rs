@@ -268,7 +268,11 @@ impl Exprs<'_> {
         }
         let help = match (&left.ty, &right.ty) {
             (Ty::Bytes { text: true, .. }, Ty::Int { .. })
-            | (Ty::Int { .. }, Ty::Bytes { text: true, .. }) => "make text of the number: `str(n)`",
+            | (Ty::Int { .. }, Ty::Bytes { text: true, .. })
+                if op == BinaryOp::Add =>
+            {
+                "make text of the number: `str(n)`"
+            }
             (Ty::Bytes { .. }, Ty::Bytes { .. }) if op == BinaryOp::Add => {
                 "text and bytes are joined after `raw(text)` or `text(bytes)`"
             }

@@ -21,7 +21,7 @@ pub(crate) fn recursion(chain: &[(String, String, Span)]) -> Diagnostic {
     }
     diagnostic
         .note("A task must finish by itself: the scheduler never stops one half-way.")
-        .help("compute the value without the call; a choice between cases is written with `if` or `switch`")
+        .help("compute the value without the call: what goes step by step is a `fold`, a choice between cases an `if` or `switch`")
 }
 
 pub(crate) fn view_wider(span: Span, field: &str, written: u32, allowed: u32, grammar: Span) -> Diagnostic {
@@ -122,7 +122,7 @@ pub(crate) fn too_much_work(
         format!("one message may cost {steps} steps, more than the {allowed} allowed"),
     )
     .label("too much work for one message")
-    .help("compute a value once and give it a name with `let`; call fewer functions");
+    .help("compute a value once and give it a name with `let`, call fewer functions, bound repetitions more tightly");
     if let Some((span, name)) = worst {
         diagnostic = diagnostic.also(span, format!("`{name}` costs most"));
     }

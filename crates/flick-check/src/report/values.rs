@@ -14,9 +14,16 @@ pub(crate) fn list_too_long(span: Span, target: &str, found: u32, allowed: u32) 
 }
 
 pub(crate) fn may_be_none(span: Span, inner: &str) -> Diagnostic {
+    let default = match inner {
+        "text" | "bytes" => "`(...) else \"\"`",
+        "a number" => "`(...) else 0`",
+        "a truth value" => "`(...) else false`",
+        "a duration" => "`(...) else 0s`",
+        _ => "`(...) else other`",
+    };
     Diagnostic::error("E0420", span, format!("this may be `none`, but {inner} is needed"))
         .label("an option")
-        .help("say what is meant without a value: `(...) else 0`; or look first: `switch ...:` with the cases `some x:` and `none:`")
+        .help(format!("say what is meant without a value, {default}, or look first: `switch ...:` with the cases `some x:` and `none:`"))
 }
 
 pub(crate) fn type_takes_nothing(span: Span, name: &str) -> Diagnostic {
@@ -489,4 +496,22 @@ pub(crate) fn positional_without_record(span: Span, unit: &str) -> Diagnostic {
     Diagnostic::error("E0434", span, format!("no record says in which order `{unit}` takes its fields"))
         .label("values without names")
         .help(format!("name the fields, `{unit}{{key = ...}}`, or declare `type {unit}: record` with the fields the program uses"))
+}
+
+pub(crate) fn too_much_built(
+    span: Span,
+    built: u64,
+    allowed: u64,
+    worst: Option<(Span, String)>,
+) -> Diagnostic {
+    let title =
+        format!("one message may make {built} bytes of text and lists here, more than the {allowed} allowed");
+    let diagnostic = Diagnostic::error("E0327", span, title)
+        .label(format!("up to {built} bytes"))
+        .note("What a rule joins, splits, maps and looks up is kept until it has ended; a repetition makes it anew in every round.")
+        .help("bound texts and lists where they are made: `(a + b)[..200]`, `xs[..16]`; and make them once, in front of a repetition");
+    match worst {
+        Some((span, name)) => diagnostic.also(span, format!("`{name}` makes most")),
+        None => diagnostic,
+    }
 }
