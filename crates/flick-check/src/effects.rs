@@ -49,8 +49,6 @@ type Places = BTreeMap<Deed, (Span, Option<String>)>;
 /// A place that forbids something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
-    /// A function or rule.
-    Plain,
     /// The body of a repetition.
     Loop,
     Update,
@@ -64,7 +62,6 @@ enum Zone {
 impl Zone {
     fn forbids(self, deed: Deed) -> bool {
         match self {
-            Zone::Plain => false,
             Zone::Loop | Zone::Except => deed == Deed::Ask,
             // Reading a `local` changes nothing, and nothing changes it meanwhile.
             Zone::Update => !matches!(deed, Deed::State(_)),
