@@ -204,8 +204,8 @@ impl EpollDriver {
     }
 }
 
-/// The kernel's monotonic clock.
-pub(crate) fn monotonic_ns() -> u64 {
+/// The kernel's monotonic clock, in nanoseconds: what drivers on sockets show.
+pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

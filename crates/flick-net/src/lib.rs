@@ -23,7 +23,7 @@ mod waker;
 pub use address::{Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
-pub use epoll::EpollDriver;
+pub use epoll::{EpollDriver, monotonic_ns};
 pub use listen::{ListenSocket, ListenSockets};
 pub use sim::{SimDriver, SimNet};
 pub use uring::UringDriver;

@@ -22,6 +22,7 @@ fn main() {
         connect: vec![Binding { channel: "backends".into(), endpoints: endpoints("--connect") }],
         limits: Limits::default(),
         timeouts: Timeouts::default(),
+        state_dir: None,
     };
     let platform = Platform::start(common::program(), Arc::new(common::Hand), config).expect("starts");
     println!("{:?}", platform.addresses());

@@ -120,4 +120,6 @@ pub struct PlatformConfig {
     pub limits: Limits,
     /// Time-outs.
     pub timeouts: Timeouts,
+    /// Where dictionaries are kept across restarts; `None`: nowhere, whatever the program says.
+    pub state_dir: Option<std::path::PathBuf>,
 }

@@ -42,6 +42,8 @@ pub const TICK_MAX_MS: u64 = 500;
 pub const LENT_REST_MS: u64 = 5;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
+/// How often a part of the dictionaries is swept.
+pub const SWEEP_TICK_MS: u64 = 100;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;
 /// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.

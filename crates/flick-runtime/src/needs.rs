@@ -82,7 +82,7 @@ impl Needs {
     }
 
     /// Memory for state, in bytes: that of sessions, and that of activations that wait.
-    pub fn state_bytes(&self, sessions_max: u32) -> (u64, u64) {
+    fn state_bytes(&self, sessions_max: u32) -> (u64, u64) {
         let words = self.state_words as u64 * 8;
         let activations = u64::from(self.activations_max) * (self.shape.bytes() + words);
         (u64::from(sessions_max) * words, activations)
@@ -91,14 +91,15 @@ impl Needs {
     fn check_memory(&self, program: &Program, config: &PlatformConfig) -> Result<(), StartError> {
         let limits = &config.limits;
         let (sessions, activations) = self.state_bytes(limits.sessions_max);
-        let total = sessions.saturating_add(activations);
+        let dicts = crate::state::dict_bytes(program);
+        let total = sessions.saturating_add(activations).saturating_add(dicts);
         if total <= limits.state_bytes {
             return Ok(());
         }
         Err(StartError::Program(format!(
-            "process `{}` may need {total} bytes of state, but {} are allowed (`state_bytes`): {} sessions with {} bytes \
-             of `local`s, and {} activations that wait with {} bytes each; lower `sessions_max` or `activations_max`, \
-             or allow more",
+            "process `{}` may need {total} bytes of state, but {} are allowed (`--state`): {} sessions with {} bytes \
+             of `local`s, {} activations that wait with {} bytes each, and dictionaries with {dicts} bytes; lower \
+             `--sessions-max`, `--activations-max` or the dictionaries' `max`, or allow more",
             program.name,
             limits.state_bytes,
             limits.sessions_max,

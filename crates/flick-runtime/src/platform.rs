@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flick_abi::{Engine, Program};
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, ListenSockets, Waker};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, ListenSockets, Waker, monotonic_ns};
 
 use crate::config::PlatformConfig;
 use crate::counters::{BackendCounters, Counters, Totals};
@@ -13,6 +13,8 @@ use crate::limits::EVENTS_MAX;
 use crate::merge::Hub;
 use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
+use crate::state::snapshots::Keeper;
+use crate::state::{Origin, State};
 use crate::worker::{Worker, WorkerConfig};
 
 /// What became of a platform.
@@ -60,6 +62,8 @@ pub struct Platform {
     setup: Arc<Setup>,
     shared: Arc<Shared>,
     hub: Option<Arc<Hub>>,
+    state: Arc<State>,
+    keeper: Option<Keeper>,
     workers: Vec<WorkerHandle>,
     addresses: Vec<(String, Endpoint)>,
     io: &'static str,
@@ -76,7 +80,12 @@ impl Platform {
     ) -> Result<Self, StartError> {
         let setup = Arc::new(Setup::new(program, engine, &config)?);
         let workers = config.workers.max(1);
+        let state = State::new(&setup.program, workers, Origin::System(monotonic_ns()));
+        let state = Arc::new(state.map_err(|(name, error)| {
+            StartError::Program(format!("dictionary `{name}` cannot be made: {error}"))
+        })?);
         let mut sockets = open_listeners(&setup, workers)?;
+        let keeper = keep(&state, config.state_dir.as_deref())?;
         let name = |channel: usize| setup.program.channels[channel].name.clone();
         let listens = setup.listen.iter().zip(&sockets);
         let addresses =
@@ -86,6 +95,8 @@ impl Platform {
             setup,
             shared: Arc::new(Shared::default()),
             hub,
+            state,
+            keeper,
             workers: Vec::new(),
             addresses,
             io: "none",
@@ -115,6 +126,7 @@ impl Platform {
         let worker_config = WorkerConfig {
             setup: Arc::clone(&self.setup),
             shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
             counters: Arc::clone(&counters),
             backend_counters: Arc::clone(&backend_counters),
             workers,
@@ -166,6 +178,11 @@ impl Platform {
     /// Where clients can connect, by channel.
     pub fn addresses(&self) -> &[(String, Endpoint)] {
         &self.addresses
+    }
+
+    /// What the program's code shares: its counters and dictionaries.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
     }
 
     /// Which kernel interface carries the bytes.
@@ -230,8 +247,27 @@ impl Platform {
             }
             totals.absorb(&worker.counters);
         }
+        // The workers have ended: nothing is written any more.
+        if let Some(keeper) = self.keeper {
+            keeper.finish();
+        }
         Outcome { totals, errors }
     }
+}
+
+/// Reads back what the program keeps across restarts, and starts to write it.
+fn keep(state: &Arc<State>, directory: Option<&std::path::Path>) -> Result<Option<Keeper>, StartError> {
+    let Some(directory) = directory else {
+        if state.has_snapshots() {
+            tracing::warn!(
+                "there is no state directory: dictionaries with a snapshot start empty and are not kept"
+            );
+        }
+        return Ok(None);
+    };
+    Keeper::start(state, directory).map_err(|error| {
+        StartError::Program(format!("cannot keep dictionaries in {}: {error}", directory.display()))
+    })
 }
 
 /// Keeps this thread on one of the cores the process may use; a refusal is logged and borne.

@@ -11,6 +11,7 @@ use flick_net::Endpoint;
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
 use crate::merge::MergeSetup;
 use crate::needs::Needs;
+use crate::pick::Places;
 
 /// Why a service does not start. The text names what was wrong and what would be right.
 #[derive(Debug)]
@@ -72,6 +73,8 @@ pub struct Setup {
     pub channel_lens: Vec<u64>,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
+    /// Where picks of elements fall.
+    pub places: Arc<Places>,
     /// What its code needs of a worker.
     pub needs: Needs,
     /// Of the listened channel's protocol: which echo field is the correlated one.
@@ -124,6 +127,7 @@ impl Setup {
                 protocol.name
             )));
         }
+        let places = Arc::new(places(&program, &backends));
         let needs = Needs::of(&program, listened, &elements, config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
             wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
@@ -143,6 +147,7 @@ impl Setup {
             elements,
             channel_lens,
             actions,
+            places,
             needs,
             correlate_echo,
             loud_echo,
@@ -189,6 +194,14 @@ fn bind_backends(program: &Program, bindings: &[Binding]) -> Result<BoundBackend
         }));
     }
     Ok((backends, elements))
+}
+
+fn places(program: &Program, backends: &[BackendSetup]) -> Places {
+    let mut channels = vec![Vec::new(); program.channels.len()];
+    for backend in backends {
+        channels[backend.channel].push(backend.endpoint.clone());
+    }
+    Places::new(&channels)
 }
 
 /// `client (single, receives and sends)`, for error texts.

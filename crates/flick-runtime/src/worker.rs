@@ -6,6 +6,7 @@
 //! Source: FLICK §5; one thread per core, nothing shared.
 
 mod accepting;
+mod around;
 mod asks;
 mod audit;
 mod deliver;
@@ -27,13 +28,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, Event, Handle, ListenerId};
+use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr};
 
 use crate::activations::Activations;
 use crate::backend::{Backend, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::Gather;
+use crate::host::WorkerHost;
 use crate::ledger::Ledger;
 use crate::limits::{
     ACTIVATION_MESSAGES_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX, PARTIAL_FRAMES_MAX,
@@ -46,6 +48,7 @@ use crate::session::{Session, Wait};
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
+use crate::state::State;
 use merging::Merging;
 
 /// What a connection of the driver is to us.
@@ -101,6 +104,10 @@ pub struct Worker<D: Driver> {
     frames: Slab<flick_abi::Frame>,
     activations: Activations,
     locals: Locals,
+    host: WorkerHost,
+    /// By connection: who it is.
+    peers: Vec<PeerAddr>,
+    sweep_due_ns: Option<u64>,
     every: Vec<events::Every>,
     deadlines: Deadlines,
     run_queue: VecDeque<Task>,
@@ -128,6 +135,8 @@ pub struct WorkerConfig {
     pub setup: Arc<Setup>,
     /// What it shares with the other workers and the control thread.
     pub shared: Arc<Shared>,
+    /// The state that the program's code shares.
+    pub state: Arc<State>,
     /// Its counters.
     pub counters: Arc<Counters>,
     /// Its counters of backends.
@@ -150,6 +159,7 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig {
             setup,
             shared,
+            state,
             counters,
             backend_counters,
             index,
@@ -197,8 +207,11 @@ impl<D: Driver> Worker<D> {
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             activations: Activations::new(activations_max, setup.needs.shape),
             locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
-            due_ns: every.iter().map(|every| every.due_ns).min(),
+            due_ns: Some(0),
             every,
+            sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
+            host: WorkerHost::new(state, Arc::clone(&setup.places), index),
+            peers: vec![PeerAddr::Unix; conns_max],
             deadlines: Deadlines::new(sessions_max),
             run_queue: VecDeque::with_capacity(tasks_max),
             blocked: VecDeque::with_capacity(sessions_max),
@@ -277,6 +290,7 @@ impl<D: Driver> Worker<D> {
         }
         self.events = events;
         self.gather.note(messages, self.driver.now_ns());
+        self.host.set_now(self.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
             self.merge_turn();
@@ -295,7 +309,10 @@ impl<D: Driver> Worker<D> {
             Event::Accepted { listener, conn, peer: _ } if self.merging.is_some() => {
                 self.merge_accepted(listener, conn);
             }
-            Event::Accepted { listener: _, conn, peer: _ } => self.accepted(conn),
+            Event::Accepted { listener: _, conn, peer } => {
+                self.peers[conn.index as usize] = peer;
+                self.accepted(conn);
+            }
             Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
             Event::Connected { conn } => match self.role(conn) {
                 Role::Link { link, .. } => self.link_connected(link),

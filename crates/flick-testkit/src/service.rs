@@ -17,6 +17,7 @@ use std::time::Duration;
 use flick_abi::{Engine, Program};
 use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
+use flick_runtime::state::{Origin, State};
 use flick_runtime::{
     BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker,
     WorkerConfig,
@@ -116,11 +117,15 @@ impl Service {
         let backend_counters: Arc<Vec<BackendCounters>> =
             Arc::new((0..config.servers).map(|_| Default::default()).collect());
         let shared = Arc::new(Shared::default());
+        let state =
+            State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
+        let state = Arc::new(state);
         let mut worker = Worker::new(
             driver,
             WorkerConfig {
                 setup,
                 shared: Arc::clone(&shared),
+                state,
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::clone(&backend_counters),
                 workers: 1,
@@ -222,6 +227,7 @@ pub(crate) fn setup(
         connect: vec![bind(1, backends)],
         limits: config.limits.clone(),
         timeouts: config.timeouts.clone(),
+        state_dir: None,
     };
     let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
     Setup::new(program, engine, &platform).expect("the bindings fit")

@@ -24,6 +24,9 @@ pub const DEFAULT_FILE: &str = "flick.toml";
 /// How long a drain may take unless the operator says otherwise.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// Where dictionaries are kept unless the operator says otherwise.
+const STATE_DIR: &str = "flick-state";
+
 /// Which kernel interface carries the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -59,6 +62,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How long a drain may take.
     pub drain_deadline: Duration,
+    /// Where dictionaries with a snapshot are kept across restarts.
+    pub state_dir: PathBuf,
     /// How the log looks.
     pub log: LogFormat,
     /// Whether to say more.
@@ -114,6 +119,10 @@ impl Settings {
                 .drain_deadline
                 .or(file.drain_deadline)
                 .map_or(DRAIN_DEADLINE, |period| period.0),
+            state_dir: flags
+                .state_dir
+                .or_else(|| file.state_dir.map(from_file))
+                .unwrap_or_else(|| PathBuf::from(STATE_DIR)),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,

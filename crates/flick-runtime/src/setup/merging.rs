@@ -64,6 +64,7 @@ pub(super) fn bind(
         elements,
         channel_lens,
         actions: vec![Vec::new(); program.channels.len()],
+        places: Arc::default(),
         needs,
         correlate_echo: None,
         loud_echo: None,

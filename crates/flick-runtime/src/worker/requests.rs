@@ -4,6 +4,7 @@ use flick_abi::{FailureReason, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::around::Around;
 use super::rules::{Scratch, Start};
 use super::sending::Waiter;
 use super::{Flow, Worker, tools};
@@ -201,12 +202,13 @@ impl<D: Driver> Worker<D> {
         scratch: &mut Scratch,
         start: &Start<'_>,
     ) -> Option<super::rules::Paused> {
-        if self.setup.needs.state_words == 0 {
-            return Self::run_rules(&self.setup, scratch, &mut [], start);
-        }
-        let state = self.sessions.get(key)?.state;
+        let session = self.sessions.get(key)?;
+        let (state, client) = (session.state, Some(self.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
-        Self::run_rules(&self.setup, scratch, self.locals.words_mut(state), start)
+        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let around = Around { setup, backends, links, client };
+        let mut host = self.host.view(&around);
+        Self::run_rules(setup, scratch, self.locals.words_mut(state), &mut host, start)
     }
 
     /// Whether there is room for what the next message may need, before its rules run: they run once if that can be

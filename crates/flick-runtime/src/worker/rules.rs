@@ -3,13 +3,14 @@
 
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{
-    AskList, FailureReason, Frame, FuncId, Host, Message, NoHost, Outcome, RuleAction, RuleCall, Send,
-    SendBody, SendList,
+    AskList, FailureReason, Frame, FuncId, Host, Message, Outcome, RuleAction, RuleCall, Send, SendBody,
+    SendList,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
+use super::around::Around;
 use crate::limits::FEW_MESSAGES;
 use crate::locals::StateId;
 use crate::setup::Setup;
@@ -35,8 +36,6 @@ pub(super) struct Scratch {
     pub failure: Option<FailureReason>,
     /// The message that is being sent, if it is not the one that started the activation.
     pub named: Option<Slice>,
-    /// The platform.
-    pub host: NoHost,
 }
 
 impl Default for Scratch {
@@ -51,7 +50,6 @@ impl Default for Scratch {
             spills: vec![0; SPILL_WORDS_MAX],
             failure: None,
             named: None,
-            host: NoHost,
         }
     }
 }
@@ -84,6 +82,7 @@ impl<D: Driver> Worker<D> {
         setup: &Setup,
         scratch: &mut Scratch,
         state: &mut [u64],
+        host: &mut dyn Host,
         start: &Start<'_>,
     ) -> Option<Paused> {
         scratch.sends.clear();
@@ -111,7 +110,7 @@ impl<D: Driver> Worker<D> {
                         resume: 0,
                         state,
                         failure: None,
-                        host: &mut scratch.host,
+                        host,
                     };
                     let outcome = setup.engine.run(rule, &mut call);
                     let (out_len, failure) = (call.out_len, call.failure);
@@ -149,6 +148,10 @@ impl<D: Driver> Worker<D> {
         let count = self.activations.messages(key, &mut messages);
         scratch.sends.clear();
         scratch.asks.clear();
+        let session = activation.session.and_then(|session| self.sessions.get(session));
+        let client = session.map(|session| self.peers[session.conn.index as usize]);
+        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let around = Around { setup, backends, links, client };
         let mut call = RuleCall {
             frame: &scratch.frame,
             message: activation.message.as_ref().map_or(&[], Slice::bytes),
@@ -164,7 +167,7 @@ impl<D: Driver> Worker<D> {
             resume,
             state: self.locals.words_mut(state),
             failure: None,
-            host: &mut scratch.host as &mut dyn Host,
+            host: &mut self.host.view(&around),
         };
         let outcome = self.setup.engine.run(rule, &mut call);
         let (out_len, failure) = (call.out_len, call.failure);
@@ -179,6 +182,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let Some(rule) = self.setup.program.init_state else { return };
+        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let around = Around { setup, backends, links, client: None };
         scratch.sends.clear();
         scratch.asks.clear();
         let mut call = RuleCall {
@@ -196,7 +201,7 @@ impl<D: Driver> Worker<D> {
             resume: 0,
             state: self.locals.words_mut(state),
             failure: None,
-            host: &mut scratch.host,
+            host: &mut self.host.view(&around),
         };
         let outcome = self.setup.engine.run(rule, &mut call);
         assert!(outcome == Outcome::Finished, "first values wait for nobody");

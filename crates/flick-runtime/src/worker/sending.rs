@@ -9,7 +9,6 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::rules::Scratch;
-use crate::backend::LinkState;
 use crate::ledger::{RequestId, Tie};
 use crate::limits::COPY_BYTES_MAX;
 use crate::slab::Key;
@@ -212,13 +211,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {
-        let backend = &self.backends[backend as usize];
-        let link = &self.links[backend.shared as usize];
-        match link.state {
-            LinkState::Up => link.conn.is_some(),
-            LinkState::Connecting => backend.failures == 0,
-            LinkState::Down => false,
-        }
+        self.backends[backend as usize].is_usable(&self.links)
     }
 }
 

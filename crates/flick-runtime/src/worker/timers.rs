@@ -8,7 +8,7 @@ use flick_net::Driver;
 use super::Worker;
 use crate::backend::LinkState;
 use crate::deadlines::Kind;
-use crate::limits::{DRAIN_QUIET_MS, LINGER_MS, TICK_MAX_MS};
+use crate::limits::{DRAIN_QUIET_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
 use crate::session::Phase;
 
 /// Nanoseconds of a millisecond.
@@ -67,6 +67,7 @@ impl<D: Driver> Worker<D> {
             }
             self.run_ask_timers(now_ns);
             self.run_every(now_ns);
+            self.sweep(now_ns);
             if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
                 self.resume_accept();
             }
@@ -76,7 +77,8 @@ impl<D: Driver> Worker<D> {
             let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
             let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
             let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
-            self.due_ns = links.chain(sessions).chain(timers).chain(self.merge_due_ns()).min();
+            let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns);
+            self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
         }
         self.run_drain(now_ns);
     }
@@ -95,6 +97,14 @@ impl<D: Driver> Worker<D> {
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },
+        }
+    }
+
+    /// Forgets a part of what has expired, now and then.
+    fn sweep(&mut self, now_ns: u64) {
+        if self.sweep_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.host.sweep();
+            self.sweep_due_ns = Some(now_ns + SWEEP_TICK_MS * MS);
         }
     }
 

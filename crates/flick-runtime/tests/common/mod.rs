@@ -10,7 +10,7 @@ use flick_abi::{
 };
 
 pub const OPCODE: usize = 8;
-const OPAQUE: usize = 9;
+pub const OPAQUE: usize = 9;
 const STATUS: usize = 10;
 pub const KEY_LEN: usize = 11;
 

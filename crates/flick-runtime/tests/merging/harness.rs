@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint};
+use flick_runtime::state::{Origin, State};
 use flick_runtime::{
     Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
 };
@@ -183,6 +184,7 @@ impl Service {
                 ..Limits::default()
             },
             timeouts: Timeouts::default(),
+            state_dir: None,
         };
         let engine = Arc::new(Hand(config.combine));
         let setup = Setup::new(program(config.through_rule), engine, &platform).expect("the bindings fit");
@@ -200,6 +202,8 @@ impl Service {
             finished: vec![false; config.workers],
             random: config.seed | 1,
         };
+        let state = State::new(&setup.program, config.workers, Origin::Simulated(config.seed));
+        let state = Arc::new(state.expect("small dictionaries fit"));
         for index in 0..config.workers {
             let net = SimNet::new(config.seed ^ index as u64, config.sim.clone());
             let (jobs, habit) = (Rc::clone(&jobs), config.reducer);
@@ -216,6 +220,7 @@ impl Service {
             let worker_config = WorkerConfig {
                 setup: Arc::clone(&setup),
                 shared: Arc::clone(&shared),
+                state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::default(),
                 workers: config.workers,

@@ -134,6 +134,7 @@ impl Demo {
             connect: vec![Binding { channel: "backends".to_owned(), endpoints: backends }],
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            state_dir: None,
         };
         anstream::eprintln!("{}", ready.times.line());
         Platform::start(Arc::new(ready.module.program.clone()), ready.engine, config).map_err(not_started)

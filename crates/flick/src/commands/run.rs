@@ -46,6 +46,7 @@ impl Run {
             connect: settings.connect,
             limits: settings.limits,
             timeouts: settings.timeouts,
+            state_dir: Some(settings.state_dir),
         };
         let platform =
             Platform::start(Arc::new(program.clone()), ready.engine, config).map_err(not_started)?;

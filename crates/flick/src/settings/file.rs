@@ -38,6 +38,8 @@ pub struct File {
     pub log: Option<LogFormat>,
     /// How long a drain may take.
     pub drain_deadline: Option<Period>,
+    /// Where dictionaries with a snapshot are kept across restarts.
+    pub state_dir: Option<PathBuf>,
     /// What to run.
     pub service: Option<Service>,
     /// Channels to listen on.

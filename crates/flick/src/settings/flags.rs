@@ -42,6 +42,9 @@ pub struct RunFlags {
     /// How long a drain may take after SIGTERM or SIGINT [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub drain_deadline: Option<Period>,
+    /// Where dictionaries with a snapshot are kept across restarts [default: flick-state]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub state_dir: Option<PathBuf>,
     /// How the log on stderr looks [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,

@@ -33,6 +33,12 @@ pub struct LimitSettings {
     /// Requests under way at one time [default: 131072]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_max: Option<u32>,
+    /// Activations of rules that wait for replies to what they asked, or for their turn [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    activations_max: Option<u32>,
+    /// Memory that the program's own state may take: `local`s, rules that wait, dictionaries [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    state: Option<Size>,
     /// Memory for network buffers; touched only when used [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     buffers: Option<Size>,
@@ -58,6 +64,8 @@ impl LimitSettings {
         set(&mut limits.overflow, overflow);
         set(&mut limits.session_requests_max, self.session_requests_max);
         set(&mut limits.requests_max, self.requests_max);
+        set(&mut limits.activations_max, self.activations_max);
+        set(&mut limits.state_bytes, self.state.map(|size| size.0));
         set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
         set(&mut limits.lent_links_max, self.lent_links_max);
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));

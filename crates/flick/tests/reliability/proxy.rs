@@ -66,6 +66,7 @@ impl Proxy {
             connect: vec![Binding { channel: "backends".to_owned(), endpoints: backends }],
             limits: Limits { buffer_bytes: 256 << 20, ..Limits::default() },
             timeouts: Timeouts::default(),
+            state_dir: None,
         };
         change(&mut config);
         let (program, engine) = program();

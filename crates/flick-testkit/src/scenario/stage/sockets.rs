@@ -8,7 +8,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns};
+use flick_runtime::state::{Origin, State};
 use flick_runtime::{Audit, BackendCounters, Counters, Shared, Worker, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
@@ -144,9 +145,12 @@ impl Sockets {
         let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
         let backend_counters: Vec<BackendCounters> = backends.iter().map(|_| Default::default()).collect();
+        let state =
+            State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let worker_config = WorkerConfig {
             setup,
             shared: Arc::clone(&shared),
+            state: Arc::new(state),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
             workers: 1,

@@ -1,0 +1,56 @@
+//! What rules may learn of the connections around them: how backends are doing, who the client is.
+
+use flick_net::PeerAddr;
+
+use crate::backend::{Backend, Link, LinkState};
+use crate::host::{Backends, client_bytes, endpoint_bytes};
+use crate::setup::Setup;
+
+/// A worker's connections, as the rule that runs sees them.
+pub(super) struct Around<'a> {
+    /// The bound program.
+    pub setup: &'a Setup,
+    /// All backends.
+    pub backends: &'a [Backend],
+    /// The connections to them.
+    pub links: &'a [Link],
+    /// The client of the session under way.
+    pub client: Option<PeerAddr>,
+}
+
+impl Around<'_> {
+    fn backend(&self, channel: u32, element: u64) -> Option<&Backend> {
+        let (first, count) = *self.setup.elements.get(channel as usize)?;
+        (element < u64::from(count)).then(|| &self.backends[first as usize + element as usize])
+    }
+}
+
+impl Backend {
+    /// Whether requests for it are sent: it is up, or being dialled for the first time.
+    pub(super) fn is_usable(&self, links: &[Link]) -> bool {
+        let link = &links[self.shared as usize];
+        match link.state {
+            LinkState::Up => link.conn.is_some(),
+            LinkState::Connecting => self.failures == 0,
+            LinkState::Down => false,
+        }
+    }
+}
+
+impl Backends for Around<'_> {
+    fn is_alive(&self, channel: u32, element: u64) -> bool {
+        self.backend(channel, element).is_some_and(|backend| backend.is_usable(self.links))
+    }
+
+    fn load(&self, channel: u32, element: u64) -> i64 {
+        self.backend(channel, element)
+            .map_or(0, |backend| i64::from(self.links[backend.shared as usize].requests.len()))
+    }
+
+    fn peer(&self, channel: u32, element: u64) -> [u8; 18] {
+        if channel as usize == self.setup.listened {
+            return self.client.map_or([0; 18], client_bytes);
+        }
+        self.backend(channel, element).map_or([0; 18], |backend| endpoint_bytes(&backend.endpoint))
+    }
+}
