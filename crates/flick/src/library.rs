@@ -7,8 +7,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Names and texts of the standard library.
-const LIBRARY: &[(&str, &str)] =
-    &[("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick"))];
+const LIBRARY: &[(&str, &str)] = &[
+    ("hadoop", include_str!("../../../stdlib/hadoop.flick")),
+    ("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick")),
+];
 
 /// Finds the files that one program uses.
 pub struct Loader {

@@ -2,6 +2,7 @@
 //! Promises: both know the same settings; the command line wins; what neither says has a documented default; a
 //! mistake in the file is shown at its line, with what would be right.
 
+mod addresses;
 mod file;
 mod flags;
 mod limits;

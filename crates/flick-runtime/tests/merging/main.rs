@@ -3,6 +3,7 @@
 
 mod harness;
 mod pairs;
+mod sockets;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -7,15 +7,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flick_net::Endpoint;
-use flick_net::address::EndpointError;
 use flick_runtime::Binding;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use toml::Spanned;
 
-use super::Io;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
+use super::{Io, addresses};
 use crate::compile::EngineKind;
 use crate::failure::Failure;
 use crate::logging::LogFormat;
@@ -66,8 +65,8 @@ pub struct Service {
 #[derive(Debug, Default)]
 pub struct Addresses(Vec<Endpoint>);
 
-/// One address.
-struct Address(Endpoint);
+/// One address, or one for several streams.
+struct Address(Vec<Endpoint>);
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -81,7 +80,7 @@ impl<'de> Deserialize<'de> for Address {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
-                text.parse().map(Address).map_err(|error: EndpointError| E::custom(error.to_string()))
+                addresses::parse(text).map(Address).map_err(E::custom)
             }
         }
         deserializer.deserialize_str(One)
@@ -99,16 +98,13 @@ impl<'de> Deserialize<'de> for Addresses {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Addresses, E> {
-                let endpoint = text
-                    .parse()
-                    .map_err(|error: flick_net::address::EndpointError| E::custom(error.to_string()))?;
-                Ok(Addresses(vec![endpoint]))
+                addresses::parse(text).map(Addresses).map_err(E::custom)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Addresses, A::Error> {
                 let mut endpoints = Vec::new();
-                while let Some(Address(endpoint)) = items.next_element()? {
-                    endpoints.push(endpoint);
+                while let Some(Address(element)) = items.next_element()? {
+                    endpoints.extend(element);
                 }
                 Ok(Addresses(endpoints))
             }

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use flick_net::Endpoint;
 use flick_runtime::Binding;
 
-use super::Io;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
+use super::{Io, addresses};
 use crate::compile::EngineKind;
 use crate::logging::LogFormat;
 
@@ -21,7 +20,8 @@ pub struct RunFlags {
     /// Settings file [default without FILE: ./flick.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Listen for a channel of the process: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`
+    /// Listen for a channel of the process: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`; for eight streams of
+    /// an array that the process merges: `mappers=127.0.0.1:9000x8`
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
     pub listen: Vec<Binding>,
     /// Connect a channel, or the elements of an array in order: `backends=127.0.0.1:11311,127.0.0.1:11312`
@@ -65,8 +65,8 @@ fn binding(text: &str) -> Result<Binding, String> {
         text.split_once('=').filter(|(channel, _)| !channel.is_empty()).ok_or_else(|| {
             format!("`{text}` names no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
         })?;
-    let endpoint = |address: &str| address.trim().parse::<Endpoint>().map_err(|error| error.to_string());
-    let endpoints = addresses.split(',').map(endpoint).collect::<Result<Vec<_>, _>>()?;
+    let each = addresses.split(',').map(|address| addresses::parse(address.trim()));
+    let endpoints = each.collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Binding { channel: channel.to_owned(), endpoints })
 }
 

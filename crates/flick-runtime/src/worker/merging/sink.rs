@@ -43,6 +43,7 @@ impl<D: Driver> Worker<D> {
             worker.roles[conn.index as usize] = Role::Sink;
             merging.sink = Some(Sink { conn: Some(conn), ring, state: State::Up, acknowledged: false });
             worker.driver.receive(conn, true);
+            worker.counters.links_connected.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
             Some(())
@@ -72,14 +73,30 @@ impl<D: Driver> Worker<D> {
         });
     }
 
-    /// The reducer closes its side: behind the end of ours that says that it has everything, before it says nothing.
+    /// The reducer closes its side: behind the end of ours that says that it has everything. During a job it says
+    /// nothing, as it need not write; between jobs, that it does not wait for one any more.
     pub(in crate::worker) fn sink_eof(&mut self) {
         self.with_merging(|worker, merging| {
-            if let Some(sink) = merging.sink.as_mut() {
-                sink.acknowledged = matches!(sink.state, State::Finishing { .. });
+            let Some(mut sink) = merging.sink.take() else { return };
+            if !matches!(sink.state, State::Finishing { .. }) {
+                match merging.hub.return_root(sink.ring) {
+                    Ok(()) => return worker.sink_left(sink.conn),
+                    Err(ring) => sink.ring = ring,
+                }
+            } else {
+                sink.acknowledged = true;
             }
+            merging.sink = Some(sink);
             worker.look_after_sink(merging);
         });
+    }
+
+    fn sink_left(&mut self, conn: Option<Handle>) {
+        self.counters.links_failed.add(1);
+        if let Some(conn) = conn {
+            self.forget(conn);
+            self.driver.close(conn);
+        }
     }
 
     /// The reducer cannot be reached, or has gone away.
