@@ -5,6 +5,7 @@
 //! Refuses: modules that the verifier has refused; it needs loops with heads and bounds, and calls without recursion.
 //! Source: longest path in an acyclic graph; RELIABILITY of a cooperative scheduler rests on it.
 
+mod excess;
 mod lengths;
 mod paths;
 mod program;
@@ -16,6 +17,7 @@ use crate::weights;
 use lengths::Lengths;
 use paths::{Longest, Paths};
 
+pub use excess::{Excess, excesses};
 pub use program::program_bounds;
 
 /// What one function needs at most.
@@ -40,6 +42,8 @@ pub struct FunctionBounds {
     pub places: Vec<(Origin, u64)>,
     /// As `places`, with the bytes of output they build; places that build none are left out.
     pub out_places: Vec<(Origin, u64)>,
+    /// As `out_places`, with the messages they send.
+    pub send_places: Vec<(Origin, u64)>,
 }
 
 /// Bounds of all functions, by `FuncId`. Panics on recursion.
@@ -153,6 +157,7 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         spill_words: spill_words(function),
         places: costliest_places(known, &paths, &steps, |inst| known.steps(inst)),
         out_places: costliest_places(known, &paths, &out, |inst| known.out_bytes(inst)),
+        send_places: costliest_places(known, &paths, &sends, |inst| known.sends(inst)),
     }
 }
 

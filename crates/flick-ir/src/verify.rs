@@ -13,8 +13,6 @@ mod program;
 mod structure;
 mod types;
 
-use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX};
-
 use crate::cfg::Cfg;
 use crate::data::{FuncKind, Module};
 use crate::{bounds, calls};
@@ -94,20 +92,8 @@ fn work(module: &Module, errors: &mut Vec<VerifyError>) {
         Ok(order) => order,
         Err(index) => return add(index, "the function calls itself".to_owned()),
     };
-    for (index, bounds) in bounds::bounds(module).iter().enumerate() {
-        if module.functions[index].kind != FuncKind::Rule {
-            continue;
-        }
-        let asks = bounds.asks.saturating_add(1);
-        for (used, max, what) in [
-            (bounds.sends, SENDS_MAX, "sends up to {} messages"),
-            (asks, MESSAGES_MAX, "has up to {} messages"),
-            (bounds.out_bytes, OUT_BYTES_MAX, "builds up to {} bytes"),
-        ] {
-            if used > max as u64 {
-                add(index, format!("{}, more than {max}", what.replace("{}", &used.to_string())));
-            }
-        }
+    for excess in bounds::excesses(module) {
+        add(excess.function, excess.message);
     }
     let mut acts = vec![false; module.functions.len()];
     for index in order {

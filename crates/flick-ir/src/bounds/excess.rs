@@ -1,0 +1,65 @@
+//! Rules that need more than an activation has. Such a program is the author's to change, so whoever talks to authors
+//! asks here before the verifier, which refuses it as well, speaks of functions and blocks.
+
+use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
+
+use super::{FunctionBounds, bounds};
+use crate::data::{FuncKind, Module, Origin};
+
+/// One limit that a rule may exceed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// Index of the function.
+    pub function: usize,
+    /// What it may do, with the numbers: `builds up to 300000 bytes, more than 262144`.
+    pub message: String,
+    /// Where most of it comes from, if that is known.
+    pub origin: Option<Origin>,
+}
+
+/// Limits that rules of a module may exceed. Panics on recursion.
+pub fn excesses(module: &Module) -> Vec<Excess> {
+    let bounds = bounds(module);
+    let rules = module.functions.iter().enumerate().filter(|(_, function)| function.kind == FuncKind::Rule);
+    rules.flat_map(|(index, _)| excesses_of(index, &bounds[index])).collect()
+}
+
+fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
+    let first = |places: &[(Origin, u64)]| places.first().map(|(origin, _)| *origin);
+    let messages = bounds.asks.saturating_add(1);
+    let limits = [
+        ("sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
+        ("has up to", messages, MESSAGES_MAX, "messages", None),
+        ("builds up to", bounds.out_bytes, OUT_BYTES_MAX, "bytes", first(&bounds.out_places)),
+        ("keeps up to", u64::from(bounds.spill_words), SPILL_WORDS_MAX, "words while it waits", None),
+    ];
+    let over = limits.into_iter().filter(|(_, used, max, ..)| *used > *max as u64);
+    over.map(|(does, used, max, what, origin)| Excess {
+        function,
+        message: format!("{does} {used} {what}, more than {max}"),
+        origin,
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excesses;
+    use crate::data::Origin;
+    use crate::text;
+
+    #[test]
+    fn the_place_that_builds_most_is_named() {
+        let text = r#"program "p" { channel "c" single protocol 0 } fn f0 rule "r" {
+            b0(v0: frame, v1: uint): v2: int = const 0 jump b1(v2)
+            b1(v3: int) loop 99: v4: bool = lt_s v3, v2 branch v4, b2, b3
+            b2(): v5: bytes = words_new v3 max 400 @0:7 v6: bytes = format_int.s10 v3 @0:9 jump b1(v3)
+            b3(): v7: bytes = words_new v3 max 500 @0:20 return
+        }"#;
+        let module = text::parse(text).expect("the test's text is of the form");
+        let found = excesses(&module);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].message, "builds up to 322780 bytes, more than 262144");
+        assert_eq!(found[0].origin, Some(Origin { file: 0, offset: 7 }));
+    }
+}
