@@ -105,16 +105,35 @@ pub fn accepted(checked: Checked) -> Result<(hir::Program, Sources), Failure> {
 }
 
 /// Lowers a program that has a process. Panics when the result is not well-formed: our mistake, not the author's.
-pub fn lower(program: &hir::Program) -> Result<Module, Failure> {
+///
+/// Errors: no process; a rule that needs more than an activation has, which only its code tells.
+pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Failure> {
     if program.process.is_none() {
         return Err(Failure::failed(
             "the file has no process, so there is nothing to run; write one: `proc NAME: (TYPE/TYPE client, ...)`",
         ));
     }
     let module = flick_lower::lower(program);
+    if let Some(excess) = flick_ir::bounds::excesses(&module).first() {
+        return Err(Failure::failed(excess_text(&module, excess, sources)));
+    }
     let errors = flick_ir::verify(&module);
     assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
     Ok(module)
+}
+
+/// What a rule needs too much of, and where.
+fn excess_text(module: &Module, excess: &flick_ir::bounds::Excess, sources: &Sources) -> String {
+    let place = excess.origin.and_then(|origin| {
+        let (line, _) = sources.line_column(origin.file, origin.offset);
+        Some(format!(" Most of it comes from {}:{line}.", sources.get(origin.file)?.name))
+    });
+    format!(
+        "`{}` {}.{} Make its strings and lists shorter with `[..n]`, its ranges smaller, or do less in one rule.",
+        module.functions[excess.function].name,
+        excess.message,
+        place.unwrap_or_default()
+    )
 }
 
 /// Makes the program at `path` ready to run, or the given `text` as if it were there.
@@ -128,7 +147,7 @@ pub fn ready(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Read
     let (program, sources) = accepted(checked)?;
     let parse = parse_time(&sources);
     let lower_from = Instant::now();
-    let module = Arc::new(lower(&program)?);
+    let module = Arc::new(lower(&program, &sources)?);
     let lowered_at = Instant::now();
     let engine: Arc<dyn Engine> = match engine {
         EngineKind::Native => Arc::new(native(&module, &Options::default())?),

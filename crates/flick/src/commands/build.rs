@@ -39,8 +39,8 @@ pub struct Build {
 impl Build {
     /// Compiles as far as needed and writes.
     pub fn run(self) -> Outcome {
-        let (program, _) = compile::accepted(compile::check_file(&self.file)?)?;
-        let module = compile::lower(&program)?;
+        let (program, sources) = compile::accepted(compile::check_file(&self.file)?)?;
+        let module = compile::lower(&program, &sources)?;
         match self.emit {
             Emit::Ir => self.write_text(&flick_ir::text::print(&module)),
             Emit::Clif => self.write_text(&listing(&module)?.clif()),

@@ -31,7 +31,7 @@ impl Check {
         let program = checked.program.as_ref();
         let needs = match program {
             Some(program) if self.bounds && program.process.is_some() => {
-                Some(bounds::Needs::of(&compile::lower(program)?, &checked.sources))
+                Some(bounds::Needs::of(&compile::lower(program, &checked.sources)?, &checked.sources))
             }
             _ => None,
         };
