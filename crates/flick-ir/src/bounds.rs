@@ -10,6 +10,8 @@ mod lengths;
 mod paths;
 mod program;
 
+use std::collections::BTreeMap;
+
 use crate::calls;
 use crate::cfg::Cfg;
 use crate::data::{Function, Inst, Module, Op, Origin, Terminator, Value};
@@ -52,7 +54,9 @@ pub fn bounds(module: &Module) -> Vec<FunctionBounds> {
     let lengths = Lengths::new(module, &order);
     let mut bounds = vec![FunctionBounds::default(); module.functions.len()];
     for index in order {
-        bounds[index] = function_bounds(&Known { module, lengths: &lengths, index, bounds: &bounds });
+        let constants = constants(&module.functions[index]);
+        let known = Known { module, lengths: &lengths, index, bounds: &bounds, constants };
+        bounds[index] = function_bounds(&known);
     }
     bounds
 }
@@ -63,6 +67,8 @@ struct Known<'a> {
     lengths: &'a Lengths,
     index: usize,
     bounds: &'a [FunctionBounds],
+    /// Values that are constants, as numbers of bytes.
+    constants: BTreeMap<Value, u64>,
 }
 
 impl Known<'_> {
@@ -89,7 +95,8 @@ impl Known<'_> {
 
     /// Bytes that an instruction builds.
     fn out_bytes(&self, inst: &Inst) -> u64 {
-        let part = |end: &Value| self.constant(*end).unwrap_or(u64::MAX).min(self.lengths.head());
+        let constant = |value: &Value| self.constants.get(value).copied().unwrap_or(u64::MAX);
+        let part = |end: &Value| constant(end).min(self.lengths.head());
         match &inst.op {
             Op::EmitInt { width_bytes, .. } => u64::from(*width_bytes),
             Op::EmitBytes { value } => self.lengths.of(self.index, *value),
@@ -101,21 +108,21 @@ impl Known<'_> {
         }
     }
 
-    /// A value that is a constant, as a number of bytes.
-    fn constant(&self, value: Value) -> Option<u64> {
-        let insts = self.function().blocks.iter().flat_map(|block| &block.insts);
-        let mut words = insts.filter(|inst| inst.result == Some(value)).map(|inst| match inst.op {
-            Op::Const(word) => u64::try_from(word).ok(),
-            _ => None,
-        });
-        words.next().flatten()
-    }
-
     /// Sums up what the instructions of each block cost.
     fn sum(&self, cost: impl Fn(&Inst) -> u64) -> Vec<u64> {
         let sum = |insts: &[Inst]| insts.iter().fold(0_u64, |sum, inst| sum.saturating_add(cost(inst)));
         self.function().blocks.iter().map(|block| sum(&block.insts)).collect()
     }
+}
+
+/// Values of a function that are constants and not negative.
+fn constants(function: &Function) -> BTreeMap<Value, u64> {
+    let insts = function.blocks.iter().flat_map(|block| &block.insts);
+    let constant = |inst: &Inst| match (inst.result, &inst.op) {
+        (Some(value), Op::Const(word)) => Some((value, u64::try_from(*word).ok()?)),
+        _ => None,
+    };
+    insts.filter_map(constant).collect()
 }
 
 fn is_ask(inst: &Inst) -> bool {
@@ -176,7 +183,7 @@ fn costliest_places(
     longest: &Longest,
     cost: impl Fn(&Inst) -> u64,
 ) -> Vec<(Origin, u64)> {
-    let mut sums: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
+    let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (index, times) in paths.counts(longest).into_iter().enumerate().filter(|(_, times)| *times > 0) {
         for inst in &known.function().blocks[index].insts {
             let sum = sums.entry((inst.origin.file, inst.origin.offset)).or_insert(0);

@@ -2,6 +2,8 @@
 //! Source: longest path in an acyclic graph; a loop is its head, with what one round costs times its bound, inner loops
 //! first. That is exact for costs of blocks, and needs loops whose head dominates them.
 
+use std::collections::BTreeMap;
+
 use crate::cfg::{Cfg, Loop, successors};
 use crate::data::{BlockId, Function};
 
@@ -12,14 +14,17 @@ pub(super) struct Paths<'a> {
     loops: &'a [Loop],
 }
 
+/// Where the costliest round of a loop goes on, by block of its body.
+type Round = BTreeMap<BlockId, Option<BlockId>>;
+
 /// The result for one kind of cost.
 pub(super) struct Longest {
     /// Cost from the entry to the end of the function; no number is large enough where there is no end.
     pub(super) total: u64,
     /// Where the costliest way goes on, by block.
     next: Vec<Option<BlockId>>,
-    /// Where the costliest round goes on, by loop and by block of its body.
-    rounds: Vec<Vec<(BlockId, Option<BlockId>)>>,
+    /// By loop.
+    rounds: Vec<Round>,
 }
 
 impl<'a> Paths<'a> {
@@ -66,17 +71,17 @@ impl<'a> Paths<'a> {
     }
 
     /// The costliest way from the head of a loop round to where it jumps back.
-    fn round(&self, found: &Loop, own: &[u64], weights: &[u64]) -> (u64, Vec<(BlockId, Option<BlockId>)>) {
+    fn round(&self, found: &Loop, own: &[u64], weights: &[u64]) -> (u64, Round) {
         // What is not in the body has no cost here.
         let mut costs = vec![None; own.len()];
-        let mut round = Vec::with_capacity(found.body.len());
+        let mut round = Round::new();
         for block in found.body.iter().rev() {
             let inside = self.forward(*block).filter(|target| costs[target.0 as usize].is_some());
             let next = inside.max_by_key(|target| costs[target.0 as usize]);
             let after = next.and_then(|next| costs[next.0 as usize]).unwrap_or(0);
             let here = if *block == found.head { own } else { weights }[block.0 as usize];
             costs[block.0 as usize] = Some(here.saturating_add(after));
-            round.push((*block, next));
+            round.insert(*block, next);
         }
         (costs[found.head.0 as usize].unwrap_or(0), round)
     }
@@ -96,7 +101,7 @@ impl<'a> Paths<'a> {
             while let Some(block) = at {
                 let count = &mut counts[block.0 as usize];
                 *count = count.saturating_add(times);
-                at = round.iter().find(|(known, _)| *known == block).and_then(|(_, next)| *next);
+                at = round.get(&block).copied().flatten();
             }
         }
         counts

@@ -38,6 +38,27 @@ impl Activation<'_, '_> {
                 let key = bytes(1);
                 self.call.host.pick(policy, channel(0), &key) as u64
             }
+            HostCall::Log => {
+                let text = bytes(0);
+                self.call.host.log(&text);
+                return None;
+            }
+            HostCall::CounterAdd(counter) => {
+                self.call.host.counter_add(counter, word(0) as i64);
+                return None;
+            }
+            HostCall::GaugeSet(gauge) => {
+                self.call.host.gauge_set(gauge, word(0) as i64);
+                return None;
+            }
+            dict => return self.dict(registers, dict, args, max_bytes),
+        })
+    }
+
+    /// Calls about dictionaries.
+    fn dict(&mut self, registers: &Registers, call: HostCall, args: &[Value], max_bytes: u32) -> Option<u64> {
+        let bytes = |index: usize| self.bytes(registers.get(args[index])).to_vec();
+        Some(match call {
             HostCall::DictGet(dict) => {
                 let key = bytes(0);
                 let (host, out) = self.room(max_bytes);
@@ -45,7 +66,7 @@ impl Activation<'_, '_> {
                 self.filled(len, max_bytes)
             }
             HostCall::DictBegin(dict) => {
-                let (key, attempt) = (bytes(0), word(1) as i64);
+                let (key, attempt) = (bytes(0), registers.get(args[1]) as i64);
                 let (host, out) = self.room(max_bytes);
                 let len = host.dict_begin(dict, &key, attempt, out);
                 self.filled(len, max_bytes)
@@ -66,24 +87,12 @@ impl Activation<'_, '_> {
                 let key = bytes(0);
                 u64::from(self.call.host.dict_commit(dict, &key, None))
             }
-            HostCall::Log => {
-                let text = bytes(0);
-                self.call.host.log(&text);
-                return None;
-            }
-            HostCall::CounterAdd(counter) => {
-                self.call.host.counter_add(counter, word(0) as i64);
-                return None;
-            }
-            HostCall::GaugeSet(gauge) => {
-                self.call.host.gauge_set(gauge, word(0) as i64);
-                return None;
-            }
             HostCall::DictPut(dict) => {
                 let (key, value) = (bytes(0), bytes(1));
                 self.call.host.dict_put(dict, &key, &value);
                 return None;
             }
+            other => panic!("{other:?} is about no dictionary"),
         })
     }
 

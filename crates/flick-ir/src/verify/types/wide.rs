@@ -15,43 +15,9 @@ const PEER_BYTES: u32 = 18;
 impl Checker<'_, '_> {
     /// Checks the operands and gives the class of the result.
     pub(super) fn wide(&mut self, inst: &Inst, op: &Op) -> Option<Class> {
-        use Class::{Bool, Bytes, Chan, Message, Number, State, Word};
+        use Class::{Bytes, Chan, Message, Number, State, Word};
         match op {
             Op::OutMark | Op::ResumeState => Some(Number),
-            Op::Slice { bytes, start, end } => {
-                self.takes(op, &[(*bytes, Bytes), (*start, Number), (*end, Number)]);
-                Some(Bytes)
-            }
-            Op::ByteAt { bytes, index } => {
-                self.takes(op, &[(*bytes, Bytes), (*index, Number)]);
-                Some(Number)
-            }
-            Op::Find(a, b) => {
-                self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
-                Some(Number)
-            }
-            Op::SameText(a, b) => {
-                self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
-                Some(Bool)
-            }
-            Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => {
-                self.takes(op, &[(*bytes, Bytes)]);
-                Some(Bytes)
-            }
-            Op::IsMissing(bytes) => {
-                self.takes(op, &[(*bytes, Bytes)]);
-                Some(Bool)
-            }
-            Op::IsInt { bytes, base } => {
-                self.base(*base);
-                self.takes(op, &[(*bytes, Bytes)]);
-                Some(Bool)
-            }
-            Op::ParseInt { bytes, base } => {
-                self.base(*base);
-                self.takes(op, &[(*bytes, Bytes)]);
-                Some(Number)
-            }
             Op::WordGet { bytes, index } => {
                 self.takes(op, &[(*bytes, Bytes), (*index, Number)]);
                 Some(Word)
@@ -96,6 +62,48 @@ impl Checker<'_, '_> {
             Op::SendOriginal { chan } => {
                 self.takes(op, &[(*chan, Chan)]);
                 None
+            }
+            _ => self.text(inst, op),
+        }
+    }
+
+    /// What reads bytes.
+    fn text(&mut self, inst: &Inst, op: &Op) -> Option<Class> {
+        use Class::{Bool, Bytes, Number};
+        match op {
+            Op::Slice { bytes, start, end } => {
+                self.takes(op, &[(*bytes, Bytes), (*start, Number), (*end, Number)]);
+                Some(Bytes)
+            }
+            Op::ByteAt { bytes, index } => {
+                self.takes(op, &[(*bytes, Bytes), (*index, Number)]);
+                Some(Number)
+            }
+            Op::Find(a, b) => {
+                self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
+                Some(Number)
+            }
+            Op::SameText(a, b) => {
+                self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
+                Some(Bool)
+            }
+            Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => {
+                self.takes(op, &[(*bytes, Bytes)]);
+                Some(Bytes)
+            }
+            Op::IsMissing(bytes) => {
+                self.takes(op, &[(*bytes, Bytes)]);
+                Some(Bool)
+            }
+            Op::IsInt { bytes, base } => {
+                self.base(*base);
+                self.takes(op, &[(*bytes, Bytes)]);
+                Some(Bool)
+            }
+            Op::ParseInt { bytes, base } => {
+                self.base(*base);
+                self.takes(op, &[(*bytes, Bytes)]);
+                Some(Number)
             }
             _ => self.built(inst, op),
         }
