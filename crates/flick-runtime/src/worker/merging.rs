@@ -8,7 +8,7 @@ mod sink;
 
 use std::sync::Arc;
 
-use flick_abi::{FuncId, NoHost};
+use flick_abi::FuncId;
 use flick_net::{Driver, Handle, ListenerId};
 
 use self::feeder::Feeder;
@@ -35,7 +35,6 @@ pub(super) struct Merging {
     /// Tasks run; not between the end of a job and the beginning of the next.
     is_running: bool,
     scratch: Scratch,
-    host: NoHost,
 }
 
 impl Merging {
@@ -55,7 +54,6 @@ impl Merging {
             seen: 0,
             is_running: true,
             scratch: Scratch::new(setup.program.state_words),
-            host: NoHost,
             hub,
         }))
     }
@@ -215,7 +213,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn node_step(&mut self, merging: &mut Merging, task: u32) -> Flow {
-        let Merging { hub, nodes, scratch, host, parser, .. } = merging;
+        let Merging { hub, nodes, scratch, parser, .. } = merging;
         let Some((_, node)) = nodes.iter_mut().find(|(own, _)| *own == task) else { return Flow::Stop };
         let setup = self.setup.merge.as_ref().expect("a worker merges as its program says");
         let mut code = Code {
@@ -224,7 +222,7 @@ impl<D: Driver> Worker<D> {
             parser: *parser,
             channel_lens: &self.setup.channel_lens,
             scratch,
-            host,
+            host: &mut self.host.view(&()),
         };
         let rest = node.run(&mut code, &mut |task| hub.call(task), MERGE_STEP_ELEMENTS);
         self.counters.merge_elements.add(node.taken());
