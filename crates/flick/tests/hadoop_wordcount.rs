@@ -1,0 +1,169 @@
+//! Listing 3 as a service: eight mappers send the sorted words of a real text over TCP, and what the reducer gets is
+//! what `sort | uniq -c` says of that text; on both kernel interfaces, with one and two workers, on both engines.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use flick_abi::{Engine, Program};
+use flick_net::{Endpoint, IoKind};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
+
+/// Listing 3, from the root.
+const WORD_COUNT: &str = "examples/hadoop_wordcount/hadoop_wordcount.flick";
+/// The text, from the root.
+const TEXTS: [&str; 3] = ["LICENSE-APACHE", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+const MAPPERS: usize = 8;
+
+/// What runs the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Native,
+    Interpreter,
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(common::root().join(path)).ok()
+}
+
+fn compiled(kind: Kind) -> (Arc<Program>, Arc<dyn Engine>) {
+    let text = read(WORD_COUNT).expect("the example is part of the repository");
+    let library = |name: &str| {
+        let file = format!("{name}.flick");
+        Some((file.clone(), read(&format!("stdlib/{file}"))?))
+    };
+    let (checked, diagnostics, _) = flick_check::check(WORD_COUNT, &text, &library);
+    let checked = checked.unwrap_or_else(|| panic!("Listing 3 is a program: {diagnostics:?}"));
+    let module = Arc::new(flick_lower::lower(&checked));
+    let program = Arc::new(module.program.clone());
+    let engine: Arc<dyn Engine> = match kind {
+        Kind::Native => {
+            let options = flick_codegen::Options::default();
+            Arc::new(flick_codegen::compile(&module, &options).expect("this machine can run code"))
+        }
+        Kind::Interpreter => Arc::new(flick_ir::Interpreter::new(module)),
+    };
+    (program, engine)
+}
+
+/// A number as Hadoop writes it: one byte from -112 to 127, otherwise the number of bytes and those.
+fn vint(number: usize) -> Vec<u8> {
+    if number <= 127 {
+        return vec![number as u8];
+    }
+    let bytes = number.to_be_bytes();
+    let skipped = bytes.iter().take_while(|byte| **byte == 0).count();
+    let first = -112 - (bytes.len() - skipped) as i8;
+    [&[first as u8], &bytes[skipped..]].concat()
+}
+
+fn pair(key: &[u8], value: &[u8]) -> Vec<u8> {
+    [&vint(key.len())[..], &vint(value.len()), key, value].concat()
+}
+
+/// Reads a number of [`vint`].
+fn take_vint(bytes: &mut &[u8]) -> usize {
+    let first = bytes[0] as i8;
+    let more = if first >= -112 { 0 } else { (-112 - i32::from(first)) as usize };
+    let number = match more {
+        0 => first as usize,
+        more => bytes[1..=more].iter().fold(0, |number, byte| number << 8 | usize::from(*byte)),
+    };
+    *bytes = &bytes[1 + more..];
+    number
+}
+
+/// The result as `uniq -c` would print it.
+fn printed(mut result: &[u8]) -> String {
+    let mut lines = String::new();
+    while !result.is_empty() {
+        let (key_len, value_len) = (take_vint(&mut result), take_vint(&mut result));
+        let (key, rest) = result.split_at(key_len);
+        let (value, rest) = rest.split_at(value_len);
+        lines += &format!("{:>7} {}\n", String::from_utf8_lossy(value), String::from_utf8_lossy(key));
+        result = rest;
+    }
+    lines
+}
+
+/// What the tools of every day say of these words.
+fn sort_uniq(words: &[&str]) -> String {
+    let mut tools = Command::new("sh")
+        .args(["-c", "sort | uniq -c"])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let text: String = words.iter().map(|word| format!("{word}\n")).collect();
+    let mut stdin = tools.stdin.take().expect("piped");
+    let writer = thread::spawn(move || stdin.write_all(text.as_bytes()));
+    let output = tools.wait_with_output().expect("the tools end");
+    writer.join().expect("no panic").expect("the tools read");
+    String::from_utf8(output.stdout).expect("text in, text out")
+}
+
+/// Sends one mapper's words, sorted, in pieces; returns when the service has closed the connection, whether well.
+fn mapper(at: SocketAddr, mut words: Vec<Vec<u8>>) -> JoinHandle<bool> {
+    thread::spawn(move || {
+        words.sort();
+        let stream: Vec<u8> = words.iter().flat_map(|word| pair(word, b"1")).collect();
+        let mut conn = TcpStream::connect(at).expect("the service listens");
+        let piece_bytes = 1 + stream.len() / 7;
+        let sent = stream.chunks(piece_bytes).try_for_each(|piece| conn.write_all(piece));
+        let sent = sent.and_then(|()| conn.shutdown(Shutdown::Write));
+        sent.is_ok() && matches!(conn.read(&mut [0]), Ok(0))
+    })
+}
+
+fn check(kind: Kind, io: IoKind, workers: usize) {
+    let what = format!("{kind:?}, {io:?}, {workers} workers");
+    let text: String = TEXTS.iter().map(|path| read(path).expect("a text of the repository")).collect();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let any = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let to = Endpoint::Tcp(reducer.local_addr().expect("an address"));
+    let config = PlatformConfig {
+        workers,
+        pin: false,
+        io,
+        listen: vec![Binding { channel: "mappers".to_owned(), endpoints: vec![any; MAPPERS] }],
+        connect: vec![Binding { channel: "reducer".to_owned(), endpoints: vec![to] }],
+        limits: Limits { buffer_bytes: 64 << 20, ..Limits::default() },
+        timeouts: Timeouts::default(),
+        state_dir: None,
+    };
+    let (program, engine) = compiled(kind);
+    let platform = Platform::start(program, engine, config).expect("the service starts");
+    let (_, Endpoint::Tcp(at)) = &platform.addresses()[0] else { panic!("{what}: listens on TCP") };
+    let of_mapper = |number: usize| {
+        let own = words.iter().skip(number).step_by(MAPPERS);
+        mapper(*at, own.map(|word| word.as_bytes().to_vec()).collect())
+    };
+    let mappers: Vec<_> = (0..MAPPERS).map(of_mapper).collect();
+    let mut result = Vec::new();
+    let (mut conn, _) = reducer.accept().expect("the service dials");
+    conn.read_to_end(&mut result).expect("a good end");
+    assert_eq!(printed(&result), sort_uniq(&words), "{what}");
+    // Closed only now: a mapper learns that the job is complete.
+    drop(conn);
+    for mapper in mappers {
+        assert!(mapper.join().expect("a mapper ends"), "{what}: a mapper is told that all went well");
+    }
+    platform.stop();
+    platform.wait();
+}
+
+#[test]
+fn words_are_counted_as_sort_and_uniq_count_them() {
+    for io in [IoKind::Epoll, IoKind::Uring] {
+        for workers in [1, 2] {
+            check(Kind::Native, io, workers);
+        }
+    }
+    check(Kind::Interpreter, IoKind::Auto, 2);
+}
