@@ -21,8 +21,27 @@ pub(crate) enum Command {
     MemcachedProxy(ProxyArgs),
     /// The embedded store, asked directly: what the load generator and the store can do by themselves
     Store(LoadArgs),
+    /// Reads of the shared dictionary against papaya, a concurrent map
+    Dictionary(DictionaryArgs),
     /// Any server that is already running: drives it, checks every reply, prints what was seen each second
     Load(DriveArgs),
+}
+
+/// The dictionary comparison.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DictionaryArgs {
+    /// Seconds of processor time for each thread in each round of each side
+    #[arg(long, default_value_t = 0.3)]
+    pub(crate) seconds: f64,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    #[arg(long)]
+    pub(crate) boost: bool,
+    /// Where results go [default: bench/results]
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
 }
 
 /// A load against a server of somebody else.

@@ -1,20 +1,28 @@
-//! A bucket: one cache line with a version, six places for entries, and a link to an overflow bucket.
+//! A bucket: one cache line with a version, eight places for entries, and a link to an overflow bucket.
 //! Promises: a reader that finds the same even version before and after has read what was there at one moment.
-//! Refuses: knowing entries; a place is a tag and the number of a slot.
+//! Refuses: knowing entries; a place is a tag, eight bits of the key's hash, and the number of a slot.
 //! Source: Boehm, "Can seqlocks get along with programming language memory models?", §5: data in relaxed atomics, an
 //! acquire fence before the second look, a release fence after the lock is taken.
 
 use crate::config::WAYS;
 use crate::limits::{LOCK_SPINS_MAX, LOCK_YIELDS_MAX};
-use crate::sync::{AtomicU64, Ordering, fence, relax};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, relax};
+
+/// The lowest bit of each byte.
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+/// The highest bit of each byte.
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const _: () = assert!(WAYS == 8);
 
 /// A bucket. Of an overflow bucket, `version` is the number of the bucket it stands behind, whose lock covers it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Bucket {
     version: AtomicU64,
-    /// A tag (upper half) and a slot's number plus one (lower half); 0 is free.
-    pub(crate) ways: [AtomicU64; WAYS],
+    /// A byte for each way, way 0 in the lowest; 0 is free.
+    tags: AtomicU64,
+    /// By way: number of the slot plus one; 0 is free.
+    slots: [AtomicU32; WAYS],
     /// Number of the next overflow bucket plus one; 0 is none.
     pub(crate) link: AtomicU64,
 }
@@ -27,7 +35,8 @@ impl Bucket {
     pub(crate) fn new() -> Self {
         Self {
             version: AtomicU64::new(0),
-            ways: std::array::from_fn(|_| AtomicU64::new(0)),
+            tags: AtomicU64::new(0),
+            slots: std::array::from_fn(|_| AtomicU32::new(0)),
             link: AtomicU64::new(0),
         }
     }
@@ -77,6 +86,62 @@ impl Bucket {
         self.version.store(version.0 + if changed { 2 } else { 0 }, Ordering::Release);
     }
 
+    /// The ways that may have this tag: the highest bit of their byte. All that have it are among them, and the lowest one
+    /// has it. Without branches: which way it is cannot be predicted, and a wrong guess would keep the processor from
+    /// going on to what follows while the line is still on its way from memory.
+    /// Source: the test for a zero byte in a word, H. S. Warren, "Hacker's Delight", §6-1.
+    #[inline]
+    pub(crate) fn candidates(&self, tag: u8) -> u64 {
+        let same = self.tags.load(Ordering::Relaxed) ^ (u64::from(tag) * LOW_BITS);
+        same.wrapping_sub(LOW_BITS) & !same & HIGH_BITS
+    }
+
+    /// The way of the lowest candidate.
+    #[inline]
+    pub(crate) fn way_of(candidates: u64) -> usize {
+        (candidates.trailing_zeros() / 8) as usize
+    }
+
+    /// The slot in a way.
+    #[inline]
+    pub(crate) fn slot(&self, way: usize) -> Option<usize> {
+        // Acquire: who sees an entry in an overflow bucket also sees whose bucket it is.
+        let slot = self.slots.get(way)?.load(Ordering::Acquire);
+        slot.checked_sub(1).map(|slot| slot as usize)
+    }
+
+    /// Puts an entry into a way; with the lock held.
+    pub(crate) fn set(&self, way: usize, tag: u8, slot: usize) {
+        self.set_tag(way, tag);
+        self.slots[way].store(slot as u32 + 1, Ordering::Release);
+    }
+
+    /// Frees a way; with the lock held.
+    pub(crate) fn clear(&self, way: usize) {
+        self.set_tag(way, 0);
+        self.slots[way].store(0, Ordering::Relaxed);
+    }
+
+    fn set_tag(&self, way: usize, tag: u8) {
+        let others = self.tags.load(Ordering::Relaxed) & !(0xff << (8 * way));
+        self.tags.store(others | (u64::from(tag) << (8 * way)), Ordering::Relaxed);
+    }
+
+    /// A way's tag.
+    pub(crate) fn tag(&self, way: usize) -> u8 {
+        (self.tags.load(Ordering::Relaxed) >> (8 * way)) as u8
+    }
+
+    /// The first free way.
+    pub(crate) fn free_way(&self) -> Option<usize> {
+        (0..WAYS).find(|way| self.slot(*way).is_none())
+    }
+
+    /// The last way in use.
+    pub(crate) fn last_way(&self) -> Option<usize> {
+        (0..WAYS).rev().find(|way| self.slot(*way).is_some())
+    }
+
     /// Of an overflow bucket: behind which bucket it stands.
     pub(crate) fn owner(&self) -> usize {
         self.version.load(Ordering::Relaxed) as usize
@@ -85,29 +150,5 @@ impl Bucket {
     /// Of an overflow bucket: puts it behind another one.
     pub(crate) fn set_owner(&self, owner: usize) {
         self.version.store(owner as u64, Ordering::Relaxed);
-    }
-}
-
-/// What stands in a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way(u64);
-
-impl Way {
-    pub(crate) fn new(tag: u32, slot: usize) -> Self {
-        Self((u64::from(tag) << 32) | (slot as u64 + 1))
-    }
-
-    #[inline]
-    pub(crate) fn of_word(word: u64) -> Option<Self> {
-        (word as u32 != 0).then_some(Self(word))
-    }
-
-    pub(crate) fn word(self) -> u64 {
-        self.0
-    }
-
-    #[inline]
-    pub(crate) fn slot(self) -> usize {
-        (self.0 as u32 - 1) as usize
     }
 }

@@ -1,6 +1,6 @@
 //! What a dictionary is built from, and what it costs.
 //!
-//! Cost: 21.3 bytes of index for each of `entries_max`, and an eighth of that as reserve; then, for each entry, a slot of
+//! Cost: 16 bytes of index for each of `entries_max`, and an eighth of that as reserve; then, for each entry, a slot of
 //! 16 bytes and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has
 //! slots of 128 bytes, and what is longer lies in chunks of 64 bytes (56 of payload) that all entries share:
 //!
@@ -14,9 +14,9 @@ use crate::limits::{
 use crate::words::words;
 
 /// Entries in one bucket, which is one cache line.
-pub(crate) const WAYS: usize = 6;
-/// Entries that a full dictionary has in a bucket on average: so few that one in thirty buckets overflows.
-const ENTRIES_PER_BUCKET: u64 = 3;
+pub(crate) const WAYS: usize = 8;
+/// Entries that a full dictionary has in a bucket on average: so few that one in fifty buckets overflows.
+const ENTRIES_PER_BUCKET: u64 = 4;
 /// Words in front of a payload: lengths and mark; time.
 pub(crate) const SLOT_HEAD_WORDS: usize = 2;
 /// Payload of a chunk, in words; one more links it to the next.
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn the_cost_is_what_the_documentation_says() {
-        // 33,334 buckets and 4,174 behind them; slots of 16 + 24 + 32 bytes.
-        check(100_000, 32, Evict::Lru, (33_334 + 4_174) * 64 + 100_000 * 72);
+        // 25,000 buckets and 3,133 behind them; slots of 16 + 24 + 32 bytes.
+        check(100_000, 32, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * 72);
         // The longest payload has 128 words: 14 in the slot, the others in 17 chunks; a quarter of those is 5.
-        check(100_000, 1000, Evict::Lru, (33_334 + 4_174) * 64 + 100_000 * (128 + 5 * 64));
-        check(100_000, 1000, Evict::Nothing, (33_334 + 4_174) * 64 + 100_000 * (128 + 17 * 64));
+        check(100_000, 1000, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * (128 + 5 * 64));
+        check(100_000, 1000, Evict::Nothing, (25_000 + 3_133) * 64 + 100_000 * (128 + 17 * 64));
         check(1, 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
     }
 }

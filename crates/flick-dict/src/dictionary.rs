@@ -4,12 +4,12 @@
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 
-use crate::bucket::{Bucket, Version, Way};
+use crate::bucket::{Bucket, Version};
 use crate::config::{DictConfig, Evict, Sizes, check};
 use crate::hashing::KeyHash;
 use crate::limits::{CHAIN_MAX, READ_TRIES_MAX};
 use crate::store::{Entry, FreeList, Header, Store};
-use crate::sync::{AtomicU64, Ordering, relax};
+use crate::sync::{Ordering, relax};
 
 /// Why there is no dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Begun {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) head: usize,
-    pub(crate) tag: u32,
+    pub(crate) tag: u8,
 }
 
 /// An entry that was found: in which way of which bucket.
@@ -136,7 +136,31 @@ impl Dictionary {
     /// over. Panics when `out` is shorter than the value.
     #[inline]
     pub fn get(&self, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        self.read(self.place(key), |place| self.copy_out(place, key, now_ns, out)).0
+        let place = self.place(key);
+        let line = &self.buckets[place.head];
+        // The usual case in few instructions, so that the processor can have several reads under way: nobody writes, the
+        // entry is the first candidate of its own bucket and lies in one piece, or there is none.
+        if let Some(seen) = line.begin_read() {
+            let candidates = line.candidates(place.tag);
+            if candidates != 0 {
+                if let Some(slot) = line.slot(Bucket::way_of(candidates))
+                    && let Some(header) = self.store.read_inline(slot, key, out)
+                    && !self.is_over(slot, now_ns)
+                    && line.unchanged(seen)
+                {
+                    self.touch(slot, header);
+                    return Some(header.value_len());
+                }
+            } else if line.link.load(Ordering::Relaxed) == 0 && line.unchanged(seen) {
+                return None;
+            }
+        }
+        self.get_slowly(place, key, now_ns, out)
+    }
+
+    #[inline(never)]
+    fn get_slowly(&self, place: Place, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        self.read(place, |place| self.copy_out(place, key, now_ns, out)).0
     }
 
     /// Whether `key` is there.
@@ -145,7 +169,7 @@ impl Dictionary {
             Some(
                 self.find(place, key)
                     .filter(|at| !self.is_over(at.slot, now_ns))
-                    .inspect(|at| self.touch(at)),
+                    .inspect(|at| self.touch(at.slot, at.header)),
             )
         })
         .0
@@ -234,10 +258,10 @@ impl Dictionary {
 
     #[inline]
     fn place(&self, key: &[u8]) -> Place {
-        assert!(key.len() <= self.config.key_bytes_max as usize, "a key is longer than its type allows");
         let hash = self.hash.hash(key);
         let head = ((u64::from(hash as u32) * self.heads as u64) >> 32) as usize;
-        Place { head, tag: (hash >> 32) as u32 }
+        // Never 0, which is the tag of a free way.
+        Place { head, tag: ((hash >> 56) as u8).max(1) }
     }
 
     /// Reads optimistically, and with the bucket's lock when it changes too often. `look` gives `None` when what it sees
@@ -269,15 +293,15 @@ impl Dictionary {
             return Some(None);
         }
         let len = self.store.copy_value(at.slot, at.header, out)?;
-        self.touch(&at);
+        self.touch(at.slot, at.header);
         Some(Some(len))
     }
 
     /// Marks as used, where that matters and is not yet so.
     #[inline]
-    fn touch(&self, at: &At) {
-        if self.config.evict == Evict::Lru && !at.header.used() {
-            self.store.mark(at.slot);
+    fn touch(&self, slot: usize, header: Header) {
+        if self.config.evict == Evict::Lru && !header.used() {
+            self.store.mark(slot);
         }
     }
 
@@ -293,12 +317,12 @@ impl Dictionary {
         let mut bucket = place.head;
         for _ in 0..=CHAIN_MAX {
             let line = &self.buckets[bucket];
-            for (way, word) in line.ways.iter().enumerate() {
-                let word = word.load(Ordering::Relaxed);
-                if (word >> 32) as u32 != place.tag {
-                    continue;
-                }
-                let Some(slot) = Way::of_word(word).map(Way::slot) else { continue };
+            let mut candidates = line.candidates(place.tag);
+            // At most one for each way.
+            while candidates != 0 {
+                let way = Bucket::way_of(candidates);
+                candidates &= candidates - 1;
+                let Some(slot) = line.slot(way) else { continue };
                 if let Some(header) = self.store.matches(slot, key) {
                     return Some(At { bucket, way, slot, header });
                 }
@@ -318,10 +342,9 @@ impl Dictionary {
     }
 
     fn write(&self, held: &mut Held<'_>, place: Place, now_ns: u64, entry: &Entry<'_>) -> bool {
-        assert!(
-            entry.value.len() <= self.config.value_bytes_max as usize,
-            "a value is longer than its type allows"
-        );
+        let DictConfig { key_bytes_max, value_bytes_max, .. } = self.config;
+        assert!(entry.key.len() <= key_bytes_max as usize, "a key is longer than its type allows");
+        assert!(entry.value.len() <= value_bytes_max as usize, "a value is longer than its type allows");
         let written = match self.find(place, entry.key) {
             Some(at) => self.overwrite(held, at, now_ns, entry),
             None => self.insert(held, place, now_ns, entry),
@@ -356,7 +379,7 @@ impl Dictionary {
             return false;
         };
         self.store.write(slot, chain, entry, false);
-        let free = loop {
+        let (line, way) = loop {
             match self.free_way(held) {
                 Some(free) => break free,
                 None if room.make_here(held) => {}
@@ -368,18 +391,18 @@ impl Dictionary {
             }
         };
         held.changed = true;
-        free.store(Way::new(place.tag, slot).word(), Ordering::Release);
+        line.set(way, place.tag, slot);
         self.tally.entries.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// A free way of the held bucket or behind it, where an overflow bucket is put if need be.
-    fn free_way(&self, held: &mut Held<'_>) -> Option<&AtomicU64> {
+    fn free_way(&self, held: &mut Held<'_>) -> Option<(&Bucket, usize)> {
         let mut bucket = held.head;
         for _ in 0..CHAIN_MAX {
             let line = &self.buckets[bucket];
-            if let Some(free) = line.ways.iter().find(|way| way.load(Ordering::Relaxed) == 0) {
-                return Some(free);
+            if let Some(free) = line.free_way() {
+                return Some((line, free));
             }
             bucket = match self.behind(bucket) {
                 Some(next) => next,
@@ -416,13 +439,13 @@ impl Dictionary {
             let Some(next) = self.behind(last) else { break };
             (before, last) = (Some(last), next);
         }
-        let ways = &self.buckets[last].ways;
-        let full = |way: &&AtomicU64| way.load(Ordering::Relaxed) != 0;
-        let moved = ways.iter().rev().find(full).expect("the last bucket of a chain is not empty");
-        self.buckets[bucket].ways[way].store(moved.load(Ordering::Relaxed), Ordering::Release);
-        moved.store(0, Ordering::Relaxed);
+        let line = &self.buckets[last];
+        let moved = line.last_way().expect("the last bucket of a chain is not empty");
+        let moved_slot = line.slot(moved).expect("it was found in use");
+        self.buckets[bucket].set(way, line.tag(moved), moved_slot);
+        line.clear(moved);
         if let Some(before) = before
-            && !ways.iter().any(|way| full(&way))
+            && line.last_way().is_none()
         {
             self.buckets[before].link.store(0, Ordering::Relaxed);
             self.free_buckets.push(last - self.heads, |index| &self.buckets[self.heads + index].link);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
 use foldhash::SharedSeed;
-use foldhash::quality::SeedableRandomState;
+use foldhash::fast::SeedableRandomState;
 
 use crate::config::Seed;
 

@@ -2,7 +2,6 @@
 //! Promises: nothing here waits for a lock, so it may be called with one held; each call is bounded.
 //! Source: the clock of CLOCK page replacement; sampling as an approximation of "oldest".
 
-use crate::bucket::Way;
 use crate::config::{Evict, WAYS};
 use crate::dictionary::{Dictionary, Held};
 use crate::limits::{CHAIN_MAX, EVICT_ENTRIES_MAX, EVICT_SAMPLE, EVICT_STEPS_MAX};
@@ -13,7 +12,7 @@ use crate::sync::Ordering;
 struct Seen {
     bucket: usize,
     way: usize,
-    entry: Way,
+    slot: usize,
 }
 
 /// The making of room for one write.
@@ -45,7 +44,7 @@ impl Dictionary {
             let Some(mut held) = self.try_lock(head) else { continue };
             for _ in 0..WAYS * (CHAIN_MAX + 1) {
                 let Some(seen) = self.first_over(head, now_ns) else { break };
-                self.free(&mut held, seen.bucket, seen.way, seen.entry.slot());
+                self.free(&mut held, seen.bucket, seen.way, seen.slot);
                 self.tally.expirations.fetch_add(1, Ordering::Relaxed);
                 removed += 1;
             }
@@ -55,7 +54,7 @@ impl Dictionary {
 
     /// The first entry of a bucket and those behind it whose time is over.
     fn first_over(&self, head: usize, now_ns: u64) -> Option<Seen> {
-        self.entries_of(head).find(|seen| self.is_over(seen.entry.slot(), now_ns))
+        self.entries_of(head).find(|seen| self.is_over(seen.slot, now_ns))
     }
 
     /// The entries of a bucket and those behind it; a guess unless its lock is held.
@@ -73,14 +72,12 @@ impl Dictionary {
     }
 
     fn see(&self, bucket: usize, way: usize) -> Option<Seen> {
-        // Acquire: who sees an entry in an overflow bucket also sees whose bucket it is.
-        let word = self.buckets[bucket].ways[way].load(Ordering::Acquire);
-        Way::of_word(word).map(|entry| Seen { bucket, way, entry })
+        self.buckets[bucket].slot(way).map(|slot| Seen { bucket, way, slot })
     }
 
     /// The slots of the entries of a bucket; for snapshots.
     pub(crate) fn slots_of(&self, head: usize) -> impl Iterator<Item = usize> + '_ {
-        self.entries_of(head).map(|seen| seen.entry.slot())
+        self.entries_of(head).map(|seen| seen.slot)
     }
 }
 
@@ -104,7 +101,7 @@ impl Room<'_> {
         let dictionary = self.dictionary;
         let over = dictionary.first_over(held.head, self.now_ns);
         let least = |seen: &Seen| {
-            let slot = seen.entry.slot();
+            let slot = seen.slot;
             (dictionary.store.header(slot).used(), dictionary.store.stamp(slot))
         };
         let may_go = dictionary.config.evict != Evict::Nothing;
@@ -121,7 +118,7 @@ impl Room<'_> {
         for _ in 0..EVICT_STEPS_MAX {
             let place = dictionary.tally.hand.fetch_add(1, Ordering::Relaxed) as usize % places;
             let Some(seen) = dictionary.see(place / WAYS, place % WAYS) else { continue };
-            let slot = seen.entry.slot();
+            let slot = seen.slot;
             if self.keep == Some(slot) {
                 continue;
             }
@@ -161,13 +158,13 @@ impl Room<'_> {
 
     fn evict_from(&self, held: &mut Held<'_>, victim: Seen) -> bool {
         let dictionary = self.dictionary;
-        let still = dictionary.see(victim.bucket, victim.way).is_some_and(|seen| seen.entry == victim.entry);
+        let still = dictionary.see(victim.bucket, victim.way).is_some_and(|seen| seen.slot == victim.slot);
         let mine = victim.bucket == held.head
             || (victim.bucket >= dictionary.heads && dictionary.buckets[victim.bucket].owner() == held.head);
         if !still || !mine {
             return false;
         }
-        let slot = victim.entry.slot();
+        let slot = victim.slot;
         let tally = &dictionary.tally;
         let counter =
             if dictionary.is_over(slot, self.now_ns) { &tally.expirations } else { &tally.evictions };

@@ -6,7 +6,7 @@
 use crate::config::{CHUNK_PAYLOAD_WORDS, SLOT_HEAD_WORDS, Sizes};
 use crate::limits::FREE_LIST_TRIES_MAX;
 use crate::sync::{AtomicU64, Ordering, relax};
-use crate::words::{fill, words, words_of};
+use crate::words::{fill, tail_word, words, words_of};
 
 /// Words of a chunk; the first one links it to the next.
 const CHUNK_WORDS: usize = CHUNK_PAYLOAD_WORDS + 1;
@@ -175,11 +175,46 @@ impl Store {
     #[inline]
     pub(crate) fn matches(&self, slot: usize, key: &[u8]) -> Option<Header> {
         let header = self.header(slot);
-        if header.key_len() != key.len() {
+        let mut payload = self.payload(slot, header);
+        let same = header.key_len() == key.len() && words_of(key).all(|word| payload.next() == Some(word));
+        same.then_some(header)
+    }
+
+    /// If the slot holds `key` and the whole entry, copies the value to the front of `out`. `None` says nothing: the entry
+    /// may be in several pieces, or another one.
+    #[inline]
+    pub(crate) fn read_inline(&self, slot: usize, key: &[u8], out: &mut [u8]) -> Option<Header> {
+        let (head, payload) = self.slots.get(slot * self.stride..)?.split_first_chunk::<SLOT_HEAD_WORDS>()?;
+        let header = Header(head[0].load(Ordering::Relaxed));
+        if header.key_len() != key.len() || header.chunk() != 0 {
             return None;
         }
-        let mut payload = self.payload(slot, header);
-        words_of(key).all(|word| payload.next() == Some(word)).then_some(header)
+        let out = out.get_mut(..header.value_len())?;
+        let (whole, _) = key.as_chunks::<8>();
+        let mut stored = payload.iter();
+        for word in whole {
+            if stored.next()?.load(Ordering::Relaxed) != u64::from_le_bytes(*word) {
+                return None;
+            }
+        }
+        if let Some(word) = tail_word(key)
+            && stored.next()?.load(Ordering::Relaxed) != word
+        {
+            return None;
+        }
+        let (fours, rest) = out.as_chunks_mut::<32>();
+        let (stored_fours, _) = stored.as_slice().as_chunks::<4>();
+        let mut stored = stored.as_slice().get(4 * fours.len()..)?.iter();
+        for (four, stored) in fours.iter_mut().zip(stored_fours) {
+            let (words, _) = four.as_chunks_mut::<8>();
+            for (word, stored) in words.iter_mut().zip(stored) {
+                *word = stored.load(Ordering::Relaxed).to_le_bytes();
+            }
+        }
+        if !rest.is_empty() && !fill(rest, || stored.next().map(|word| word.load(Ordering::Relaxed))) {
+            return None;
+        }
+        Some(header)
     }
 
     /// Copies the value to the front of `out`. `None`: `out` is too short, or the entry is being changed.

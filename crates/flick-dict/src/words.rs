@@ -27,7 +27,7 @@ pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// Writes words into `out`, as many as it takes; `false` when there are too few of them.
-#[inline]
+#[inline(always)]
 pub(crate) fn fill(out: &mut [u8], mut next: impl FnMut() -> Option<u64>) -> bool {
     let (whole, rest) = out.as_chunks_mut::<8>();
     for target in whole {
