@@ -128,6 +128,27 @@ impl Walker<'_> {
             self.expr(value, zones);
         }
         block.value.iter().for_each(|value| self.expr(value, zones));
+        let lets = block.stmts.iter().filter_map(|stmt| match stmt {
+            Stmt::Let(_, value) | Stmt::LetTuple(_, value) => Some(value),
+            Stmt::Assign(..) | Stmt::Expr(_) => None,
+        });
+        lets.chain(block.value.as_deref()).for_each(|value| self.refuse_whole(value));
+    }
+
+    /// Reports a dictionary or counter where a value belongs.
+    fn refuse_whole(&mut self, value: &Expr) {
+        let report = match value.kind {
+            ExprKind::Dict(id) => {
+                let name = &self.items.dicts[id.0 as usize].name;
+                report::state::dict_as_value(value.span.clone(), name)
+            }
+            ExprKind::Counter(id) => {
+                let name = &self.items.counters[id.0 as usize].name;
+                report::state::counter_as_value(value.span.clone(), name)
+            }
+            _ => return,
+        };
+        self.sink.push(report);
     }
 
     fn expr(&mut self, expr: &Expr, zones: &[Zone]) {
@@ -152,8 +173,14 @@ impl Walker<'_> {
             _ => None,
         };
         let inner: Vec<Zone> = zones.iter().copied().chain(zone).collect();
+        let takes_whole = matches!(expr.kind, ExprKind::Builtin(..));
         walk::children(expr, &mut |child| match child {
-            Child::Expr(child) => self.expr(child, zones),
+            Child::Expr(child) => {
+                if !takes_whole {
+                    self.refuse_whole(child);
+                }
+                self.expr(child, zones);
+            }
             Child::Block(child) => self.block(child, &inner),
         });
     }

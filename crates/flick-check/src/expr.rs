@@ -79,6 +79,8 @@ impl<'t> Wanted<'t> {
 impl<'a> Exprs<'a> {
     /// Begins a function or rule.
     pub(crate) fn new(items: &'a Items, sink: &'a mut Sink, file: u32, scope: Scope) -> Self {
+        let mut scope = scope;
+        scope.set_outer(items.kept(file));
         Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0 }
     }
 }

@@ -190,20 +190,25 @@ pub(crate) fn positive_duration(
     let place = span_of(file, written.range());
     match literal(&written) {
         Some(LiteralValue::Duration(0)) => {
-            sink.push(report::state::bad_interval(place, what, "is longer than nothing", example));
+            sink.push(report::state::bad_interval(place, what, "a time longer than none", example));
         }
         Some(LiteralValue::Duration(ns)) if i64::try_from(ns).is_ok() => return Some(ns),
         Some(LiteralValue::Duration(_)) => {
-            sink.push(report::state::bad_interval(place, what, "is at most 2562047h", example));
+            sink.push(report::state::bad_interval(place, what, "a duration of at most 2562047h", example));
         }
         Some(LiteralValue::Int(number)) => {
             let example = format!("{} {number}s", example.split(' ').next().unwrap_or_default());
-            sink.push(report::state::bad_interval(place, what, "is a duration, which has a unit", &example));
+            sink.push(report::state::bad_interval(
+                place,
+                what,
+                "a duration, and a duration has a unit",
+                &example,
+            ));
         }
         _ if place.range.is_empty() => {
-            sink.push(report::state::bad_interval(around, what, "is a literal duration", example));
+            sink.push(report::state::bad_interval(around, what, "a literal duration", example));
         }
-        _ => sink.push(report::state::bad_interval(place, what, "is a literal duration", example)),
+        _ => sink.push(report::state::bad_interval(place, what, "a literal duration", example)),
     }
     None
 }

@@ -146,6 +146,13 @@ impl Items {
         &self.enums[id.0 as usize]
     }
 
+    /// Names of what is kept that code in `file` sees, with their places.
+    pub(crate) fn kept(&self, file: u32) -> Vec<(String, Span)> {
+        let globals = self.globals.iter().map(|(name, (_, span))| (name.clone(), span.clone()));
+        let states = self.states.iter().filter(|_| file == 0);
+        globals.chain(states.map(|state| (state.name.clone(), state.span.clone()))).collect()
+    }
+
     pub(crate) fn unit(&self, id: UnitId) -> &hir::Unit {
         &self.units[id.0 as usize]
     }

@@ -2,7 +2,7 @@
 //! Promises: each has a type with a bound, a first value known when the session begins, and all fit together.
 
 use flick_abi::limits::STATE_WORDS_MAX;
-use flick_syntax::ast;
+use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::expr::{Exprs, has_part, is_open, unknown, widen};
@@ -66,6 +66,10 @@ fn typed(
 ) -> (Ty, Expr) {
     let declared = local.ty().map(|ty| types::value_type(items, &ty, file, sink));
     let Some(value) = local.value() else { return (declared.unwrap_or(Ty::Unknown), unknown(span.clone())) };
+    if let Some((span, channel)) = channel_in(&value, file, items) {
+        sink.push(report::state::not_constant(span.clone(), name, &format!("the channel `{channel}`")));
+        return (declared.unwrap_or(Ty::Unknown), unknown(span));
+    }
     let mut exprs = Exprs::new(items, sink, file, Scope::default());
     let Some(ty) = declared else {
         let init = exprs.expr(&value);
@@ -89,6 +93,13 @@ fn typed(
     let init = exprs.coerce(init, &ty, &format!("`{name}`"), local.ty().map(|ty| span_of(file, ty.range())));
     constant(&init, name, items, sink);
     (ty, init)
+}
+
+/// The first channel of the process that is named in a first value.
+fn channel_in(value: &ast::Expr, file: u32, items: &Items) -> Option<(Span, String)> {
+    let names = value.syntax().descendants().filter_map(ast::NameExpr::cast).filter_map(|name| name.name());
+    let mut channels = names.filter(|name| items.channel_texts.contains_key(name.text()));
+    channels.next().map(|name| (span_of(file, name.range()), name.text().to_owned()))
 }
 
 /// Reports a first value that needs what is not there when a session begins.

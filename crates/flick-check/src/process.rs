@@ -103,6 +103,9 @@ fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec
             sink.push(report::channels::value_parameter(param.span.clone(), &param.name));
             param.ty = Ty::Unknown;
         }
+        if let Some((_, first)) = items.kept(decl.file).into_iter().find(|(known, _)| *known == param.name) {
+            sink.push(report::names::shadowed(param.span.clone(), &param.name, first));
+        }
         if let Some(first) = out.iter().find(|known| known.name == param.name) {
             sink.push(report::names::duplicate(param.span, "channel", &param.name, first.span.clone()));
             continue;

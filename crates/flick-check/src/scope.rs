@@ -28,9 +28,16 @@ pub(crate) struct Scope {
     used: Vec<bool>,
     visible: Vec<(String, LocalId)>,
     pub(crate) channels: Vec<ScopeChannel>,
+    /// What is visible everywhere: `global`s, and the `local`s of the process.
+    outer: Vec<(String, Span)>,
 }
 
 impl Scope {
+    /// Says what is visible everywhere.
+    pub(crate) fn set_outer(&mut self, outer: Vec<(String, Span)>) {
+        self.outer = outer;
+    }
+
     /// The scope of a rule.
     pub(crate) fn of_process(channels: Vec<ScopeChannel>) -> Self {
         Self { channels, ..Self::default() }
@@ -75,6 +82,7 @@ impl Scope {
         local
             .map(|(_, id)| self.locals[id.0 as usize].span.clone())
             .or_else(|| channel.map(|channel| channel.span.clone()))
+            .or_else(|| self.outer.iter().find(|(known, _)| known == name).map(|(_, span)| span.clone()))
     }
 
     /// Finds a name and counts it as used.
@@ -100,7 +108,9 @@ impl Scope {
 
     pub(crate) fn names(&self) -> Vec<String> {
         let locals = self.visible.iter().map(|(name, _)| name.clone());
-        locals.chain(self.channels.iter().map(|channel| channel.name.clone())).collect()
+        let channels = self.channels.iter().map(|channel| channel.name.clone());
+        let outer = self.outer.iter().map(|(name, _)| name.clone());
+        locals.chain(channels).chain(outer).collect()
     }
 
     /// Locals that nothing names, in order of declaration; a leading underscore says that this is meant.

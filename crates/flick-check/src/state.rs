@@ -3,9 +3,9 @@
 
 use flick_syntax::ast;
 
-use crate::expr::{Exprs, Wanted, unknown};
+use crate::expr::{Exprs, Wanted, builtin_named, unknown};
 use crate::hir::{DictId, Expr, ExprKind, Span, Stmt, Ty};
-use crate::items::GlobalItem;
+use crate::items::{GlobalItem, Items};
 use crate::report;
 
 impl Exprs<'_> {
@@ -55,7 +55,7 @@ impl Exprs<'_> {
             ast::Expr::Name(name) => {
                 let Some(name) = name.name() else { return };
                 let place = self.assigned_name(name.text(), target_span);
-                self.assign_state(place, assign.value(), &span, out);
+                self.assign_state(place, assign.value(), out);
             }
             ast::Expr::Index(index) => {
                 let base = self.opt_expr(index.base(), &target_span);
@@ -67,6 +67,12 @@ impl Exprs<'_> {
                         out.push(Stmt::Expr(Expr { kind, ty: Ty::Nothing, span }));
                     }
                     Ty::Unknown => {}
+                    Ty::ChanArray { .. } => {
+                        let name = self.text_of(&base);
+                        let help = format!("send to it: `message => {name}[i]`");
+                        let is = "an array of channels";
+                        self.sink.push(report::state::not_assignable(target_span, &name, is, &help));
+                    }
                     _ => {
                         let is = self.items.describe(&base.ty);
                         let name = self.text_of(&base);
@@ -83,7 +89,11 @@ impl Exprs<'_> {
                         let state = &self.items.states[id.0 as usize].name;
                         format!("give the `local` a new value: `{state} := {state} with {name} = value`")
                     }
-                    _ => format!("make a changed copy: `let changed = message with {name} = value`"),
+                    Some(ExprKind::Local(id)) => {
+                        let base = &self.scope.locals[id.0 as usize].name;
+                        format!("make a changed copy: `let {base}2 = {base} with {name} = value`")
+                    }
+                    _ => format!("make a changed copy: `let changed = (...) with {name} = value`"),
                 };
                 self.sink.push(report::state::not_assignable(target_span, &name, "a field", &help));
             }
@@ -93,6 +103,17 @@ impl Exprs<'_> {
 
     /// What `name := ...` names: a `local`, or something that was reported.
     fn assigned_name(&mut self, name: &str, span: Span) -> Expr {
+        let is_known = self.scope.names().iter().any(|known| known == name)
+            || self.items.fun_names.contains_key(name)
+            || self.items.types.contains_key(name)
+            || builtin_named(name).is_some();
+        if !is_known && self.grammar.is_none() {
+            let known = self.scope.names();
+            let report =
+                report::names::unknown_assigned(span.clone(), name, known.iter().map(String::as_str));
+            self.sink.push(report);
+            return unknown(span);
+        }
         let found = self.value_named(name, span.clone());
         let report = match &found.kind {
             ExprKind::State(_) => return found,
@@ -104,6 +125,11 @@ impl Exprs<'_> {
             ExprKind::Channel(_) => {
                 let help = format!("send to it: `message => {name}`");
                 report::state::not_assignable(span.clone(), name, "a channel", &help)
+            }
+            ExprKind::Local(_) if matches!(found.ty, Ty::Chan { .. } | Ty::ChanArray { .. }) => {
+                let help = format!("send to it: `message => {name}`");
+                let is = self.items.describe(&found.ty);
+                report::state::not_assignable(span.clone(), name, &is, &help)
             }
             _ if found.ty == Ty::Unknown => return found,
             ExprKind::Local(_) => {
@@ -118,7 +144,7 @@ impl Exprs<'_> {
         unknown(span)
     }
 
-    fn assign_state(&mut self, place: Expr, value: Option<ast::Expr>, span: &Span, out: &mut Vec<Stmt>) {
+    fn assign_state(&mut self, place: Expr, value: Option<ast::Expr>, out: &mut Vec<Stmt>) {
         let Some(value) = value else { return };
         let ExprKind::State(id) = place.kind else {
             self.expr(&value);
@@ -127,8 +153,7 @@ impl Exprs<'_> {
         let state = &self.items.states[id.0 as usize];
         let (ty, name, why) = (state.ty.clone(), format!("`{}`", state.name), state.span.clone());
         let value = self.expr_like(&value, &ty);
-        let mut value = self.coerce(value, &ty, &name, Some(why));
-        value.span.range.start = value.span.range.start.min(span.range.end);
+        let value = self.coerce(value, &ty, &name, Some(why));
         out.push(Stmt::Assign(id, value));
     }
 
@@ -169,6 +194,9 @@ impl Exprs<'_> {
         let (mut body, ty, end) = self.block(&body, Wanted::Like(&value_ty));
         self.scope.close(mark);
         let may_remove = matches!(ty, Ty::Option(_));
+        let plain = if let Ty::Option(inner) = &ty { inner } else { &ty };
+        let is_alike = Items::same_kind(plain, &value_ty)
+            || matches!((plain, &value_ty), (Ty::Bytes { .. }, Ty::Bytes { .. }));
         match body.value.take() {
             Some(value) => {
                 let value = self.coerce(*value, &option, &format!("an entry of `{name}`"), Some(why));
@@ -177,7 +205,7 @@ impl Exprs<'_> {
             None if ty == Ty::Unknown => {}
             None => self.sink.push(report::types::no_value(end, "the body of this `update`")),
         }
-        let is_broken = body.value.is_none();
+        let is_broken = body.value.is_none() || !is_alike;
         let ty = match (is_broken, may_remove) {
             (true, _) => Ty::Unknown,
             (false, true) => option,

@@ -64,6 +64,20 @@ pub(crate) fn unknown_value<'a>(
         .help(did_you_mean(name, known, format!("the names known here are {known_list}")))
 }
 
+/// `name := value` of a name that nothing has.
+pub(crate) fn unknown_assigned<'a>(
+    span: Span,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Diagnostic {
+    let otherwise = format!(
+        "write `let {name} = ...` for a value that stays; what a session keeps from message to message is declared in the process: `local {name} := 0`"
+    );
+    Diagnostic::error("E0202", span, format!("there is no `{name}` to change here"))
+        .label("not known here")
+        .help(did_you_mean(name, known, otherwise))
+}
+
 pub(crate) fn unknown_type<'a>(
     span: Span,
     name: &str,

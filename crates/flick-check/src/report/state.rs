@@ -75,7 +75,7 @@ pub(crate) fn too_large(span: Span, what: &str, bytes: u64, allowed: u64) -> Dia
 }
 
 pub(crate) fn bad_interval(span: Span, what: &str, wanted: &str, example: &str) -> Diagnostic {
-    Diagnostic::error("E0806", span, format!("what stands behind {what} {wanted}"))
+    Diagnostic::error("E0806", span, format!("{what} needs {wanted}"))
         .label("no such duration")
         .help(format!("write `{example}`; the units are `ns`, `us`, `ms`, `s`, `min` and `h`"))
 }
@@ -200,6 +200,18 @@ pub(crate) fn no_session(span: Span, name: &str, whose: &str, through: Option<(&
         Some((function, place)) => diagnostic.also(place, format!("`{function}` uses it here")),
         None => diagnostic,
     }
+}
+
+pub(crate) fn dict_as_value(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("E0819", span, format!("the dictionary `{name}` is no value; only its entries are"))
+        .label("a whole dictionary")
+        .help(format!("look an entry up: `{name}[key]`, an option; how many there are says `len({name})`"))
+}
+
+pub(crate) fn counter_as_value(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("E0819", span, format!("`{name}` is what counts, not a number"))
+        .label("a counter or gauge")
+        .help(format!("read it with `value({name})`"))
 }
 
 pub(crate) fn never_used(span: Span, what: &str, name: &str) -> Diagnostic {
