@@ -17,6 +17,7 @@ mod inbox;
 mod ledger;
 pub mod limits;
 mod locals;
+pub mod memory;
 mod merge;
 mod needs;
 pub mod pick;

@@ -110,7 +110,8 @@ impl Needs {
     }
 }
 
-fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Shape, StartError> {
+/// Room for one activation of a rule that asks.
+pub(crate) fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Shape, StartError> {
     let bounds = &program.bounds;
     let longest = elements.iter().enumerate().max_by_key(|(_, (_, count))| *count);
     let (channel, longest) = longest.map_or((0, 0), |(channel, (_, count))| (channel, *count as usize));

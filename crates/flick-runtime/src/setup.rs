@@ -177,6 +177,14 @@ impl Setup {
     }
 }
 
+/// By channel: index of its first backend and how many it has.
+///
+/// Errors: the bindings do not fit the process.
+pub(crate) fn elements_of(program: &Program, config: &PlatformConfig) -> Result<Vec<(u32, u32)>, StartError> {
+    check_names(program, config)?;
+    Ok(bind_backends(program, &config.connect)?.1)
+}
+
 /// All backends, and by channel the index of its first and how many it has.
 type BoundBackends = (Vec<BackendSetup>, Vec<(u32, u32)>);
 

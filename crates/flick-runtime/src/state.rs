@@ -118,8 +118,12 @@ fn dict_config(dict: &flick_abi::Dict, seed: Seed) -> DictConfig {
 
 /// Bytes that the dictionaries of a program take; saturates.
 pub fn dict_bytes(program: &Program) -> u64 {
-    let bytes = |dict: &flick_abi::Dict| flick_dict::memory_bytes(&dict_config(dict, Seed::Random));
-    program.dicts.iter().map(bytes).fold(0, u64::saturating_add)
+    program.dicts.iter().map(dict_bytes_of).fold(0, u64::saturating_add)
+}
+
+/// Bytes that one dictionary takes.
+pub fn dict_bytes_of(dict: &flick_abi::Dict) -> u64 {
+    flick_dict::memory_bytes(&dict_config(dict, Seed::Random))
 }
 
 impl State {

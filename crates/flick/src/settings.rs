@@ -59,6 +59,8 @@ pub struct Settings {
     pub connect: Vec<Binding>,
     /// Limits.
     pub limits: Limits,
+    /// Memory that the service may need at most; `None`: what the machine has.
+    pub memory: Option<u64>,
     /// Time-outs.
     pub timeouts: Timeouts,
     /// How long a drain may take.
@@ -115,6 +117,7 @@ impl Settings {
             listen: merge(file::bindings(file.listen), flags.listen),
             connect: merge(file::bindings(file.connect), flags.connect),
             limits,
+            memory: flags.limits.memory().or(file.limits.memory()),
             timeouts,
             drain_deadline: flags
                 .drain_deadline

@@ -3,6 +3,8 @@
 mod bounds;
 mod json;
 
+pub use bounds::bytes as amount;
+
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,5 +1,7 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
+mod memory;
+
 use std::sync::Arc;
 
 use clap::Args;
@@ -48,6 +50,7 @@ impl Run {
             timeouts: settings.timeouts,
             state_dir: Some(settings.state_dir),
         };
+        memory::check(program, &config, settings.memory)?;
         let platform =
             Platform::start(Arc::new(program.clone()), ready.engine, config).map_err(not_started)?;
         for (channel, address) in platform.addresses() {

@@ -39,6 +39,9 @@ pub struct LimitSettings {
     /// Memory that the program's own state may take: `local`s, rules that wait, dictionaries [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     state: Option<Size>,
+    /// Memory that the service may need in all; one that could need more does not start [default: the machine's]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
     /// Memory for network buffers; touched only when used [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     buffers: Option<Size>,
@@ -54,6 +57,11 @@ pub struct LimitSettings {
 }
 
 impl LimitSettings {
+    /// Memory that the service may need in all, in bytes.
+    pub fn memory(&self) -> Option<u64> {
+        self.memory.map(|size| size.0)
+    }
+
     /// Overwrites what is set here.
     pub fn apply(&self, limits: &mut Limits) {
         set(&mut limits.sessions_max, self.sessions_max);

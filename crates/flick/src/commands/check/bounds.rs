@@ -153,7 +153,7 @@ fn costliest_line(places: &[(Origin, u64)], sources: &Sources) -> Option<Place> 
 }
 
 /// An amount of memory in the largest unit that keeps it short.
-fn bytes(amount: u64) -> String {
+pub fn bytes(amount: u64) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
     if amount == u64::MAX {
         return "no bound of its own".to_owned();
