@@ -145,7 +145,7 @@ impl Exprs<'_> {
         let timeout = timeout?;
         let timeout = self.expr_like(&timeout, &Ty::Duration);
         match (&timeout.ty, &timeout.kind) {
-            (Ty::Duration, ExprKind::Int(0)) => {
+            (Ty::Duration, _) if is_no_time(&timeout) => {
                 self.sink.push(report::asks::no_time(timeout.span.clone()));
             }
             (Ty::Duration | Ty::Unknown, _) => {}
@@ -166,4 +166,13 @@ fn replies(asks: AskAll, reply: Option<UnitId>, max: u32, timeout: Option<Box<Ex
     let ty = reply
         .map_or(Ty::Unknown, |unit| Ty::List { elem: Box::new(Ty::Option(Box::new(Ty::Record(unit)))), max });
     Expr { kind: ExprKind::AskAll { asks, timeout }, ty, span }
+}
+
+/// Whether a duration is the literal nothing.
+fn is_no_time(timeout: &Expr) -> bool {
+    match &timeout.kind {
+        ExprKind::Int(ns) => *ns <= 0,
+        ExprKind::Recast(inner) => is_no_time(inner),
+        _ => false,
+    }
 }

@@ -218,6 +218,10 @@ impl Exprs<'_> {
                 }
                 (Some(_), Ty::Unknown) => {}
                 (Some(unit), Ty::Record(sent)) if unit == sent => {}
+                (Some(unit), Ty::Option(inner)) if **inner == Ty::Record(*unit) => {
+                    let unit = &self.items.unit(*unit).name;
+                    self.sink.push(report::asks::reply_may_be_missing(message.span.clone(), unit));
+                }
                 (Some(unit), found) => {
                     let (name, decl) = self.channel_place(&channel);
                     let (wanted, found) = (self.items.unit(*unit).name.clone(), self.items.describe(found));

@@ -128,11 +128,6 @@ impl Walker<'_> {
             self.expr(value, zones);
         }
         block.value.iter().for_each(|value| self.expr(value, zones));
-        let lets = block.stmts.iter().filter_map(|stmt| match stmt {
-            Stmt::Let(_, value) | Stmt::LetTuple(_, value) => Some(value),
-            Stmt::Assign(..) | Stmt::Expr(_) => None,
-        });
-        lets.chain(block.value.as_deref()).for_each(|value| self.refuse_whole(value));
     }
 
     /// Reports a dictionary or counter where a value belongs.

@@ -165,7 +165,6 @@ const PAGES: &[(&str, &str)] = &[
     ("E0925", include_str!("../../../docs/errors/E0925.md")),
     ("E0926", include_str!("../../../docs/errors/E0926.md")),
     ("E0927", include_str!("../../../docs/errors/E0927.md")),
-    ("E0819", include_str!("../../../docs/errors/E0819.md")),
 ];
 
 /// The page of a code such as `E0301`, as Markdown.

@@ -134,6 +134,10 @@ fn fitting_key(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
 }
 
 fn fitting_value(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
+    if let Ty::Option(_) = ty {
+        sink.push(report::state::option_kept(span, &items.describe(&ty)));
+        return Ty::Unknown;
+    }
     match layout(items, &ty).map(|layout| layout.packed_bytes()) {
         Ok(bytes) if bytes > DICT_VALUE_BYTES_MAX as u64 => {
             sink.push(report::state::too_large(span, "a value", bytes, DICT_VALUE_BYTES_MAX as u64));

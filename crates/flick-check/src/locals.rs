@@ -89,6 +89,9 @@ fn typed(
         }
         return (ty, init);
     };
+    if layout(items, &ty).is_err() {
+        return (ty, unknown(span.clone()));
+    }
     let init = exprs.expr_like(&value, &ty);
     let init = exprs.coerce(init, &ty, &format!("`{name}`"), local.ty().map(|ty| span_of(file, ty.range())));
     constant(&init, name, items, sink);

@@ -49,6 +49,12 @@ pub(crate) fn no_replies(span: Span, name: &str, unit: &str, grammar: Span) -> D
     .help("if replies come in the order of their requests, write `%order = in_order;` into the grammar")
 }
 
+pub(crate) fn reply_may_be_missing(span: Span, unit: &str) -> Diagnostic {
+    Diagnostic::error("E0420", span, format!("this may be `none`, but a message `{unit}` is sent"))
+        .label("an option")
+        .help("say what is sent without a reply: `switch reply:` with the cases `some r:` and `none:`, or leave `else none` out, so that the request fails as usual")
+}
+
 pub(crate) fn different_replies(span: Span, found: &str, wanted: &str, first: Span) -> Diagnostic {
     Diagnostic::error(
         "E0904",

@@ -64,6 +64,16 @@ pub(crate) fn value_type(span: Span, found: &str, is_whole: bool, is_message: bo
     Diagnostic::error("E0804", span, title).label("not kept").note(KEPT).help(help)
 }
 
+pub(crate) fn option_kept(span: Span, found: &str) -> Diagnostic {
+    Diagnostic::error(
+        "E0804",
+        span,
+        format!("{found} cannot be the value of a dictionary: an entry is an option by itself"),
+    )
+    .label("an option")
+    .help("keep the plain value, and leave the entry out, or `remove` it, where there is none")
+}
+
 pub(crate) fn too_large(span: Span, what: &str, bytes: u64, allowed: u64) -> Diagnostic {
     Diagnostic::error(
         "E0805",
@@ -203,13 +213,13 @@ pub(crate) fn no_session(span: Span, name: &str, whose: &str, through: Option<(&
 }
 
 pub(crate) fn dict_as_value(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error("E0819", span, format!("the dictionary `{name}` is no value; only its entries are"))
+    Diagnostic::error("E0428", span, format!("the dictionary `{name}` is no value; only its entries are"))
         .label("a whole dictionary")
         .help(format!("look an entry up: `{name}[key]`, an option; how many there are says `len({name})`"))
 }
 
 pub(crate) fn counter_as_value(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error("E0819", span, format!("`{name}` is what counts, not a number"))
+    Diagnostic::error("E0428", span, format!("`{name}` is what counts, not a number"))
         .label("a counter or gauge")
         .help(format!("read it with `value({name})`"))
 }
