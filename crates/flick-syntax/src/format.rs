@@ -78,13 +78,16 @@ impl Piece {
 
     fn starts_item(&self) -> bool {
         self.starts_parent
-            && matches!(self.parent, UnitProperty | UnitField | UnitVar | RecordField | EnumVariant)
+            && matches!(
+                self.parent,
+                UnitProperty | UnitField | UnitVar | RecordField | EnumVariant | VariantCase
+            )
     }
 
     /// Says whether neighbouring items are aligned at this token.
     fn is_marker(&self) -> bool {
         match self.kind {
-            Colon => matches!(self.parent, RecordField | UnitField | UnitVar),
+            Colon => matches!(self.parent, RecordField | UnitField | UnitVar | VariantCase),
             Eq => matches!(self.parent, UnitProperty | EnumVariant),
             _ => false,
         }
@@ -204,7 +207,10 @@ impl Printer {
     /// Returns the indentation of a line that starts inside brackets or continues the one above.
     fn continuation(&self, piece: &Piece) -> usize {
         let Some(open) = self.brackets.last() else {
-            let is_step = matches!(piece.kind, FatArrow | Join | Dot | ElseKw) || piece.text == "ordering";
+            let is_step = matches!(piece.kind, FatArrow | Join | Dot | ElseKw)
+                || matches!(piece.text.as_str(), "ordering" | "timeout")
+                || matches!(piece.parent, MaxProp | ExpireProp | EvictProp | SnapshotProp)
+                    && piece.starts_parent;
             return self.base() + if is_step { LEVEL_COLUMNS } else { CONTINUATION_COLUMNS };
         };
         open.line_indent

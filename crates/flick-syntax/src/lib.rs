@@ -24,41 +24,62 @@
 //! the source with `text()` and `range()`.
 //!
 //! ```text
-//! File          decls() -> Decl::{Use, Record, Unit, Enum, Proc, Fun};  uses() records() units() enums() procs() funs()
-//! UseDecl       name()
+//! File          decls() -> Decl::{Use, Record, Unit, Enum, Variant, Global, Proc, Fun};
+//!               uses() records() units() enums() variants() globals() procs() funs()
+//! UseDecl       name() alias()                        use library as alias
 //! RecordDecl    name() fields() -> RecordField { name() ty() }
 //! UnitDecl      name() items() -> UnitItem::{Property, Field, Var};  properties() fields() vars()
 //!   UnitProperty  name() qualifier() target() value() %byteorder = big;  %on qualifier = ...;  %loud target = ...;
 //!   UnitField     name() (None: anonymous) ty() attrs()
 //!   UnitVar       name() ty() attrs()
 //!   Attr          name() value() target()             &serialize = target = value;  elsewhere no target
-//! EnumDecl      name() base() variants() -> EnumVariant { name() value() }
+//! EnumDecl      name() base() has_braces() variants() -> EnumVariant { name() value() }   both spellings
+//! VariantDecl   name() cases() -> VariantCase { name() ty() (None: carries nothing) }
+//! GlobalDecl    name() ty() props() -> GlobalProp::{Max, Expire, Evict, Snapshot};  max() expire() evict() snapshot()
+//!   MaxProp       entries();   ExpireProp  duration();   EvictProp  policy() -> EvictPolicy
+//!   SnapshotProp  file() -> Literal  every()
 //! ProcDecl      name() params() body()
 //! FunDecl       name() params() results() body()      results: iterator of Type
 //! Param         name() channel() -> Option<Channel> | ty() -> Option<Type>      exactly one of the two
 //! Channel       ::{Single(ChanType), Array(ChanArrayType)};  input() output() -> Option<Type> (None: `-`)  is_array()
 //! Type          ::{Named(NamedType), List(ListType), Tuple(TupleType)}
-//!   NamedType     name() size() -> Option<Expr>  args() -> types      string<250>, dict<k, v>
+//!   NamedType     library() name() size() -> Option<Expr>  args() -> types     string<250>, dict<k, v>, n.kind
 //!   ListType      element() len() -> Option<Expr>;   TupleType  items()
 //! Block         stmts()                               the last `Stmt::Expr` (or `If`, `Switch`) is its value
-//! Stmt          ::{Rule, Let, Expr, Chain, Join, Assign, If, Switch, For, Local, Global, Ellipsis}
+//! Stmt          ::{Rule, Let, Expr, Chain, Join, Assign, If, Switch, For, Local, Global, Except, Every, Ellipsis}
 //!   Rule          stmt()                              `|` and then Expr, Chain or Join
-//!   LetStmt       name() value();   ExprStmt  expr()
+//!   LetStmt       binding() value() name()            name(): None where the binding names parts
+//!   ExprStmt      expr()                              `ask` and `update` are expressions as well
 //!   ChainStmt     stages()                            a => f(b) => c: three stages
-//!   JoinStmt      left() right();   AssignStmt  target() value()
-//!   ForStmt       name() iterable() body();   LocalStmt  name() value();   GlobalStmt  name() ty() init() max_entries()
-//! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Field, Record, With,
-//!                  If, Switch, Map, In, Foldt, Fold}
+//!   JoinStmt      left() right();   AssignStmt  target() value()      n := 1, d[k] := v
+//!   ForStmt       name() iterable() body();   LocalStmt  name() ty() value()
+//!   ExceptStmt    event() kind() -> EventKind  channel() index() body()      except broken channel[index]: body
+//!   EveryStmt     interval() body()
+//!   `Global` in a block is an error that is reported already.
+//! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Range, Field, TupleField,
+//!                  Record, With, If, Switch, Map, In, Foldt, Fold, MapEach, Filter, Default, Ask, AskAll, Update}
 //!   Literal       value() -> Option<LiteralValue>;   NameExpr  name();   ParenExpr  inner()
 //!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  op_range() left() right()
-//!   CallExpr      callee() args() args_range();   IndexExpr  base() index();   FieldExpr  base() field()
-//!   RecordExpr    name() fields();   WithExpr  base() fields();   FieldInit  name() value()
+//!   CallExpr      callee() args() args_range()        also some(x), shape.circle(3), n.f(x): callee is Name or Field
+//!   IndexExpr     base() index() slice()              a[i]; a[i..j] has `Expr::Range` as its index, also given by slice()
+//!   RangeExpr     start() end()                       only in an index (open ends: None) and as an iterable()
+//!   FieldExpr     base() field();   TupleFieldExpr  base() position() position_range()      pair.0
+//!   RecordExpr    library() name() fields();   WithExpr  base() fields();   FieldInit  name() value()
+//!   DefaultExpr   value() default()                   d[k] else 0
 //!   IfExpr        branches() -> IfBranch { condition() body() };  else_body()
 //!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()
 //!   MapExpr       subject() arms() -> MapArm { pattern() value() };  else_value()     map a { b: c, else: d }
 //!   InExpr        subject() patterns()                                                a in { b, c }
-//!   Pattern       kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
-//!   FoldtExpr     channels() element() left() right() key() key_name() body();   FoldExpr  function() values() start()
+//!   Pattern       library() kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
+//!                 binding() path_range()              circle r, rect (w, _), some v, none; a binding only in a `switch`
+//!   Binding       kind() -> BindingKind::{Name(Name), Nothing (`_`), Parts(Vec<Binding>)};  name()
+//!   FoldtExpr     channels() element() left() right() key() key_name() body()
+//!   FoldExpr      name() iterable() accumulator() start() body()     fold x in xs, sum = 0: sum + x
+//!   MapEachExpr, FilterExpr   name() iterable() body()               map x in xs: f(x);  filter x in xs: x > 0
+//!   AskExpr       channel() message() timeout() else_value()
+//!   AskAllExpr    channels() message() | is_list() items() -> AskItem { channel() message() };  timeout()
+//!   UpdateExpr    target() value_name() body()        update d[k] from v: body
+//! `a else b` without `:` is always a `DefaultExpr`, also in `if c: a else b`, where the author may have meant `else:`.
 //! ```
 
 #![forbid(unsafe_code)]

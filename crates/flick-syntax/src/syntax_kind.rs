@@ -256,6 +256,7 @@ impl SyntaxKind {
             Lt => "`<`",
             Gt => "`>`",
             Slash => "`/`",
+            WithKw => "`with`",
             Arrow => "`->`",
             FatArrow => "`=>`",
             LineEnd | Dedent => "the end of the line",

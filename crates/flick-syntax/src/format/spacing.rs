@@ -7,7 +7,7 @@ use crate::syntax_kind::SyntaxKind::*;
 /// Says whether a space stands between `left` and `right`.
 pub(super) fn has_space(left: &Piece, right: &Piece) -> bool {
     let sticks_to_right = match left.kind {
-        LParen | LBrack | Dot => true,
+        LParen | LBrack | Dot | DotDot => true,
         LBrace => left.parent == RecordExpr || right.kind == RBrace,
         Lt => left.parent == TypeArgs,
         Percent => left.parent == UnitProperty,
@@ -20,12 +20,12 @@ pub(super) fn has_space(left: &Piece, right: &Piece) -> bool {
         return false;
     }
     !match right.kind {
-        RParen | RBrack | Comma | Semi | Dot => true,
-        Colon => !matches!(right.parent, RecordField | UnitField | UnitVar),
+        RParen | RBrack | Comma | Semi | Dot | DotDot => true,
+        Colon => !matches!(right.parent, RecordField | UnitField | UnitVar | VariantCase),
         RBrace => right.parent == RecordExpr,
         LBrace => right.parent == RecordExpr,
         LParen => right.parent == ArgList || right.parent == ParamList && left.kind == Ident,
-        LBrack => right.parent == IndexExpr,
+        LBrack => matches!(right.parent, IndexExpr | ExceptStmt),
         Lt | Gt => right.parent == TypeArgs,
         Slash => matches!(right.parent, ChanType | ChanArrayType),
         _ => false,

@@ -68,7 +68,7 @@ impl Parser<'_> {
                     SyntaxErrorKind::Expected,
                     self.here(),
                     "an `ask all` takes no `else`: each of its replies is an option, `none` where none came",
-                    "give each reply its default where it is used, as in `replies[i] else none`",
+                    "decide for each reply where it is used: `for rep in replies:` and `switch rep:` with `some v` and `none`",
                 );
             }
             self.bump();
@@ -103,14 +103,10 @@ impl Parser<'_> {
 
     fn channel_with_message(&mut self, construct: Construct) {
         self.path_expr();
-        if self.at(Comma) {
-            let title = "a channel and its message are joined by `with`, not by `,`";
-            self.disrupt(
-                SyntaxErrorKind::Expected,
-                self.here(),
-                title,
-                format!("it is written {}", construct.shape),
-            );
+        if matches!(self.current(), Comma | RBrack) {
+            let title = format!("a channel is followed by `with` and its message, not by `{}`", self.text());
+            let help = format!("it is written {}", construct.shape);
+            self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
         } else if self.expect(WithKw, construct) {
             self.value_within_with();
         }

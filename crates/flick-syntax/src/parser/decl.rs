@@ -106,8 +106,14 @@ impl Parser<'_> {
     fn use_decl(&mut self) {
         self.start(UseDecl);
         self.bump();
-        if self.name("the name of a library", USE) && self.eat_word("as") {
+        let has_name = self.name("the name of a library", USE);
+        if has_name && self.eat_word("as") {
             self.name("the name that the library has here", USE);
+        } else if has_name && matches!(self.current(), Dot | Slash) {
+            let title = "a library is a single name, not a path";
+            let help = "write `use name`; it is looked for beside this file and in the standard library";
+            self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+            self.skip_line();
         }
         self.finish();
         self.end_of_line(USE);

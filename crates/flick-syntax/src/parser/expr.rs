@@ -144,7 +144,7 @@ impl Parser<'_> {
                 Ident => InExpr,
                 _ => BinaryExpr,
             };
-            if !self.wrap(checkpoint, kind) {
+            if self.step_operator() || !self.wrap(checkpoint, kind) {
                 break;
             }
             if kind == RangeExpr {

@@ -302,6 +302,24 @@ impl Parser<'_> {
         self.note(kind, self.here(), title, help);
     }
 
+    /// Reports `n++` and `n--` and skips the line; says whether one was there.
+    pub(super) fn step_operator(&mut self) -> bool {
+        let is_step = matches!(self.current(), Plus | Minus)
+            && self.nth(1) == self.current()
+            && (self.nth(2).is_virtual() || matches!(self.nth(2), LBrace | RParen));
+        if is_step {
+            let sign = self.text().to_owned();
+            self.disrupt(
+                SyntaxErrorKind::Reassignment,
+                self.here(),
+                format!("`{sign}{sign}` does not change a value"),
+                format!("write `n := n {sign} 1` for a `local`, `count(name)` for a `global` counter"),
+            );
+            self.skip_line();
+        }
+        is_step
+    }
+
     /// Reports the arrow at the current token if it does not pass a message on.
     pub(super) fn check_arrow(&mut self) {
         let (kind, title) = match self.current() {

@@ -94,6 +94,14 @@ impl Parser<'_> {
             if kind == EnumDecl && self.at(Ident) {
                 self.type_ref();
             }
+        } else if self.at(Pipe) || self.nth(1) == Pipe {
+            self.disrupt(
+                SyntaxErrorKind::Expected,
+                self.here(),
+                "the cases of a variant are not listed with `|`",
+                "write `type name: variant` and below it one indented `case` or `case : type` per line",
+            );
+            self.skip_line();
         } else {
             self.expected("`record`, `enum`, `variant` or `unit`", TYPE);
             self.skip_line();

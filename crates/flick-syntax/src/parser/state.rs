@@ -233,17 +233,37 @@ impl Parser<'_> {
         self.start(ExceptStmt);
         self.bump();
         if self.except_event() {
-            if self.name("the name of a channel", EXCEPT) && self.at(LBrack) {
-                let open = self.here();
-                self.bump();
-                self.name("a name for the index", EXCEPT);
-                self.expect_closing(RBrack, open, EXCEPT);
-            }
+            self.except_channel();
         } else {
             self.skip_until(|kind| kind == Colon);
         }
         self.colon_block(EXCEPT);
         self.finish();
+    }
+
+    fn except_channel(&mut self) {
+        if self.at(LParen) {
+            let title = "the channel of an `except` stands without parentheses";
+            self.disrupt(
+                SyntaxErrorKind::Expected,
+                self.here(),
+                title,
+                format!("it is written {}", EXCEPT.shape),
+            );
+            self.skip_until(|kind| kind == Colon);
+        } else if self.name("the name of a channel", EXCEPT) && self.at(LBrack) {
+            let open = self.here();
+            self.bump();
+            if matches!(self.current(), Number | RBrack) {
+                let title = "an `except` of an array is for all its channels and names the index of the one it happened to";
+                let help = "write a name between the brackets, as in `except broken backends[i]:`";
+                self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+                self.skip_until(|kind| kind == RBrack);
+            } else {
+                self.name("a name for the index", EXCEPT);
+            }
+            self.expect_closing(RBrack, open, EXCEPT);
+        }
     }
 
     /// Parses the word for what happened; says whether the name of a channel is to follow.
