@@ -69,7 +69,7 @@
 //!   IfExpr        branches() -> IfBranch { condition() body() };  else_body()
 //!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()
 //!   MapExpr       subject() arms() -> MapArm { pattern() value() };  else_value()     map a { b: c, else: d }
-//!   InExpr        subject() patterns()                                                a in { b, c }
+//!   InExpr        subject() patterns() | collection()                                  a in { b, c };  a in list
 //!   Pattern       library() kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
 //!                 binding() path_range()              circle r, rect (w, _), some v, none; a binding only in a `switch`
 //!   Binding       kind() -> BindingKind::{Name(Name), Nothing (`_`), Parts(Vec<Binding>)};  name()

@@ -3,8 +3,8 @@
 
 use flick_syntax::ast::{
     AskAllExpr, AskExpr, AstNode, Binding, BindingKind, DefaultExpr, EventKind, EveryStmt, EvictPolicy,
-    ExceptStmt, Expr, FilterExpr, FoldExpr, ForStmt, IndexExpr, LetStmt, LocalStmt, MapEachExpr, NamedType,
-    Pattern, PatternKind, RecordExpr, TupleFieldExpr, UpdateExpr,
+    ExceptStmt, Expr, FilterExpr, FoldExpr, ForStmt, InExpr, IndexExpr, LetStmt, LocalStmt, MapEachExpr,
+    NamedType, Pattern, PatternKind, RecordExpr, TupleFieldExpr, UpdateExpr,
 };
 use flick_syntax::{FlickLanguage, Parse, parse};
 
@@ -182,6 +182,22 @@ fn else_groups_to_the_right() {
         (opt_text(default.value()), opt_text(default.default())),
         ("a".to_owned(), "b else c".to_owned())
     );
+}
+
+#[test]
+fn membership() {
+    let rows: Vec<_> = all::<InExpr>()
+        .iter()
+        .map(|test| {
+            format!(
+                "{} {} {}",
+                opt_text(test.subject()),
+                opt_text(test.collection()),
+                test.patterns().count()
+            )
+        })
+        .collect();
+    assert_eq!(rows, ["a names 0", "b + 1 [b, c] 0", "d - 2"]);
 }
 
 #[test]

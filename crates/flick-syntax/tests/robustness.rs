@@ -15,6 +15,9 @@ const LISTINGS: [&str; 4] = [
 /// Nodes that one level of nesting may add: a block, its heading's node and branch, and an error node.
 const NODES_PER_LEVEL_MAX: usize = 6;
 
+/// Nodes and tokens that a byte of source may become: `x` alone is a statement, a value, a name and its token.
+const NODES_PER_BYTE_MAX: usize = 6;
+
 /// Pieces that programs are made of, and some that they should not be made of.
 const PIECES: &[&str] = &[
     "use",
@@ -255,6 +258,17 @@ fn depth_within_the_bound_is_accepted() {
     assert_eq!(parse(&source).errors(), []);
 }
 
+/// Nodes and tokens of a tree are its memory: each has a bounded size but for the text, which is the source's.
+#[test]
+fn memory_is_linear_in_the_source() {
+    for piece in PIECES {
+        let source = piece.repeat(4_000);
+        let count = parse(&source).syntax().descendants_with_tokens().count();
+        let count_max = 64 + source.len() * NODES_PER_BYTE_MAX;
+        assert!(count <= count_max, "{piece:?}: {count} nodes and tokens of {} bytes", source.len());
+    }
+}
+
 #[test]
 fn many_errors_are_cut_off() {
     let source = "use 1\n".repeat(10 * ERRORS_MAX);
@@ -270,7 +284,28 @@ fn large_source_is_refused_and_the_largest_is_not() {
     let source = " ".repeat(SOURCE_BYTES_MAX + 1);
     let kinds: Vec<_> = parse(&source).errors().iter().map(|error| error.kind).collect();
     assert_eq!(kinds, [SyntaxErrorKind::SourceTooLarge]);
-    for piece in ["(", "{", "if x:\n ", "x => ", "|", "fun f: (", "\"", "type a = unit {\n", "\n "] {
+    for piece in [
+        "(",
+        "{",
+        "if x:\n ",
+        "x => ",
+        "|",
+        "fun f: (",
+        "\"",
+        "type a = unit {\n",
+        "\n ",
+        "ask all [",
+        "let (",
+        "a else ",
+        "x..",
+        "map x in ",
+        "p.0.",
+        "except ",
+        "global a: b max ",
+        "try:\n",
+        "update d[k] from ",
+        "type a: variant\n ",
+    ] {
         let source = piece.repeat(SOURCE_BYTES_MAX / 8 / piece.len());
         let tree = parse(&source);
         assert_eq!(tree.syntax().text().len(), u32::try_from(source.len()).unwrap().into(), "{piece:?}");

@@ -177,7 +177,7 @@ type u = unit {
 #[test]
 fn promises_hold_for_every_shipped_program() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut folders = vec![root.join("stdlib"), root.join("examples")];
+    let mut folders = vec![root.join("stdlib"), root.join("examples"), root.join("tests/golden/ok")];
     let mut program_count = 0;
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
