@@ -32,7 +32,7 @@ type Papaya = papaya::HashMap<Box<[u8]>, Value, foldhash::fast::RandomState>;
 
 /// One side of the comparison, filled.
 enum Side {
-    Flick(Dictionary),
+    Flick(Box<Dictionary>),
     /// A guard for each read: what a worker does that reads once for a message.
     Papaya(Papaya),
     /// A guard for each `BATCH` reads.
@@ -74,7 +74,7 @@ impl Side {
             (0..entries).for_each(|number| {
                 dictionary.put(&key_of(number), &value_of(number), 1);
             });
-            return Ok(Side::Flick(dictionary));
+            return Ok(Side::Flick(Box::new(dictionary)));
         }
         let map = Papaya::with_capacity_and_hasher(entries, foldhash::fast::RandomState::default());
         let guard = map.pin();
