@@ -143,6 +143,18 @@ fn a_wrong_token_in_a_longer_program_is_reported_on_its_line() {
     check_mutations("tests/golden/ok/enumerations.flick");
 }
 
+#[test]
+fn a_wrong_token_among_values_is_reported_on_its_line() {
+    check_mutations("tests/golden/ok/values.flick");
+    check_mutations("tests/golden/ok/lists.flick");
+}
+
+#[test]
+fn a_wrong_token_among_options_and_times_is_reported_on_its_line() {
+    check_mutations("tests/golden/ok/options.flick");
+    check_mutations("tests/golden/ok/times.flick");
+}
+
 /// Checks a text for the one thing that holds of every text: it is a program, or something is said.
 fn check_any(text: &str) {
     let (program, diagnostics, sources) = check("random.flick", text);
@@ -190,6 +202,25 @@ fn wordy() -> impl Strategy<Value = String> {
         "let x = ",
         "hash",
         "len",
+        "fold x in ",
+        "map x in ",
+        "filter x in ",
+        "for x in ",
+        ", acc = ",
+        "0..9",
+        "none",
+        "some(",
+        " else ",
+        "option<",
+        "type v: variant\n  a : int\n  b\n",
+        "v.a(1)",
+        "switch ",
+        "a y: ",
+        "5ms",
+        "now()",
+        "[..2]",
+        ".0",
+        "split(",
         "req.key",
         " mod ",
         " with ",

@@ -31,7 +31,7 @@ pub fn codes(diagnostics: &[Diagnostic]) -> Vec<&'static str> {
 
 /// Panics if something in an accepted program has no type: whoever lowers it could not.
 pub fn assert_known(program: &hir::Program) {
-    let mut visit = |expr: &hir::Expr| assert_ne!(expr.ty, hir::Ty::Unknown, "{:?} has no type", expr.kind);
+    let mut visit = |expr: &hir::Expr| assert!(is_known(&expr.ty), "{:?} has no type", expr.kind);
     let rules = program.process.iter().flat_map(|process| &process.rules);
     let bodies = program.funs.iter().map(|fun| &fun.body).chain(rules.map(|rule| &rule.body));
     bodies.for_each(|body| flick_check::walk::block(body, &mut visit));
@@ -55,5 +55,14 @@ pub fn assert_known(program: &hir::Program) {
                 hir::FieldKind::Int { .. } | hir::FieldKind::Vint { .. } => {}
             }
         }
+    }
+}
+
+fn is_known(ty: &hir::Ty) -> bool {
+    match ty {
+        hir::Ty::Unknown => false,
+        hir::Ty::Option(inner) | hir::Ty::List { elem: inner, .. } => is_known(inner),
+        hir::Ty::Tuple(parts) => parts.iter().all(is_known),
+        _ => true,
     }
 }
