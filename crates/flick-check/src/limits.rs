@@ -16,7 +16,7 @@ pub const UNIT_NESTING_MAX: usize = 8;
 /// Nested units in one flattened unit, counting those in nested ones.
 pub const UNIT_EXPANSIONS_MAX: usize = 256;
 /// Fields and variables of one flattened unit that a frame has room for, one slot each; a length that is computed from
-/// several fields takes one more.
+/// several fields takes one more, a `vint` two more.
 pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
 /// Most entries of a dictionary.
 pub const DICT_ENTRIES_MAX: u64 = 1 << 28;

@@ -49,14 +49,22 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
         items.units[unit.0 as usize].fields[index].requires = requires;
     }
     let declared = items.unit(unit);
-    let is_computed = |field: &&crate::hir::Field| match &field.kind {
-        FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::SelfField(_)),
-        _ => false,
-    };
-    let slots = declared.fields.len() + declared.fields.iter().filter(is_computed).count();
+    let slots: usize = declared.fields.iter().map(slots_of).sum();
     if slots > UNIT_FIELDS_MAX {
         let place = declared.span.clone();
         sink.push(report::grammar::too_many_fields(place, &declared.name, slots, UNIT_FIELDS_MAX));
+    }
+}
+
+/// Slots that a field may take in the frame of a message.
+fn slots_of(field: &crate::hir::Field) -> usize {
+    match &field.kind {
+        // A length that is another field's value has that field's slot.
+        FieldKind::Bytes { length, .. } if matches!(length.kind, ExprKind::SelfField(_)) => 1,
+        FieldKind::Bytes { .. } => 2,
+        // Its value, its first byte, its length.
+        FieldKind::Vint { .. } => 3,
+        FieldKind::Int { .. } | FieldKind::Var { .. } => 1,
     }
 }
 

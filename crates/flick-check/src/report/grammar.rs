@@ -306,8 +306,9 @@ pub(crate) fn too_many_fields(span: Span, name: &str, count: usize, fields_max: 
     Diagnostic::error(
         "E0621",
         span,
-        format!("the unit `{name}` has {count} fields; there is room for {fields_max}"),
+        format!("the fields of the unit `{name}` take {count} places; there is room for {fields_max}"),
     )
     .label("too many fields")
+    .note("A field takes one place, a computed length one more, a `vint` three.")
     .help("join neighbours that no program reads into one `bytes` field with `&length = ...`")
 }
