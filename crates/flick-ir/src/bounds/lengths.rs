@@ -1,12 +1,17 @@
 //! How long each bytes value can be, as far as operations and constants tell.
 //! Promises: no value of a run is longer than said here, as long as messages keep to the heads of their views.
-//! Refuses: following values through results of calls and lists; those count as the longest value of the program.
+//! Refuses: following values through lists, and more than [`ROUNDS`] times through results of calls and around loops;
+//! those count as the longest value of the program.
 
 use flick_abi::limits::HEAD_BYTES_MAX;
 
 use crate::cfg::{Cfg, successors};
-use crate::data::{BlockId, Function, Module, Op, Type, Value};
+use crate::data::{BlockId, Function, Module, Op, Terminator, Type, Value};
 use crate::semantics::DIGITS_MAX;
+
+/// How often everything is computed. Each round knows of results of calls, and of what goes round in loops, what the one
+/// before found, which was long enough.
+const ROUNDS: usize = 2;
 
 /// The longest values of a module.
 pub(super) struct Lengths {
@@ -22,14 +27,31 @@ impl Lengths {
         let views = module.program.channels.iter().filter_map(|channel| channel.view.as_ref());
         let head = views.map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(HEAD_BYTES_MAX as u64);
         let longest = longest(module, head);
-        let values = module.functions.iter().map(|function| vec![0; function.values.len()]).collect();
+        let values = module.functions.iter().map(|function| vec![longest; function.values.len()]).collect();
         let mut lengths = Self { values, head };
+        for _ in 0..ROUNDS {
+            lengths.values = lengths.round(module, callees_first, longest);
+        }
+        lengths
+    }
+
+    /// Computes all anew, from what is known so far.
+    fn round(&self, module: &Module, callees_first: &[usize], longest: u64) -> Vec<Vec<u64>> {
+        let results: Vec<u64> = module
+            .functions
+            .iter()
+            .zip(&self.values)
+            .map(|(function, found)| result(function, found))
+            .collect();
+        let mut values = vec![Vec::new(); module.functions.len()];
         let mut params: Vec<Option<Vec<u64>>> = vec![None; module.functions.len()];
         for index in callees_first.iter().rev() {
             let function = &module.functions[*index];
             let entry = &function.blocks[0].params;
             let given = params[*index].take().unwrap_or_else(|| vec![longest; entry.len()]);
-            let found = function_lengths(function, &given, head, longest);
+            let known =
+                Round { function, before: &self.values[*index], results: &results, head: self.head, longest };
+            let found = known.lengths(&given);
             for inst in function.blocks.iter().flat_map(|block| &block.insts) {
                 if let Op::Call { func, args } = &inst.op {
                     let known = params[func.0 as usize].get_or_insert_with(|| vec![0; args.len()]);
@@ -38,9 +60,9 @@ impl Lengths {
                     }
                 }
             }
-            lengths.values[*index] = found;
+            values[*index] = found;
         }
-        lengths
+        values
     }
 
     /// Longest value that `value` of a function can be.
@@ -78,56 +100,98 @@ fn longest(module: &Module, head: u64) -> u64 {
     bytes.max().unwrap_or(0).max(head)
 }
 
-fn function_lengths(function: &Function, params: &[u64], head: u64, longest: u64) -> Vec<u64> {
-    let cfg = Cfg::new(function);
-    let mut found = vec![0; function.values.len()];
-    for (param, length) in function.blocks[0].params.iter().zip(params) {
-        found[param.0 as usize] = *length;
-    }
-    let mut spills: Vec<u64> = Vec::new();
-    for id in &cfg.order {
-        let block = &function.blocks[id.0 as usize];
-        for inst in &block.insts {
-            if let Op::SpillSet { slot, value } = &inst.op {
-                let slot = usize::from(*slot);
-                spills.resize(spills.len().max(slot + 1), 0);
-                spills[slot] = spills[slot].max(found[value.0 as usize]);
-            }
-            let Some(result) = inst.result else { continue };
-            if function.values[result.0 as usize] == Type::Bytes {
-                found[result.0 as usize] = length(&inst.op, &found, &spills, head, longest);
-            }
-        }
-        hand_over(function, &cfg, *id, &mut found, longest);
-    }
-    found
+/// Longest value that a function returns.
+fn result(function: &Function, found: &[u64]) -> u64 {
+    let returned = function.blocks.iter().map(|block| match &block.end {
+        Terminator::Return(values) => values.iter().map(|value| found[value.0 as usize]).max().unwrap_or(0),
+        _ => 0,
+    });
+    returned.max().unwrap_or(0)
 }
 
-/// Takes the arguments of a block's end into the parameters of what follows.
-fn hand_over(function: &Function, cfg: &Cfg, id: BlockId, found: &mut [u64], longest: u64) {
-    for (target, args) in successors(&function.blocks[id.0 as usize].end) {
-        for (param, arg) in function.blocks[target.0 as usize].params.iter().zip(args) {
-            let is_bytes = function.values[param.0 as usize] == Type::Bytes;
-            // What goes round may have grown.
-            let goes_round =
-                cfg.predecessors[target.0 as usize].iter().any(|from| cfg.is_backward(*from, target));
-            let given = if goes_round { longest } else { found[arg.0 as usize] };
-            let known = &mut found[param.0 as usize];
-            *known = if is_bytes { (*known).max(given) } else { 0 };
-        }
-    }
+/// One computation of the lengths of a function.
+struct Round<'a> {
+    function: &'a Function,
+    /// What was found before; not too short.
+    before: &'a [u64],
+    /// Results of functions.
+    results: &'a [u64],
+    head: u64,
+    longest: u64,
 }
 
-fn length(op: &Op, found: &[u64], spills: &[u64], head: u64, longest: u64) -> u64 {
-    let of = |value: &Value| found[value.0 as usize];
-    match op {
-        Op::ConstBytes { len, .. } => u64::from(*len),
-        Op::FrameGet { .. } | Op::MessageGet { .. } | Op::MessageBytes { .. } => head,
-        Op::Select { a, b, .. } => of(a).max(of(b)),
-        Op::Slice { bytes, .. } | Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => of(bytes),
-        Op::Case { bytes, max_bytes, .. } => of(bytes).min(u64::from(*max_bytes)),
-        Op::Concat { parts, max_bytes } => parts.iter().map(of).sum::<u64>().min(u64::from(*max_bytes)),
-        Op::SpillGet { slot } => spills.get(usize::from(*slot)).copied().unwrap_or(longest),
-        other => op_bytes(other).unwrap_or(longest),
+impl Round<'_> {
+    fn lengths(&self, params: &[u64]) -> Vec<u64> {
+        let function = self.function;
+        let cfg = Cfg::new(function);
+        let mut found = vec![0; function.values.len()];
+        for (param, length) in function.blocks[0].params.iter().zip(params) {
+            found[param.0 as usize] = *length;
+        }
+        let mut spills: Vec<u64> = Vec::new();
+        let mut constants: Vec<Option<u64>> = vec![None; function.values.len()];
+        for id in &cfg.order {
+            let block = &function.blocks[id.0 as usize];
+            for inst in &block.insts {
+                if let Op::SpillSet { slot, value } = &inst.op {
+                    let slot = usize::from(*slot);
+                    spills.resize(spills.len().max(slot + 1), 0);
+                    spills[slot] = spills[slot].max(found[value.0 as usize]);
+                }
+                let Some(result) = inst.result else { continue };
+                if let Op::Const(word) = inst.op {
+                    constants[result.0 as usize] = Some(u64::try_from(word).unwrap_or(0));
+                }
+                if function.values[result.0 as usize] == Type::Bytes {
+                    found[result.0 as usize] = self.length(&inst.op, &found, &spills, &constants);
+                }
+            }
+            self.hand_over(&cfg, *id, &mut found);
+        }
+        found
+    }
+
+    /// Takes the arguments of a block's end into the parameters of what follows.
+    fn hand_over(&self, cfg: &Cfg, id: BlockId, found: &mut [u64]) {
+        for (target, args) in successors(&self.function.blocks[id.0 as usize].end) {
+            // What goes round is as long as it was found to be before.
+            let goes_round: Vec<BlockId> = cfg.predecessors[target.0 as usize]
+                .iter()
+                .copied()
+                .filter(|from| cfg.is_backward(*from, target))
+                .collect();
+            for (index, (param, arg)) in
+                self.function.blocks[target.0 as usize].params.iter().zip(args).enumerate()
+            {
+                let is_bytes = self.function.values[param.0 as usize] == Type::Bytes;
+                let around = goes_round.iter().map(|from| self.brought(*from, target, index));
+                let given = around.max().unwrap_or(0).max(found[arg.0 as usize]);
+                let known = &mut found[param.0 as usize];
+                *known = if is_bytes { (*known).max(given) } else { 0 };
+            }
+        }
+    }
+
+    /// The longest argument at that place that was found to lead from one block to another.
+    fn brought(&self, from: BlockId, target: BlockId, index: usize) -> u64 {
+        let ways = successors(&self.function.blocks[from.0 as usize].end).into_iter();
+        let ways = ways.filter(|(to, _)| *to == target);
+        ways.map(|(_, args)| self.before[args[index].0 as usize]).max().unwrap_or(self.longest)
+    }
+
+    fn length(&self, op: &Op, found: &[u64], spills: &[u64], constants: &[Option<u64>]) -> u64 {
+        let of = |value: &Value| found[value.0 as usize];
+        match op {
+            Op::ConstBytes { len, .. } => u64::from(*len),
+            Op::FrameGet { .. } | Op::MessageGet { .. } | Op::MessageBytes { .. } => self.head,
+            Op::Select { a, b, .. } => of(a).max(of(b)),
+            Op::Slice { bytes, end, .. } => of(bytes).min(constants[end.0 as usize].unwrap_or(u64::MAX)),
+            Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => of(bytes),
+            Op::Case { bytes, max_bytes, .. } => of(bytes).min(u64::from(*max_bytes)),
+            Op::Concat { parts, max_bytes } => parts.iter().map(of).sum::<u64>().min(u64::from(*max_bytes)),
+            Op::SpillGet { slot } => spills.get(usize::from(*slot)).copied().unwrap_or(self.longest),
+            Op::Call { func, .. } => self.results[func.0 as usize],
+            other => op_bytes(other).unwrap_or(self.longest),
+        }
     }
 }
