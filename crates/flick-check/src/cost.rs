@@ -2,11 +2,15 @@
 //! Promises: the figures hold for every path through a rule; they saturate, never wrap.
 //! Not here: bytes of messages (`usage.rs`); exact costs of instructions, which the bounds report counts on the compiled form.
 
+use std::collections::BTreeSet;
+
 use crate::diagnostic::Sink;
-use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Source, Span, Stmt, Ty};
+use crate::hir::{
+    AskAll, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Source, Span, Stmt, Ty,
+};
 use crate::items::Items;
 use crate::layout::layout;
-use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, UPDATE_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
+use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, OUT_BYTES_MAX, SENDS_MAX};
@@ -62,13 +66,16 @@ impl Cost {
 /// What costs are computed from.
 struct Costs<'a> {
     items: &'a Items,
+    /// Bytes that are built to send one message, by unit: none where no program text changes or builds such messages.
+    rebuilt: Vec<u64>,
     /// Those of functions, by number; callees come first.
     known: Vec<Cost>,
 }
 
 /// Refuses rules that send, work or build too much.
 pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &mut Sink) {
-    let mut costs = Costs { items, known: Vec::new() };
+    let rebuilt = rebuilt(funs, process, items);
+    let mut costs = Costs { items, rebuilt, known: Vec::new() };
     for fun in funs {
         let cost = costs.block(&fun.body);
         costs.known.push(cost);
@@ -97,6 +104,37 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
             sink.push(report::values::too_much_built(span.clone(), cost.built, OUT_BYTES_MAX as u64, worst));
         }
     }
+}
+
+/// What it takes to build a message of each unit: the parts around the fields that are given values anywhere in the
+/// program, each as long as a head at most, and those values.
+fn rebuilt(funs: &[Fun], process: &Option<Proc>, items: &Items) -> Vec<u64> {
+    let mut written: Vec<Option<BTreeSet<FieldId>>> = vec![None; items.units.len()];
+    let bodies =
+        funs.iter().map(|fun| &fun.body).chain(process.iter().flat_map(bodies).map(|(_, body)| body));
+    bodies.for_each(|body| {
+        walk::block(body, &mut |expr| {
+            if let (ExprKind::With(_, fields) | ExprKind::Build(_, fields), Ty::Record(unit)) =
+                (&expr.kind, &expr.ty)
+            {
+                let known = written[unit.0 as usize].get_or_insert_default();
+                known.extend(fields.iter().map(|(field, _)| *field));
+            }
+        });
+    });
+    let units = items.units.iter().zip(written);
+    let bytes = units.map(|(unit, written)| {
+        let Some(written) = written else { return 0 };
+        let longest = |index: usize| match &unit.fields[index].kind {
+            FieldKind::Bytes { max_bytes, .. } => Some(u64::from(max_bytes.unwrap_or(0))),
+            _ => None,
+        };
+        let texts: Vec<u64> = written.iter().filter_map(|field| longest(field.0 as usize)).collect();
+        let numbers = unit.fields.len() as u64 * VINT_BYTES_MAX;
+        let head = (0..unit.fields.len()).filter_map(longest).sum::<u64>() + numbers;
+        head.saturating_mul(texts.len() as u64 + 1).saturating_add(texts.iter().sum()).saturating_add(numbers)
+    });
+    bytes.collect()
 }
 
 /// Everything that runs by itself, with its place.
@@ -156,13 +194,19 @@ impl Costs<'_> {
             ExprKind::Fold { source, init, body, .. } => {
                 own.then(self.expr(init)).then(self.rounds(root, source, body))
             }
-            ExprKind::DictUpdate { key, body, .. } => {
-                let attempts = self.block(body);
+            ExprKind::DictUpdate { dict, key, body, .. } => {
+                let value = packed_bytes(self.items, &self.items.dicts[dict.0 as usize].value);
+                // Each attempt looks the entry up and packs a new one.
+                let kept = Cost {
+                    built: value.saturating_mul(2),
+                    steps: value.saturating_mul(2),
+                    ..Cost::default()
+                };
+                let attempt = self.block(body).then(kept);
                 // Attempts that would build too much together are not made.
-                let built =
-                    attempts.built.max(attempts.built.saturating_mul(UPDATE_ATTEMPTS).min(UPDATE_BYTES_MAX));
-                let all = Cost { built, ..attempts.times(UPDATE_ATTEMPTS) };
-                own.then(self.expr(key)).then(all)
+                let all = attempt.times(UPDATE_ATTEMPTS);
+                let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
+                own.then(self.expr(key)).then(Cost { built, ..all })
             }
             kind => {
                 let mut total = own;
@@ -178,15 +222,26 @@ impl Costs<'_> {
     /// What sends, asks and calls add to their parts.
     fn done(&self, kind: &ExprKind) -> Cost {
         match kind {
-            ExprKind::Send { .. } => Cost { sends: 1, ..Cost::default() },
-            ExprKind::Ask { .. } | ExprKind::AskAll { asks: AskAll::Array { .. }, .. } => {
-                Cost { asks: 1, ..Cost::default() }
+            ExprKind::Send { message, .. } => {
+                Cost { sends: 1, built: self.message_bytes(message), ..Cost::default() }
+            }
+            ExprKind::Ask { message, .. } | ExprKind::AskAll { asks: AskAll::Array { message, .. }, .. } => {
+                Cost { asks: 1, built: self.message_bytes(message), ..Cost::default() }
             }
             ExprKind::AskAll { asks: AskAll::Each(each), .. } => {
-                Cost { asks: each.len() as u64, ..Cost::default() }
+                let built = each.iter().map(|(_, message)| self.message_bytes(message)).sum();
+                Cost { asks: each.len() as u64, built, ..Cost::default() }
             }
             ExprKind::Call(fun, _) => self.known.get(fun.0 as usize).copied().unwrap_or_default(),
             _ => Cost::default(),
+        }
+    }
+
+    /// Bytes that are built to send a message.
+    fn message_bytes(&self, message: &Expr) -> u64 {
+        match message.ty {
+            Ty::Record(unit) => self.rebuilt.get(unit.0 as usize).copied().unwrap_or(0),
+            _ => 0,
         }
     }
 
@@ -212,9 +267,10 @@ impl Costs<'_> {
     fn bytes_built(&self, root: &Expr) -> u64 {
         match &root.kind {
             ExprKind::Concat(_) => packed_bytes(self.items, &root.ty),
-            ExprKind::List(_) | ExprKind::MapList { .. } | ExprKind::Filter { .. } => {
-                self.list_bytes(&root.ty)
-            }
+            ExprKind::List(_)
+            | ExprKind::MapList { .. }
+            | ExprKind::Filter { .. }
+            | ExprKind::AskAll { .. } => self.list_bytes(&root.ty),
             ExprKind::Builtin(Builtin::Split, _) => self.list_bytes(&root.ty),
             ExprKind::Builtin(
                 Builtin::Lower
@@ -229,15 +285,16 @@ impl Costs<'_> {
             ExprKind::DictGet(_, key) => {
                 packed_bytes(self.items, &root.ty).saturating_add(packed_bytes(self.items, &key.ty))
             }
+            // Several words come back in memory.
+            ExprKind::Call(..) => match self.items.words(&root.ty) {
+                0 | 1 => 0,
+                words => u64::from(words) * WORD_BYTES,
+            },
             ExprKind::DictHas(_, key) => packed_bytes(self.items, &key.ty),
             ExprKind::DictPut(_, key, value) => {
                 packed_bytes(self.items, &key.ty).saturating_add(packed_bytes(self.items, &value.ty))
             }
-            ExprKind::DictUpdate { dict, key, .. } => {
-                let value = &self.items.dicts[dict.0 as usize].value;
-                packed_bytes(self.items, &key.ty)
-                    .saturating_add(packed_bytes(self.items, value).saturating_mul(2))
-            }
+            ExprKind::DictUpdate { key, .. } => packed_bytes(self.items, &key.ty),
             ExprKind::Builtin(Builtin::Remove, args) => {
                 args.get(1).map_or(0, |key| packed_bytes(self.items, &key.ty))
             }

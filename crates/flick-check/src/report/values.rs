@@ -504,11 +504,12 @@ pub(crate) fn too_much_built(
     allowed: u64,
     worst: Option<(Span, String)>,
 ) -> Diagnostic {
-    let title =
-        format!("one message may make {built} bytes of text and lists here, more than the {allowed} allowed");
+    let title = format!(
+        "one message may make {built} bytes of text, lists and changed messages here, more than the {allowed} allowed"
+    );
     let diagnostic = Diagnostic::error("E0327", span, title)
         .label(format!("up to {built} bytes"))
-        .note("What a rule joins, splits, maps and looks up is kept until it has ended; a repetition makes it anew in every round.")
+        .note("What a rule joins, splits, maps, looks up and changes in messages is kept until it has ended; a repetition makes it anew in every round.")
         .help("bound texts and lists where they are made: `(a + b)[..200]`, `xs[..16]`; and make them once, in front of a repetition");
     match worst {
         Some((span, name)) => diagnostic.also(span, format!("`{name}` makes most")),
