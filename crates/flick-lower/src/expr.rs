@@ -60,6 +60,13 @@ impl Body<'_> {
             }
             ExprKind::With(record, fields) => self.lower_with(record, fields),
             ExprKind::Build(unit, fields) => self.lower_build(*unit, fields),
+            _ => self.expr_of_parts(expr),
+        }
+    }
+
+    /// Lowers what is made of parts: tuples, options, lists, text, and what goes through them.
+    fn expr_of_parts(&mut self, expr: &Expr) -> Val {
+        match &expr.kind {
             ExprKind::Tuple(parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
             ExprKind::StructBuild(_, parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
             ExprKind::TupleField(of, index) | ExprKind::StructField(of, index) => self.part(of, *index),
@@ -94,10 +101,14 @@ impl Body<'_> {
                 };
                 self.val_of_word(&expr.ty, word)
             }
+            _ => self.expr_of_platform(expr),
+        }
+    }
+
+    /// Lowers what is kept, and what leaves.
+    fn expr_of_platform(&mut self, expr: &Expr) -> Val {
+        match &expr.kind {
             ExprKind::State(state) => self.load_state(*state),
-            ExprKind::Dict(_) | ExprKind::Counter(_) => {
-                panic!("the checker gives dictionaries and counters to built-ins only")
-            }
             ExprKind::DictGet(dict, key) => self.dict_get(*dict, key),
             ExprKind::DictHas(dict, key) => self.dict_has(*dict, key),
             ExprKind::DictPut(dict, key, value) => {
@@ -118,6 +129,7 @@ impl Body<'_> {
                 self.send(&record, chan);
                 Val::Nothing
             }
+            other => panic!("the checker gives dictionaries and counters to built-ins only: {other:?}"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Asks whose answers may be missing, and asks of many, on both engines.
 
-use crate::language::check_entry;
+use crate::language::{check, check_entry};
 
 #[test]
 fn an_ask_may_have_another_value_or_none() {
@@ -37,5 +37,29 @@ let got = fold reply in replies, sum = 0:
     none: sum + 1000
 req with n = got => client",
         &[(1, "abc", &["client: 1101 abc"]), (1, "down", &["client: 2000 down"])],
+    );
+}
+
+#[test]
+fn replies_in_a_list_go_to_functions_and_leave() {
+    check(
+        "fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
+  let replies = ask all backends with req
+  let good = filter reply in replies: reply != none
+  let n = sum_of(good)
+  switch replies[1]:
+    some reply:
+      switch reply:
+        some r: r with n = n => client
+        none: req with text = \"unanswered\" => client
+    none: req => client
+
+fun sum_of: (replies: [option<msg>]<64>) -> (int)
+  fold reply in replies, sum = 0:
+    switch reply:
+      some r: sum + r.n + len(r.text)
+      none: sum
+",
+        &[(1, "abc", &["client: 312 cba"]), (1, "down", &["client: 1 unanswered"])],
     );
 }

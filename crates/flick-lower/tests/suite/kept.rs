@@ -66,7 +66,7 @@ fn dictionaries_keep_values_of_several_parts() {
   label : string<200>
 
 global places: dict<(int, string<200>), point> max 10 entries
-global flags: dict<int, option<bool>> max 10 entries
+global flags: dict<int, (int, option<bool>)> max 10 entries
 
 fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
   switch places[(req.n, req.text)]:
@@ -86,7 +86,7 @@ fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
     let engines = engines(text);
     let dicts = &engines.module.program.dicts;
     assert_eq!((dicts[0].key_bytes_max, dicts[0].value_bytes_max), (8 + 8 + 200, 8 + 8 + 200));
-    assert_eq!((dicts[1].key_bytes_max, dicts[1].value_bytes_max), (8, 16));
+    assert_eq!((dicts[1].key_bytes_max, dicts[1].value_bytes_max), (8, 24));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
     assert_eq!(layout("int"), layout("int"));
     assert_ne!(layout("int"), layout("uint8"));
     assert_ne!(layout("string<4>"), layout("string<5>"));
-    assert_ne!(layout("option<int>"), layout("int"));
+    assert_ne!(layout("(int, option<int>)"), layout("(int, int)"));
     assert_ne!(layout("(int, bool)"), layout("(bool, int)"));
 }
 
