@@ -182,7 +182,7 @@ impl Exprs<'_> {
         }
         if let ast::Expr::Name(name) = stage
             && let Some(name) = name.name()
-            && let Some(fun) = self.items.fun_names.get(name.text()).copied()
+            && let Some(fun) = self.items.fun_named(self.file, None, name.text())
             && self.scope.resolve(name.text()).is_none()
         {
             let help = format!("call it: `=> {}(...)`; the message becomes its last value", name.text());

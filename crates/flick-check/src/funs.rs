@@ -19,7 +19,7 @@ use crate::{report, types};
 pub(crate) fn headings(decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec<InFile<ast::FunDecl>> {
     let named: Vec<&InFile<ast::FunDecl>> =
         decls.funs.iter().filter(|fun| fun.node.name().is_some()).collect();
-    let order = order(&named, sink);
+    let order = order(&named, items, sink);
     let mut out = Vec::new();
     for index in order {
         let fun = named[index];
@@ -43,7 +43,7 @@ pub(crate) fn headings(decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec
         }
         let (result, result_span) = result(fun, items, sink, &span);
         let id = FunId(items.funs.len() as u32);
-        items.fun_names.insert(name.text().to_owned(), id);
+        items.fun_names.insert(items.own_key(fun.file, name.text()), id);
         items.funs.push(FunSig { name: name.text().to_owned(), params, result, span, result_span });
         out.push(fun.clone());
     }
@@ -67,10 +67,11 @@ fn result(fun: &InFile<ast::FunDecl>, items: &Items, sink: &mut Sink, name: &Spa
 type Call = (usize, Span);
 
 /// Sorts functions so that callees come first; reports circles.
-fn order(funs: &[&InFile<ast::FunDecl>], sink: &mut Sink) -> Vec<usize> {
+fn order(funs: &[&InFile<ast::FunDecl>], items: &Items, sink: &mut Sink) -> Vec<usize> {
     let name_of = |index: usize| funs[index].node.name().map_or(String::new(), |name| name.text().to_owned());
-    let by_name: BTreeMap<String, usize> = (0..funs.len()).map(|index| (name_of(index), index)).collect();
-    let calls: Vec<Vec<Call>> = funs.iter().map(|fun| calls(fun, &by_name)).collect();
+    let by_name: BTreeMap<String, usize> =
+        (0..funs.len()).map(|index| (items.own_key(funs[index].file, &name_of(index)), index)).collect();
+    let calls: Vec<Vec<Call>> = funs.iter().map(|fun| calls(fun, items, &by_name)).collect();
     let mut sorter = Sorter {
         calls: &calls,
         state: vec![Visit::New; funs.len()],
@@ -98,13 +99,22 @@ fn order(funs: &[&InFile<ast::FunDecl>], sink: &mut Sink) -> Vec<usize> {
 }
 
 /// Every name of a function that is called in the body of `fun`.
-fn calls(fun: &InFile<ast::FunDecl>, by_name: &BTreeMap<String, usize>) -> Vec<Call> {
+fn calls(fun: &InFile<ast::FunDecl>, items: &Items, by_name: &BTreeMap<String, usize>) -> Vec<Call> {
     let nodes = fun.node.body().into_iter().flat_map(|body| body.syntax().descendants().collect::<Vec<_>>());
-    let callees = nodes.filter_map(ast::CallExpr::cast).filter_map(|call| match call.callee() {
-        Some(ast::Expr::Name(name)) => name.name(),
+    let callees = nodes.filter_map(ast::CallExpr::cast).filter_map(|call| match call.callee()? {
+        ast::Expr::Name(name) => Some((None, name.name()?)),
+        ast::Expr::Field(field) => match field.base()? {
+            ast::Expr::Name(library) => Some((library.name(), field.field()?)),
+            _ => None,
+        },
         _ => None,
     });
-    callees.filter_map(|name| Some((*by_name.get(name.text())?, span_of(fun.file, name.range())))).collect()
+    let numbered = callees.filter_map(|(library, name)| {
+        let library = library.as_ref().map(ast::Name::text);
+        let key = items.key(fun.file, library, name.text(), |key| by_name.contains_key(key))?;
+        Some((*by_name.get(&key)?, span_of(fun.file, name.range())))
+    });
+    numbered.collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

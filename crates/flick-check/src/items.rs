@@ -91,6 +91,10 @@ pub(crate) struct Items {
     pub(crate) dicts: Vec<hir::Dict>,
     pub(crate) counters: Vec<hir::Counter>,
     pub(crate) states: Vec<hir::State>,
+    /// By file: what stands before the names of its declarations here.
+    pub(crate) prefixes: Vec<String>,
+    /// By file and name there: the file that has this name.
+    pub(crate) aliases: BTreeMap<(u32, String), u32>,
     /// What sessions share, with the places of the names.
     pub(crate) globals: BTreeMap<String, (GlobalItem, Span)>,
     /// What lives with a session.
@@ -126,20 +130,39 @@ pub(crate) fn qualified(library: Option<&ast::Name>, name: &str) -> String {
 }
 
 impl Items {
-    /// The type of that name, of that library.
-    pub(crate) fn type_named(&self, library: Option<&str>, name: &str) -> Option<TypeItem> {
-        match library {
-            Some(library) => self.types.get(&format!("{library}.{name}")).copied(),
-            None => self.types.get(name).copied(),
-        }
+    /// How a name is entered that stands in `file`, perhaps behind the name of a library. `is_known` tells whether
+    /// something is entered so; what a file declares itself comes first.
+    pub(crate) fn key(
+        &self,
+        file: u32,
+        library: Option<&str>,
+        name: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let prefix = |file: u32| self.prefixes.get(file as usize).map_or("", String::as_str);
+        let target = match library {
+            Some(library) => *self.aliases.get(&(file, library.to_owned()))?,
+            None => file,
+        };
+        let own = format!("{}{name}", prefix(target));
+        if library.is_some() || is_known(&own) { Some(own) } else { Some(name.to_owned()) }
     }
 
-    /// The function of that name, of that library.
-    pub(crate) fn fun_named(&self, library: Option<&str>, name: &str) -> Option<FunId> {
-        match library {
-            Some(library) => self.fun_names.get(&format!("{library}.{name}")).copied(),
-            None => self.fun_names.get(name).copied(),
-        }
+    /// The type of that name, of that library, for `file`.
+    pub(crate) fn type_named(&self, file: u32, library: Option<&str>, name: &str) -> Option<TypeItem> {
+        let key = self.key(file, library, name, |key| self.types.contains_key(key))?;
+        self.types.get(&key).copied()
+    }
+
+    /// The function of that name, of that library, for `file`.
+    pub(crate) fn fun_named(&self, file: u32, library: Option<&str>, name: &str) -> Option<FunId> {
+        let key = self.key(file, library, name, |key| self.fun_names.contains_key(key))?;
+        self.fun_names.get(&key).copied()
+    }
+
+    /// How `file` enters a name that it declares.
+    pub(crate) fn own_key(&self, file: u32, name: &str) -> String {
+        format!("{}{name}", self.prefixes.get(file as usize).map_or("", String::as_str))
     }
 
     pub(crate) fn enumeration(&self, id: EnumId) -> &hir::Enum {
@@ -186,6 +209,10 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
     let mut type_spans: BTreeMap<String, Span> = BTreeMap::new();
     let mut record_spans: BTreeMap<String, Span> = BTreeMap::new();
     let mut fun_spans: BTreeMap<String, Span> = BTreeMap::new();
+    items.prefixes = files.iter().map(|file| file.prefix.clone()).collect();
+    for file in files {
+        items.aliases.extend(file.aliases.iter().map(|(name, target)| ((file.id, name.clone()), *target)));
+    }
     for file in files {
         for decl in file.tree.decls() {
             let (name, spans, what) = match &decl {
@@ -218,12 +245,13 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
                 sink.push(report);
                 continue;
             }
-            if let Some(first) = spans.get(name.text()) {
+            let key = items.own_key(file.id, name.text());
+            if let Some(first) = spans.get(&key) {
                 sink.push(report::names::duplicate(span, what, name.text(), first.clone()));
                 continue;
             }
-            spans.insert(name.text().to_owned(), span.clone());
-            enter(decl, name.text(), span, file.id, items, &mut decls);
+            spans.insert(key.clone(), span.clone());
+            enter(decl, &key, span, file.id, items, &mut decls);
         }
     }
     let params = decls.process.iter().flat_map(|process| process.node.params());

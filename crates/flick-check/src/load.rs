@@ -14,6 +14,10 @@ use crate::report::syntax::FromParser;
 pub(crate) struct File {
     pub(crate) id: u32,
     pub(crate) tree: ast::File,
+    /// What stands before the names of its declarations in the tables: `n.` of a file that is used as `n` only.
+    pub(crate) prefix: String,
+    /// Names it has for files that it uses, and their ids.
+    pub(crate) aliases: Vec<(String, u32)>,
 }
 
 /// Which parts of the sources the parser did not understand; what is said about those parts is likely an echo.
@@ -38,32 +42,79 @@ pub(crate) fn load(
 ) -> (Vec<File>, Damage) {
     let mut damage = Damage::default();
     let mut files = vec![parse(name, text, sources, sink, &mut damage)];
-    let mut names: Vec<String> = Vec::new();
+    let mut known: Vec<Used> = Vec::new();
     let mut next = 0;
     while next < files.len() {
         let id = files[next].id;
+        let mut spans: Vec<(String, Span)> = Vec::new();
         for use_decl in files[next].tree.uses().collect::<Vec<_>>() {
             let Some(used) = use_decl.name() else { continue };
-            if names.iter().any(|known| known == used.text()) {
-                continue;
-            }
             let span = span_of(id, used.range());
-            if files.len() >= FILES_MAX {
-                sink.push(report::names::too_many_files(span, FILES_MAX));
+            let index = match known.iter().position(|known| known.name == used.text()) {
+                Some(index) => index,
+                None if files.len() >= FILES_MAX => {
+                    sink.push(report::names::too_many_files(span, FILES_MAX));
+                    continue;
+                }
+                None => {
+                    let file = loader(used.text()).map(|(name, text)| {
+                        files.push(parse(&name, &text, sources, sink, &mut damage));
+                        files.len() - 1
+                    });
+                    if file.is_none() {
+                        sink.push(report::names::use_not_found(span, used.text()));
+                        damage.names_lost = true;
+                    }
+                    known.push(Used { name: used.text().to_owned(), file, is_open: false });
+                    known.len() - 1
+                }
+            };
+            let Some(alias) = use_decl.alias() else {
+                known[index].is_open = true;
+                continue;
+            };
+            let span = span_of(id, alias.range());
+            if let Some((_, first)) = spans.iter().find(|(name, _)| name == alias.text()) {
+                sink.push(report::names::duplicate(span, "library", alias.text(), first.clone()));
                 continue;
             }
-            names.push(used.text().to_owned());
-            match loader(used.text()) {
-                Some((name, text)) => files.push(parse(&name, &text, sources, sink, &mut damage)),
-                None => {
-                    sink.push(report::names::use_not_found(span, used.text()));
-                    damage.names_lost = true;
-                }
+            spans.push((alias.text().to_owned(), span));
+            if let Some(file) = known[index].file {
+                let file_id = files[file].id;
+                files[next].aliases.push((alias.text().to_owned(), file_id));
             }
         }
         next += 1;
     }
+    set_prefixes(&mut files, &known);
     (files, damage)
+}
+
+/// A file that `use` lines name.
+struct Used {
+    name: String,
+    /// Index, if it was found.
+    file: Option<usize>,
+    /// Someone uses it without giving it a name.
+    is_open: bool,
+}
+
+/// What is used under a name of its own only has that name before all of its names. Of two files with the same name, the
+/// second one's cannot be written by anyone who does not use it.
+fn set_prefixes(files: &mut [File], known: &[Used]) {
+    let aliases: Vec<(String, u32)> = files.iter().flat_map(|file| file.aliases.clone()).collect();
+    let mut taken: Vec<String> = Vec::new();
+    for used in known.iter().filter(|used| !used.is_open) {
+        let Some(file) = used.file else { continue };
+        let id = files[file].id;
+        let Some((alias, _)) = aliases.iter().find(|(_, target)| *target == id) else { continue };
+        let mut prefix = format!("{alias}.");
+        if taken.contains(&prefix) {
+            prefix = format!("{alias}#{id}.");
+        }
+        taken.push(prefix.clone());
+        files[file].prefix = prefix;
+    }
 }
 
 fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage: &mut Damage) -> File {
@@ -97,7 +148,7 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
             break;
         }
     }
-    File { id, tree }
+    File { id, tree, prefix: String::new(), aliases: Vec::new() }
 }
 
 /// Parses one text and says what the parser finds wrong with it, under the codes of a whole check.

@@ -104,8 +104,8 @@ impl Exprs<'_> {
     /// What `name := ...` names: a `local`, or something that was reported.
     fn assigned_name(&mut self, name: &str, span: Span) -> Expr {
         let is_known = self.scope.names().iter().any(|known| known == name)
-            || self.items.fun_names.contains_key(name)
-            || self.items.types.contains_key(name)
+            || self.items.fun_named(self.file, None, name).is_some()
+            || self.items.type_named(self.file, None, name).is_some()
             || builtin_named(name).is_some();
         if !is_known && self.grammar.is_none() {
             let known = self.scope.names();

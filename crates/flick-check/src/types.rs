@@ -110,7 +110,7 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
             sink.push(report::values::only_global(span, text));
             Ty::Unknown
         }
-        text => match items.type_named(library.as_ref().map(ast::Name::text), text) {
+        text => match items.type_named(file, library.as_ref().map(ast::Name::text), text) {
             Some(TypeItem::Enum(id)) => Ty::Enum(id),
             Some(TypeItem::Unit(id)) => Ty::Record(id),
             Some(TypeItem::Struct(id)) => Ty::Struct(id),

@@ -16,8 +16,7 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
         let Some(name) = record.node.name() else { continue };
         let span = span_of(record.file, name.range());
         // A record of another name is one of plain values.
-        if let Some(TypeItem::Unit(unit)) = items.types.get(name.text()) {
-            let unit = *unit;
+        if let Some(TypeItem::Unit(unit)) = items.type_named(record.file, None, name.text()) {
             let view = view(record, unit, span, items, sink);
             items.views.insert(unit.0, view);
         }
@@ -71,9 +70,9 @@ fn group(
         return;
     }
     let is_unit = match ty {
-        ast::Type::Named(named) => {
-            named.name().is_some_and(|name| matches!(items.types.get(name.text()), Some(TypeItem::Unit(_))))
-        }
+        ast::Type::Named(named) => named
+            .name()
+            .is_some_and(|name| matches!(items.type_named(file, None, name.text()), Some(TypeItem::Unit(_)))),
         _ => false,
     };
     if !is_unit {
@@ -138,7 +137,7 @@ fn field_type(
     };
     let written = named.name()?;
     let written = written.text();
-    let known = types::PRIMITIVES.contains(&written) || items.types.contains_key(written);
+    let known = types::PRIMITIVES.contains(&written) || items.type_named(file, None, written).is_some();
     if !known {
         types::unknown(items, written, span, sink);
         return None;

@@ -52,10 +52,10 @@ impl Exprs<'_> {
         } else if field.is_some() {
             let help = format!("write `self.{text}`");
             report::names::wrong_kind(span.clone(), text, "a field", "a value of its own", &help)
-        } else if let Some(fun) = self.items.fun_names.get(text) {
+        } else if let Some(fun) = self.items.fun_named(self.file, None, text) {
             let help = format!(
                 "call it: `{text}({})`",
-                vec!["..."; self.items.fun(*fun).params.len().min(2)].join(", ")
+                vec!["..."; self.items.fun(fun).params.len().min(2)].join(", ")
             );
             report::names::wrong_kind(span.clone(), text, "a function", "a value", &help)
         } else if super::builtin::named(text).is_some() {
@@ -66,8 +66,8 @@ impl Exprs<'_> {
                 "a value",
                 &format!("call it: `{text}(...)`"),
             )
-        } else if let Some(item) = self.items.types.get(text) {
-            let (is, help) = super::call::type_as_value(*item, text);
+        } else if let Some(item) = self.items.type_named(self.file, None, text) {
+            let (is, help) = super::call::type_as_value(item, text);
             report::names::wrong_kind(span.clone(), text, is, "a value", &help)
         } else if let Some(owner) = owner {
             let help = format!("write `{}.{text}`", owner.name);
@@ -156,8 +156,10 @@ impl Exprs<'_> {
     /// `colour.red`, `shape.nothing`, and both behind the name of a library.
     fn member_path(&mut self, first: &ast::Name, path: &[ast::Name], span: &Span) -> Option<Expr> {
         let (item, owner, member) = match path {
-            [member] => (self.items.type_named(None, first.text())?, first, member),
-            [owner, member] => (self.items.type_named(Some(first.text()), owner.text())?, owner, member),
+            [member] => (self.items.type_named(self.file, None, first.text())?, first, member),
+            [owner, member] => {
+                (self.items.type_named(self.file, Some(first.text()), owner.text())?, owner, member)
+            }
             _ => return None,
         };
         let (place, span) = (self.span(member.range()), span.clone());

@@ -56,11 +56,11 @@ impl Exprs<'_> {
         span: Span,
     ) -> Expr {
         let text = name.text();
-        if let Some(fun) = self.items.fun_named(None, text) {
+        if let Some(fun) = self.items.fun_named(self.file, None, text) {
             return self.call_checked(fun, args, piped, span);
         }
         let is_value = self.scope.resolve(text).is_some();
-        match self.items.type_named(None, text) {
+        match self.items.type_named(self.file, None, text) {
             Some(TypeItem::Struct(id)) if !is_value => return self.struct_positional(id, args, piped, span),
             Some(TypeItem::Unit(id)) if !is_value && self.grammar.is_none() => {
                 return self.build_positional(id, args, piped, span);
@@ -117,23 +117,27 @@ impl Exprs<'_> {
         let (owner, last) = (first.text(), path.last());
         match (path.as_slice(), last) {
             _ if is_value => {}
-            ([case], _) if matches!(self.items.type_named(None, owner), Some(TypeItem::Variant(_))) => {
-                if let Some(TypeItem::Variant(id)) = self.items.type_named(None, owner) {
+            ([case], _)
+                if matches!(self.items.type_named(self.file, None, owner), Some(TypeItem::Variant(_))) =>
+            {
+                if let Some(TypeItem::Variant(id)) = self.items.type_named(self.file, None, owner) {
                     return self.variant(id, case, Some((args, piped)), span);
                 }
             }
             ([name], _) => {
-                if let Some(fun) = self.items.fun_named(Some(owner), name.text()) {
+                if let Some(fun) = self.items.fun_named(self.file, Some(owner), name.text()) {
                     return self.call_checked(fun, args, piped, span);
                 }
-                match self.items.type_named(Some(owner), name.text()) {
+                match self.items.type_named(self.file, Some(owner), name.text()) {
                     Some(TypeItem::Struct(id)) => return self.struct_positional(id, args, piped, span),
                     Some(TypeItem::Unit(id)) => return self.build_positional(id, args, piped, span),
                     _ => {}
                 }
             }
             ([kind, case], _) => {
-                if let Some(TypeItem::Variant(id)) = self.items.type_named(Some(owner), kind.text()) {
+                if let Some(TypeItem::Variant(id)) =
+                    self.items.type_named(self.file, Some(owner), kind.text())
+                {
                     return self.variant(id, case, Some((args, piped)), span);
                 }
             }
@@ -144,7 +148,7 @@ impl Exprs<'_> {
         let in_front = path.iter().rev().skip(1).rev().map(|name| name.text());
         let receiver: Vec<&str> = std::iter::once(owner).chain(in_front).collect();
         let receiver = if is_value { receiver.join(".") } else { "x".to_owned() };
-        if is_value || self.items.type_named(None, owner).is_some() {
+        if is_value || self.items.type_named(self.file, None, owner).is_some() {
             self.sink.push(report::values::no_methods(place, method, &receiver));
         } else {
             let known: Vec<&str> = self.items.fun_names.keys().map(String::as_str).collect();
@@ -175,8 +179,8 @@ impl Exprs<'_> {
         } else if self.scope.resolve(name).is_some() {
             let help = "there are no function values; call a function by its name";
             report::names::wrong_kind(span, name, "a value", "a function", help)
-        } else if let Some(item) = self.items.types.get(name) {
-            let (is, help) = type_as_value(*item, name);
+        } else if let Some(item) = self.items.type_named(self.file, None, name) {
+            let (is, help) = type_as_value(item, name);
             report::names::wrong_kind(span, name, is, "a function", &help)
         } else {
             let mut known: Vec<&str> = self.items.fun_names.keys().map(String::as_str).collect();

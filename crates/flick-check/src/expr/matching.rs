@@ -113,7 +113,7 @@ impl Exprs<'_> {
 
     /// Whether `owner.case` names a case of `ty`.
     fn is_owner(&self, owner: &ast::Name, library: &Option<ast::Name>, ty: &Ty) -> bool {
-        let item = self.items.type_named(library.as_ref().map(ast::Name::text), owner.text());
+        let item = self.items.type_named(self.file, library.as_ref().map(ast::Name::text), owner.text());
         match (item, ty) {
             (Some(crate::items::TypeItem::Variant(found)), Ty::Variant(id)) => found == *id,
             _ => false,

@@ -13,7 +13,8 @@ impl Exprs<'_> {
     pub(super) fn build(&mut self, record: &ast::RecordExpr, span: Span) -> Expr {
         let Some(name) = record.name() else { return unknown(span) };
         let library = record.library();
-        let unit = match self.items.type_named(library.as_ref().map(ast::Name::text), name.text()) {
+        let unit = match self.items.type_named(self.file, library.as_ref().map(ast::Name::text), name.text())
+        {
             Some(TypeItem::Unit(unit)) => unit,
             Some(TypeItem::Struct(id)) if self.grammar.is_none() => {
                 return self.struct_build(id, record, span);

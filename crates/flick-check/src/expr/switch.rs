@@ -194,7 +194,7 @@ impl Exprs<'_> {
         span: Span,
     ) -> Option<Expr> {
         let id = match owner {
-            Some(owner) => match self.items.type_named(library, owner.text()) {
+            Some(owner) => match self.items.type_named(self.file, library, owner.text()) {
                 Some(TypeItem::Enum(id)) => id,
                 _ => {
                     let names = self.items.enums.iter().map(|known| known.name.as_str());

@@ -97,11 +97,11 @@ impl Flat<'_> {
             }
         };
         let Some(type_name) = named.name() else { return self.broken(full, place, file, prefix) };
-        if let Some(TypeItem::Unit(inner)) = self.items.types.get(type_name.text()) {
-            return self.nested(*inner, full, field, ty_span, file);
+        if let Some(TypeItem::Unit(inner)) = self.items.type_named(file, None, type_name.text()) {
+            return self.nested(inner, full, field, ty_span, file);
         }
         let bound = types::bound(named, file, self.sink);
-        let Some(kind) = self.wire_type(type_name.text(), ty_span, byteorder) else {
+        let Some(kind) = self.wire_type(type_name.text(), ty_span, byteorder, file) else {
             return self.broken(full, place, file, prefix);
         };
         if let FieldKind::Int { repr, .. } = &kind
@@ -132,19 +132,19 @@ impl Flat<'_> {
         self.sink.has("E0611", &Span { file: decl.file, range: range.start as u32..range.end as u32 })
     }
 
-    fn wire_type(&mut self, name: &str, span: Span, byteorder: Option<bool>) -> Option<FieldKind> {
+    fn wire_type(&mut self, name: &str, span: Span, byteorder: Option<bool>, file: u32) -> Option<FieldKind> {
         let big_endian = byteorder.unwrap_or(true);
         if let Some(repr) = types::sized_int(name) {
             return Some(FieldKind::Int { repr, big_endian, enumeration: None, derived: None });
         }
-        match (name, self.items.types.get(name)) {
+        match (name, self.items.type_named(file, None, name)) {
             ("vint", None) => Some(FieldKind::Vint { derived: None }),
             ("string" | "bytes", _) => {
                 let length = Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span };
                 Some(FieldKind::Bytes { text: name == "string", max_bytes: None, length, streamed: false })
             }
             (_, Some(TypeItem::Enum(id))) => {
-                let enumeration = self.items.enumeration(*id);
+                let enumeration = self.items.enumeration(id);
                 let Some(repr) = enumeration.repr else {
                     let help = format!("declare it with its width: `type {name} = enum uint8 {{ ... }};`");
                     self.sink.push(report::grammar::field_type(
@@ -154,7 +154,7 @@ impl Flat<'_> {
                     ));
                     return None;
                 };
-                Some(FieldKind::Int { repr, big_endian, enumeration: Some(*id), derived: None })
+                Some(FieldKind::Int { repr, big_endian, enumeration: Some(id), derived: None })
             }
             ("int", _) => {
                 self.sink.push(report::grammar::field_type(

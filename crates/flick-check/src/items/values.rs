@@ -26,14 +26,17 @@ pub(crate) fn declare(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     let records: Vec<&InFile<ast::RecordDecl>> = decls
         .records
         .iter()
-        .filter(|record| record.node.name().is_some_and(|name| !items.types.contains_key(name.text())))
+        .filter(|record| {
+            record.node.name().is_some_and(|name| items.type_named(record.file, None, name.text()).is_none())
+        })
         .collect();
     for record in &records {
         let Some(name) = record.node.name() else { continue };
         let span = span_of(record.file, name.range());
         let id = StructId(items.structs.len() as u32);
-        items.types.insert(name.text().to_owned(), TypeItem::Struct(id));
-        items.structs.push(Struct { name: name.text().to_owned(), fields: Vec::new(), span });
+        let key = items.own_key(record.file, name.text());
+        items.types.insert(key.clone(), TypeItem::Struct(id));
+        items.structs.push(Struct { name: key, fields: Vec::new(), span });
     }
     for (index, record) in records.iter().enumerate() {
         items.structs[index].fields = fields(record, items, sink);

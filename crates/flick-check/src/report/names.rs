@@ -93,8 +93,13 @@ pub(crate) fn unknown_type<'a>(
         "u64" => Some("uint64"),
         _ => None,
     };
+    let mut names = known.clone().into_iter();
+    let qualified = names.find(|known| known.strip_suffix(name).is_some_and(|front| front.ends_with('.')));
     let help = match other {
         Some(other) => format!("write `{other}`"),
+        None if qualified.is_some() => {
+            format!("write `{}`: the library has this name here", qualified.unwrap_or_default())
+        }
         None if name == "vint" => {
             "write `int`; `vint` is how a grammar says that a number is sent".to_owned()
         }
