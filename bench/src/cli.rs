@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Store(LoadArgs),
     /// Reads of the shared dictionary against papaya, a concurrent map
     Dictionary(DictionaryArgs),
+    /// Compiled functions of the language beside the same in Rust
+    Kernels(KernelArgs),
     /// Any server that is already running: drives it, checks every reply, prints what was seen each second
     Load(DriveArgs),
 }
@@ -40,6 +42,23 @@ pub(crate) struct DictionaryArgs {
     #[arg(long)]
     pub(crate) boost: bool,
     /// Where results go [default: bench/results]
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// Which functions, how often.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KernelArgs {
+    /// Only this one
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// Rounds; each takes the best of ten batches
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: u32,
+    /// Prints the generated code
+    #[arg(long)]
+    pub(crate) asm: bool,
+    /// Writes the table there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }

@@ -10,6 +10,7 @@ mod cli;
 
 mod dictionary;
 mod drive;
+mod kernels;
 mod memcached_proxy;
 mod store;
 
@@ -26,6 +27,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::MemcachedProxy(args) => memcached_proxy::run(&args),
+        cli::Command::Kernels(args) => kernels::run(&args).map_err(std::io::Error::other),
         cli::Command::Store(args) => store::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),

@@ -7,8 +7,6 @@ mod asks;
 mod engines;
 #[path = "suite/examples.rs"]
 mod examples;
-#[path = "suite/generated.rs"]
-mod generated;
 #[path = "suite/golden.rs"]
 mod golden;
 #[path = "suite/grammars.rs"]

@@ -42,7 +42,8 @@ impl Generator {
                 let len = self.rng.below((*max).min(9) + 1);
                 let text: String =
                     (0..len).map(|_| *self.rng.pick(&['a', 'b', ',', ' ', 'Z', '7', '-'])).collect();
-                format!("\"{text}\"")
+                // A literal alone is text.
+                if matches!(ty, Ty::Bytes(_)) { format!("raw(\"{text}\")") } else { format!("\"{text}\"") }
             }
             Ty::Enum => format!("colour.{}", self.rng.pick(&["red", "green", "blue"])),
             Ty::Struct => {

@@ -1,0 +1,28 @@
+//! Generated programs keep the rules of the language, so the checker refuses none of them but for a bound.
+//! `FLICK_TEST_CASES` asks for more programs, `FLICK_SEED` for others.
+
+use flick_check::{Severity, check, render};
+use flick_testkit::generate::{Size, program};
+
+/// Refusals that a program without mistakes may earn: too much work, too much memory, too many sends.
+const BOUNDS: [&str; 0] = [];
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("the variable is a number"))
+}
+
+#[test]
+fn generated_programs_are_refused_for_their_bounds_only() {
+    let (first, cases) = (number("FLICK_SEED", 0), number("FLICK_TEST_CASES", 300));
+    let mut refused = 0;
+    for seed in first..first + cases {
+        let text = program(seed, Size::PAGE);
+        let (_, diagnostics, sources) = check("generated.flick", &text, &|_: &str| None);
+        let errors: Vec<_> = diagnostics.iter().filter(|d| d.severity == Severity::Error).collect();
+        refused += u64::from(!errors.is_empty());
+        if let Some(other) = errors.iter().find(|d| !BOUNDS.contains(&d.code)) {
+            panic!("seed {seed}:\n{}\n{text}", render(other, &sources, false));
+        }
+    }
+    assert!(refused * 10 <= cases, "{refused} of {cases} programs exceed a bound");
+}
