@@ -1,6 +1,7 @@
 //! What a whole program needs at most: its functions' bounds, put together as the platform runs them.
 
 use flick_abi::{Bounds, FuncId, RuleAction};
+use flick_dict::{DictConfig, Evict, Seed};
 
 use super::{FunctionBounds, bounds};
 use crate::data::{Module, Terminator};
@@ -97,10 +98,24 @@ fn session_bytes(module: &Module, functions: &[FunctionBounds]) -> u64 {
     (8 * u64::from(module.program.state_words)).saturating_add(kept.max().unwrap_or(0))
 }
 
+/// Bytes of the program's globals: what the dictionaries will allocate, to the byte, and room for counters.
 fn global_bytes(module: &Module) -> u64 {
     let dicts = module.program.dicts.iter().map(|dict| {
-        let entry = u64::from(dict.key_bytes_max) + u64::from(dict.value_bytes_max);
-        dict.entries_max.saturating_mul(entry)
+        flick_dict::memory_bytes(&DictConfig {
+            entries_max: dict.entries_max,
+            key_bytes_max: dict.key_bytes_max,
+            value_bytes_max: dict.value_bytes_max,
+            expire_ns: dict.expire_ns,
+            evict: match dict.evict {
+                flick_abi::Evict::Lru => Evict::Lru,
+                flick_abi::Evict::Oldest => Evict::Oldest,
+                flick_abi::Evict::Nothing => Evict::Nothing,
+            },
+            seed: Seed::Random,
+        })
     });
-    dicts.fold(8 * module.program.counters.len() as u64, u64::saturating_add)
+    dicts.fold(COUNTER_BYTES * module.program.counters.len() as u64, u64::saturating_add)
 }
+
+/// Bytes of a counter or gauge: a cache line of its own, and a word for each of some workers.
+const COUNTER_BYTES: u64 = 128;
