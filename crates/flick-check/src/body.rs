@@ -112,7 +112,10 @@ impl Exprs<'_> {
     fn let_stmt(&mut self, stmt: &ast::LetStmt, value: Expr, out: &mut Vec<Stmt>) {
         let mut value = value;
         if is_open(&value.ty) {
-            self.sink.push(report::values::open_type(value.span.clone()));
+            // What is open for another reason was reported.
+            if crate::walk::any(&value, &mut |part| is_open_literal(part)) {
+                self.sink.push(report::values::open_type(value.span.clone()));
+            }
             value.ty = Ty::Unknown;
         } else if matches!(value.ty, Ty::Dict(_) | Ty::Counter(_)) {
             let found = self.items.describe(&value.ty);
@@ -263,4 +266,14 @@ impl Exprs<'_> {
             _ => ("this channel".to_owned(), channel.span.clone()),
         }
     }
+}
+
+/// `none` or `[]` of which nothing says the type.
+fn is_open_literal(expr: &Expr) -> bool {
+    let is_literal = match &expr.kind {
+        ExprKind::None => true,
+        ExprKind::List(items) => items.is_empty(),
+        _ => false,
+    };
+    is_literal && is_open(&expr.ty)
 }

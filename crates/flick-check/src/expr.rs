@@ -51,6 +51,8 @@ pub(crate) struct Exprs<'a> {
     pub(crate) enum_hint: Option<EnumId>,
     /// How many repetitions are around what is being checked.
     pub(crate) loop_depth: usize,
+    /// How many times bodies were checked to find a bound.
+    pub(crate) trials: usize,
 }
 
 /// What the surroundings do with an expression or block.
@@ -81,7 +83,7 @@ impl<'a> Exprs<'a> {
     pub(crate) fn new(items: &'a Items, sink: &'a mut Sink, file: u32, scope: Scope) -> Self {
         let mut scope = scope;
         scope.set_outer(items.kept(file));
-        Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0 }
+        Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0, trials: 0 }
     }
 }
 

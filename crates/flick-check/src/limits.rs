@@ -44,6 +44,8 @@ pub const TYPE_NESTING_MAX: usize = 16;
 pub const UPDATE_BYTES_MAX: u64 = 8 * 1024;
 /// Most rounds of one repetition.
 pub const TRIPS_MAX: u32 = 65_536;
+/// Most times that bodies of repetitions in one function are checked to find how long a text gets in them.
+pub const TRIALS_MAX: usize = 200;
 /// Most repetitions inside each other.
 pub const LOOP_NESTING_MAX: usize = 4;
 

@@ -26,7 +26,10 @@ impl Exprs<'_> {
     /// `d[key]` of a dictionary.
     pub(crate) fn dict_get(&mut self, dict: DictId, key: Option<ast::Expr>, span: Span) -> Expr {
         let key = self.dict_key(dict, key, &span);
-        let ty = Ty::Option(Box::new(self.items.dicts[dict.0 as usize].value.clone()));
+        let ty = match &self.items.dicts[dict.0 as usize].value {
+            Ty::Unknown => Ty::Unknown,
+            value => Ty::Option(Box::new(value.clone())),
+        };
         Expr { kind: ExprKind::DictGet(dict, Box::new(key)), ty, span }
     }
 

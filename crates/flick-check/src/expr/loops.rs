@@ -5,10 +5,13 @@ use flick_syntax::ast;
 
 use super::{Exprs, Wanted, adapt, has_part, join, range_of, unknown, widen};
 use crate::hir::{Block, Expr, ExprKind, LocalId, Source, Span, Stmt, Ty};
-use crate::limits::{LOOP_NESTING_MAX, TRIPS_MAX, WRITTEN_BYTES_MAX};
+use crate::limits::{LOOP_NESTING_MAX, TRIALS_MAX, TRIPS_MAX, WRITTEN_BYTES_MAX};
 use crate::range::{INT, Range};
 use crate::{report, types};
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+
+/// Rounds of a `fold` that are followed one by one.
+const FIRST_ROUNDS: usize = 3;
 
 /// What a repetition goes through, and what it finds there.
 struct Visited {
@@ -95,9 +98,15 @@ impl Exprs<'_> {
         {
             adapt(&mut init, hoped);
         }
-        let init = self.accumulator(init);
+        let mut init = self.accumulator(init);
         let hoped = wanted.ty().and_then(|hoped| join(&widen(&init.ty), hoped));
         let mut acc_ty = hoped.unwrap_or_else(|| widen(&init.ty));
+        if super::is_open(&acc_ty) {
+            // What a round makes of it may say more.
+            let round = self.trial_of(fold, &visited, &acc_ty, &span);
+            acc_ty = round.and_then(|round| join(&acc_ty, &widen(&round))).unwrap_or(acc_ty);
+            super::adapt(&mut init, &acc_ty);
+        }
         if super::is_open(&acc_ty) {
             self.sink.push(report::values::open_accumulator(init.span.clone()));
             acc_ty = Ty::Unknown;
@@ -147,7 +156,8 @@ impl Exprs<'_> {
         init
     }
 
-    /// A bound of the accumulator's texts that no round exceeds: that of what a round gives for the longest there are.
+    /// A bound of the accumulator's texts that no round exceeds: what rounds come to, or what the body cuts them to.
+    /// `first` where there is none, or where it took too long to find.
     fn steady_type(
         &mut self,
         fold: &ast::FoldExpr,
@@ -159,21 +169,61 @@ impl Exprs<'_> {
         if hoped.is_some_and(|hoped| join(&first, hoped).as_ref() == Some(hoped)) {
             return first;
         }
-        let longest = with_text_bounds(&first, WRITTEN_BYTES_MAX);
-        let ty = self.trial(|exprs| exprs.fold_body(fold, visited, &longest, span).2.1);
-        match join(&first, &ty) {
-            Some(steady) if longer_text(&ty, &longest).is_none() && ty != Ty::Nothing => match widen(&steady)
-            {
-                // Text that stays as long as the longest there is has no bound of its own.
-                steady
-                    if text_bound(&steady) >= WRITTEN_BYTES_MAX && text_bound(&first) < WRITTEN_BYTES_MAX =>
-                {
-                    first
-                }
-                steady => steady,
-            },
-            _ => first,
+        let mut current = first.clone();
+        for _ in 0..FIRST_ROUNDS {
+            match self.after_round(fold, visited, &current, span) {
+                Some(next) if next == current => return current,
+                Some(next) => current = next,
+                None => return first,
+            }
         }
+        // It goes on growing, slowly. Where it ends is found from above.
+        let longest = with_text_bounds(&first, WRITTEN_BYTES_MAX - 1);
+        match self.after_round(fold, visited, &longest, span) {
+            Some(next) if next == longest => {}
+            _ => return first,
+        }
+        let mut bound = text_bound(&current).next_power_of_two();
+        while bound < WRITTEN_BYTES_MAX {
+            let tried = with_text_bounds(&first, bound);
+            match self.after_round(fold, visited, &tried, span) {
+                Some(next) if next == tried => {
+                    let ended = self.trial_of(fold, visited, &tried, span);
+                    return ended.and_then(|ended| join(&first, &widen(&ended))).unwrap_or(tried);
+                }
+                Some(_) => bound *= 2,
+                None => return first,
+            }
+        }
+        first
+    }
+
+    /// What the accumulator may be behind a round that began with `before`, that itself included.
+    fn after_round(
+        &mut self,
+        fold: &ast::FoldExpr,
+        visited: &Option<Visited>,
+        before: &Ty,
+        span: &Span,
+    ) -> Option<Ty> {
+        let ty = self.trial_of(fold, visited, before, span)?;
+        join(before, &ty).map(|both| widen(&both)).filter(|both| matches_kind(both, before))
+    }
+
+    /// What a round gives that began with `before`; `None` when that is not known or too many were tried.
+    fn trial_of(
+        &mut self,
+        fold: &ast::FoldExpr,
+        visited: &Option<Visited>,
+        before: &Ty,
+        span: &Span,
+    ) -> Option<Ty> {
+        self.trials += 1;
+        if self.trials > TRIALS_MAX {
+            return None;
+        }
+        let ty = self.trial(|exprs| exprs.fold_body(fold, visited, before, span).2.1);
+        (!matches!(ty, Ty::Nothing | Ty::Unknown)).then_some(ty)
     }
 
     /// Checks without leaving a trace.
@@ -321,6 +371,11 @@ impl Exprs<'_> {
             out.push(Stmt::LetTuple(locals, value));
         }
     }
+}
+
+/// Whether the two differ in bounds only; an option is not what it holds.
+fn matches_kind(a: &Ty, b: &Ty) -> bool {
+    matches!(a, Ty::Option(_)) == matches!(b, Ty::Option(_))
 }
 
 /// The type with another bound for all its text and bytes.

@@ -21,15 +21,28 @@ impl Exprs<'_> {
         let mut seen: Vec<Expr> = Vec::new();
         let mut arms = Vec::new();
         for arm in switch.arms() {
+            let mark = self.scope.open();
             if let Some(binding) = arm.patterns().find_map(|pattern| pattern.binding()) {
                 let place = self.span(binding.range());
-                let found = self.items.describe(&value.ty);
-                self.sink.push(report::values::binds_in_plain(place, &found));
+                if value.ty != Ty::Unknown {
+                    let found = self.items.describe(&value.ty);
+                    self.sink.push(report::values::binds_in_plain(place.clone(), &found));
+                }
+                match binding.kind() {
+                    Some(ast::BindingKind::Parts(parts)) => {
+                        self.declare_parts(&parts, &Ty::Unknown, &place);
+                    }
+                    Some(ast::BindingKind::Name(name)) => {
+                        self.scope.declare(name.text(), Ty::Unknown, place, self.sink);
+                    }
+                    Some(ast::BindingKind::Nothing) | None => {}
+                }
             }
             let patterns =
                 arm.patterns().filter_map(|pattern| self.pattern(&pattern, &value.ty, &mut seen)).collect();
             let arm_span = self.span(arm.range());
             let body = self.branch_block(arm.body(), wanted, &arm_span, &mut common);
+            self.scope.close(mark);
             arms.push((patterns, body));
         }
         let mut otherwise =
