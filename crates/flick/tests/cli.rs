@@ -43,6 +43,64 @@ fn bounds_name_every_figure() {
     check(&["check", PROXY, "--bounds"], 0, &figures);
 }
 
+/// A program that keeps, asks and counts.
+const KEEPER: &str = r#"use memcached_binary
+
+global seen: dict<string<250>, int> max 1000 entries
+
+type cmd: record
+  key : string
+
+proc Keeper: (cmd/cmd client, [cmd/cmd] backends)
+  local last: string<100> := ""
+  | client => answer(backends, client)
+
+fun answer: ([cmd/cmd] backends, -/cmd client, req: cmd) -> ()
+  if last == "":
+    last := req.key[..100]
+  seen[req.key] := (seen[req.key] else 0) + 1
+  let replies = ask all backends with req timeout 50ms
+  switch replies[0] else none:
+    some reply: reply => client
+    none: ask backends[0] with req => client
+"#;
+
+#[test]
+fn bounds_tell_what_is_kept_and_asked() {
+    let scratch = Scratch::new("keeper");
+    let path = scratch.write("keeper.flick", KEEPER);
+    let path = path.to_str().expect("the path is UTF-8");
+    let figures = [
+        "its state             112 B",
+        "memory of a rule that waits",
+        "the replies it keeps",
+        "`seen`, 1000 entries: ",
+        "asks caused by one      at most 1, and all elements of an array 1 times",
+        "ends of `backends`: at most 64",
+    ];
+    check(&["check", path, "--bounds"], 0, &figures);
+    let (status, stdout, _) = run(&["check", path, "--bounds", "--json"]);
+    assert_eq!(status, 0, "{stdout}");
+    for text in [
+        r#""asks_per_message_max":1"#,
+        r#""array_asks_per_message_max":1"#,
+        r#""name":"seen","entries_max":1000"#,
+    ] {
+        assert!(stdout.contains(text), "`{text}` is not in\n{stdout}");
+    }
+}
+
+#[test]
+fn a_service_that_could_need_more_memory_than_allowed_does_not_start() {
+    let listen = "client=127.0.0.1:0";
+    let told = ["may need", "`--memory` allows 1 MiB", "network buffers: lower `--buffers`"];
+    check(
+        &["run", PROXY, "--listen", listen, "--connect", "backends=127.0.0.1:1", "--memory", "1MiB"],
+        1,
+        &told,
+    );
+}
+
 #[test]
 fn a_wrong_program_ends_with_1_and_goes_to_stderr() {
     let scratch = Scratch::new("wrong");

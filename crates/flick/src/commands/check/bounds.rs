@@ -2,12 +2,14 @@
 //! Promises: every figure is an upper bound over all inputs; the platform enforces those that depend on it.
 //! Source: a program is refused unless it has these bounds, so this never fails.
 
-use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, FRAME_SLOTS_MAX};
-use flick_abi::{Program, RuleAction};
+use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX, FRAME_SLOTS_MAX};
+use flick_abi::{FuncId, Program, RuleAction};
+use flick_buffers::LARGE_BYTES;
 use flick_check::Sources;
 use flick_ir::bounds::FunctionBounds;
 use flick_ir::data::{Module, Origin};
 use flick_runtime::limits::{SESSION_BACKLOG_BYTES_MAX, WHOLE_BYTES_MAX};
+use flick_runtime::state::dict_bytes_of;
 use serde::Serialize;
 
 /// Needs of one process.
@@ -19,20 +21,43 @@ pub struct Needs {
     pub session_channel_bytes: u64,
     /// Bytes of one session: the parsed message under way.
     pub session_view_bytes: u64,
-    /// Bytes of one session: the program's own state.
+    /// Bytes of one session: its `local`s.
     pub session_state_bytes: u64,
+    /// Bytes of one rule that waits for replies, without the replies: what it keeps and has built.
+    pub waiting_bytes: u64,
+    /// Bytes of the replies that one such rule keeps; those of arrays are counted with `ASKS_MAX` elements.
+    pub reply_bytes_max: u64,
     /// Bytes of state that all sessions share.
     pub global_state_bytes: u64,
+    /// Each dictionary.
+    pub dictionaries: Vec<Dictionary>,
     /// Steps that one message can cost.
     pub steps_per_message_max: u64,
     /// Where most of them go.
     pub costliest: Option<Place>,
     /// Messages that one message can cause.
     pub sends_per_message_max: u64,
+    /// Asks that one message can cause, those of whole arrays left out.
+    pub asks_per_message_max: u64,
+    /// Times that one message can cause all elements of an array to be asked.
+    pub array_asks_per_message_max: u64,
+    /// Bytes that one activation builds: changed messages, text, lists.
+    pub built_bytes_max: u64,
     /// Largest message of any channel, in bytes.
     pub message_bytes_max: u64,
     /// Backends of each channel, by name.
     pub backends_max: Vec<(String, u64)>,
+}
+
+/// A dictionary and its memory.
+#[derive(Debug, Serialize)]
+pub struct Dictionary {
+    /// Its name.
+    pub name: String,
+    /// Entries at most.
+    pub entries_max: u64,
+    /// Bytes set aside for it.
+    pub bytes: u64,
 }
 
 /// A line of source and its share of the work.
@@ -53,25 +78,50 @@ impl Needs {
     pub fn of(module: &Module, sources: &Sources) -> Self {
         let program = &module.program;
         let functions = flick_ir::bounds::bounds(module);
-        let (steps, places, sends) = costliest_message(program, &functions);
+        let (places, bounds) = (costliest_message(program, &functions), &program.bounds);
+        let waits = bounds.asks_max > 0 || bounds.array_asks_max > 0;
+        let replies = u64::from(bounds.asks_max) + u64::from(bounds.array_asks_max) * ASKS_MAX as u64;
+        let dictionary = |dict: &flick_abi::Dict| Dictionary {
+            name: dict.name.clone(),
+            entries_max: dict.entries_max,
+            bytes: dict_bytes_of(dict),
+        };
+        let dictionaries: Vec<Dictionary> = program.dicts.iter().map(dictionary).collect();
+        let counters = (program.counters.len() * size_of::<u64>()) as u64;
         let receiving = program.channels.iter().filter(|channel| channel.view.is_some());
         let heads: u64 = receiving
             .filter_map(|channel| channel.view.as_ref())
             .map(|view| u64::from(view.head_bytes_max))
             .max()
             .unwrap_or(0);
-        let backends = program.channels.iter().map(|channel| {
-            (channel.name.clone(), if channel.is_array { CHANNEL_ELEMENTS_MAX as u64 } else { 1 })
-        });
+        // An array that is asked as a whole is as long as one suspension can wait for.
+        let elements_max =
+            if bounds.array_asks_max > 0 { ASKS_MAX as u64 } else { CHANNEL_ELEMENTS_MAX as u64 };
+        let backends = program
+            .channels
+            .iter()
+            .map(|channel| (channel.name.clone(), if channel.is_array { elements_max } else { 1 }));
         Self {
             process: program.name.clone(),
             session_channel_bytes: SESSION_BACKLOG_BYTES_MAX as u64 + WHOLE_BYTES_MAX,
             session_view_bytes: (FRAME_SLOTS_MAX * size_of::<u64>()) as u64 + heads,
-            session_state_bytes: program.bounds.session_state_bytes,
-            global_state_bytes: program.bounds.global_state_bytes,
-            steps_per_message_max: steps,
+            session_state_bytes: u64::from(program.state_words) * size_of::<u64>() as u64,
+            waiting_bytes: if waits {
+                u64::from(bounds.spill_words) * size_of::<u64>() as u64 + bounds.out_bytes_max
+            } else {
+                0
+            },
+            reply_bytes_max: replies.saturating_mul(u64::from(LARGE_BYTES)),
+            global_state_bytes: dictionaries
+                .iter()
+                .fold(counters, |sum, dict| sum.saturating_add(dict.bytes)),
+            dictionaries,
+            steps_per_message_max: bounds.steps_per_message_max,
             costliest: costliest_line(&places, sources),
-            sends_per_message_max: sends,
+            sends_per_message_max: bounds.sends_per_message_max,
+            asks_per_message_max: u64::from(bounds.asks_max),
+            array_asks_per_message_max: u64::from(bounds.array_asks_max),
+            built_bytes_max: bounds.out_bytes_max,
             message_bytes_max: program
                 .protocols
                 .iter()
@@ -91,9 +141,16 @@ impl Needs {
             format!("    its channels          {}", bytes(self.session_channel_bytes)),
             format!("    its views             {}", bytes(self.session_view_bytes)),
             format!("    its state             {}", bytes(self.session_state_bytes)),
-            format!("  memory of all sessions  {} of global state", bytes(self.global_state_bytes)),
-            format!("  work for a message      at most {} steps", self.steps_per_message_max),
         ];
+        if self.waiting_bytes > 0 {
+            lines.push(format!("  memory of a rule that waits  at most {}", bytes(self.waiting_bytes)));
+            lines.push(format!("    the replies it keeps  at most {}", bytes(self.reply_bytes_max)));
+        }
+        lines.push(format!("  memory of all sessions  {} of global state", bytes(self.global_state_bytes)));
+        for dict in &self.dictionaries {
+            lines.push(format!("    `{}`, {} entries: {}", dict.name, dict.entries_max, bytes(dict.bytes)));
+        }
+        lines.extend([format!("  work for a message      at most {} steps", self.steps_per_message_max)]);
         if let Some(place) = &self.costliest {
             lines.push(format!(
                 "    most of it            {} steps at {}:{}: {}",
@@ -101,6 +158,14 @@ impl Needs {
             ));
         }
         lines.push(format!("  messages caused by one  at most {}", self.sends_per_message_max));
+        if self.asks_per_message_max > 0 || self.array_asks_per_message_max > 0 {
+            let arrays = match self.array_asks_per_message_max {
+                0 => String::new(),
+                count => format!(", and all elements of an array {count} times"),
+            };
+            lines.push(format!("  asks caused by one      at most {}{arrays}", self.asks_per_message_max));
+        }
+        lines.push(format!("  built for one message   at most {}", bytes(self.built_bytes_max)));
         lines.push(format!("  largest message         {}", bytes(self.message_bytes_max)));
         for (channel, count) in &self.backends_max {
             lines.push(format!("  ends of `{channel}`: at most {count}"));
@@ -110,32 +175,36 @@ impl Needs {
     }
 }
 
-/// Steps, places and sends of the message that costs most: one parse and the rules of its channel.
-fn costliest_message(program: &Program, functions: &[FunctionBounds]) -> (u64, Vec<(Origin, u64)>, u64) {
-    let mut worst = (0, Vec::new(), 0);
+/// Where the steps go of what costs most: a message (one parse and the rules of its channel), an event or a tick.
+fn costliest_message(program: &Program, functions: &[FunctionBounds]) -> Vec<(Origin, u64)> {
+    let of = |id: FuncId| &functions[id.0 as usize];
+    let mut worst: (u64, Vec<(Origin, u64)>) = (0, Vec::new());
+    let mut offer = |parts: &[&FunctionBounds]| {
+        let steps = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.steps));
+        if steps > worst.0 {
+            worst = (steps, parts.iter().flat_map(|part| part.places.iter().copied()).collect());
+        }
+    };
+    let run = |action: RuleAction| match action {
+        RuleAction::Pass { .. } => None,
+        RuleAction::Run { rule } => Some(of(rule)),
+    };
     for (index, channel) in program.channels.iter().enumerate() {
         let Some(view) = &channel.view else { continue };
-        let parser = [view.parse_request, view.parse_reply].map(|id| &functions[id.0 as usize]);
-        let parser = if parser[0].steps >= parser[1].steps { parser[0] } else { parser[1] };
-        let (mut steps, mut places, mut sends) = (parser.steps, parser.places.clone(), parser.sends);
-        for rule in program.rules.iter().filter(|rule| rule.source == index) {
-            match rule.action {
-                RuleAction::Pass { .. } => sends += 1,
-                RuleAction::Run { rule } => {
-                    let bounds = &functions[rule.0 as usize];
-                    steps = steps.saturating_add(bounds.steps);
-                    places.extend(bounds.places.iter().copied());
-                    sends += bounds.sends;
-                }
-            }
+        let parser = [view.parse_request, view.parse_reply].map(of);
+        let mut parts = vec![if parser[0].steps >= parser[1].steps { parser[0] } else { parser[1] }];
+        parts.extend(
+            program.rules.iter().filter(|rule| rule.source == index).filter_map(|rule| run(rule.action)),
+        );
+        for merge in program.merges.iter().filter(|merge| merge.source == index) {
+            parts.extend([of(merge.order), of(merge.combine)]);
+            parts.extend(run(merge.finish));
         }
-        let sends = sends.max(worst.2);
-        if steps > worst.0 {
-            worst = (steps, places, sends);
-        }
-        worst.2 = sends;
+        offer(&parts);
     }
-    worst
+    program.handlers.iter().for_each(|handler| offer(&[of(handler.rule)]));
+    program.timers.iter().for_each(|timer| offer(&[of(timer.rule)]));
+    worst.1
 }
 
 /// Sums the places by line and takes the largest; the first of the program's own where two are equal.
