@@ -19,7 +19,7 @@ type Round = BTreeMap<BlockId, Option<BlockId>>;
 
 /// The result for one kind of cost.
 pub(super) struct Longest {
-    /// Cost from the entry to the end of the function; no number is large enough where there is no end.
+    /// Cost from the entry to the end of the function.
     pub(super) total: u64,
     /// Where the costliest way goes on, by block.
     next: Vec<Option<BlockId>>,
@@ -56,18 +56,25 @@ impl<'a> Paths<'a> {
             *head = head.saturating_add(cost.saturating_mul(self.trips(found)));
             rounds.push(round);
         }
-        // What only leads back to the head of a loop leads to no end: that is a round, and counted there.
-        let mut from: Vec<Option<u64>> = vec![None; own.len()];
-        let mut next = vec![None; own.len()];
+        let (total, next) =
+            self.ways(&weights, false).or_else(|| self.ways(&weights, true)).unwrap_or_default();
+        Longest { total, next, rounds }
+    }
+
+    /// The costliest way from the entry to an end. What only leads back to the head of a loop leads to no end: that is a
+    /// round, and counted there. A function that has no end stops after its last round, `may_stop`.
+    fn ways(&self, weights: &[u64], may_stop: bool) -> Option<(u64, Vec<Option<BlockId>>)> {
+        let mut from: Vec<Option<u64>> = vec![None; weights.len()];
+        let mut next = vec![None; weights.len()];
         for block in self.cfg.order.iter().rev() {
             let index = block.0 as usize;
             let ways = self.forward(*block).filter(|target| from[target.0 as usize].is_some());
             next[index] = ways.max_by_key(|target| from[target.0 as usize]);
-            let is_end = successors(&self.function.blocks[index].end).is_empty();
+            let is_end = may_stop || successors(&self.function.blocks[index].end).is_empty();
             let after = next[index].and_then(|next: BlockId| from[next.0 as usize]).or(is_end.then_some(0));
             from[index] = after.map(|after| after.saturating_add(weights[index]));
         }
-        Longest { total: from[0].unwrap_or(u64::MAX), next, rounds }
+        Some((from[0]?, next))
     }
 
     /// The costliest way from the head of a loop round to where it jumps back.
