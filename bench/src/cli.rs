@@ -19,6 +19,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// The memcached proxy of Listing 1 against twemproxy and a direct connection
     MemcachedProxy(ProxyArgs),
+    /// The Hadoop aggregator of Listing 3 against a merge written by hand
+    Hadoop(HadoopArgs),
+    /// The merge written by hand, started by `hadoop`
+    #[command(hide = true)]
+    HadoopMerge(HadoopMergeArgs),
     /// The embedded store, asked directly: what the load generator and the store can do by themselves
     Store(LoadArgs),
     /// Reads of the shared dictionary against papaya, a concurrent map
@@ -61,6 +66,40 @@ pub(crate) struct KernelArgs {
     /// Writes the table there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
+}
+
+/// The aggregator comparison.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HadoopArgs {
+    /// Mappers
+    #[arg(long, default_value_t = 8)]
+    pub(crate) streams: usize,
+    /// Pairs of each mapper
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) records: u64,
+    /// Different words
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) words: u64,
+    /// Length of a word
+    #[arg(long, default_value_t = 12)]
+    pub(crate) word_bytes: usize,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// The flick command [default: target/release/flick]
+    #[arg(long)]
+    pub(crate) flick: Option<PathBuf>,
+}
+
+/// The merge written by hand.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HadoopMergeArgs {
+    /// Where mappers come to
+    pub(crate) listen: SocketAddr,
+    /// Where the result goes
+    pub(crate) reducer: SocketAddr,
+    /// Mappers
+    pub(crate) streams: usize,
 }
 
 /// A load against a server of somebody else.

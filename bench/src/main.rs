@@ -11,6 +11,7 @@ mod cli;
 mod dictionary;
 mod drive;
 mod kernels;
+mod hadoop;
 mod memcached_proxy;
 mod store;
 
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::MemcachedProxy(args) => memcached_proxy::run(&args),
         cli::Command::Kernels(args) => kernels::run(&args).map_err(std::io::Error::other),
+        cli::Command::Hadoop(args) => hadoop::run(&args),
+        cli::Command::HadoopMerge(args) => hadoop::merge(&args),
         cli::Command::Store(args) => store::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),

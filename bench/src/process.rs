@@ -67,11 +67,16 @@ impl Server {
 
     /// Returns the processor time the child has used, user and system, to a hundredth of a second.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let ticks = parse_cpu_ticks(&stat)
-            .ok_or_else(|| io::Error::other(format!("unreadable /proc/{}/stat", self.child.id())))?;
-        Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_S))
+        cpu_time_of(self.child.id())
     }
+}
+
+/// Returns the processor time a process has used, user and system, to a hundredth of a second.
+pub(crate) fn cpu_time_of(pid: u32) -> io::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks =
+        parse_cpu_ticks(&stat).ok_or_else(|| io::Error::other(format!("unreadable /proc/{pid}/stat")))?;
+    Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_S))
 }
 
 impl Drop for Server {

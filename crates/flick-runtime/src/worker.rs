@@ -194,6 +194,8 @@ impl<D: Driver> Worker<D> {
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
         let every = if index == 0 { events::timers(&setup.program, driver.now_ns()) } else { Vec::new() };
+        // A merge has all the more to do the more has arrived; it waits for nothing.
+        let gathers = time_slices && setup.merge.is_none();
         let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
         let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
         Self {
@@ -227,7 +229,7 @@ impl<D: Driver> Worker<D> {
             draining_since_ns: None,
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
-            gather: Gather::new(if time_slices { limits.gather_max } else { Duration::ZERO }),
+            gather: Gather::new(if gathers { limits.gather_max } else { Duration::ZERO }),
             merging: Merging::new(&setup, hub, index),
             links,
             backends,

@@ -120,11 +120,8 @@ fn mapper(at: SocketAddr, mut words: Vec<Vec<u8>>) -> JoinHandle<bool> {
     })
 }
 
-fn check(kind: Kind, io: IoKind, workers: usize) {
-    let what = format!("{kind:?}, {io:?}, {workers} workers");
-    let text: String = TEXTS.iter().map(|path| read(path).expect("a text of the repository")).collect();
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+/// The service before a reducer, with where mappers come to.
+fn start(kind: Kind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Platform, SocketAddr) {
     let any = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let to = Endpoint::Tcp(reducer.local_addr().expect("an address"));
     let config = PlatformConfig {
@@ -139,10 +136,19 @@ fn check(kind: Kind, io: IoKind, workers: usize) {
     };
     let (program, engine) = compiled(kind);
     let platform = Platform::start(program, engine, config).expect("the service starts");
-    let (_, Endpoint::Tcp(at)) = &platform.addresses()[0] else { panic!("{what}: listens on TCP") };
+    let (_, Endpoint::Tcp(at)) = platform.addresses()[0].clone() else { panic!("it listens on TCP") };
+    (platform, at)
+}
+
+fn check(kind: Kind, io: IoKind, workers: usize) {
+    let what = format!("{kind:?}, {io:?}, {workers} workers");
+    let text: String = TEXTS.iter().map(|path| read(path).expect("a text of the repository")).collect();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (platform, at) = start(kind, io, workers, &reducer);
     let of_mapper = |number: usize| {
         let own = words.iter().skip(number).step_by(MAPPERS);
-        mapper(*at, own.map(|word| word.as_bytes().to_vec()).collect())
+        mapper(at, own.map(|word| word.as_bytes().to_vec()).collect())
     };
     let mappers: Vec<_> = (0..MAPPERS).map(of_mapper).collect();
     let mut result = Vec::new();
@@ -166,4 +172,66 @@ fn words_are_counted_as_sort_and_uniq_count_them() {
         }
     }
     check(Kind::Interpreter, IoKind::Auto, 2);
+}
+
+/// A job whose last mapper sends `bytes` fails: all mappers are told, and no reducer sees a good end.
+fn check_failure(what: &str, bytes: &[u8]) {
+    let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    reducer.set_nonblocking(true).expect("a socket of ours");
+    let (platform, at) = start(Kind::Native, IoKind::Auto, 2, &reducer);
+    let words = || (0..2000).map(|number| format!("{number:05}").into_bytes()).collect();
+    let mappers: Vec<_> = (1..MAPPERS).map(|_| mapper(at, words())).collect();
+    common::wait::until("all others", || {
+        (platform.metrics().totals.sessions_accepted == MAPPERS as u64 - 1).then_some(())
+    });
+    let mut odd = TcpStream::connect(at).expect("the service listens");
+    odd.write_all(bytes).and_then(|()| odd.shutdown(Shutdown::Write)).expect("the service reads");
+    common::wait::until("the job to fail", || (platform.metrics().totals.jobs_failed == 1).then_some(()));
+    for mapper in mappers {
+        assert!(!mapper.join().expect("a mapper ends"), "{what}: a mapper is told that something went wrong");
+    }
+    // It may have been dialled before the fault was found.
+    if let Ok((mut conn, _)) = reducer.accept() {
+        conn.set_nonblocking(false).expect("a socket of ours");
+        assert!(
+            conn.read_to_end(&mut Vec::new()).is_err(),
+            "{what}: a part of a result looks like all of it"
+        );
+    }
+    platform.stop();
+    platform.wait();
+}
+
+#[test]
+fn a_part_of_a_result_never_looks_like_all_of_it() {
+    let good = pair(b"00001", b"1");
+    check_failure("a pair is cut off", &[&good[..], &good[..3]].concat());
+    check_failure("a length is negative", &[&good[..], &[0xff, 1, b'x']].concat());
+    check_failure("a length is huge", &[&[0x88, 0x7f, 0, 0, 0, 0, 0, 0, 0, 1][..]; 2].concat());
+    check_failure("a key is longer than its bound", &pair(&[b'k'; 1025], b"1"));
+    check_failure("keys are not in order", &[pair(b"00002", b"1"), good].concat());
+}
+
+#[test]
+fn numbers_wrap_and_what_is_no_number_counts_as_none() {
+    let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (platform, at) = start(Kind::Native, IoKind::Auto, 2, &reducer);
+    let values: [&[u8]; MAPPERS] = [b"9223372036854775807", b"1", b"", b"x", b"", b"", b"", b"0"];
+    let mappers = values.map(|value| {
+        thread::spawn(move || {
+            let mut conn = TcpStream::connect(at).expect("the service listens");
+            conn.write_all(&pair(b"sum", value))
+                .and_then(|()| conn.shutdown(Shutdown::Write))
+                .expect("sends");
+            conn.read(&mut [0])
+        })
+    });
+    let mut result = Vec::new();
+    reducer.accept().expect("the service dials").0.read_to_end(&mut result).expect("a good end");
+    assert_eq!(printed(&result), "-9223372036854775808 sum\n");
+    for mapper in mappers {
+        mapper.join().expect("a mapper ends").expect("a good end");
+    }
+    platform.stop();
+    platform.wait();
 }

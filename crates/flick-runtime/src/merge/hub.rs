@@ -265,17 +265,19 @@ impl Hub {
         self.call_all_workers();
     }
 
-    /// Lets nobody in any more. A job that lacks streams would wait for ever: it fails.
-    pub fn drain(&self) {
+    /// Lets nobody in any more. A job that lacks streams would wait for ever: it fails; says whether one did.
+    pub fn drain(&self) -> bool {
         let mut control = self.control();
-        if control.is_draining {
-            return;
+        let lacks_streams = (1..self.tree.streams).contains(&control.joined);
+        if std::mem::replace(&mut control.is_draining, true) {
+            return false;
         }
-        control.is_draining = true;
-        if control.stage == Stage::Open && (1..self.tree.streams).contains(&control.joined) {
+        let fails = control.stage == Stage::Open && lacks_streams;
+        if fails {
             self.enter(&mut control, Stage::Stopping(Ending::Failed));
         }
         self.call_all_workers();
+        fails
     }
 
     /// Whether no job is under way and none can begin.

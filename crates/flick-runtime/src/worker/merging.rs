@@ -114,8 +114,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn merge_turn(&mut self) {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
-            if worker.draining_since_ns.is_some() {
-                hub.drain();
+            if worker.draining_since_ns.is_some() && hub.drain() {
+                worker.counters.jobs_failed.add(1);
             }
             hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
             let stage = hub.new_stage(&mut merging.seen);
