@@ -227,11 +227,15 @@ impl Activations {
         self.answers[slot * shape.asks_at_once..][..asks].fill(UNANSWERED);
     }
 
-    /// Puts back what `suspend` kept, and the frame of the message.
-    pub fn restore(&self, key: Key, frame: &mut Frame, out: &mut [u8], spills: &mut [u64]) -> usize {
+    /// The frame of the message of an activation.
+    pub fn frame(&self, key: Key) -> &Frame {
+        &self.frames[key.index as usize * (self.shape.asks + 1)]
+    }
+
+    /// Puts back what `suspend` kept; gives how much of `out` is in use.
+    pub fn restore(&self, key: Key, out: &mut [u8], spills: &mut [u64]) -> usize {
         let Some(activation) = self.slab.get(key) else { return 0 };
         let (slot, shape, out_len) = (key.index as usize, &self.shape, activation.progress.out_len);
-        frame.slots.copy_from_slice(&self.frames[slot * (shape.asks + 1)].slots);
         out[..out_len].copy_from_slice(&self.out[slot * shape.out_bytes..][..out_len]);
         let kept = &self.spills[slot * shape.spill_words..][..shape.spill_words];
         spills[..shape.spill_words].copy_from_slice(kept);

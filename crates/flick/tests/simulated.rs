@@ -8,6 +8,8 @@ mod allocations;
 mod drill;
 #[path = "simulated/scenarios.rs"]
 mod scenarios;
+#[path = "simulated/services.rs"]
+mod services;
 #[path = "simulated/subject.rs"]
 mod subject;
 

@@ -6,7 +6,7 @@
 //! Refuses: keeping replies too long to gather (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
 
 use flick_abi::{Event, FailureReason, MessageFlags, Outcome, RuleAction, Send, SendBody, Step};
-use flick_buffers::Slice;
+use flick_buffers::{Class, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::deliver::restore_echo;
@@ -17,7 +17,7 @@ use super::{Flow, Task, Worker};
 use crate::activations::Activation;
 use crate::backend::Download;
 use crate::ledger::{RequestId, Tie};
-use crate::limits::LINK_BACKLOG_BYTES_MAX;
+use crate::limits::{LINK_BACKLOG_BYTES_MAX, PLENTY_SHARE};
 use crate::locals::StateId;
 use crate::slab::Key;
 
@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
             request: Some(request),
             forwards: true,
             reason: Some(FailureReason::Unavailable).filter(|_| !mute),
-            message: Some(message.clone()),
+            message: Some(self.to_keep(message)),
             ..Activation::new(paused.rule)
         };
         let Some(key) = self.activations.insert(activation, &scratch.frame) else {
@@ -47,9 +47,23 @@ impl<D: Driver> Worker<D> {
         };
         self.counters.activations.add(1);
         self.ledger.get_mut(request).tie = Tie::Answerer(key);
+        scratch.has_frame = true;
         self.carry_out(key, scratch);
         self.suspend(key, scratch, paused);
         scratch.named = None;
+    }
+
+    /// A message to be kept for as long as its rule waits: where it lies, or, when buffers are scarce, a copy that does not
+    /// keep a large buffer from being used again.
+    fn to_keep(&self, message: &Slice) -> Slice {
+        let (live, all) = (self.pool.live_count(Class::Large), self.pool.capacity_count(Class::Large));
+        if live < all / PLENTY_SHARE || message.len() > SMALL_BYTES {
+            return message.clone();
+        }
+        let Some(small) = self.pool.alloc(Class::Small) else { return message.clone() };
+        let taken = small.append(message.bytes());
+        assert!(taken == message.len(), "a small message fits a small buffer");
+        small.slice(0..taken)
     }
 
     /// The turn of an activation has come.
@@ -78,8 +92,8 @@ impl<D: Driver> Worker<D> {
 
     /// Runs an activation until it suspends itself or is over, and the rules behind it.
     fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
-        scratch.out_len =
-            self.activations.restore(key, &mut scratch.frame, &mut scratch.out, &mut scratch.spills);
+        scratch.out_len = self.activations.restore(key, &mut scratch.out, &mut scratch.spills);
+        scratch.has_frame = false;
         for _ in 0..=self.setup.program.rules.len() {
             let outcome = self.run_rule_of(scratch, key, state);
             self.carry_out(key, scratch);
@@ -135,6 +149,7 @@ impl<D: Driver> Worker<D> {
             self.run_queue.push_back(Task::Activation(key));
         }
         self.counters.asks.add(asks as u64);
+        self.load_frame(key, scratch);
         for at in 0..asks {
             if let Err(unsent) = self.send_ask(key, scratch, at as u8) {
                 self.ask_failed(key, at as u8, unsent.reason());
@@ -163,6 +178,14 @@ impl<D: Driver> Worker<D> {
             self.note_clog(session, &ask.send);
         }
         Ok(())
+    }
+
+    /// Puts the frame of the message of an activation where what is sent is looked at, if it is not there: a rule that only
+    /// passes a reply on does without.
+    fn load_frame(&self, key: Key, scratch: &mut Scratch) {
+        if !std::mem::replace(&mut scratch.has_frame, true) {
+            scratch.frame.slots.copy_from_slice(&self.activations.frame(key).slots);
+        }
     }
 
     /// Puts the message that `body` names, if it is a reply to an ask, where `outgoing` finds it.
@@ -194,9 +217,13 @@ impl<D: Driver> Worker<D> {
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             let Some(activation) = self.activations.get(key) else { return };
-            let message = activation.message.clone();
+            let (message, request) = (activation.message.clone(), activation.request);
             self.name_message(key, scratch, send.body);
-            if send.channel as usize == self.setup.listened {
+            let is_for_client = send.channel as usize == self.setup.listened;
+            if !is_for_client || request.is_none() || scratch.named.is_none() {
+                self.load_frame(key, scratch);
+            }
+            if is_for_client {
                 self.send_to_client(key, scratch, &send, message.as_ref());
             } else {
                 self.send_to_backend(key, scratch, &send, message.as_ref());
@@ -279,19 +306,19 @@ impl<D: Driver> Worker<D> {
         whole: bool,
     ) -> Flow {
         let Heard { link, channel, request } = heard;
-        let setup = std::sync::Arc::clone(&self.setup);
         let entry = self.ledger.get_mut(request);
         entry.tie = Tie::Nothing;
         let echo = entry.echo;
-        restore_echo(&mut scratch.frame, &setup.protocol_of(channel).echo, &echo);
-        if let Some(judge) = setup.view(channel).reply_flags {
-            let step = setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+        restore_echo(&mut scratch.frame, &self.setup.protocol_of(channel).echo, &echo);
+        if let Some(judge) = self.setup.view(channel).reply_flags {
+            let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
         }
         let last = !scratch.frame.flags().has(MessageFlags::MORE);
         if whole {
             self.consume_reply(link, seen.len());
-            if self.activations.answer(activation, ask, &scratch.frame, seen) {
+            let reply = self.to_keep(&seen);
+            if self.activations.answer(activation, ask, &scratch.frame, reply) {
                 self.run_queue.push_back(Task::Activation(activation));
             }
             if last {

@@ -114,8 +114,7 @@ impl<D: Driver> Worker<D> {
             tracing::warn!(link, "backend sent a reply that nobody asked for");
             return self.backend_fault(link);
         };
-        let setup = std::sync::Arc::clone(&self.setup);
-        let protocol = setup.protocol_of(channel);
+        let protocol = self.setup.protocol_of(channel);
         let entry = self.ledger.get(request);
         if let Some(field) = &protocol.correlate {
             let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
@@ -133,11 +132,12 @@ impl<D: Driver> Worker<D> {
         }
         self.links[link as usize].grace = None;
         let (echo, heard) = (entry.echo, entry.session.is_some());
-        if std::ptr::eq(protocol, setup.protocol()) {
+        let protocol = self.setup.protocol_of(channel);
+        if std::ptr::eq(protocol, self.setup.protocol()) {
             restore_echo(&mut scratch.frame, &protocol.echo, &echo);
         }
-        if let Some(judge) = setup.view(channel).reply_flags {
-            let step = setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+        if let Some(judge) = self.setup.view(channel).reply_flags {
+            let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
         }
         let flags = scratch.frame.flags();
@@ -186,12 +186,11 @@ impl<D: Driver> Worker<D> {
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
-        let setup = std::sync::Arc::clone(&self.setup);
-        let patches = reply_patches(&setup, &echo);
+        let (patches, listened) = (reply_patches(&self.setup, &echo), self.setup.listened);
         let mut follows = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            if send.channel as usize != setup.listened {
+            if send.channel as usize != listened {
                 continue;
             }
             self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);

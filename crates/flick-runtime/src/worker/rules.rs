@@ -20,6 +20,8 @@ use crate::slab::Key;
 pub(super) struct Scratch {
     /// Of the message under way.
     pub frame: Frame,
+    /// It is that of the activation under way.
+    pub has_frame: bool,
     /// For a second look at what is sent.
     pub other: Frame,
     /// Where rules build.
@@ -42,6 +44,7 @@ impl Default for Scratch {
     fn default() -> Self {
         Self {
             frame: Frame::new(),
+            has_frame: false,
             other: Frame::new(),
             out: vec![0; OUT_BYTES_MAX],
             out_len: 0,
@@ -153,7 +156,7 @@ impl<D: Driver> Worker<D> {
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
         let around = Around { setup, backends, links, client };
         let mut call = RuleCall {
-            frame: &scratch.frame,
+            frame: self.activations.frame(key),
             message: activation.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,

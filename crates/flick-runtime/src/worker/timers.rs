@@ -162,7 +162,8 @@ impl<D: Driver> Worker<D> {
             return false;
         };
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
-        (self.sessions.len() == 0 && self.merge_is_finished())
+        // Handlers of clients that have just gone still have their turn.
+        (self.sessions.len() == 0 && self.run_queue.is_empty() && self.merge_is_finished())
             || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
     }
 }

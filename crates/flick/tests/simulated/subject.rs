@@ -1,4 +1,4 @@
-//! Listing 1 from source text to a program that runs, with either engine; compiled once for each test.
+//! Programs from source text to what runs, with either engine: Listing 1, and the services of `tests/services`.
 
 use std::sync::Arc;
 
@@ -11,27 +11,43 @@ const LISTING_1: &str = include_str!("../../../../examples/memcached_proxy/memca
 const MEMCACHED: &str = include_str!("../../../../stdlib/memcached_binary.flick");
 
 fn module() -> Arc<Module> {
+    module_of("memcached_proxy.flick", LISTING_1)
+}
+
+fn module_of(name: &str, text: &str) -> Arc<Module> {
     let loader = |name: &str| {
         (name == "memcached_binary").then(|| ("memcached_binary.flick".to_owned(), MEMCACHED.to_owned()))
     };
-    let (program, diagnostics, _) = flick_check::check("memcached_proxy.flick", LISTING_1, &loader);
-    let program = program.unwrap_or_else(|| panic!("the example is refused: {diagnostics:?}"));
+    let (program, diagnostics, _) = flick_check::check(name, text, &loader);
+    let program = program.unwrap_or_else(|| panic!("{name} is refused: {diagnostics:?}"));
     let module = flick_lower::lower(&program);
     let errors = flick_ir::verify(&module);
     assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
     Arc::new(module)
 }
 
-/// With machine code.
+/// Listing 1 with machine code.
 pub fn native() -> Subject {
-    let module = module();
+    native_of(module())
+}
+
+/// Listing 1 with the interpreter.
+pub fn interpreted() -> Subject {
+    interpreted_of(module())
+}
+
+/// Another program, with machine code and with the interpreter.
+pub fn both_of(name: &str, text: &str) -> (Subject, Subject) {
+    let module = module_of(name, text);
+    (native_of(Arc::clone(&module)), interpreted_of(module))
+}
+
+fn native_of(module: Arc<Module>) -> Subject {
     let engine = flick_codegen::compile(&module, &Options::default()).expect("the example compiles");
     Subject { program: Arc::new(module.program.clone()), engine: Arc::new(engine) }
 }
 
-/// With the interpreter.
-pub fn interpreted() -> Subject {
-    let module = module();
+fn interpreted_of(module: Arc<Module>) -> Subject {
     let program = Arc::new(module.program.clone());
     Subject { program, engine: Arc::new(Interpreter::new(module)) }
 }
