@@ -10,7 +10,10 @@ use crate::limits::FORMATTED_BYTES_MAX;
 const NODES_PER_LEVEL_MAX: usize = 6;
 
 /// What `use` finds: the standard library, by name.
-const LIBRARY: &[(&str, &str)] = &[("memcached_binary", include_str!("../../stdlib/memcached_binary.flick"))];
+const LIBRARY: &[(&str, &str)] = &[
+    ("hadoop", include_str!("../../stdlib/hadoop.flick")),
+    ("memcached_binary", include_str!("../../stdlib/memcached_binary.flick")),
+];
 
 /// Text to tree: the tree is the text, errors lie in it, the height is bounded; a text without errors has a layout
 /// that has the same tree and is a layout already.
