@@ -91,6 +91,18 @@ fn bounds_tell_what_is_kept_and_asked() {
 }
 
 #[test]
+fn work_counts_where_it_is_done() {
+    let program = "use memcached_binary\n\ntype cmd: record\n  key : string\n\nproc P: (cmd/cmd client)\n  | client => looked() => client\n\nfun looked: (req: cmd) -> (cmd)\n  if far(req.key): req\n  else: req with key = \"a\"\n\nfun far: (key: string<250>) -> (bool)\n  (fold i in 0..90, n = len(key): n + i) > 3\n";
+    let scratch = Scratch::new("work");
+    let path = scratch.write("work.flick", program);
+    check(
+        &["check", path.to_str().expect("the path is UTF-8"), "--bounds"],
+        0,
+        &["work.flick:14: (fold i in 0..90"],
+    );
+}
+
+#[test]
 fn a_service_that_could_need_more_memory_than_allowed_does_not_start() {
     let listen = "client=127.0.0.1:0";
     let told = ["may need", "`--memory` allows 1 MiB", "network buffers: lower `--buffers`"];

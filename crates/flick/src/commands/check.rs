@@ -1,6 +1,7 @@
 //! `flick check`: whether a program is right, and what it needs.
 
 mod bounds;
+mod costliest;
 mod json;
 
 pub use bounds::bytes as amount;

@@ -3,14 +3,14 @@
 //! Source: a program is refused unless it has these bounds, so this never fails.
 
 use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX, FRAME_SLOTS_MAX};
-use flick_abi::{FuncId, Program, RuleAction};
 use flick_buffers::LARGE_BYTES;
 use flick_check::Sources;
-use flick_ir::bounds::FunctionBounds;
-use flick_ir::data::{Module, Origin};
+use flick_ir::data::Module;
 use flick_runtime::limits::{SESSION_BACKLOG_BYTES_MAX, WHOLE_BYTES_MAX};
 use flick_runtime::state::dict_bytes_of;
 use serde::Serialize;
+
+use super::costliest::{Place, costliest};
 
 /// Needs of one process.
 #[derive(Debug, Serialize)]
@@ -60,25 +60,12 @@ pub struct Dictionary {
     pub bytes: u64,
 }
 
-/// A line of source and its share of the work.
-#[derive(Debug, Serialize)]
-pub struct Place {
-    /// File.
-    pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Steps.
-    pub steps: u64,
-    /// What stands there.
-    pub text: String,
-}
-
 impl Needs {
     /// Computes them.
     pub fn of(module: &Module, sources: &Sources) -> Self {
         let program = &module.program;
         let functions = flick_ir::bounds::bounds(module);
-        let (places, bounds) = (costliest_message(program, &functions), &program.bounds);
+        let bounds = &program.bounds;
         let waits = bounds.asks_max > 0 || bounds.array_asks_max > 0;
         let replies = u64::from(bounds.asks_max) + u64::from(bounds.array_asks_max) * ASKS_MAX as u64;
         let dictionary = |dict: &flick_abi::Dict| Dictionary {
@@ -117,7 +104,7 @@ impl Needs {
                 .fold(counters, |sum, dict| sum.saturating_add(dict.bytes)),
             dictionaries,
             steps_per_message_max: bounds.steps_per_message_max,
-            costliest: costliest_line(&places, sources),
+            costliest: costliest(module, &functions, sources),
             sends_per_message_max: bounds.sends_per_message_max,
             asks_per_message_max: u64::from(bounds.asks_max),
             array_asks_per_message_max: u64::from(bounds.array_asks_max),
@@ -173,52 +160,6 @@ impl Needs {
         lines.push(String::new());
         lines.join("\n")
     }
-}
-
-/// Where the steps go of what costs most: a message (one parse and the rules of its channel), an event or a tick.
-fn costliest_message(program: &Program, functions: &[FunctionBounds]) -> Vec<(Origin, u64)> {
-    let of = |id: FuncId| &functions[id.0 as usize];
-    let mut worst: (u64, Vec<(Origin, u64)>) = (0, Vec::new());
-    let mut offer = |parts: &[&FunctionBounds]| {
-        let steps = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.steps));
-        if steps > worst.0 {
-            worst = (steps, parts.iter().flat_map(|part| part.places.iter().copied()).collect());
-        }
-    };
-    let run = |action: RuleAction| match action {
-        RuleAction::Pass { .. } => None,
-        RuleAction::Run { rule } => Some(of(rule)),
-    };
-    for (index, channel) in program.channels.iter().enumerate() {
-        let Some(view) = &channel.view else { continue };
-        let parser = [view.parse_request, view.parse_reply].map(of);
-        let mut parts = vec![if parser[0].steps >= parser[1].steps { parser[0] } else { parser[1] }];
-        parts.extend(
-            program.rules.iter().filter(|rule| rule.source == index).filter_map(|rule| run(rule.action)),
-        );
-        for merge in program.merges.iter().filter(|merge| merge.source == index) {
-            parts.extend([of(merge.order), of(merge.combine)]);
-            parts.extend(run(merge.finish));
-        }
-        offer(&parts);
-    }
-    program.handlers.iter().for_each(|handler| offer(&[of(handler.rule)]));
-    program.timers.iter().for_each(|timer| offer(&[of(timer.rule)]));
-    worst.1
-}
-
-/// Sums the places by line and takes the largest; the first of the program's own where two are equal.
-fn costliest_line(places: &[(Origin, u64)], sources: &Sources) -> Option<Place> {
-    let mut lines = std::collections::BTreeMap::<(u32, usize), u64>::new();
-    for (origin, steps) in places {
-        let (line, _) = sources.line_column(origin.file, origin.offset);
-        *lines.entry((origin.file, line)).or_default() += steps;
-    }
-    let most = lines.values().copied().max()?;
-    let ((file, line), steps) = lines.into_iter().find(|(_, steps)| *steps == most)?;
-    let source = sources.get(file)?;
-    let text = source.text.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
-    Some(Place { file: source.name.clone(), line, steps, text })
 }
 
 /// An amount of memory in the largest unit that keeps it short.
