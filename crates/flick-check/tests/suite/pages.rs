@@ -45,6 +45,20 @@ fn every_code_has_a_page_and_a_golden_file() {
 }
 
 #[test]
+fn every_code_that_is_reported_has_a_page() {
+    let wordings =
+        std::fs::read_dir(root().join("crates/flick-check/src/report")).expect("the wordings are there");
+    let mut missing = Vec::new();
+    for file in wordings {
+        let path = file.expect("a readable directory").path();
+        let text = std::fs::read_to_string(&path).expect("source is text");
+        let codes = text.split('"').filter(|part| part.len() == 5 && part.starts_with("E0"));
+        missing.extend(codes.filter(|code| explain(code).is_none()).map(str::to_owned));
+    }
+    assert!(missing.is_empty(), "no page explains {missing:?}");
+}
+
+#[test]
 fn the_reference_says_what_the_checker_does() {
     for block in blocks(&read("docs/language/reference.md")) {
         let (program, diagnostics, _) = check("reference.md", &block);
