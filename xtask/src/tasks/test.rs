@@ -14,7 +14,12 @@ pub fn run() -> Outcome {
 /// The models of concurrent code: loom tries the interleavings. Everything is built for it, so it has its own place.
 fn models() -> Outcome {
     let target = run::root().join("target/loom");
-    let mut cargo = run::cargo(&["test", "--package", "flick-dict", "--test", "models"]);
-    cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
-    run::run(cargo)
+    for models in
+        [["--package", "flick-dict", "--test", "models"].as_slice(), &["--package", "flick-ring", "--lib"]]
+    {
+        let mut cargo = run::cargo(&[&["test"], models].concat());
+        cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", &target);
+        run::run(cargo)?;
+    }
+    Ok(())
 }
