@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Dictionary(DictionaryArgs),
     /// Compiled functions of the language beside the same in Rust
     Kernels(KernelArgs),
+    /// From text to machine code: the examples, and a generated program of 5,000 lines
+    Compile(CompileArgs),
     /// Any server that is already running: drives it, checks every reply, prints what was seen each second
     Load(DriveArgs),
 }
@@ -49,6 +51,14 @@ pub(crate) struct DictionaryArgs {
     /// Where results go [default: bench/results]
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
+}
+
+/// How often to compile.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompileArgs {
+    /// Rounds; the best counts
+    #[arg(long, default_value_t = 10)]
+    pub(crate) rounds: u32,
 }
 
 /// Which functions, how often.

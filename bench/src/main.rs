@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod compile_time;
 
 mod dictionary;
 mod drive;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         cli::Command::Kernels(args) => kernels::run(&args).map_err(std::io::Error::other),
         cli::Command::Hadoop(args) => hadoop::run(&args),
         cli::Command::HadoopMerge(args) => hadoop::merge(&args),
+        cli::Command::Compile(args) => compile_time::run(&args),
         cli::Command::Store(args) => store::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),
