@@ -30,8 +30,9 @@ impl Phases {
 
 /// Measures and prints a table.
 pub fn run(args: &CompileArgs) -> std::io::Result<()> {
-    let mut table =
-        String::from("| program | lines | check, ms | lower, ms | compile, ms | all, ms |\n|---|--:|--:|--:|--:|--:|\n");
+    let mut table = String::from(
+        "| program | lines | check, ms | lower, ms | compile, ms | all, ms |\n|---|--:|--:|--:|--:|--:|\n",
+    );
     let mut row = |name: &str, text: &str| -> std::io::Result<()> {
         let phases = measure(name, text, args.rounds).map_err(std::io::Error::other)?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;

@@ -11,8 +11,8 @@ mod compile_time;
 
 mod dictionary;
 mod drive;
-mod kernels;
 mod hadoop;
+mod kernels;
 mod memcached_proxy;
 mod store;
 

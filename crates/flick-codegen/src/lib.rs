@@ -131,7 +131,12 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
     let symbols = translate::declare_symbols(&mut jit)?;
     let ids = declare_functions(&mut jit, module)?;
-    let shared = translate::Shared { consts: &consts, ids: &ids, symbols: &symbols };
+    let shared = translate::Shared {
+        consts: &consts,
+        ids: &ids,
+        channels: module.program.channels.len(),
+        symbols: &symbols,
+    };
     let mut context = jit.make_context();
     let mut builder_context = FunctionBuilderContext::new();
     let mut functions = Vec::with_capacity(ids.len());

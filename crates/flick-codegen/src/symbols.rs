@@ -99,8 +99,12 @@ symbols! {
 }
 
 /// Broken invariants that generated code finds itself.
-pub(crate) const BUGS: [&str; 2] =
-    ["a bytes value ends before it starts", "a rule builds more than its bound"];
+pub(crate) const BUGS: [&str; 4] = [
+    "a bytes value ends before it starts",
+    "a rule builds more than its bound",
+    "the platform parses only with parsers",
+    "a channel is one of the program's",
+];
 /// What a parser returns instead of a step, in its two low bits, when an invariant is broken; an index in [`BUGS`]
 /// follows.
 pub(crate) const BUG_WORD: i64 = 3;
@@ -110,6 +114,8 @@ pub(crate) const BUG_BYTES_ORDER: i64 = 0;
 pub(crate) const BUG_OUT_BOUND: i64 = 1;
 /// Index in [`BUGS`].
 pub(crate) const BUG_NO_PARSER: i64 = 2;
+/// Index in [`BUGS`].
+pub(crate) const BUG_NO_CHANNEL: i64 = 3;
 
 extern "C" fn hash_bytes(call: &RawCall<'_>, value: u64) -> u64 {
     semantics::hash_bytes(call.bytes(value))

@@ -28,6 +28,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) consts: &'a [u8],
     /// Its functions, by `FuncId`.
     pub(crate) ids: &'a [JitId],
+    /// How many channels the program has.
+    pub(crate) channels: usize,
     /// The runtime's functions, by `SymbolId`.
     pub(crate) symbols: &'a [JitId],
 }

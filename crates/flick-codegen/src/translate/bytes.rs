@@ -36,6 +36,26 @@ impl Translator<'_, '_> {
             }
             Op::Find(a, b) => self.call_runtime(SymbolId::Find, &[*a, *b]),
             Op::Trim(value) => self.call_runtime(SymbolId::Trim, &[*value]),
+            Op::IsMissing(value) => {
+                let value = self.get(*value);
+                Some(self.builder.ins().icmp_imm_s(IntCC::Equal, value, BytesRef::MISSING.0 as i64))
+            }
+            Op::EmitBytes { value } => self.call_runtime(SymbolId::EmitBytes, &[*value]),
+            Op::EmitMessage { start, end } => {
+                let zero = self.iconst(0);
+                let args = [self.raw_call(), zero, self.get(*start), self.get(*end)];
+                self.call_symbol(SymbolId::EmitMessage, &args)
+            }
+            Op::EmitMessageOf { message, start, end } => {
+                self.call_runtime(SymbolId::EmitMessage, &[*message, *start, *end])
+            }
+            other => self.text_op(other, result),
+        }
+    }
+
+    /// Translates what makes or looks into text, lists and packed values.
+    fn text_op(&mut self, op: &Op, result: Option<Value>) -> Option<ir::Value> {
+        match op {
             Op::Slice { bytes, start, end } => Some(self.slice(*bytes, *start, *end)),
             Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
             Op::IsInt { bytes, base } => {
@@ -84,19 +104,6 @@ impl Translator<'_, '_> {
                 let index = self.iconst(i64::from(*index));
                 let args = [self.raw_call(), self.get(*packed), index];
                 self.call_symbol(SymbolId::PackedBytes, &args)
-            }
-            Op::IsMissing(value) => {
-                let value = self.get(*value);
-                Some(self.builder.ins().icmp_imm_s(IntCC::Equal, value, BytesRef::MISSING.0 as i64))
-            }
-            Op::EmitBytes { value } => self.call_runtime(SymbolId::EmitBytes, &[*value]),
-            Op::EmitMessage { start, end } => {
-                let zero = self.iconst(0);
-                let args = [self.raw_call(), zero, self.get(*start), self.get(*end)];
-                self.call_symbol(SymbolId::EmitMessage, &args)
-            }
-            Op::EmitMessageOf { message, start, end } => {
-                self.call_runtime(SymbolId::EmitMessage, &[*message, *start, *end])
             }
             other => self.send_op(other),
         }

@@ -331,6 +331,10 @@ impl Translator<'_, '_> {
         let call = self.raw_call();
         let lens = self.builder.ins().load(types::I64, fixed_memory(), call, raw::CHANNEL_LENS);
         let index = self.builder.ins().band_imm_u(chan, 0xffff);
+        // Most channels are constants, for which this is decided when the code is made.
+        let channels = self.shared.channels as i64;
+        let is_none = self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, index, channels);
+        self.bug_if(is_none, symbols::BUG_NO_CHANNEL);
         let offset = self.builder.ins().ishl_imm_u(index, 3);
         let address = self.builder.ins().iadd(lens, offset);
         self.builder.ins().load(types::I64, fixed_memory(), address, 0)
