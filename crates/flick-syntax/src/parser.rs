@@ -49,6 +49,7 @@ pub(crate) fn parse_file(source: &str, raw: &[LexToken], tokens: &[LayoutToken])
         is_inline: false,
         is_unit: false,
         is_condition: false,
+        loose_else: None,
         looks: Cell::new(0),
     };
     parser.builder.start_node(FlickLanguage::kind_to_raw(File));
@@ -87,6 +88,9 @@ struct Parser<'s> {
     is_unit: bool,
     /// Inside the condition of an `if`.
     is_condition: bool,
+    /// The outermost `else` without `:` in the running statement, and its depth. Behind an inline `if` the author most
+    /// likely meant `else:`.
+    loose_else: Option<(u32, Range<usize>)>,
     /// How often `nth` was called since the last token was consumed.
     looks: Cell<u32>,
 }

@@ -280,3 +280,22 @@ fn words_of_the_whole_language_are_names_elsewhere() {
         assert_eq!(parse(&source).errors(), [], "{source}");
     }
 }
+
+#[test]
+fn defaults_inside_an_inline_if() {
+    for line in [
+        "let y = if x: d[k] else 0 else: 1",
+        "if x: d[k] := e else 0",
+        "if x: f(d[k] else 0)",
+        "if x: let y = d[k] else 0",
+        "if d[k] else true: f(x)",
+        "if x: update d[k] from v: v else 0",
+        "if x:\n    d[k] else 0",
+        "if x: d[k] else 0\n  else: 1",
+        "let y = if x: 1 else: d[k] else 0",
+        "(if x: (d[k] else 0)) => c",
+        "if x: (d[k] else e) => c",
+    ] {
+        assert_eq!(parse(&format!("fun f: () -> ()\n  {line}\n")).errors(), [], "{line}");
+    }
+}

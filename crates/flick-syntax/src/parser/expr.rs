@@ -151,11 +151,17 @@ impl Parser<'_> {
                 self.range_end(EXPR);
                 continue;
             }
+            let place = self.here();
             self.bump();
             match kind {
+                DefaultExpr => {
+                    self.expr_of(power);
+                    if self.loose_else.as_ref().is_none_or(|(depth, _)| self.depth <= *depth) {
+                        self.loose_else = Some((self.depth, place));
+                    }
+                }
                 WithExpr => self.updates(),
                 InExpr => self.set_members(),
-                DefaultExpr => self.expr_of(power),
                 _ => self.expr_of(power + 1),
             }
             self.finish();

@@ -26,6 +26,7 @@ impl Parser<'_> {
         self.condition();
         self.colon_block(IF);
         self.finish();
+        let mut has_else = false;
         while self.else_follows() {
             if self.at_word("elif") {
                 self.note(
@@ -43,6 +44,7 @@ impl Parser<'_> {
                 self.bump();
                 self.colon_block(ELSE);
                 self.finish();
+                has_else = true;
                 break;
             }
             self.bump();
@@ -50,7 +52,24 @@ impl Parser<'_> {
             self.colon_block(IF);
             self.finish();
         }
+        if !has_else {
+            self.check_loose_else();
+        }
+        self.loose_else = None;
         self.finish();
+    }
+
+    /// Reports the `else` of `if c: a else b`. It gives `a` its default, and then the `if` gives nothing; where that was
+    /// meant, what `a else b` is would be lost.
+    fn check_loose_else(&mut self) {
+        // The value of an inline block stands two levels below its `if`.
+        let is_value = |depth: u32| depth == self.depth + 2 && !self.after_dedent;
+        if let Some((_, place)) = self.loose_else.take_if(|(depth, _)| is_value(*depth)) {
+            let title = "a `:` is missing behind this `else`";
+            let help =
+                "write `if condition: a else: b`; without `:`, `a else b` gives the option `a` its default";
+            self.note(SyntaxErrorKind::StrayElse, place, title, help);
+        }
     }
 
     /// Says whether an `else` of this `if` follows, and steps over the line end before it. Behind a heading on the same line

@@ -81,6 +81,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn statement(&mut self) {
+        self.loose_else = None;
         match self.current() {
             Pipe => {
                 self.start(Rule);
@@ -88,7 +89,10 @@ impl Parser<'_> {
                 self.chain();
                 self.finish();
             }
-            LetKw => self.let_stmt(),
+            LetKw => {
+                self.let_stmt();
+                self.loose_else = None; // what is named may well be an option's default
+            }
             IfKw => self.if_expr(),
             SwitchKw => self.switch_expr(),
             ForKw => self.for_stmt(),
@@ -187,6 +191,7 @@ impl Parser<'_> {
                 self.start_at(checkpoint, AssignStmt);
                 self.bump();
                 self.expr();
+                self.loose_else = None; // the value that is stored may well be an option's default
             }
             Eq | PlusEq | MinusEq => {
                 self.start_at(checkpoint, ExprStmt);

@@ -157,7 +157,7 @@ fn block(depth: u32) -> BoxedStrategy<Vec<String>> {
             1 => format!("{a}{s}=>{s}{b}"),
             2 => format!("|{s}{a} =>{b}{s}"),
             3 => format!("{a}\n{s}      =>{s}{b}"),
-            4 => format!("if {a}{s}:{s}{b}"),
+            4 => format!("if {a}{s}:{s}({b})"),
             5 => format!("let ({s}x,(y,{s}_)){s}={a}"),
             6 => format!("d[{a}]{s}:={s}{b}"),
             7 => format!("for x in {a}{s}:{s}{b}"),
