@@ -71,19 +71,6 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
             visit(Child::Expr(message));
             visit(Child::Expr(channel));
         }
-        ExprKind::If { cond, then, otherwise } => {
-            visit(Child::Expr(cond));
-            visit(Child::Block(then));
-            otherwise.iter().for_each(|block| visit(Child::Block(block)));
-        }
-        ExprKind::Switch { value, arms, otherwise } => {
-            visit(Child::Expr(value));
-            for (patterns, body) in arms {
-                patterns.iter().for_each(|pattern| visit(Child::Expr(pattern)));
-                visit(Child::Block(body));
-            }
-            otherwise.iter().for_each(|block| visit(Child::Block(block)));
-        }
         ExprKind::Call(_, args)
         | ExprKind::Builtin(_, args)
         | ExprKind::Tuple(args)
@@ -103,14 +90,43 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
             visit(Child::Expr(value));
             visit(Child::Block(other));
         }
+        ExprKind::Slice(base, from, to) => {
+            visit(Child::Expr(base));
+            from.iter().chain(to).for_each(|end| visit(Child::Expr(end)));
+        }
+        ExprKind::If { .. }
+        | ExprKind::Switch { .. }
+        | ExprKind::Match { .. }
+        | ExprKind::For { .. }
+        | ExprKind::MapList { .. }
+        | ExprKind::Filter { .. }
+        | ExprKind::Fold { .. }
+        | ExprKind::DictUpdate { .. }
+        | ExprKind::Ask { .. }
+        | ExprKind::AskAll { .. } => inner_blocks(expr, visit),
+    }
+}
+
+/// As [`children`], of what has blocks of its own.
+fn inner_blocks(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
+    match &expr.kind {
+        ExprKind::If { cond, then, otherwise } => {
+            visit(Child::Expr(cond));
+            visit(Child::Block(then));
+            otherwise.iter().for_each(|block| visit(Child::Block(block)));
+        }
+        ExprKind::Switch { value, arms, otherwise } => {
+            visit(Child::Expr(value));
+            for (patterns, body) in arms {
+                patterns.iter().for_each(|pattern| visit(Child::Expr(pattern)));
+                visit(Child::Block(body));
+            }
+            otherwise.iter().for_each(|block| visit(Child::Block(block)));
+        }
         ExprKind::Match { value, arms, otherwise } => {
             visit(Child::Expr(value));
             arms.iter().for_each(|(_, _, body)| visit(Child::Block(body)));
             otherwise.iter().for_each(|block| visit(Child::Block(block)));
-        }
-        ExprKind::Slice(base, from, to) => {
-            visit(Child::Expr(base));
-            from.iter().chain(to).for_each(|end| visit(Child::Expr(end)));
         }
         ExprKind::For { source, body, .. }
         | ExprKind::MapList { source, body, .. }
@@ -137,6 +153,7 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
             ask_all_children(asks, visit);
             timeout.iter().for_each(|timeout| visit(Child::Expr(timeout)));
         }
+        other => unreachable!("`children` knows {other:?}"),
     }
 }
 

@@ -170,22 +170,7 @@ impl<D: Driver> Worker<D> {
         } = config;
         let limits = &setup.limits;
         let sessions_max = limits.sessions_max as usize;
-        let lent_max = limits.lent_links_max;
-        let mut links = Vec::new();
-        let mut backends = Vec::new();
-        for (index, backend) in setup.backends.iter().enumerate() {
-            let shared_link = links.len() as u32;
-            links.push(Link::new(index as u32, false));
-            links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
-            backends.push(Backend {
-                endpoint: backend.endpoint.clone(),
-                channel: backend.channel,
-                element: backend.element,
-                shared: shared_link,
-                lent: shared_link + 1..shared_link + 1 + lent_max,
-                failures: 0,
-            });
-        }
+        let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;
         let per_worker_bytes = limits.buffer_bytes / workers as u64;
         let small_count = (per_worker_bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32;
@@ -495,6 +480,27 @@ macro_rules! tools {
     };
 }
 use tools;
+
+/// The connections to all backends, none of them dialled yet.
+fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
+    let lent_max = setup.limits.lent_links_max;
+    let mut links = Vec::new();
+    let mut backends = Vec::new();
+    for (index, backend) in setup.backends.iter().enumerate() {
+        let shared_link = links.len() as u32;
+        links.push(Link::new(index as u32, false));
+        links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
+        backends.push(Backend {
+            endpoint: backend.endpoint.clone(),
+            channel: backend.channel,
+            element: backend.element,
+            shared: shared_link,
+            lent: shared_link + 1..shared_link + 1 + lent_max,
+            failures: 0,
+        });
+    }
+    (links, backends)
+}
 
 /// Connections that linger after their session's slot was given back.
 const LINGER_ROOM: usize = 64;
