@@ -53,14 +53,14 @@ pub fn run(args: &CompileArgs) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A generated program of at least [`LINES_MIN`] lines whose entry the checker accepts.
+/// A generated program of at least [`LINES_MIN`] lines, all of which is compiled, that the checker accepts.
 fn large() -> String {
     let accepted = |text: &String| flick_check::check("generated", text, &|_: &str| None).0.is_some();
     (0..)
         .map(|seed| {
-            let mut functions = 100;
+            let mut functions = 400;
             loop {
-                let text = program(seed, Size { functions, ..Size::PAGE });
+                let text = program(seed, Size { functions, ..Size::MANY });
                 if text.lines().count() >= LINES_MIN {
                     return text;
                 }

@@ -26,3 +26,12 @@ fn generated_programs_are_refused_for_their_bounds_only() {
     }
     assert!(refused * 10 <= cases, "{refused} of {cases} programs exceed a bound");
 }
+
+#[test]
+fn a_program_of_many_functions_is_accepted_whole() {
+    let accepted = |seed: u64| {
+        let text = program(seed, Size { functions: 300, ..Size::MANY });
+        check("generated.flick", &text, &|_: &str| None).0.is_some()
+    };
+    assert!((0..5).any(accepted), "none of five large programs is accepted");
+}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Stmt};
+use flick_check::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, LocalId, Stmt};
 use flick_ir::data::{BlockId, Op, Terminator, Type, Value};
 
 use crate::body::Body;
@@ -173,6 +173,9 @@ impl Body<'_> {
     /// Lowers `option else value`.
     pub fn or_else(&mut self, option: &Expr, otherwise: &Block) -> Val {
         let (present, value) = self.expr(option).option();
+        if is_zero(otherwise) && is_zero_where_missing(option) {
+            return value;
+        }
         let (there, missing) = (self.f.new_block(&[]), self.f.new_block(&[]));
         self.f.branch_to(present, there, missing);
         let otherwise = self.arm(missing, otherwise);
@@ -185,6 +188,17 @@ impl Body<'_> {
         let val = self.block(body);
         (self.f.current(), val)
     }
+}
+
+/// Whether a block is nothing but the number 0.
+fn is_zero(block: &Block) -> bool {
+    let is_zero = |value: &Expr| matches!(value.kind, ExprKind::Int(0));
+    block.stmts.is_empty() && block.value.as_deref().is_some_and(is_zero)
+}
+
+/// Whether an option's word is 0 by itself where there is no value: then there is nothing to choose.
+fn is_zero_where_missing(option: &Expr) -> bool {
+    matches!(option.kind, ExprKind::Builtin(Builtin::ParseInt | Builtin::ParseHex, _))
 }
 
 /// A constant pattern as the word that it is.

@@ -48,11 +48,16 @@ pub struct Size {
     pub depth: u32,
     /// With state, asks, timers and handlers; else functions of values only.
     pub effects: bool,
+    /// The entry calls every function, so that all of them are compiled; with many functions the rule stays within its
+    /// bounds only if they are small.
+    pub calls_all: bool,
 }
 
 impl Size {
     /// A program of a page.
-    pub const PAGE: Size = Size { functions: 4, stmts: 4, depth: 3, effects: true };
+    pub const PAGE: Size = Size { functions: 4, stmts: 4, depth: 3, effects: true, calls_all: false };
+    /// Many small functions; how many is for the caller to say.
+    pub const MANY: Size = Size { functions: 600, stmts: 6, depth: 1, effects: false, calls_all: true };
 }
 
 /// A function that later ones may call.
@@ -206,6 +211,9 @@ impl Generator {
         self.asks_left = if self.size.effects { 2 } else { 0 };
         self.depth = self.size.depth;
         self.stmts();
+        if self.size.calls_all {
+            self.calls();
+        }
         self.sends();
         self.indent -= 1;
         self.names = vec![("reply".to_owned(), Ty::Message)];
@@ -214,6 +222,16 @@ impl Generator {
         self.line("fun passed: (reply: msg) -> (msg)");
         self.depth = self.size.depth;
         self.body(&Ty::Message);
+    }
+
+    /// A call of each function with constants.
+    fn calls(&mut self) {
+        for function in self.functions.clone() {
+            let args: Vec<String> = function.params.iter().map(|param| self.constant(param)).collect();
+            let name = self.fresh("called");
+            self.line(&format!("let {name} = {}({})", function.name, args.join(", ")));
+            self.names.push((name, function.result));
+        }
     }
 
     /// An indented block that gives a value of this type.

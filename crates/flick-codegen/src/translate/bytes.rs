@@ -87,6 +87,9 @@ impl Translator<'_, '_> {
                 self.call_symbol(SymbolId::Case, &args)
             }
             Op::WordsNew { words, words_max } => {
+                if let Some(list) = self.few_words(*words, *words_max) {
+                    return Some(list);
+                }
                 let max = self.iconst(i64::from(*words_max));
                 let args = [self.raw_call(), self.get(*words), max];
                 self.call_symbol(SymbolId::WordsNew, &args)

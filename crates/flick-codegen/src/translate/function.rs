@@ -35,6 +35,8 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) message: Option<(ir::Value, ir::Value)>,
     /// Constant bytes among our values: offset and length.
     constants: Vec<Option<(u32, u32)>>,
+    /// Number constants among our values.
+    numbers: Vec<Option<i64>>,
     /// Runtime functions imported so far, by `SymbolId`.
     imported: [Option<ir::FuncRef>; SYMBOLS],
 }
@@ -79,6 +81,7 @@ pub(crate) fn function(
         call: (!is_parser).then(|| params[0]),
         message: is_parser.then(|| (params[1], params[2])),
         constants: constants(function),
+        numbers: numbers(function),
         imported: [None; SYMBOLS],
     };
     let cfg = Cfg::new(function);
@@ -128,6 +131,17 @@ fn constants(function: &Function) -> Vec<Option<(u32, u32)>> {
         }
     }
     constants
+}
+
+/// The values that are constant numbers.
+fn numbers(function: &Function) -> Vec<Option<i64>> {
+    let mut numbers = vec![None; function.values.len()];
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Op::Const(word), Some(result)) = (&inst.op, inst.result) {
+            numbers[result.0 as usize] = Some(*word);
+        }
+    }
+    numbers
 }
 
 /// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
@@ -286,6 +300,11 @@ impl Translator<'_, '_> {
     pub(super) fn word(&mut self, value: Value) -> ir::Value {
         let word = self.get(value);
         if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
+    }
+
+    /// The number that a value always is.
+    pub(super) fn number(&self, value: Value) -> Option<i64> {
+        self.numbers[value.0 as usize]
     }
 
     /// The bytes of a value that is constant.

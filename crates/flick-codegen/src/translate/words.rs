@@ -7,8 +7,12 @@ use flick_abi::Region;
 use flick_abi::limits::BYTES_OFFSET_MAX;
 use flick_ir::data::{Type, Value};
 
-use super::function::{OFFSET_SHIFT, REGION_SHIFT, Translator, own_memory};
-use crate::symbols::SymbolId;
+use super::function::{OFFSET_SHIFT, REGION_SHIFT, Translator, fixed_memory, own_memory};
+use crate::raw;
+use crate::symbols::{self, SymbolId};
+
+/// Longest list that is made inline; a store for each word.
+const INLINE_WORDS_MAX: i64 = 16;
 
 impl Translator<'_, '_> {
     /// A part of a bytes value, clamped.
@@ -84,7 +88,7 @@ impl Translator<'_, '_> {
         let region = self.builder.ins().ushr_imm_u(word, REGION_SHIFT);
         let is_out = self.builder.ins().icmp_imm_u(IntCC::Equal, region, Region::Out as i64);
         let call = self.raw_call();
-        let used = self.builder.ins().load(types::I64, own_memory(), call, crate::raw::OUT_LEN);
+        let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
         let start = self.offset_of(word);
         let end = self.builder.ins().iadd(start, len);
         let fits = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, used);
@@ -92,7 +96,7 @@ impl Translator<'_, '_> {
         let all = self.builder.ins().band(both, fits);
         self.builder.ins().brif(all, quick, &[], rare, &[]);
         self.builder.switch_to_block(quick);
-        let out = self.builder.ins().load(types::I64, own_memory(), call, crate::raw::OUT);
+        let out = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT);
         let offset = self.builder.ins().ishl_imm_u(at, 3);
         let address = self.builder.ins().iadd(out, start);
         let address = self.builder.ins().iadd(address, offset);
@@ -103,6 +107,30 @@ impl Translator<'_, '_> {
         self.call_symbol(SymbolId::WordSet, &args);
         self.builder.ins().jump(next, &[]);
         self.builder.switch_to_block(next);
+    }
+
+    /// A new list of a small constant number of words, inline.
+    pub(super) fn few_words(&mut self, words: Value, words_max: u32) -> Option<ir::Value> {
+        let count = self
+            .number(words)
+            .filter(|count| (0..=INLINE_WORDS_MAX.min(words_max.into())).contains(count))?;
+        let call = self.raw_call();
+        let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
+        let limit = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT_MAX);
+        let after = self.builder.ins().iadd_imm_u(used, count * 8);
+        let is_too_much = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, after, limit);
+        self.bug_if(is_too_much, symbols::BUG_OUT_BOUND);
+        let out = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT);
+        let first = self.builder.ins().iadd(out, used);
+        let zero = self.iconst(0);
+        for word in 0..count {
+            let offset = i32::try_from(word * 8).expect("few words are few bytes");
+            self.builder.ins().store(bytes_memory(), zero, first, offset);
+        }
+        self.builder.ins().store(own_memory(), after, call, raw::OUT_LEN);
+        let place = self.builder.ins().ishl_imm_u(used, OFFSET_SHIFT);
+        let empty = self.iconst(((Region::Out as i64) << REGION_SHIFT) | (count * 8));
+        Some(self.builder.ins().bor(place, empty))
     }
 
     /// Joins values.
