@@ -44,6 +44,16 @@ impl Step {
     }
 }
 
+/// The cause of a [`Step::Fault`] in words, for logs.
+pub fn cause_text(cause: u32) -> &'static str {
+    match cause {
+        1 => "a check of the grammar failed",
+        2 => "lengths do not add up",
+        3 => "a field is longer than its bound in the program's record, or in the grammar",
+        _ => "not of the grammar",
+    }
+}
+
 /// Runs the functions of one program. Both engines must give the same answer to every call, to the bit.
 pub trait Engine: std::marker::Send + Sync {
     /// Parses the front of `data`, the bytes of one message from its start, as far as they are there.

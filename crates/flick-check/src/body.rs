@@ -140,9 +140,10 @@ impl Exprs<'_> {
 
     /// Reports a value that nobody uses.
     fn refuse_dropped(&mut self, value: &Expr) {
-        // Whether an entry was there is of no interest to everybody who removes it.
-        let is_removal = matches!(value.kind, ExprKind::Builtin(Builtin::Remove, _));
-        if matches!(value.ty, Ty::Nothing | Ty::Unknown) || is_removal {
+        // Whether an entry was there, or what it has become, is of no interest to everybody who changes it.
+        let is_change =
+            matches!(value.kind, ExprKind::Builtin(Builtin::Remove, _) | ExprKind::DictUpdate { .. });
+        if matches!(value.ty, Ty::Nothing | Ty::Unknown) || is_change {
             return;
         }
         let what = match &value.kind {

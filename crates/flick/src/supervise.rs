@@ -2,10 +2,11 @@
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
 //! with 0; the second ends the process at once with 128 plus its number.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use flick_runtime::{Outcome, Platform};
+use flick_runtime::{Outcome, Platform, State};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
@@ -56,8 +57,10 @@ pub fn supervise(
         platform.drain(drain_deadline);
         draining = Some(Instant::now());
     }
+    let state = Arc::clone(platform.state());
     let outcome = platform.wait();
     log_totals(&outcome);
+    log_program(&state);
     if let Some(first) = outcome.errors.first() {
         return Err(Failure::failed(format!("a worker ended: {first}")));
     }
@@ -82,6 +85,29 @@ fn log_totals(outcome: &Outcome) {
     let counted = totals.entries().into_iter().filter(|(_, value)| *value > 0);
     let counters: Vec<String> = counted.map(|(name, value)| format!("{name} {value}")).collect();
     info!(requests = totals.requests, replies = totals.replies, counters = counters.join(", "), "totals");
+}
+
+/// What the program itself has counted, and how its dictionaries were used.
+fn log_program(state: &State) {
+    let counters = state.counters();
+    if !counters.is_empty() {
+        let counted: Vec<String> =
+            counters.iter().map(|counter| format!("{} {}", counter.name, counter.value)).collect();
+        info!(counters = counted.join(", "), "program");
+    }
+    for dict in state.dict_reports() {
+        info!(
+            name = dict.name,
+            entries = dict.entries,
+            entries_max = dict.entries_max,
+            hits = dict.hits,
+            misses = dict.misses,
+            evictions = dict.evictions,
+            expirations = dict.expirations,
+            refusals = dict.refusals,
+            "dictionary"
+        );
+    }
 }
 
 fn name(signal: i32) -> &'static str {

@@ -401,8 +401,11 @@ impl<D: Driver> Worker<D> {
     ) {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
+        // What a reply repeats of its request is not the author's business.
+        let patches =
+            if send.body == SendBody::Original { [None, None] } else { reply_patches(&self.setup, &echo) };
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
-        self.deliver_message(request, &message, [None, None]);
+        self.deliver_message(request, &message, patches);
         self.finish_request(request);
     }
 }

@@ -89,7 +89,9 @@ impl<D: Driver> Worker<D> {
             Next::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
             Next::Starved => Flow::Stop,
             Next::Fault { field, cause, .. } => {
-                tracing::warn!(link, field, cause, "backend sent what is not of the grammar");
+                let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+                let why = flick_abi::engine::cause_text(cause);
+                tracing::warn!(%address, field, why, "backend sent what is not of the grammar");
                 self.backend_fault(link)
             }
             Next::NoBuffers => {
@@ -111,7 +113,8 @@ impl<D: Driver> Worker<D> {
     /// One reply: `seen` is all of it, or of a large one at least its head.
     fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
         let Some(request) = self.links[link as usize].requests.front() else {
-            tracing::warn!(link, "backend sent a reply that nobody asked for");
+            let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+            tracing::warn!(%address, "backend sent a reply that nobody asked for");
             return self.backend_fault(link);
         };
         let protocol = self.setup.protocol_of(channel);
@@ -119,7 +122,8 @@ impl<D: Driver> Worker<D> {
         if let Some(field) = &protocol.correlate {
             let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
             if number != entry.number {
-                tracing::warn!(link, "backend answered another request than the next one");
+                let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+                tracing::warn!(%address, "backend answered another request than the next one");
                 return self.backend_fault(link);
             }
         }

@@ -93,7 +93,8 @@ impl<D: Driver> Worker<D> {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.upload_goes_on(link) => {}
                 None => {
-                    tracing::warn!(link, "backend did not answer in time");
+                    let address = &self.backends[backend as usize].endpoint;
+                    tracing::warn!(%address, "backend did not answer in time");
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },
