@@ -51,3 +51,6 @@ pub const LOOP_NESTING_MAX: usize = 4;
 
 const _: () = assert!(DEFAULT_BYTES_MAX <= WRITTEN_BYTES_MAX);
 const _: () = assert!(LIST_BYTES_MAX <= flick_abi::limits::OUT_BYTES_MAX as u64);
+
+/// Shortest interval of an `every`, in nanoseconds: a shorter one would do little else than run.
+pub const TIMER_INTERVAL_NS_MIN: u64 = 1_000_000;

@@ -5,6 +5,7 @@ use flick_syntax::ast;
 
 use super::{Exprs, Wanted, has_part, join, unknown};
 use crate::hir::{Block, Expr, ExprKind, LocalId, Span, Stmt, StructId, Ty, VariantId};
+use crate::limits::VALUE_WORDS_MAX;
 use crate::report;
 use crate::types;
 
@@ -41,6 +42,12 @@ impl Exprs<'_> {
             return unknown(span);
         }
         let ty = Ty::Tuple(parts.iter().map(|part| part.ty.clone()).collect());
+        // A name for a tuple of tuples of names grows without bound in a few lines.
+        let words = self.items.words(&ty);
+        if words > VALUE_WORDS_MAX {
+            self.sink.push(report::values::wide_tuple(span.clone(), words, VALUE_WORDS_MAX));
+            return unknown(span);
+        }
         Expr { kind: ExprKind::Tuple(parts), ty, span }
     }
 

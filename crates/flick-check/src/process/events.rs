@@ -8,6 +8,8 @@ use super::Rules;
 use crate::expr::Wanted;
 use crate::globals::positive_duration;
 use crate::hir::{ChannelId, Event, Handler, Span, Timer, Ty};
+use crate::limits::TIMER_INTERVAL_NS_MIN;
+use crate::load::span_of;
 use crate::range::Range;
 use crate::report;
 
@@ -72,6 +74,17 @@ impl Rules<'_> {
             "every 1s",
             self.sink,
         );
+        if let (Some(ns), Some(written)) = (interval, every.interval())
+            && ns < TIMER_INTERVAL_NS_MIN
+        {
+            let place = span_of(self.decl.file, written.range());
+            self.sink.push(report::state::bad_interval(
+                place,
+                "`every`",
+                "a time of at least 1ms",
+                "every 1s",
+            ));
+        }
         let Some(body) = every.body() else { return };
         let head = every.interval().map_or(span.range.start as usize, |interval| interval.range().end);
         let (body, locals) = self.body(|exprs| exprs.block(&body, Wanted::Effect).0);

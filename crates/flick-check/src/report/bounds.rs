@@ -37,9 +37,13 @@ pub(crate) fn view_wider(span: Span, field: &str, written: u32, allowed: u32, gr
 }
 
 pub(crate) fn bytes_too_long(span: Span, field: &str, longest: u32, allowed: u32) -> Diagnostic {
-    Diagnostic::error("E0303", span, format!("this value may be {longest} bytes long, but {field} holds at most {allowed}"))
-        .label(format!("at most {longest} bytes"))
-        .help(format!("give {field} a value from a field or literal of at most {allowed} bytes, or widen its bound in the grammar"))
+    Diagnostic::error(
+        "E0303",
+        span,
+        format!("this value may be {longest} bytes long, but {field} holds at most {allowed}"),
+    )
+    .label(format!("at most {longest} bytes"))
+    .help(format!("cut it, `(...)[..{allowed}]`, or declare more room where {field} is declared"))
 }
 
 pub(crate) fn int_too_wide(
@@ -49,6 +53,15 @@ pub(crate) fn int_too_wide(
     allowed: &str,
     modulus: Option<i128>,
 ) -> Diagnostic {
+    // What lies below everything allowed is lifted, what lies above is cut or wrapped.
+    let ends = |text: &str| -> Option<(i128, i128)> {
+        let (lo, hi) = text.split_once(" and ")?;
+        Some((lo.trim().parse().ok()?, hi.trim().parse().ok()?))
+    };
+    let is_negative_too = match (ends(found), ends(allowed)) {
+        (Some((lo, _)), Some((least, _))) => lo < least,
+        _ => false,
+    };
     let help = match modulus {
         Some(modulus) => format!(
             "keep the low part with `(...) mod {modulus}`, or limit it with `min(..., {})`",
@@ -58,6 +71,11 @@ pub(crate) fn int_too_wide(
             "make it smaller, for example with `mod 1024`, or let the target be a `uint64`".to_owned()
         }
         None => "compute a value that is inside the range, for example with `min` and `max`".to_owned(),
+    };
+    let help = if is_negative_too {
+        format!("{help}; what may be below is lifted with `max(..., 0)`")
+    } else {
+        help
     };
     Diagnostic::error("E0304", span, format!("this value may not fit {target}"))
         .label(format!("between {found}"))

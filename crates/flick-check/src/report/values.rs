@@ -120,6 +120,13 @@ pub(crate) fn too_wide(span: Span, name: &str, words: u32, allowed: u32) -> Diag
     .help("split it into types that are used one after the other")
 }
 
+pub(crate) fn wide_tuple(span: Span, words: u32, allowed: u32) -> Diagnostic {
+    Diagnostic::error("E0326", span, format!("this tuple has {words} parts, more than the {allowed} allowed"))
+        .label("too many parts")
+        .note("A tuple of tuples has the parts of all of them.")
+        .help("keep the values under names of their own; many of one type are a list")
+}
+
 pub(crate) fn random_of_nothing(span: Span) -> Diagnostic {
     Diagnostic::error(
         "E0320",
