@@ -4,6 +4,9 @@
 
 mod code;
 
+// What these mean is the platform's business too, so they are said once, where both can see them.
+pub use flick_abi::{Event, Evict, Snapshot};
+
 pub use code::{AskAll, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
 
 use std::ops::Range;
@@ -138,26 +141,6 @@ pub struct Dict {
     pub snapshot: Option<Snapshot>,
     /// Place of the name.
     pub span: Span,
-}
-
-/// What a full dictionary does with a new entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evict {
-    /// Forgets what was not used for longest (approximately). The default.
-    Lru,
-    /// Forgets what was written first (approximately).
-    Oldest,
-    /// Refuses the new entry.
-    Nothing,
-}
-
-/// Where a dictionary is kept across restarts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// File name, relative to the state directory.
-    pub file: String,
-    /// How often it is written; at the end always.
-    pub every_ns: u64,
 }
 
 /// A counter or gauge.
@@ -383,21 +366,6 @@ pub struct Merge {
     pub finish: Rule,
     /// Place.
     pub span: Span,
-}
-
-/// What a handler handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// The peer closed in good order.
-    Closed,
-    /// The connection was reset, or ended in the middle of a message.
-    Broken,
-    /// It could not be dialled.
-    Refused,
-    /// A request was not answered in time.
-    TimedOut,
-    /// The peer sent what is not of the grammar.
-    Malformed,
 }
 
 /// `except EVENT channel[i]: body`.

@@ -8,6 +8,8 @@
 //! - one that evicts has chunks for `entries_max` entries of a quarter of that, and never less than 16 of the longest:
 //!   of longer ones it keeps fewer. 100,000 entries of up to 1,000 bytes so take 45 MB and not 119 MB.
 
+pub use flick_abi::Evict;
+
 use crate::limits::{
     CHUNKS_MAX, ENTRIES_MAX, INLINE_WORDS_CHUNKED, INLINE_WORDS_WHOLE, KEY_BYTES_MAX, VALUE_BYTES_MAX,
 };
@@ -23,17 +25,6 @@ pub(crate) const SLOT_HEAD_WORDS: usize = 2;
 pub(crate) const CHUNK_PAYLOAD_WORDS: usize = 7;
 /// Bytes of one bucket.
 const BUCKET_BYTES: u64 = 64;
-
-/// What a full dictionary does with a new entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evict {
-    /// Forgets what was not used for longest, approximately: a clock with one mark for each entry.
-    Lru,
-    /// Forgets what was written first, approximately: the oldest of a sample.
-    Oldest,
-    /// Refuses the new entry.
-    Nothing,
-}
 
 /// Where the hash's seed comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +50,20 @@ pub struct DictConfig {
     pub evict: Evict,
     /// Seed of the hash.
     pub seed: Seed,
+}
+
+impl DictConfig {
+    /// The configuration of a program's dictionary.
+    pub fn of(dict: &flick_abi::Dict, seed: Seed) -> Self {
+        Self {
+            entries_max: dict.entries_max,
+            key_bytes_max: dict.key_bytes_max,
+            value_bytes_max: dict.value_bytes_max,
+            expire_ns: dict.expire_ns,
+            evict: dict.evict,
+            seed,
+        }
+    }
 }
 
 /// Sizes that follow from a configuration.

@@ -85,6 +85,13 @@ pub struct Function {
     pub blocks: Vec<Block>,
 }
 
+impl Function {
+    /// Whether it may wait for replies.
+    pub fn suspends(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block.end, Terminator::Suspend { .. }))
+    }
+}
+
 /// A straight run of instructions.
 #[derive(Clone, Debug)]
 pub struct Block {

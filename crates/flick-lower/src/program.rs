@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flick_abi::{
-    Bounds, Channel, Counter, Dict, Event, Evict, FuncId, Handler, Merge, Program, Protocol, Rule,
-    RuleAction, Snapshot, Timer, View,
+    Bounds, Channel, Counter, Dict, FuncId, Handler, Merge, Program, Protocol, Rule, RuleAction, Timer, View,
 };
 use flick_check::hir;
 use flick_check::hir::UnitId;
@@ -36,7 +35,7 @@ pub fn lower(program: &hir::Program) -> Module {
         functions.add(function)
     };
     let rules = process.rules.iter().zip(code.rules).map(|(rule, body)| {
-        let asks = body.as_ref().err().is_some_and(suspends);
+        let asks = body.as_ref().err().is_some_and(Function::suspends);
         let action = body.unwrap_or_else(|function| RuleAction::Run { rule: add(function) });
         Rule { source: rule.source.0 as usize, action, asks }
     });
@@ -49,7 +48,7 @@ pub fn lower(program: &hir::Program) -> Module {
     });
     let merges = merges.collect();
     let handlers = process.handlers.iter().zip(code.handlers).map(|(handler, function)| Handler {
-        event: event_of(handler.event),
+        event: handler.event,
         channel: handler.channel.0 as usize,
         rule: add(function),
     });
@@ -154,21 +153,6 @@ fn lower_channels(
     (channels, protocols)
 }
 
-fn suspends(function: &Function) -> bool {
-    let mut ends = function.blocks.iter().map(|block| &block.end);
-    ends.any(|end| matches!(end, flick_ir::data::Terminator::Suspend { .. }))
-}
-
-fn event_of(event: hir::Event) -> Event {
-    match event {
-        hir::Event::Closed => Event::Closed,
-        hir::Event::Broken => Event::Broken,
-        hir::Event::Refused => Event::Refused,
-        hir::Event::TimedOut => Event::TimedOut,
-        hir::Event::Malformed => Event::Malformed,
-    }
-}
-
 fn counter_of(counter: &hir::Counter) -> Counter {
     Counter { name: counter.name.clone(), is_gauge: counter.is_gauge }
 }
@@ -180,15 +164,8 @@ fn dict_of(program: &hir::Program, dict: &hir::Dict) -> Dict {
         key_bytes_max: layout::key_bytes_max(program, dict),
         value_bytes_max: layout::packed_bytes_max(program, &dict.value),
         expire_ns: dict.expire_ns,
-        evict: match dict.evict {
-            hir::Evict::Lru => Evict::Lru,
-            hir::Evict::Oldest => Evict::Oldest,
-            hir::Evict::Nothing => Evict::Nothing,
-        },
-        snapshot: dict
-            .snapshot
-            .as_ref()
-            .map(|snapshot| Snapshot { file: snapshot.file.clone(), every_ns: snapshot.every_ns }),
+        evict: dict.evict,
+        snapshot: dict.snapshot.clone(),
         layout: layout::fingerprint(program, dict),
     }
 }

@@ -134,12 +134,6 @@ impl WorkerHost {
         self.now_ns.max(0) as u64
     }
 
-    /// SplitMix64: not for secrets.
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::pick::mix(self.random)
-    }
-
     fn count_read<T>(&self, dict: u32, found: Option<T>) -> Option<T> {
         let used = self.state.dict_use(self.worker, dict);
         if found.is_some() {
@@ -163,7 +157,7 @@ impl<B: Backends + ?Sized> Host for View<'_, B> {
     }
 
     fn random(&mut self) -> u64 {
-        self.host.draw()
+        draw(&mut self.host.random)
     }
 
     fn log(&mut self, text: &[u8]) {
@@ -202,10 +196,7 @@ impl<B: Backends + ?Sized> Host for View<'_, B> {
     fn pick(&mut self, policy: Policy, channel: u32, key: &[u8]) -> i64 {
         let backends = self.backends;
         let WorkerHost { places, turns, random, .. } = &mut *self.host;
-        let draw = || {
-            *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            crate::pick::mix(*random)
-        };
+        let draw = || draw(random);
         places.pick(turns, policy, channel, key, backends, draw) as i64
     }
 
@@ -289,6 +280,12 @@ impl fmt::Display for Line<'_> {
         }
         Ok(())
     }
+}
+
+/// SplitMix64: not for secrets.
+fn draw(random: &mut u64) -> u64 {
+    *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    crate::pick::mix(*random)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::SystemTime;
 
 use flick_abi::Program;
-use flick_dict::{DictConfig, DictError, Dictionary, Evict, Seed};
+use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 
 use crate::counters::Counter;
 
@@ -100,22 +100,6 @@ pub struct DictReport {
     pub refusals: u64,
 }
 
-/// The configuration of a program's dictionary.
-fn dict_config(dict: &flick_abi::Dict, seed: Seed) -> DictConfig {
-    DictConfig {
-        entries_max: dict.entries_max,
-        key_bytes_max: dict.key_bytes_max,
-        value_bytes_max: dict.value_bytes_max,
-        expire_ns: dict.expire_ns,
-        evict: match dict.evict {
-            flick_abi::Evict::Lru => Evict::Lru,
-            flick_abi::Evict::Oldest => Evict::Oldest,
-            flick_abi::Evict::Nothing => Evict::Nothing,
-        },
-        seed,
-    }
-}
-
 /// Bytes that the dictionaries of a program take; saturates.
 pub fn dict_bytes(program: &Program) -> u64 {
     program.dicts.iter().map(dict_bytes_of).fold(0, u64::saturating_add)
@@ -123,7 +107,7 @@ pub fn dict_bytes(program: &Program) -> u64 {
 
 /// Bytes that one dictionary takes.
 pub fn dict_bytes_of(dict: &flick_abi::Dict) -> u64 {
-    flick_dict::memory_bytes(&dict_config(dict, Seed::Random))
+    flick_dict::memory_bytes(&DictConfig::of(dict, Seed::Random))
 }
 
 impl State {
@@ -138,7 +122,7 @@ impl State {
         let open = |(index, dict): (usize, &flick_abi::Dict)| {
             let seed = seed.map_or(Seed::Random, |seed| Seed::Fixed(crate::pick::mix(seed ^ index as u64)));
             let dictionary =
-                Dictionary::new(dict_config(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
+                Dictionary::new(DictConfig::of(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
             Ok(Dict { shape: dict.clone(), dictionary })
         };
         let dicts = program.dicts.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;

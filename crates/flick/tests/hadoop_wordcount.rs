@@ -185,7 +185,8 @@ fn check_failure(what: &str, bytes: &[u8]) {
         (platform.metrics().totals.sessions_accepted == MAPPERS as u64 - 1).then_some(())
     });
     let mut odd = TcpStream::connect(at).expect("the service listens");
-    odd.write_all(bytes).and_then(|()| odd.shutdown(Shutdown::Write)).expect("the service reads");
+    // It may find the fault, and hang up, before all is sent or the end is said.
+    let _ = odd.write_all(bytes).and_then(|()| odd.shutdown(Shutdown::Write));
     common::wait::until("the job to fail", || (platform.metrics().totals.jobs_failed == 1).then_some(()));
     for mapper in mappers {
         assert!(!mapper.join().expect("a mapper ends"), "{what}: a mapper is told that something went wrong");

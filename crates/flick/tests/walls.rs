@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
     ("flick-net", &["flick-buffers"]),
-    ("flick-dict", &[]),
+    ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
     ("flick-load", &[]),

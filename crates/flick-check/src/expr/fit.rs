@@ -242,8 +242,8 @@ impl Exprs<'_> {
         self.sink.push(report::bounds::int_too_wide(
             place.span.clone(),
             &place.target,
-            &found.describe(),
-            &allowed.describe(),
+            found,
+            allowed,
             modulus,
         ));
     }

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
+use crate::range::{Range, UINT};
 
 /// `chain` holds the calls of the circle: caller, callee, place of the call.
 pub(crate) fn recursion(chain: &[(String, String, Span)]) -> Diagnostic {
@@ -49,37 +50,29 @@ pub(crate) fn bytes_too_long(span: Span, field: &str, longest: u32, allowed: u32
 pub(crate) fn int_too_wide(
     span: Span,
     target: &str,
-    found: &str,
-    allowed: &str,
+    found: Range,
+    allowed: Range,
     modulus: Option<i128>,
 ) -> Diagnostic {
-    // What lies below everything allowed is lifted, what lies above is cut or wrapped.
-    let ends = |text: &str| -> Option<(i128, i128)> {
-        let (lo, hi) = text.split_once(" and ")?;
-        Some((lo.trim().parse().ok()?, hi.trim().parse().ok()?))
-    };
-    let is_negative_too = match (ends(found), ends(allowed)) {
-        (Some((lo, _)), Some((least, _))) => lo < least,
-        _ => false,
-    };
     let help = match modulus {
         Some(modulus) => format!(
             "keep the low part with `(...) mod {modulus}`, or limit it with `min(..., {})`",
             modulus - 1
         ),
-        None if found.ends_with("18446744073709551615") => {
+        None if found.hi == UINT.hi => {
             "make it smaller, for example with `mod 1024`, or let the target be a `uint64`".to_owned()
         }
         None => "compute a value that is inside the range, for example with `min` and `max`".to_owned(),
     };
-    let help = if is_negative_too {
+    // What lies below everything allowed is lifted, what lies above is cut or wrapped.
+    let help = if found.lo < allowed.lo {
         format!("{help}; what may be below is lifted with `max(..., 0)`")
     } else {
         help
     };
     Diagnostic::error("E0304", span, format!("this value may not fit {target}"))
-        .label(format!("between {found}"))
-        .note(format!("{target} holds values between {allowed}."))
+        .label(format!("between {}", found.describe()))
+        .note(format!("{target} holds values between {}.", allowed.describe()))
         .help(help)
 }
 

@@ -33,10 +33,8 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) call: Option<ir::Value>,
     /// The message, in parsers: pointer and length.
     pub(super) message: Option<(ir::Value, ir::Value)>,
-    /// Constant bytes among our values: offset and length.
-    constants: Vec<Option<(u32, u32)>>,
-    /// Number constants among our values.
-    numbers: Vec<Option<i64>>,
+    /// What defines each of our values; a parameter has nothing.
+    definitions: Vec<Option<&'a Op>>,
     /// Runtime functions imported so far, by `SymbolId`.
     imported: [Option<ir::FuncRef>; SYMBOLS],
 }
@@ -80,8 +78,7 @@ pub(crate) fn function(
         frame,
         call: (!is_parser).then(|| params[0]),
         message: is_parser.then(|| (params[1], params[2])),
-        constants: constants(function),
-        numbers: numbers(function),
+        definitions: definitions(function),
         imported: [None; SYMBOLS],
     };
     let cfg = Cfg::new(function);
@@ -122,26 +119,15 @@ fn cold_blocks(function: &Function, cfg: &Cfg) -> Vec<BlockId> {
     cfg.order.iter().copied().filter(|id| is_cold[id.0 as usize]).collect()
 }
 
-/// The values that are constant bytes.
-fn constants(function: &Function) -> Vec<Option<(u32, u32)>> {
-    let mut constants = vec![None; function.values.len()];
+/// What defines each value.
+fn definitions(function: &Function) -> Vec<Option<&Op>> {
+    let mut definitions = vec![None; function.values.len()];
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Op::ConstBytes { offset, len }, Some(result)) = (&inst.op, inst.result) {
-            constants[result.0 as usize] = Some((*offset, *len));
+        if let Some(result) = inst.result {
+            definitions[result.0 as usize] = Some(&inst.op);
         }
     }
-    constants
-}
-
-/// The values that are constant numbers.
-fn numbers(function: &Function) -> Vec<Option<i64>> {
-    let mut numbers = vec![None; function.values.len()];
-    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Op::Const(word), Some(result)) = (&inst.op, inst.result) {
-            numbers[result.0 as usize] = Some(*word);
-        }
-    }
-    numbers
+    definitions
 }
 
 /// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
@@ -304,13 +290,20 @@ impl Translator<'_, '_> {
 
     /// The number that a value always is.
     pub(super) fn number(&self, value: Value) -> Option<i64> {
-        self.numbers[value.0 as usize]
+        match self.definitions[value.0 as usize]? {
+            Op::Const(word) => Some(*word),
+            _ => None,
+        }
     }
 
     /// The bytes of a value that is constant.
     pub(super) fn constant(&self, value: Value) -> Option<&[u8]> {
-        let (offset, len) = self.constants[value.0 as usize]?;
-        self.shared.consts.get(offset as usize..(offset + len) as usize)
+        match self.definitions[value.0 as usize]? {
+            Op::ConstBytes { offset, len } => {
+                self.shared.consts.get(*offset as usize..(*offset + *len) as usize)
+            }
+            _ => None,
+        }
     }
 
     /// A constant word.

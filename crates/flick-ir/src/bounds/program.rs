@@ -1,10 +1,10 @@
 //! What a whole program needs at most: its functions' bounds, put together as the platform runs them.
 
 use flick_abi::{Bounds, FuncId, RuleAction};
-use flick_dict::{DictConfig, Evict, Seed};
+use flick_dict::{DictConfig, Seed};
 
 use super::{FunctionBounds, bounds};
-use crate::data::{Module, Terminator};
+use crate::data::Module;
 
 /// Needs of what one message, event or tick causes.
 #[derive(Clone, Copy, Default)]
@@ -91,29 +91,15 @@ fn most(functions: &[FunctionBounds], of: impl Fn(&FunctionBounds) -> u64) -> u3
 
 /// Locals, and what a waiting activation keeps: words and output.
 fn session_bytes(module: &Module, functions: &[FunctionBounds]) -> u64 {
-    let waits = module.functions.iter().zip(functions).filter(|(function, _)| {
-        function.blocks.iter().any(|block| matches!(block.end, Terminator::Suspend { .. }))
-    });
+    let waits = module.functions.iter().zip(functions).filter(|(function, _)| function.suspends());
     let kept = waits.map(|(_, bounds)| (8 * u64::from(bounds.spill_words)).saturating_add(bounds.out_bytes));
     (8 * u64::from(module.program.state_words)).saturating_add(kept.max().unwrap_or(0))
 }
 
 /// Bytes of the program's globals: what the dictionaries will allocate, to the byte, and room for counters.
 fn global_bytes(module: &Module) -> u64 {
-    let dicts = module.program.dicts.iter().map(|dict| {
-        flick_dict::memory_bytes(&DictConfig {
-            entries_max: dict.entries_max,
-            key_bytes_max: dict.key_bytes_max,
-            value_bytes_max: dict.value_bytes_max,
-            expire_ns: dict.expire_ns,
-            evict: match dict.evict {
-                flick_abi::Evict::Lru => Evict::Lru,
-                flick_abi::Evict::Oldest => Evict::Oldest,
-                flick_abi::Evict::Nothing => Evict::Nothing,
-            },
-            seed: Seed::Random,
-        })
-    });
+    let dicts = module.program.dicts.iter();
+    let dicts = dicts.map(|dict| flick_dict::memory_bytes(&DictConfig::of(dict, Seed::Random)));
     dicts.fold(COUNTER_BYTES * module.program.counters.len() as u64, u64::saturating_add)
 }
 

@@ -212,8 +212,3 @@ fn check_kept(function: &Function, cfg: &Cfg, suspends: &[(BlockId, u32, BlockId
         is_last = !changed;
     }
 }
-
-/// Whether a function may give way.
-pub(super) fn waits(function: &Function) -> bool {
-    function.blocks.iter().any(|block| matches!(block.end, Terminator::Suspend { .. }))
-}

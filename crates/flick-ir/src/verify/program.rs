@@ -6,7 +6,7 @@ use flick_abi::limits::{
 };
 use flick_abi::{FuncId, Program, RuleAction, WireField};
 
-use super::{Report, VerifyError, flow};
+use super::{Report, VerifyError};
 use crate::data::{FuncKind, Function, Module};
 use crate::limits::CHANNELS_MAX;
 
@@ -56,7 +56,7 @@ fn rules(module: &Module, report: &mut Report<'_>) {
     let program = &module.program;
     let rule = |report: &mut Report<'_>, id: FuncId, may_wait: bool, what: &str| {
         kind(module, report, id, FuncKind::Rule, what);
-        let waits = module.functions.get(id.0 as usize).is_some_and(flow::waits);
+        let waits = module.functions.get(id.0 as usize).is_some_and(Function::suspends);
         report.require(may_wait || !waits, || format!("{what} is f{}, which must not suspend", id.0));
     };
     for (index, found) in program.rules.iter().enumerate() {

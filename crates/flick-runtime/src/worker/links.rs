@@ -2,7 +2,7 @@
 //! is answered.
 
 use flick_abi::{Event, FailureReason};
-use flick_net::Driver;
+use flick_net::{Driver, Endpoint};
 
 use super::sending::Mishap;
 use super::{Role, Worker};
@@ -11,6 +11,11 @@ use crate::ledger::{RequestId, Tie};
 use crate::limits::BACKOFF_SHIFT_MAX;
 
 impl<D: Driver> Worker<D> {
+    /// Where a connection leads, for the log.
+    pub(super) fn address_of(&self, link: u32) -> &Endpoint {
+        &self.backends[self.links[link as usize].backend as usize].endpoint
+    }
+
     pub(super) fn dial_shared(&mut self, backend: u32) {
         let link = self.backends[backend as usize].shared;
         if !self.dial(link) {

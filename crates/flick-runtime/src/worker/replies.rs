@@ -89,7 +89,7 @@ impl<D: Driver> Worker<D> {
             Next::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
             Next::Starved => Flow::Stop,
             Next::Fault { field, cause, .. } => {
-                let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+                let address = self.address_of(link);
                 let why = flick_abi::engine::cause_text(cause);
                 tracing::warn!(%address, field, why, "backend sent what is not of the grammar");
                 self.backend_fault(link)
@@ -113,7 +113,7 @@ impl<D: Driver> Worker<D> {
     /// One reply: `seen` is all of it, or of a large one at least its head.
     fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
         let Some(request) = self.links[link as usize].requests.front() else {
-            let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+            let address = self.address_of(link);
             tracing::warn!(%address, "backend sent a reply that nobody asked for");
             return self.backend_fault(link);
         };
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
         if let Some(field) = &protocol.correlate {
             let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
             if number != entry.number {
-                let address = &self.backends[self.links[link as usize].backend as usize].endpoint;
+                let address = self.address_of(link);
                 tracing::warn!(%address, "backend answered another request than the next one");
                 return self.backend_fault(link);
             }

@@ -93,7 +93,7 @@ impl<D: Driver> Worker<D> {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.upload_goes_on(link) => {}
                 None => {
-                    let address = &self.backends[backend as usize].endpoint;
+                    let address = self.address_of(link);
                     tracing::warn!(%address, "backend did not answer in time");
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }

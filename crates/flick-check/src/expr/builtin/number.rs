@@ -88,10 +88,9 @@ impl Exprs<'_> {
             self.sink.push(report::values::random_of_nothing(call.args[0].span.clone()));
         }
         if range.hi > INT.hi {
-            let (found, allowed) = (UINT.describe(), INT.describe());
             let target = "the bound of `random`";
             let place = call.args[0].span.clone();
-            self.sink.push(report::bounds::int_too_wide(place, target, &found, &allowed, None));
+            self.sink.push(report::bounds::int_too_wide(place, target, UINT, INT, None));
         }
         call.gives(Range { lo: 0, hi: (range.hi - 1).clamp(0, INT.hi) }.ty())
     }
