@@ -17,7 +17,7 @@ pub enum Step {
         /// Index of the field in its unit.
         field: u32,
         /// Why: see `docs/language`: 1 a check (`&requires`, `%request`, `%reply`) failed, 2 arithmetic on lengths
-        /// left its range, 3 a field is longer than its bound, 4 a value is none of its enumeration's.
+        /// left its range, 3 a field is longer than its bound, 4 a value is none of its enumeration's or not supported.
         cause: u32,
     },
 }

@@ -18,6 +18,8 @@ pub const SLOT_FLAGS: usize = 4;
 pub const SLOT_LOUD: usize = 5;
 /// The echo fields have all been decoded (1) or not yet (0): a malformed message can be answered if so.
 pub const SLOT_ECHO_READY: usize = 6;
+/// On a request's `Done`: what `%keep` says. Before a reply is parsed: what the request that it answers kept.
+pub const SLOT_ASKED: usize = 7;
 
 /// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform's own.
 ///
@@ -43,6 +45,12 @@ impl Frame {
         self.slots[SLOT_CURSOR] = 0;
         self.slots[SLOT_FLAGS] = 0;
         self.slots[SLOT_ECHO_READY] = 0;
+        self.slots[SLOT_ASKED] = 0;
+    }
+
+    /// Makes the frame ready for the next part of the same message (`MessageFlags::PARTS`): state and fields stay.
+    pub fn next_part(&mut self) {
+        self.slots[SLOT_CURSOR] = 0;
     }
 
     /// Length of the whole message in bytes, after `Step::Done`.
@@ -80,6 +88,18 @@ impl MessageFlags {
     pub const SILENT: u64 = 4;
     /// `%more`: further replies to the same request follow this one.
     pub const MORE: u64 = 8;
+    /// `%last`: the connection that it came on carries no further message of its direction behind this one. Of a
+    /// request: the session ends with its reply. Of a reply: the backend connection is not used again.
+    pub const LAST: u64 = 16;
+    /// `%tunnel`, of a reply: behind it both directions are raw bytes until they close.
+    pub const TUNNEL: u64 = 32;
+    /// The message goes on behind its total length: the same parser is called on what follows, with the frame after
+    /// [`Frame::next_part`]. The last part comes without.
+    pub const PARTS: u64 = 64;
+    /// All bytes until the peer closes belong to the message; its total length is `u64::MAX`.
+    pub const UNTIL_CLOSE: u64 = 128;
+    /// `%retry`, of a request: may be sent again when no byte of a reply came.
+    pub const RETRY: u64 = 256;
 
     /// Whether all bits of `mask` are set.
     pub fn has(self, mask: u64) -> bool {

@@ -55,6 +55,9 @@ pub struct View {
     pub parse_request: FuncId,
     /// Parser for a channel that is dialled (messages must be replies, where the grammar tells).
     pub parse_reply: FuncId,
+    /// Parser that never gives a message in parts: for replies to asks, and for whole messages. `parse_reply` for units
+    /// that have no parts.
+    pub parse_asked: FuncId,
     /// Sets `SLOT_FLAGS` of a reply whose echo fields have been restored in the frame's slots; called like a parser
     /// on the same bytes, always `Done`. `None`: no fact of the grammar concerns replies.
     pub reply_flags: Option<FuncId>,
@@ -230,6 +233,8 @@ pub struct Protocol {
     pub name: String,
     /// How replies find their requests.
     pub order: ReplyOrder,
+    /// A backend connection carries one exchange at a time (`%exclusive`).
+    pub exclusive: bool,
     /// A field the platform numbers on the way out and restores on the way back; also one of `echo`.
     pub correlate: Option<WireField>,
     /// A field to be replaced by the frame's `SLOT_LOUD` on a shared connection, so that every request is
@@ -241,6 +246,13 @@ pub struct Protocol {
     pub failures: [Option<FuncId>; FailureReason::COUNT],
     /// Largest message that the grammar can describe, in bytes; saturates.
     pub message_bytes_max: u64,
+}
+
+impl Protocol {
+    /// Whether each session has backend connections of its own: the grammar says nothing of requests and replies.
+    pub fn is_private(&self) -> bool {
+        self.order == ReplyOrder::None
+    }
 }
 
 /// Why the platform answers a request itself.
@@ -257,11 +269,16 @@ pub enum FailureReason {
     Malformed = 3,
     /// The request ended the session (`%ends`).
     Farewell = 4,
+    /// A field of the request is longer than its bound; answered and closed as `Malformed`, whose answer stands in for a
+    /// missing one.
+    TooLong = 5,
+    /// The request asks for what the grammar does not support; as `TooLong`.
+    Unsupported = 6,
 }
 
 impl FailureReason {
     /// Number of reasons.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 7;
     /// All reasons with the names that grammars use (`%on NAME = ...`).
     pub const NAMES: [(&'static str, FailureReason); Self::COUNT] = [
         ("unavailable", FailureReason::Unavailable),
@@ -269,6 +286,8 @@ impl FailureReason {
         ("overload", FailureReason::Overload),
         ("malformed", FailureReason::Malformed),
         ("farewell", FailureReason::Farewell),
+        ("too_long", FailureReason::TooLong),
+        ("unsupported", FailureReason::Unsupported),
     ];
 }
 

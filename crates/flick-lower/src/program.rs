@@ -237,9 +237,11 @@ fn lower_view(
             flags
         }
     };
+    let parse_reply = functions.add(reply.function);
     View {
         parse_request: functions.add(request.function),
-        parse_reply: functions.add(reply.function),
+        parse_reply,
+        parse_asked: parse_reply,
         reply_flags,
         head_bytes_max: u32::try_from(head_bytes_max).unwrap_or(u32::MAX),
     }
@@ -256,6 +258,7 @@ fn lower_protocol(
     Protocol {
         name: info.unit.name.clone(),
         order: info.order(),
+        exclusive: false,
         correlate: facts.correlate.map(|field| info.wire_field(field)),
         loud: facts.loud.as_ref().map(|(field, _)| info.wire_field(*field)),
         echo: info.echo().into_iter().map(|field| info.wire_field(field)).collect(),

@@ -171,9 +171,17 @@ impl Setup {
         self.protocol_of(self.listened)
     }
 
-    /// The builder of the platform's own reply for a reason.
+    /// The builder of the platform's own reply for a reason; a request that is not of the grammar in a special way is
+    /// answered as any such one if the grammar has no words for that way.
     pub fn failure(&self, reason: FailureReason) -> Option<flick_abi::FuncId> {
-        self.protocol().failures[reason as usize]
+        let failures = &self.protocol().failures;
+        let general = match reason {
+            FailureReason::TooLong | FailureReason::Unsupported => {
+                failures[FailureReason::Malformed as usize]
+            }
+            _ => None,
+        };
+        failures[reason as usize].or(general)
     }
 }
 

@@ -53,7 +53,8 @@ pub fn program_bounds(module: &Module) -> Bounds {
     for (source, channel) in program.channels.iter().enumerate() {
         let parse = channel.view.as_ref().map_or(Need::default(), |view| {
             let flags = view.reply_flags.map_or(Need::default(), need);
-            need(view.parse_request).or(need(view.parse_reply).then(flags))
+            let reply = need(view.parse_reply).or(need(view.parse_asked));
+            need(view.parse_request).or(reply.then(flags))
         });
         // One message may match several rules of its channel: their needs add up.
         let rules = program.rules.iter().filter(|rule| rule.source == source);

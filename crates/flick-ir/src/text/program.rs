@@ -49,6 +49,9 @@ fn print_channel(channel: &Channel) -> String {
     }
     if let Some(view) = &channel.view {
         let _ = write!(text, " view(request f{}, reply f{}", view.parse_request.0, view.parse_reply.0);
+        if view.parse_asked != view.parse_reply {
+            let _ = write!(text, ", asked f{}", view.parse_asked.0);
+        }
         if let Some(flags) = view.reply_flags {
             let _ = write!(text, ", flags f{}", flags.0);
         }
@@ -64,7 +67,9 @@ fn print_protocol(protocol: &Protocol) -> String {
         ReplyOrder::InOrder => "in_order",
     };
     let name = quote(protocol.name.as_bytes());
-    let mut text = format!("  protocol {name} {order} max {} {{\n", protocol.message_bytes_max);
+    let exclusive = if protocol.exclusive { " exclusive" } else { "" };
+    let max = protocol.message_bytes_max;
+    let mut text = format!("  protocol {name} {order}{exclusive} max {max} {{\n");
     let correlate = protocol.correlate.iter().map(|field| ("correlate", field));
     let loud = protocol.loud.iter().map(|field| ("loud", field));
     let echo = protocol.echo.iter().map(|field| ("echo", field));
@@ -138,6 +143,7 @@ fn view(reader: &mut Reader) -> Parsed<View> {
     reader.mark("(")?;
     let parse_request = labelled_func(reader, "request")?;
     let parse_reply = labelled_func(reader, "reply")?;
+    let parse_asked = if reader.opt_word("asked") { followed_func(reader)? } else { parse_reply };
     let mut reply_flags = None;
     if reader.opt_word("flags") {
         reply_flags = Some(reader.func()?);
@@ -146,14 +152,18 @@ fn view(reader: &mut Reader) -> Parsed<View> {
     reader.expect_word("head")?;
     let head_bytes_max = reader.number()?;
     reader.mark(")")?;
-    Ok(View { parse_request, parse_reply, reply_flags, head_bytes_max })
+    Ok(View { parse_request, parse_reply, parse_asked, reply_flags, head_bytes_max })
+}
+
+fn followed_func(reader: &mut Reader) -> Parsed<FuncId> {
+    let id = reader.func()?;
+    reader.mark(",")?;
+    Ok(id)
 }
 
 fn labelled_func(reader: &mut Reader, label: &str) -> Parsed<FuncId> {
     reader.expect_word(label)?;
-    let id = reader.func()?;
-    reader.mark(",")?;
-    Ok(id)
+    followed_func(reader)
 }
 
 fn rule(reader: &mut Reader) -> Parsed<Rule> {
@@ -178,11 +188,13 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
         "in_order" => ReplyOrder::InOrder,
         other => return Err(reader.error(format!("`{other}` is no order"))),
     };
+    let exclusive = reader.opt_word("exclusive");
     reader.expect_word("max")?;
     let message_bytes_max = reader.number()?;
     let failures = [None; FailureReason::COUNT];
     let (correlate, loud, echo) = (None, None, Vec::new());
-    let mut protocol = Protocol { name, order, correlate, loud, echo, failures, message_bytes_max };
+    let mut protocol =
+        Protocol { name, order, exclusive, correlate, loud, echo, failures, message_bytes_max };
     reader.mark("{")?;
     while !reader.opt_mark("}") {
         match reader.word()?.as_str() {

@@ -33,6 +33,7 @@ fn views(module: &Module, report: &mut Report<'_>) {
             let what = |role: &str| format!("the {role} of channel `{}`", channel.name);
             kind(module, report, view.parse_request, FuncKind::Parser, &what("request parser"));
             kind(module, report, view.parse_reply, FuncKind::Parser, &what("reply parser"));
+            kind(module, report, view.parse_asked, FuncKind::Parser, &what("parser of replies to asks"));
             if let Some(flags) = view.reply_flags {
                 kind(module, report, flags, FuncKind::Parser, &what("reply flags"));
             }

@@ -54,7 +54,10 @@ impl<D: Driver> Worker<D> {
             FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
             FailureReason::Timeout => self.counters.failed_timeout.add(1),
             FailureReason::Overload => self.counters.failed_overload.add(1),
-            FailureReason::Malformed | FailureReason::Farewell => {}
+            FailureReason::Malformed
+            | FailureReason::TooLong
+            | FailureReason::Unsupported
+            | FailureReason::Farewell => {}
         }
         let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
             if reason == FailureReason::Farewell {

@@ -103,7 +103,12 @@ impl<D: Driver> Worker<D> {
 
     /// A client sent what is not of the grammar: its handler may answer, and if it does not, we do, as far as that
     /// is possible. Whether there is a handler.
-    pub(super) fn handle_malformed(&mut self, key: Key, frame: &Frame, answerable: bool) -> bool {
+    pub(super) fn handle_malformed(
+        &mut self,
+        key: Key,
+        frame: &Frame,
+        answer: Option<FailureReason>,
+    ) -> bool {
         let Some(rule) = self.setup.needs.handler(Event::Malformed, self.setup.listened) else {
             return false;
         };
@@ -112,16 +117,16 @@ impl<D: Driver> Worker<D> {
         let activation = Activation {
             session: Some(key),
             request: Some(request),
-            reason: Some(FailureReason::Malformed).filter(|_| answerable),
+            reason: answer,
             ..Activation::new(rule)
         };
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_told = true;
         }
-        match self.start_activation(activation, frame) {
-            Some(activation) => self.ledger.get_mut(request).tie = Tie::Answerer(activation),
-            None if answerable => self.fail_request(request, FailureReason::Malformed),
-            None => self.finish_request(request),
+        match (self.start_activation(activation, frame), answer) {
+            (Some(activation), _) => self.ledger.get_mut(request).tie = Tie::Answerer(activation),
+            (None, Some(reason)) => self.fail_request(request, reason),
+            (None, None) => self.finish_request(request),
         }
         true
     }

@@ -134,7 +134,8 @@ impl<D: Driver> Worker<D> {
             Next::Starved => Flow::Stop,
             Next::Fault { field, cause, answerable } => {
                 tracing::debug!(field, cause, "client sent what is not of the grammar");
-                self.request_fault(key, &mut scratch, answerable);
+                let answer = answerable.then(|| fault_reason(cause));
+                self.request_fault(key, &mut scratch, answer);
                 Flow::Stop
             }
             Next::NoBuffers => {
@@ -249,13 +250,16 @@ impl<D: Driver> Worker<D> {
         })
     }
 
-    fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answerable: bool) {
+    /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
+    pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
         self.counters.peer_faults_client.add(1);
-        if answerable {
+        if answer.is_some() {
             self.counters.failed_malformed.add(1);
         }
-        if !self.handle_malformed(key, &scratch.frame, answerable) && answerable {
-            self.fail_new_request(key, &scratch.frame, FailureReason::Malformed);
+        if !self.handle_malformed(key, &scratch.frame, answer)
+            && let Some(reason) = answer
+        {
+            self.fail_new_request(key, &scratch.frame, reason);
         }
         self.stop_reading(key);
     }
@@ -298,5 +302,14 @@ impl<D: Driver> Worker<D> {
         if !idle.is_zero() {
             self.set_deadline(key.index, Kind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
         }
+    }
+}
+
+/// Why a request fails whose parser gave this cause.
+pub(super) fn fault_reason(cause: u32) -> FailureReason {
+    match cause {
+        3 => FailureReason::TooLong,
+        4 => FailureReason::Unsupported,
+        _ => FailureReason::Malformed,
     }
 }

@@ -112,7 +112,7 @@ impl Engine for Hand {
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
-        let status: u16 = [0x86, 0x86, 0x85, 0x04, 0][(builder.0 - BUILD) as usize];
+        let status: u16 = [0x86, 0x86, 0x85, 0x04, 0, 0x04, 0x04][(builder.0 - BUILD) as usize];
         out[..24].fill(0);
         out[0] = 0x81;
         out[1] = frame.slots[OPCODE] as u8;
@@ -129,6 +129,7 @@ pub fn program() -> Arc<Program> {
     let view = Some(View {
         parse_request: PARSE_REQUEST,
         parse_reply: PARSE_REPLY,
+        parse_asked: PARSE_REPLY,
         reply_flags: Some(REPLY_FLAGS),
         head_bytes_max: 529,
     });
@@ -149,6 +150,7 @@ pub fn program() -> Arc<Program> {
         protocols: vec![Protocol {
             name: "cmd".into(),
             order: ReplyOrder::InOrder,
+            exclusive: false,
             correlate: Some(opaque),
             loud: Some(opcode),
             echo: vec![opcode, opaque],

@@ -138,7 +138,13 @@ impl Engine for Hand {
 
 /// The process: merges `mappers` into `reducer`, as it is or through a rule that makes letters large.
 pub fn program(through_rule: bool) -> Arc<Program> {
-    let view = View { parse_request: PARSE, parse_reply: PARSE, reply_flags: None, head_bytes_max: 512 };
+    let view = View {
+        parse_request: PARSE,
+        parse_reply: PARSE,
+        parse_asked: PARSE,
+        reply_flags: None,
+        head_bytes_max: 512,
+    };
     let channel = |name: &str, is_array, view: Option<View>| Channel {
         name: name.to_owned(),
         is_array,
@@ -155,6 +161,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
         protocols: vec![Protocol {
             name: "pair".to_owned(),
             order: ReplyOrder::None,
+            exclusive: false,
             correlate: None,
             loud: None,
             echo: Vec::new(),
