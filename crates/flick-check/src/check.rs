@@ -49,6 +49,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
         dicts: items.dicts,
         counters: items.counters,
         states: items.states,
+        classes: items.classes,
         units: items.units,
         funs,
         process,

@@ -15,6 +15,7 @@ use crate::diagnostic::Sink;
 use crate::expr::{Exprs, unknown};
 use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Span, Ty, Unit, UnitId};
 use crate::items::{Decls, Items};
+use crate::range::INT;
 use crate::report;
 use crate::scope::Scope;
 
@@ -138,6 +139,19 @@ pub(crate) fn type_name(items: &Items, kind: &FieldKind) -> String {
         FieldKind::Int { .. } | FieldKind::Vint { .. } | FieldKind::Var { .. } => "int".to_owned(),
         FieldKind::Bytes { text: true, .. } => "string".to_owned(),
         FieldKind::Bytes { text: false, .. } => "bytes".to_owned(),
+        FieldKind::Text { text, .. } | FieldKind::TextVar { text, .. } | FieldKind::ToClose { text } => {
+            if *text {
+                "string".to_owned()
+            } else {
+                "bytes".to_owned()
+            }
+        }
+        FieldKind::Flag { .. } => "bool".to_owned(),
+        FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } | FieldKind::Asked => {
+            let wide = kind.number_range().is_some_and(|(_, hi)| hi > INT.hi);
+            if wide { "uint64".to_owned() } else { "int".to_owned() }
+        }
+        FieldKind::List(_) => "a list".to_owned(),
     }
 }
 
@@ -162,6 +176,7 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
         FieldKind::Int { derived: None, .. } | FieldKind::Vint { derived: None } => return Writable::Yes,
         FieldKind::Var { .. } => return Writable::Computed,
         FieldKind::Bytes { length, .. } => length,
+        _ => return Writable::Yes,
     };
     let source = match length.kind {
         ExprKind::SelfField(source) => source,

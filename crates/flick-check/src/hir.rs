@@ -3,11 +3,16 @@
 //! Refuses: spelling. Comments, parentheses and layout are gone; spans remain.
 
 mod code;
+mod wire;
 
 // What these mean is the platform's business too, so they are said once, where both can see them.
 pub use flick_abi::{Event, Evict, Snapshot};
 
 pub use code::{AskAll, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
+pub use wire::{
+    CAUSE_MALFORMED, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Check, Choice, Class, ClassId, Item, Keyed, List,
+    ListEnd, Literal,
+};
 
 use std::ops::Range;
 
@@ -70,6 +75,8 @@ pub struct Program {
     pub counters: Vec<Counter>,
     /// What lives with a session.
     pub states: Vec<State>,
+    /// Sets of bytes.
+    pub classes: Vec<Class>,
     /// Units, nested ones flattened into those that hold them.
     pub units: Vec<Unit>,
     /// Functions, in an order in which callees come first.
@@ -172,8 +179,10 @@ pub struct State {
 pub struct Unit {
     /// Name.
     pub name: String,
-    /// Fields and variables in order of the wire.
+    /// Fields and variables in order of the wire; those of elements of a list stand as `list.name`.
     pub fields: Vec<Field>,
+    /// The tree of a structured unit, in which every field and variable stands once; `None`: a plain row of `fields`.
+    pub body: Option<Vec<Item>>,
     /// What the platform must know.
     pub facts: Facts,
     /// Place of the declaration.
@@ -189,6 +198,9 @@ pub struct Field {
     pub kind: FieldKind,
     /// `&requires` checks, of type bool; `Dollar` is this field's value.
     pub requires: Vec<Expr>,
+    /// Why a message is refused in which this field is not as it should be (`CAUSE_MALFORMED` unless `&fault` says
+    /// otherwise); a bound that is exceeded is `CAUSE_TOO_LONG` unless `&fault` is there.
+    pub cause: u32,
     /// Place.
     pub span: Span,
 }
@@ -232,6 +244,72 @@ pub enum FieldKind {
         /// `&parse`.
         parse: Expr,
     },
+    /// Text or bytes that end by what they are made of, or by what stands behind them.
+    Text {
+        /// Text (`string`) or `bytes`.
+        text: bool,
+        /// `&of`: without `until`, the longest run of bytes of the class; with it, every byte is of the class.
+        class: Option<ClassId>,
+        /// `&until`: what ends it, consumed and no part of the value; 1 to 16 bytes.
+        until: Option<Vec<u8>>,
+        /// `&min`; 1 unless written for a run, 0 unless written with `until`.
+        min_bytes: u32,
+        /// Largest length accepted.
+        max_bytes: u32,
+    },
+    /// A number in digits, as many as there are, at least one. Decimal: `int64`/`uint64` range of its digits.
+    Number {
+        /// 10 or 16.
+        base: u8,
+        /// Most digits: 19 decimal ones, 16 hexadecimal ones.
+        digits_max: u8,
+        /// A `-` may stand before the digits; decimal only.
+        signed: bool,
+        /// As for `Int`.
+        derived: Option<Derived>,
+    },
+    /// LEB128, low groups of seven bits first, unsigned.
+    Varint {
+        /// Most bytes, up to 9.
+        bytes_max: u8,
+        /// As for `Int`.
+        derived: Option<Derived>,
+    },
+    /// Bits of the integer `of`, an anonymous `Int` that stands just before: `(of >> shift) & ((1 << width) - 1)`.
+    Bits {
+        /// The integer.
+        of: FieldId,
+        /// Bits below.
+        shift: u8,
+        /// How many.
+        width: u8,
+    },
+    /// `var x : bool &parse = e`; not on the wire.
+    Flag {
+        /// Of type bool.
+        parse: Expr,
+        /// `&any`: or-ed over all occurrences of key number `.1` of the keyed list `.0`; in `parse`,
+        /// `SelfKey` of it is `some` of the value of that occurrence. Without one it is false.
+        any: Option<(FieldId, u32)>,
+    },
+    /// `var x : string<N> &parse = e`: computed where a program reads it, never while a message is parsed.
+    TextVar {
+        /// Text (`string`) or `bytes`.
+        text: bool,
+        /// Largest length.
+        max_bytes: u32,
+        /// Of type `Bytes`.
+        parse: Expr,
+    },
+    /// `var x : uint64 &kept`, in a reply: what the request that it answers said in `%keep`. Zero in what is asked.
+    Asked,
+    /// `bytes &to_close`: all that comes until the peer closes; the last item, streamed.
+    ToClose {
+        /// Text (`string`) or `bytes`.
+        text: bool,
+    },
+    /// Elements one behind the other.
+    List(Box<List>),
 }
 
 /// How a length field follows from others when a message is serialised.
@@ -267,8 +345,21 @@ pub struct Facts {
     pub silent: Option<Expr>,
     /// `%more`, on a reply whose echo fields have been restored.
     pub more: Option<Expr>,
-    /// `%on reason = unit{...}`; the expression is a `Build`, `SelfField`s in it are echo fields of the request.
+    /// `%on reason = unit{...}`; the expression is a `Build` (of `replies` where that is given), `SelfField`s in it are
+    /// echo fields of the request.
     pub on: Vec<(String, Expr)>,
+    /// `%replies = unit`, on the request unit: the unit that answers it.
+    pub replies: Option<UnitId>,
+    /// `%exclusive = true`: one exchange at a time on a connection to a backend.
+    pub exclusive: bool,
+    /// `%keep = e`, on a request: a number that the reader of its reply is told (`FieldKind::Asked`).
+    pub keep: Option<Expr>,
+    /// `%last = e`: on a request, none follows it; on a reply, the connection it came on ends with it.
+    pub last: Option<Expr>,
+    /// `%retry = e`, on a request: it may be sent again when no byte of a reply came.
+    pub retry: Option<Expr>,
+    /// `%tunnel = e`, on a reply: behind it both directions are raw bytes until close.
+    pub tunnel: Option<Expr>,
 }
 
 /// A local's name and type.
@@ -329,11 +420,22 @@ pub struct Channel {
     pub receives: Option<UnitId>,
     /// What may be sent.
     pub sends: Option<UnitId>,
-    /// Fields the view of the received type names (all uses in the program are among them), with the narrower
-    /// bound a view may write (`key : string<100>`).
-    pub view: Vec<(FieldId, Option<u32>)>,
+    /// Fields the view of the received type names (all uses in the program are among them).
+    pub view: Vec<ViewField>,
     /// Place.
     pub span: Span,
+}
+
+/// A field that a program reads of what a channel receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewField {
+    /// Which.
+    pub field: FieldId,
+    /// The narrower bound that a view may write (`key : string<100>`), in bytes.
+    pub max: Option<u32>,
+    /// `option<bytes<N>>`: none where the field is absent, longer, or not all there because it streams; a `Field` of
+    /// it has an option as its type, and a longer value is no fault.
+    pub optional: bool,
 }
 
 /// A rule: for each message of `source`, run `body`. `a <=> b` gives two rules.

@@ -85,6 +85,7 @@ pub(crate) struct Items {
     pub(crate) enums: Vec<hir::Enum>,
     /// Enumerations that never travel: a value is always a member.
     pub(crate) closed_enums: BTreeSet<u32>,
+    pub(crate) classes: Vec<hir::Class>,
     pub(crate) units: Vec<hir::Unit>,
     pub(crate) structs: Vec<hir::Struct>,
     pub(crate) variants: Vec<hir::Variant>,
@@ -269,7 +270,13 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
         ast::Decl::Unit(node) => {
             items.types.insert(name.to_owned(), TypeItem::Unit(UnitId(items.units.len() as u32)));
             let facts = hir::Facts::default();
-            items.units.push(hir::Unit { name: name.to_owned(), fields: Vec::new(), facts, span });
+            items.units.push(hir::Unit {
+                name: name.to_owned(),
+                fields: Vec::new(),
+                body: None,
+                facts,
+                span,
+            });
             decls.units.push(InFile { file, node });
         }
         ast::Decl::Enum(node) => {

@@ -8,7 +8,9 @@ use std::fmt::Write;
 
 use code::Body;
 
-use crate::hir::{Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId};
+use crate::hir::{
+    Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId, ViewField,
+};
 
 /// Describes `program`. Units of other files are described only where their messages travel on its channels, in one
 /// line, unless `with_used` asks for all of them in full.
@@ -59,9 +61,10 @@ pub fn summary(program: &Program, with_used: bool) -> String {
             let decodes: Vec<String> = channel
                 .view
                 .iter()
-                .map(|(field, bound)| {
+                .map(|ViewField { field, max: bound, optional }| {
                     let unit = channel.receives.map(|unit| &program.units[unit.0 as usize]);
                     let field = unit.map_or(String::new(), |unit| field_name(unit, *field));
+                    let field = format!("{field}{}", if *optional { "?" } else { "" });
                     bound.map_or(field.clone(), |bound| format!("{field}<{bound}>"))
                 })
                 .collect();
@@ -177,6 +180,7 @@ impl Text<'_> {
             FieldKind::Var { repr, parse } => {
                 format!("var {name}: {} = {}", crate::types::int_name(*repr), body.expr(parse))
             }
+            other => format!("{name}: {other:?}"),
         };
         for check in &field.requires {
             let _ = write!(text, ", requires {}", body.expr(check));

@@ -9,7 +9,7 @@ use crate::diagnostic::Sink;
 use crate::grammar;
 use crate::hir::{
     BinaryOp, Block, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit,
-    UnitId,
+    UnitId, ViewField,
 };
 use crate::items::Items;
 use crate::limits::VINT_BYTES_MAX;
@@ -131,7 +131,8 @@ pub(crate) fn check(
         let bound =
             |field: FieldId| view.iter().find(|known| known.field == field).and_then(|known| known.bound);
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
-        channel.view = fields.into_iter().map(|field| (field, bound(field))).collect();
+        channel.view =
+            fields.into_iter().map(|field| ViewField { field, max: bound(field), optional: false }).collect();
     }
     let body_uses: Vec<&Uses> = works.iter().map(|work| &work.uses).collect();
     warn_unused(funs, &all, &body_uses, items, sink);
@@ -193,7 +194,7 @@ fn warn_unused_state(all: &[&Uses], items: &Items, sink: &mut Sink) {
 /// A last field without a written bound streams unless the program looks into it.
 fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
     let fields = &items.unit(unit).fields;
-    let Some(index) = fields.iter().rposition(|field| !matches!(field.kind, FieldKind::Var { .. })) else {
+    let Some(index) = fields.iter().rposition(|field| field.kind.is_on_wire()) else {
         return;
     };
     let key = (unit.0, FieldId(index as u32));
@@ -237,7 +238,7 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
                     .map_or("a field without a name".to_owned(), |name| format!("`{name}`"));
                 parts.push((name, u64::from(*max)));
             }
-            FieldKind::Bytes { max_bytes: None, .. } | FieldKind::Var { .. } => {}
+            _ => {}
         }
     }
     let total = fixed + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
@@ -278,6 +279,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
             FieldKind::Vint { .. } => Some(INT),
             FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Some(Range::of_repr(*repr)),
             FieldKind::Bytes { .. } => None,
+            other => other.number_range().map(|(lo, hi)| Range { lo, hi }),
         },
         ExprKind::Binary(op, a, b) => {
             let (a, b) = (range_when_changed(unit, a)?, range_when_changed(unit, b)?);

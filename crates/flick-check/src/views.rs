@@ -164,6 +164,7 @@ fn field_type(
             let fits = written == if *text { "string" } else { "bytes" };
             fits.then(|| bytes_view(field, bound, span.clone(), sink))
         }
+        _ => None,
     };
     if fits.is_none() {
         let own = grammar::type_name(items, &field.kind);

@@ -48,8 +48,17 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::Str(_)
         | ExprKind::Member(..)
         | ExprKind::Local(_) => {}
-        ExprKind::Channel(_) | ExprKind::SelfField(_) | ExprKind::LenOf(_) | ExprKind::Dollar => {}
+        ExprKind::Channel(_)
+        | ExprKind::SelfField(_)
+        | ExprKind::SelfKey(..)
+        | ExprKind::LenOf(_)
+        | ExprKind::Dollar => {}
         ExprKind::None | ExprKind::State(_) | ExprKind::Dict(_) | ExprKind::Counter(_) => {}
+        ExprKind::FieldKey(inner, ..) | ExprKind::BuildWire(_, inner) => visit(Child::Expr(inner)),
+        ExprKind::WithKey(base, _, _, value) => {
+            visit(Child::Expr(base));
+            value.iter().for_each(|value| visit(Child::Expr(value)));
+        }
         ExprKind::Field(inner, _) | ExprKind::Not(inner) | ExprKind::Neg(inner) => visit(Child::Expr(inner)),
         ExprKind::TupleField(inner, _) | ExprKind::StructField(inner, _) => visit(Child::Expr(inner)),
         ExprKind::Some(inner) | ExprKind::Convert(inner, _) | ExprKind::Recast(inner) => {

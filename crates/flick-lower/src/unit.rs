@@ -55,6 +55,7 @@ impl<'p> UnitInfo<'p> {
                     let most = max_bytes.map_or(MESSAGE_BYTES_MAX, i128::from);
                     info.range_of(length).clip(Interval::new(0, most))
                 }
+                _ => panic!("the checker makes no field of a structured unit yet"),
             };
             info.ranges.push(range);
         }
@@ -113,6 +114,7 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Int { enumeration: Some(_), .. } | FieldKind::Vint { .. } => Type::Int,
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => word_of_repr(*repr),
                 FieldKind::Bytes { .. } => Type::Bytes,
+                _ => panic!("the checker makes no field of a structured unit yet"),
             },
         }
     }
@@ -153,6 +155,7 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
                     panic!("facts of `{}` name fields at fixed places", self.unit.name)
                 }
+                _ => panic!("the checker makes no field of a structured unit yet"),
             }
         }
         let FieldKind::Int { repr, big_endian, .. } = self.field(field).kind else {
@@ -176,6 +179,7 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Int { repr, .. } => i128::from(repr.width_bytes),
                 FieldKind::Var { .. } => 0,
                 FieldKind::Bytes { .. } | FieldKind::Vint { .. } => self.length_range(id).hi,
+                _ => panic!("the checker makes no field of a structured unit yet"),
             })
             .sum();
         bytes.min(MESSAGE_BYTES_MAX) as u64
@@ -198,6 +202,7 @@ impl<'p> UnitInfo<'p> {
             },
             FieldKind::Var { parse, .. } => Some(Formula::Expr(parse)),
             FieldKind::Bytes { .. } => None,
+            _ => panic!("the checker makes no field of a structured unit yet"),
         }
     }
 

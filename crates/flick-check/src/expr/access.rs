@@ -284,6 +284,14 @@ pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
         FieldKind::Bytes { text, max_bytes, length, .. } => {
             Ty::Bytes { max: max_bytes.unwrap_or_else(|| grammar::longest(length, None)), text: *text }
         }
+        FieldKind::Text { text, max_bytes, .. } | FieldKind::TextVar { text, max_bytes, .. } => {
+            Ty::Bytes { max: *max_bytes, text: *text }
+        }
+        FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } | FieldKind::Asked => {
+            kind.number_range().map_or(Ty::Unknown, |(lo, hi)| Range { lo, hi }.ty())
+        }
+        FieldKind::Flag { .. } => Ty::Bool,
+        FieldKind::ToClose { .. } | FieldKind::List(_) => Ty::Unknown,
     }
 }
 

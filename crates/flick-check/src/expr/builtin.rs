@@ -143,6 +143,12 @@ impl Exprs<'_> {
             Builtin::Lower | Builtin::Upper | Builtin::Trim => self.same_bytes(call),
             Builtin::ParseInt | Builtin::ParseHex => self.parse_number(call),
             Builtin::Text | Builtin::Raw => self.as_text_or_bytes(call),
+            Builtin::Wire
+            | Builtin::HasToken
+            | Builtin::PercentDecode
+            | Builtin::PercentEncode
+            | Builtin::Base64Decode
+            | Builtin::Base64Encode => unreachable!("no name leads to these"),
             Builtin::Log => self.log(call),
             Builtin::Count | Builtin::Set | Builtin::Value => self.counter(call),
             Builtin::Alive | Builtin::Load | Builtin::Peer => self.of_channel(call),

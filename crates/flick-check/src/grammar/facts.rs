@@ -144,6 +144,7 @@ impl Reader<'_> {
             FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
             FieldKind::Vint { .. } => true,
             FieldKind::Int { .. } | FieldKind::Var { .. } => false,
+            other => other.is_on_wire(),
         });
         if let Some(before) = varying {
             let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();
@@ -255,7 +256,7 @@ impl Reader<'_> {
                     _ => 0,
                 },
                 FieldKind::Vint { .. } => VINT_BYTES_MAX,
-                FieldKind::Var { .. } => 0,
+                _ => 0,
             })
             .sum();
         let given: u64 = inits

@@ -4,7 +4,7 @@
 use flick_syntax::ast;
 
 use crate::diagnostic::Sink;
-use crate::hir::{Expr, ExprKind, Field, FieldKind, IntRepr, Span, Ty, UnitId};
+use crate::hir::{CAUSE_MALFORMED, Expr, ExprKind, Field, FieldKind, IntRepr, Span, Ty, UnitId};
 use crate::items::{Decls, Items, TypeItem};
 use crate::limits::{UNIT_EXPANSIONS_MAX, UNIT_FIELDS_MAX, UNIT_NESTING_MAX};
 use crate::load::span_of;
@@ -273,7 +273,13 @@ impl Flat<'_> {
         bound: Option<u32>,
         is_broken: bool,
     ) {
-        self.fields.push(Field { name, kind, requires: Vec::new(), span: place.clone() });
+        self.fields.push(Field {
+            name,
+            kind,
+            requires: Vec::new(),
+            cause: CAUSE_MALFORMED,
+            span: place.clone(),
+        });
         self.drafts.push(Draft { file, prefix: prefix.to_owned(), attrs, place, bound, is_broken });
     }
 }

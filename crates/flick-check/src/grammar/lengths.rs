@@ -42,6 +42,7 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
                 *max_bytes = if may_stream { None } else { Some(longest(length, draft.bound)) };
             }
             FieldKind::Var { parse, .. } => *parse = site.parse(items, sink),
+            _ => {}
         }
         // `$$` needs the field's type, which is complete only now.
         items.units[unit.0 as usize].fields[index] = field;
@@ -64,7 +65,7 @@ fn slots_of(field: &crate::hir::Field) -> usize {
         FieldKind::Bytes { .. } => 2,
         // Its value, its first byte, its length.
         FieldKind::Vint { .. } => 3,
-        FieldKind::Int { .. } | FieldKind::Var { .. } => 1,
+        _ => 1,
     }
 }
 
@@ -81,7 +82,7 @@ pub(crate) fn longest(length: &Expr, bound: Option<u32>) -> u32 {
 
 /// The last field that has bytes on the wire.
 fn last_on_wire(items: &Items, unit: UnitId) -> Option<usize> {
-    items.unit(unit).fields.iter().rposition(|field| !matches!(field.kind, FieldKind::Var { .. }))
+    items.unit(unit).fields.iter().rposition(|field| field.kind.is_on_wire())
 }
 
 fn own_name(draft: &Draft, full: Option<&str>) -> String {

@@ -190,6 +190,18 @@ pub enum Builtin {
     Remove,
     /// `nanos(d)`, `micros(d)`, `millis(d)`, `seconds(d)` `-> int`: of a duration or a time; divisor in ns.
     InUnits(u64),
+    /// `wire(m) -> bytes`: all bytes of a message that is there whole.
+    Wire,
+    /// `has_token(list, token) -> bool`: of a comma list, blanks trimmed, in any case.
+    HasToken,
+    /// `percent_decode(text) -> option<text>`.
+    PercentDecode,
+    /// `percent_encode(text) -> text`.
+    PercentEncode,
+    /// `base64_decode(text) -> option<text>`.
+    Base64Decode,
+    /// `base64_encode(text) -> text`.
+    Base64Encode,
     /// `duration_of(n, unit)` is spelled `n * 1ms`; this is `unix(time) -> int`, seconds.
     Unix,
 }
@@ -213,6 +225,10 @@ pub enum ExprKind {
     Field(Box<Expr>, FieldId),
     /// `self.field` in a grammar.
     SelfField(FieldId),
+    /// `self.list["key"]` in a grammar: the first value of that key (index in `Keyed::keys`), an option of bytes.
+    SelfKey(FieldId, u32),
+    /// `message.list["key"]`, an option of bytes.
+    FieldKey(Box<Expr>, FieldId, u32),
     /// Length of a bytes field, in `Derived::Expr`.
     LenOf(FieldId),
     /// `$$` in `&requires`.
@@ -249,6 +265,10 @@ pub enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     /// `message with field = value, ...`.
     With(Box<Expr>, Vec<(FieldId, Expr)>),
+    /// `message with list["key"] = value`: all occurrences replaced by one at the end; `None` (`= none`): removed.
+    WithKey(Box<Expr>, FieldId, u32, Option<Box<Expr>>),
+    /// `unit{wire = b}`: the message with these bytes; what is not of the grammar fails the request when it is sent.
+    BuildWire(UnitId, Box<Expr>),
     /// `unit{field = value, ...}`; other fields are zero or empty, derived ones follow.
     Build(UnitId, Vec<(FieldId, Expr)>),
     /// `(a, b)`.

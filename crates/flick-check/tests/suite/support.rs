@@ -52,7 +52,7 @@ pub fn assert_known(program: &hir::Program) {
                 hir::FieldKind::Int { derived: Some(hir::Derived::Expr(expr)), .. } => {
                     flick_check::walk::expr(expr, &mut visit);
                 }
-                hir::FieldKind::Int { .. } | hir::FieldKind::Vint { .. } => {}
+                _ => {}
             }
         }
     }

@@ -289,7 +289,8 @@ impl Emitter<'_, '_> {
         let value = self.body.expr(length).num();
         let most = i128::from(i64::MAX).max(value.range.hi);
         let value = self.body.check_range(value, Interval::new(0, most), field.0, CAUSE_ARITHMETIC);
-        let narrower = self.channel.view.iter().find(|(id, _)| *id == field).and_then(|(_, max)| *max);
+        let narrower =
+            self.channel.view.iter().find(|known| known.field == field).and_then(|known| known.max);
         let value = match (*max_bytes).into_iter().chain(narrower).min() {
             Some(max) => {
                 self.body.check_range(value, Interval::new(0, i128::from(max)), field.0, CAUSE_TOO_LONG)
@@ -338,6 +339,7 @@ impl Emitter<'_, '_> {
                     at = self.behind(at, id);
                     fixed = 0;
                 }
+                _ => panic!("the checker makes no field of a structured unit yet"),
             }
             last = id;
             if self.plan.head_end == Some(id) {

@@ -110,7 +110,7 @@ pub fn field_checks<'p>(info: &UnitInfo<'p>, field: FieldId) -> Vec<&'p Expr> {
 /// What code behind the parser finds in the frame: the view, what the platform keeps, what updates need.
 pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
     let facts = &info.unit.facts;
-    let mut keys: BTreeSet<Key> = channel.view.iter().map(|(field, _)| Key::Field(*field)).collect();
+    let mut keys: BTreeSet<Key> = channel.view.iter().map(|known| Key::Field(known.field)).collect();
     keys.extend(&info.update_needs);
     match role {
         Role::Request => keys.extend(info.echo().into_iter().map(Key::Field)),
@@ -150,6 +150,7 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
                 FieldKind::Var { parse, .. } => open.extend(keys_of(parse)),
                 FieldKind::Bytes { .. } => open.push(Key::Length(id)),
                 FieldKind::Int { .. } | FieldKind::Vint { .. } => {}
+                _ => panic!("the checker makes no field of a structured unit yet"),
             },
             Key::Length(id) if lengths.insert(id) => match &info.field(id).kind {
                 FieldKind::Bytes { length, .. } => open.extend(keys_of(length)),
@@ -212,6 +213,7 @@ pub fn plan(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> Plan {
                 planner.vint(id, fixed);
                 fixed = 0;
             }
+            _ => panic!("the checker makes no field of a structured unit yet"),
         }
     }
     planner.flush();

@@ -3,7 +3,7 @@
 use flick_abi::Step;
 use flick_check::hir::{
     BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Local,
-    LocalId, Proc, Program, Rule, Span, Ty, Unit, UnitId,
+    LocalId, Proc, Program, Rule, Span, Ty, Unit, UnitId, ViewField,
 };
 
 use crate::engines::Engines;
@@ -32,6 +32,7 @@ fn unit(random: &mut Random) -> Unit {
                 name: Some("n".to_owned()),
                 kind: FieldKind::Vint { derived: None },
                 requires: Vec::new(),
+                cause: flick_check::hir::CAUSE_MALFORMED,
                 span: Span::default(),
             },
             1..=6 => {
@@ -45,6 +46,7 @@ fn unit(random: &mut Random) -> Unit {
                 name: Some("v".to_owned()),
                 kind: FieldKind::Var { repr, parse: number(random, &ints, 3) },
                 requires: Vec::new(),
+                cause: flick_check::hir::CAUSE_MALFORMED,
                 span: Span::default(),
             },
             _ => bytes_field("b", length(random, &ints), Some(BYTES_MAX), false),
@@ -61,7 +63,7 @@ fn unit(random: &mut Random) -> Unit {
         let length = if random.once_in(3) { number(random, &ints, 2) } else { length(random, &ints) };
         fields.push(bytes_field("tail", length, None, true));
     }
-    Unit { name: "u".to_owned(), fields, facts: Default::default(), span: Span::default() }
+    Unit { name: "u".to_owned(), fields, body: None, facts: Default::default(), span: Span::default() }
 }
 
 /// A length that is often small.
@@ -150,8 +152,13 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
             values.push((FieldId(at), int_expr(read)));
         }
     }
-    let dump =
-        Unit { name: "dump".to_owned(), fields: dump, facts: Default::default(), span: Span::default() };
+    let dump = Unit {
+        name: "dump".to_owned(),
+        fields: dump,
+        body: None,
+        facts: Default::default(),
+        span: Span::default(),
+    };
     let build =
         Expr { kind: ExprKind::Build(UnitId(1), values), ty: Ty::Record(UnitId(1)), span: Span::default() };
     let send = Expr {
@@ -170,7 +177,7 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
         is_array: false,
         receives: Some(UnitId(0)),
         sends: Some(UnitId(1)),
-        view: view.iter().map(|id| (FieldId(*id), None)).collect(),
+        view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
         span: Span::default(),
     };
     let process = Proc {
@@ -259,8 +266,13 @@ fn parsers_agree_with_the_model_on_random_grammars() {
 fn integers_of_variable_length_are_read_in_any_form_and_written_in_the_shortest() {
     let mut vint = int_field("n", IntRepr { width_bytes: 8, signed: true }, None);
     vint.kind = FieldKind::Vint { derived: None };
-    let unit =
-        Unit { name: "u".to_owned(), fields: vec![vint], facts: Default::default(), span: Span::default() };
+    let unit = Unit {
+        name: "u".to_owned(),
+        fields: vec![vint],
+        body: None,
+        facts: Default::default(),
+        span: Span::default(),
+    };
     let engines = Engines::new(verified(flick_lower::lower(&dump_program(unit, &[0]))));
     let (parser, rule) = (engines.find("parse_request.client"), engines.find("rule.1"));
     let check = |bytes: &[u8], value: i64| {

@@ -2,7 +2,7 @@
 
 use flick_check::hir::{
     BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, IntRepr,
-    Proc, Program, Span, Ty, Unit, UnitId,
+    Proc, Program, Span, Ty, Unit, UnitId, ViewField,
 };
 
 /// An unsigned integer's shape.
@@ -44,30 +44,48 @@ pub fn compare(op: BinaryOp, a: Expr, b: Expr) -> Expr {
 /// A big-endian integer field.
 pub fn int_field(name: &str, repr: IntRepr, derived: Option<Derived>) -> Field {
     let kind = FieldKind::Int { repr, big_endian: true, enumeration: None, derived };
-    Field { name: Some(name.to_owned()), kind, requires: Vec::new(), span: Span::default() }
+    Field {
+        name: Some(name.to_owned()),
+        kind,
+        requires: Vec::new(),
+        cause: flick_check::hir::CAUSE_MALFORMED,
+        span: Span::default(),
+    }
 }
 
 /// A bytes field.
 pub fn bytes_field(name: &str, length: Expr, max_bytes: Option<u32>, streamed: bool) -> Field {
     let kind = FieldKind::Bytes { text: true, max_bytes, length, streamed };
-    Field { name: Some(name.to_owned()), kind, requires: Vec::new(), span: Span::default() }
+    Field {
+        name: Some(name.to_owned()),
+        kind,
+        requires: Vec::new(),
+        cause: flick_check::hir::CAUSE_MALFORMED,
+        span: Span::default(),
+    }
 }
 
 /// A variable.
 pub fn var_field(name: &str, repr: IntRepr, parse: Expr) -> Field {
     let kind = FieldKind::Var { repr, parse };
-    Field { name: Some(name.to_owned()), kind, requires: Vec::new(), span: Span::default() }
+    Field {
+        name: Some(name.to_owned()),
+        kind,
+        requires: Vec::new(),
+        cause: flick_check::hir::CAUSE_MALFORMED,
+        span: Span::default(),
+    }
 }
 
 /// A process with one channel that receives messages of a unit and has the given view; no rules.
 pub fn program(fields: Vec<Field>, facts: Facts, view: &[u32]) -> Program {
-    let unit = Unit { name: "cmd".to_owned(), fields, facts, span: Span::default() };
+    let unit = Unit { name: "cmd".to_owned(), fields, body: None, facts, span: Span::default() };
     let channel = Channel {
         name: "client".to_owned(),
         is_array: false,
         receives: Some(UnitId(0)),
         sends: Some(UnitId(0)),
-        view: view.iter().map(|id| (FieldId(*id), None)).collect(),
+        view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
         span: Span::default(),
     };
     let process = Proc {

@@ -70,6 +70,7 @@ impl Reader<'_> {
                     at += len;
                     Value::Bytes(data.get(from..at as usize).map(<[u8]>::to_vec).unwrap_or_default())
                 }
+                _ => panic!("the model reads plain units"),
             };
             self.fields.push(value);
             for check in &field.requires {

@@ -138,6 +138,7 @@ fn engines(value: Expr) -> Engines {
     program.units.push(Unit {
         name: "answer".to_owned(),
         fields: vec![answer],
+        body: None,
         facts: Facts::default(),
         span: Span::default(),
     });
