@@ -19,8 +19,8 @@ use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
-    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker,
-    WorkerConfig,
+    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, StartError, Timeouts, Totals,
+    Worker, WorkerConfig,
 };
 
 use crate::scenario::stage::expect_quiet;
@@ -54,6 +54,9 @@ pub struct ServiceConfig {
     pub sim: SimConfig,
     /// How many backends.
     pub servers: usize,
+    /// By channel that is dialled: how many of them, in the order of their numbers. Empty: all are of the program's second
+    /// channel, if it has one.
+    pub groups: Vec<(String, usize)>,
     /// The platform's limits.
     pub limits: Limits,
     /// The platform's time-outs.
@@ -70,7 +73,14 @@ impl ServiceConfig {
             lent_links_max: 2,
             ..Limits::default()
         };
-        Self { seed, sim: SimConfig::default(), servers, limits, timeouts: Timeouts::default() }
+        Self {
+            seed,
+            sim: SimConfig::default(),
+            servers,
+            groups: Vec::new(),
+            limits,
+            timeouts: Timeouts::default(),
+        }
     }
 }
 
@@ -215,22 +225,45 @@ pub(crate) fn setup(
     listen: &Endpoint,
     backends: &[Endpoint],
 ) -> Setup {
-    let bind = |channel: usize, endpoints: &[Endpoint]| Binding {
-        channel: subject.program.channels[channel].name.clone(),
+    try_setup(config, subject, listen, backends).expect("the bindings fit")
+}
+
+/// Binds a program to peers.
+///
+/// Errors: the peers do not fit the program's channels.
+pub(crate) fn try_setup(
+    config: &ServiceConfig,
+    subject: &Subject,
+    listen: &Endpoint,
+    backends: &[Endpoint],
+) -> Result<Setup, StartError> {
+    let bind = |name: &str, endpoints: &[Endpoint]| Binding {
+        channel: name.to_owned(),
         endpoints: endpoints.to_vec(),
     };
+    let channels = &subject.program.channels;
+    let mut rest = backends;
+    let mut connect: Vec<Binding> = Vec::new();
+    for (name, count) in &config.groups {
+        let (own, behind) = rest.split_at((*count).min(rest.len()));
+        connect.push(bind(name, own));
+        rest = behind;
+    }
+    if let (true, Some(second)) = (config.groups.is_empty(), channels.get(1)) {
+        connect.push(bind(&second.name, backends));
+    }
     let platform = PlatformConfig {
         workers: 1,
         pin: false,
         io: Default::default(),
-        listen: vec![bind(0, std::slice::from_ref(listen))],
-        connect: vec![bind(1, backends)],
+        listen: vec![bind(&channels[0].name, std::slice::from_ref(listen))],
+        connect,
         limits: config.limits.clone(),
         timeouts: config.timeouts.clone(),
         state_dir: None,
     };
     let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
-    Setup::new(program, engine, &platform).expect("the bindings fit")
+    Setup::new(program, engine, &platform)
 }
 
 /// Room for a small service.

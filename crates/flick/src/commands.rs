@@ -6,6 +6,7 @@ mod demo;
 mod explain;
 mod fmt;
 mod run;
+mod test;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +30,8 @@ pub enum Command {
     Run(Box<run::Run>),
     /// Writes what the compiler makes of a program
     Build(build::Build),
+    /// Plays the scenarios beside a program in the simulator
+    Test(test::Test),
     /// Gives programs their one layout
     Fmt(fmt::Fmt),
     /// Explains an error code
@@ -44,6 +47,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
+            Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),
             Command::Explain(explain) => explain.run(),
             Command::Demo(demo) => demo.run(),

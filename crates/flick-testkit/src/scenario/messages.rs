@@ -134,7 +134,7 @@ pub(super) fn parse(words: &[Word]) -> Result<Message, String> {
 }
 
 /// So many bytes that are not all the same.
-fn bytes_of(count: usize) -> Vec<u8> {
+pub(super) fn bytes_of(count: usize) -> Vec<u8> {
     let mut value = value_of(format!("bytes#{count}").as_bytes());
     value.truncate(count);
     value

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! # A comment. First the service, then what happens, in this order.
-//! backends 2
+//! service cache.flick               # where the folder has several programs
+//! backends 2                        # of the first channel that is dialled; `backends NAME 2` of another, several times
+//! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
 //! limit session_requests_max 4
 //! timeout reply 50 ms
 //! simulator only
@@ -16,6 +18,16 @@
 //! expect counter truncated == 1
 //! expect finished
 //! expect quiet
+//! ```
+//!
+//! A line that begins with a blank continues the one before. Where a message is wanted, a text in quotes is a message too: its
+//! bytes. Several texts next to each other are one.
+//!
+//! ```text
+//! client a  sends "GET / HTTP/1.1\r\n"
+//!                 "host: a\r\n\r\n"
+//! backend copies 1 expects "GET / " ... "\r\n\r\n", sends "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+//! client a  expects "HTTP/1.1 200 OK\r\n" ... "\r\n\r\n", expects "ok", sends 20000 bytes, expects 20000 bytes
 //! ```
 
 use std::fmt;
@@ -35,6 +47,8 @@ pub enum Action {
     SendsRaw(Vec<u8>),
     /// Waits for a message, at most so long.
     Expects(Message, u64),
+    /// Waits for bytes, at most so long.
+    ExpectsBytes(Wanted, u64),
     /// Waits for the head of a message, at most so long; leaves it there.
     ExpectsHead(Message, u64),
     /// Nothing arrives for so long.
@@ -61,6 +75,17 @@ pub enum Action {
     Returns,
 }
 
+/// Bytes that are waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// These.
+    Exactly(Vec<u8>),
+    /// So many, whatever they are.
+    Count(usize),
+    /// First these, then any, up to and with those.
+    Between(Vec<u8>, Vec<u8>),
+}
+
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -83,8 +108,14 @@ pub enum Step {
 /// A parsed scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// How many backends.
+    /// How many backends, of all channels.
     pub backends: usize,
+    /// By channel that is dialled: how many of them, in the order of their numbers. Empty: all are of the first channel.
+    pub groups: Vec<(String, usize)>,
+    /// How many seeds it is played with.
+    pub seeds: u64,
+    /// The program it is about, a file beside it, where the folder has several.
+    pub service: Option<String>,
     /// Limits by name.
     pub limits: Vec<(String, u64)>,
     /// Time-outs by name, in milliseconds.
@@ -93,6 +124,20 @@ pub struct Scenario {
     pub simulator_only: bool,
     /// What happens, each with its line.
     pub steps: Vec<(usize, Step)>,
+}
+
+impl Scenario {
+    /// What the backend of a number is called.
+    pub fn backend_name(&self, index: usize) -> String {
+        let mut first = 0;
+        for (name, count) in &self.groups {
+            if index < first + count {
+                return format!("{name} {}", index - first);
+            }
+            first += count;
+        }
+        format!("backend {index}")
+    }
 }
 
 /// Why a text is no scenario.
@@ -115,13 +160,17 @@ const EXPECT_MS: u64 = 3_000;
 
 /// Reads a scenario.
 pub fn parse(text: &str) -> Result<Scenario, ParseError> {
-    let mut scenario = Scenario { backends: 1, ..Scenario::default() };
+    let mut scenario = Scenario { backends: 1, seeds: 1, ..Scenario::default() };
+    let mut lines: Vec<(usize, Vec<Word>)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let at = |what: String| ParseError { line: index + 1, what };
-        let words = words(line).map_err(at)?;
-        if !words.is_empty() {
-            parse_line(&mut scenario, index + 1, &words).map_err(at)?;
+        let words = words(line).map_err(|what| ParseError { line: index + 1, what })?;
+        match lines.last_mut() {
+            Some((_, before)) if line.starts_with([' ', '\t']) => before.extend(words),
+            _ => lines.push((index + 1, words)),
         }
+    }
+    for (line, words) in lines.iter().filter(|(_, words)| !words.is_empty()) {
+        parse_line(&mut scenario, *line, words).map_err(|what| ParseError { line: *line, what })?;
     }
     Ok(scenario)
 }
@@ -192,6 +241,13 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
     let mut add = |step| scenario.steps.push((line, step));
     match plain.as_slice() {
         ["backends", _] => scenario.backends = number(words.get(1))?,
+        ["backends", name, _] => {
+            let count = number(words.get(2))?;
+            scenario.groups.push((name.to_string(), count));
+            scenario.backends = scenario.groups.iter().map(|(_, count)| count).sum();
+        }
+        ["service", file] => scenario.service = Some(file.to_string()),
+        ["seeds", _] => scenario.seeds = number(words.get(1))?,
         ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
         ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),
         ["simulator", "only"] => scenario.simulator_only = true,
@@ -205,9 +261,15 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
                 add(Step::Client(name.to_string(), action));
             }
         }
-        ["backend", _, ..] => {
-            let index = number(words.get(1))?;
-            for action in actions(&words[2..])? {
+        ["backend", name, ..] => {
+            let (index, used) = match number::<usize>(words.get(1)) {
+                Ok(index) => (index, 2),
+                Err(_) => in_group(&scenario.groups, name, words.get(2))?,
+            };
+            if index >= scenario.backends {
+                return Err(format!("there are only {} backends", scenario.backends));
+            }
+            for action in actions(&words[used..])? {
                 add(Step::Backend(index, action));
             }
         }
@@ -219,6 +281,22 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The number of a backend of a named channel, and how many words said so.
+fn in_group(
+    groups: &[(String, usize)],
+    name: &str,
+    element: Option<&Word>,
+) -> Result<(usize, usize), String> {
+    let at = groups.iter().position(|(known, _)| known == name);
+    let at = at.ok_or_else(|| format!("`{name}` has no backends; write `backends {name} 1` first"))?;
+    let first: usize = groups[..at].iter().map(|(_, count)| count).sum();
+    let (element, used) = number::<usize>(element).map_or((0, 2), |element| (element, 3));
+    if element >= groups[at].1 {
+        return Err(format!("`{name}` has only {} backends", groups[at].1));
+    }
+    Ok((first + element, used))
 }
 
 fn actions(words: &[Word]) -> Result<Vec<Action>, String> {
@@ -236,7 +314,11 @@ fn action(words: &[Word]) -> Result<Action, String> {
             Word::Text(bytes) => Action::SendsRaw(bytes.clone()),
             _ => return Err("`sends raw` takes a text in quotes".into()),
         },
-        ["sends", ..] => Action::Sends(messages::parse(&words[1..])?),
+        ["sends", _, "bytes"] => Action::SendsRaw(messages::bytes_of(number(words.get(1))?)),
+        ["sends", ..] => match texts(&words[1..]) {
+            Some(bytes) => Action::SendsRaw(bytes),
+            None => Action::Sends(messages::parse(&words[1..])?),
+        },
         ["expects", "nothing", "for", _, "ms"] => Action::ExpectsNothing(number(words.get(3))?),
         ["expects", "closed", ..] => Action::ExpectsClosed(within(&mut &words[2..])?),
         ["expects", "cut", ..] => Action::ExpectsCut(within(&mut &words[2..])?),
@@ -248,7 +330,10 @@ fn action(words: &[Word]) -> Result<Action, String> {
         ["expects", ..] => {
             let mut rest = &words[1..];
             let within = within(&mut rest)?;
-            Action::Expects(messages::parse(rest)?, within)
+            match wanted(rest)? {
+                Some(wanted) => Action::ExpectsBytes(wanted, within),
+                None => Action::Expects(messages::parse(rest)?, within),
+            }
         }
         ["closes"] => Action::Closes,
         ["resets"] => Action::Resets,
@@ -260,6 +345,30 @@ fn action(words: &[Word]) -> Result<Action, String> {
         ["returns"] => Action::Returns,
         other => return Err(format!("`{}` is nothing a peer does", other.join(" "))),
     })
+}
+
+/// Texts next to each other, if there is nothing else.
+fn texts(words: &[Word]) -> Option<Vec<u8>> {
+    let text = |word: &Word| if let Word::Text(bytes) = word { Some(bytes.clone()) } else { None };
+    let parts: Option<Vec<Vec<u8>>> = words.iter().map(text).collect();
+    parts.filter(|parts| !parts.is_empty()).map(|parts| parts.concat())
+}
+
+/// What is expected, if it is bytes.
+fn wanted(words: &[Word]) -> Result<Option<Wanted>, String> {
+    if let [count, Word::Plain(bytes)] = words
+        && bytes == "bytes"
+    {
+        return Ok(Some(Wanted::Count(number(Some(count))?)));
+    }
+    if let Some(bytes) = texts(words) {
+        return Ok(Some(Wanted::Exactly(bytes)));
+    }
+    let Some(at) = words.iter().position(|word| word.plain() == Some("...")) else { return Ok(None) };
+    match (texts(&words[..at]), texts(&words[at + 1..])) {
+        (Some(first), Some(last)) if !last.is_empty() => Ok(Some(Wanted::Between(first, last))),
+        _ => Err("`...` stands between two texts in quotes".into()),
+    }
 }
 
 /// Takes a final `within N ms` off.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::diagram::{self, text_of};
 use super::messages::{Message, shown};
-use super::parse::{Action, Scenario, Step};
+use super::parse::{Action, Scenario, Step, Wanted};
 use super::stage::{Command, PeerId, Reachable, Stage};
 use crate::service::memcached::Cmd;
 
@@ -25,12 +26,15 @@ struct Player<'a> {
     next_opaque: u32,
 }
 
+/// Bytes of what arrived instead that are shown.
+const SHOWN_BYTES: usize = 400;
 /// How long counters and the end of a worker are waited for.
 const SOON_MS: u64 = 3_000;
 
 /// Plays a scenario to its end.
 ///
-/// Errors: the line that did not come true, and what was there instead.
+/// Errors: the line that did not come true, what was there instead, and, if the stage keeps a log, a diagram of what went
+/// to and fro before.
 pub fn play(scenario: &Scenario, stage: &mut dyn Stage) -> Result<(), String> {
     let mut player = Player {
         stage,
@@ -40,7 +44,9 @@ pub fn play(scenario: &Scenario, stage: &mut dyn Stage) -> Result<(), String> {
         next_opaque: 1000,
     };
     for (line, step) in &scenario.steps {
-        player.step(step).map_err(|what| format!("line {line}: {what}"))?;
+        if let Err(what) = player.step(step) {
+            return Err(format!("line {line}: {what}{}", player.diagram(scenario)));
+        }
     }
     Ok(())
 }
@@ -89,6 +95,24 @@ impl Player<'_> {
                 quiet.ok_or_else(|| self.stage.expect_quiet().err().unwrap_or_default())
             }
         }
+    }
+
+    /// What went to and fro, below a line end; nothing if the stage keeps no log.
+    fn diagram(&mut self, scenario: &Scenario) -> String {
+        let log = self.stage.log();
+        if log.is_empty() {
+            return String::new();
+        }
+        let mut names = BTreeMap::new();
+        for (name, peer) in &self.clients {
+            names.insert(*peer, (diagram::Side::Client, name.clone()));
+        }
+        for index in 0..scenario.backends {
+            for peer in self.stage.connections(index) {
+                names.insert(peer, (diagram::Side::Backend, scenario.backend_name(index)));
+            }
+        }
+        format!("\n{}", diagram::draw(&log, &names))
     }
 
     fn input<T>(&mut self, peer: PeerId, look: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -179,6 +203,16 @@ impl Player<'_> {
             }
             return Ok(());
         }
+        if let Action::ExpectsBytes(wanted, within_ms) = action {
+            let found = self.soon(*within_ms, |player| {
+                let peers = player.stage.connections(index).into_iter();
+                let open: Vec<PeerId> = peers.filter(|peer| !player.stage.is_closed(*peer)).collect();
+                open.into_iter().find(|peer| player.input(*peer, |input| wanted.take(input)))
+            });
+            let Some(peer) = found else { return Err(self.backend_lacks(index)) };
+            self.current.insert(index, peer);
+            return Ok(());
+        }
         let peer = match self.current.get(&index) {
             Some(peer) => *peer,
             None => {
@@ -220,6 +254,11 @@ impl Player<'_> {
             Action::HalfCloses => Command::ShutdownWrite,
             Action::StopsReading => Command::Pause(true),
             Action::ReadsAgain => Command::Pause(false),
+            Action::ExpectsBytes(wanted, within_ms) => {
+                let came = self
+                    .soon(*within_ms, |player| player.input(peer, |input| wanted.take(input)).then_some(()));
+                return came.ok_or_else(|| self.nothing(peer));
+            }
             Action::ExpectsNothing(ms) => {
                 let came =
                     self.soon(*ms, |player| (!player.input(peer, |input| input.is_empty())).then_some(()));
@@ -246,6 +285,9 @@ impl Player<'_> {
             "; its connection is open"
         };
         let mut input = self.input(peer, |input| input.clone());
+        if Cmd::head(&input).is_none() && !input.is_empty() {
+            return format!("there is {}{end}", text_of(&input, SHOWN_BYTES));
+        }
         let mut messages = Vec::new();
         while let Some(cmd) = Cmd::take(&mut input) {
             messages.push(shown(&cmd));
@@ -257,6 +299,23 @@ impl Player<'_> {
         let peers = self.stage.connections(index);
         let has: Vec<String> = peers.into_iter().map(|peer| self.nothing(peer)).collect();
         format!("it has not arrived: {}", has.join(" | "))
+    }
+}
+
+impl Wanted {
+    /// Takes what is wanted from the front of `input`, if it is there.
+    fn take(&self, input: &mut Vec<u8>) -> bool {
+        let end = match self {
+            Wanted::Exactly(bytes) => input.starts_with(bytes).then_some(bytes.len()),
+            Wanted::Count(count) => (input.len() >= *count).then_some(*count),
+            Wanted::Between(first, last) => input.strip_prefix(first.as_slice()).and_then(|rest| {
+                let at = rest.windows(last.len()).position(|window| window == last)?;
+                Some(first.len() + at + last.len())
+            }),
+        };
+        let Some(end) = end else { return false };
+        input.drain(..end);
+        true
     }
 }
 

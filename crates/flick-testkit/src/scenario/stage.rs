@@ -4,7 +4,7 @@
 mod simulated;
 mod sockets;
 
-pub use simulated::Simulated;
+pub use simulated::{QUIET_SEED, Simulated};
 pub use sockets::Sockets;
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_runtime::{Audit, Counters, Limits, Timeouts, Totals};
 
-use super::Scenario;
+use super::{Happening, Scenario};
 
 /// A peer's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +72,10 @@ pub trait Stage {
     ///
     /// Errors: a list of what should not be there.
     fn expect_quiet(&self) -> Result<(), String>;
+    /// What peers have sent and been sent so far, if the stage keeps that.
+    fn log(&self) -> Vec<Happening> {
+        Vec::new()
+    }
 }
 
 /// The limits that a scenario asks for.

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use flick_net::sim::{Actor, PeerIo, Reach};
+use flick_net::Endpoint;
+use flick_net::sim::{Actor, PeerIo, Reach, SimConfig};
 
 use super::{Command, PeerId, Reachable, Stage, limits, timeouts};
-use crate::scenario::Scenario;
-use crate::service::{MS, Service, ServiceConfig, Subject};
+use crate::scenario::{Happening, Scenario, What};
+use crate::service::{MS, Service, ServiceConfig, Subject, try_setup};
 
 /// How often a peer looks for what it is told to do.
 const LOOK_NS: u64 = 100_000;
@@ -24,12 +25,37 @@ struct State {
 
 type Shared = Rc<RefCell<State>>;
 type Peers = Rc<RefCell<Vec<Shared>>>;
+type Log = Rc<RefCell<Vec<Happening>>>;
 
-struct Puppet(Shared);
+struct Puppet {
+    state: Shared,
+    id: PeerId,
+    log: Log,
+}
 
 impl Puppet {
+    /// A new peer's connection, and what it keeps.
+    fn new(peers: &Peers, log: &Log, backend: Option<usize>) -> Self {
+        let state = Shared::default();
+        state.borrow_mut().backend = backend;
+        peers.borrow_mut().push(Rc::clone(&state));
+        Self { state, id: PeerId(peers.borrow().len() - 1), log: Rc::clone(log) }
+    }
+
+    fn note(&self, io: &PeerIo<'_>, what: What) {
+        self.log.borrow_mut().push(Happening { at_ns: io.now_ns(), peer: self.id, what });
+    }
+
     fn obey(&mut self, io: &mut PeerIo<'_>) {
-        while let Some(command) = self.0.borrow_mut().commands.pop_front() {
+        loop {
+            let Some(command) = self.state.borrow_mut().commands.pop_front() else { return };
+            match &command {
+                Command::Write(bytes) => self.note(io, What::Sent(bytes.clone())),
+                Command::ShutdownWrite => self.note(io, What::Did("half-closes")),
+                Command::Close => self.note(io, What::Did("closes")),
+                Command::Reset => self.note(io, What::Did("resets")),
+                Command::Pause(_) => {}
+            }
             match command {
                 Command::Write(bytes) => io.write(&bytes),
                 Command::ShutdownWrite => io.shutdown_write(),
@@ -47,16 +73,19 @@ impl Actor for Puppet {
         io.timer(LOOK_NS, 0);
     }
 
-    fn on_data(&mut self, _io: &mut PeerIo<'_>, data: &[u8]) {
-        self.0.borrow_mut().input.extend(data);
+    fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
+        self.note(io, What::Got(data.to_vec()));
+        self.state.borrow_mut().input.extend(data);
     }
 
-    fn on_eof(&mut self, _io: &mut PeerIo<'_>) {
-        self.0.borrow_mut().is_closed = true;
+    fn on_eof(&mut self, io: &mut PeerIo<'_>) {
+        self.note(io, What::Saw("is closed"));
+        self.state.borrow_mut().is_closed = true;
     }
 
-    fn on_reset(&mut self, _io: &mut PeerIo<'_>) {
-        self.0.borrow_mut().is_closed = true;
+    fn on_reset(&mut self, io: &mut PeerIo<'_>) {
+        self.note(io, What::Saw("is reset"));
+        self.state.borrow_mut().is_closed = true;
     }
 
     fn on_timer(&mut self, io: &mut PeerIo<'_>, _id: u64) {
@@ -69,25 +98,54 @@ impl Actor for Puppet {
 pub struct Simulated {
     service: Service,
     peers: Peers,
+    log: Log,
 }
 
+/// What the network does for a seed: the first one does nothing, the others cut, delay and mix, but lose no connection.
+fn network(seed: u64) -> SimConfig {
+    if seed == QUIET_SEED {
+        return SimConfig::default();
+    }
+    SimConfig {
+        split_per_mille: 400,
+        split_bytes_max: [1, 7, 40, 1000][seed as usize % 4],
+        delay_ns: (1_000, 60_000),
+        connect_delay_ns: (1_000, 200_000),
+        reorder: true,
+        ..SimConfig::default()
+    }
+}
+
+/// The seed whose network is quiet.
+pub const QUIET_SEED: u64 = 1;
+
 impl Simulated {
-    /// Sets the stage for a scenario.
+    /// Sets the stage for a scenario, on a quiet network.
     ///
     /// Errors: it asks for limits that do not exist.
     pub fn new(scenario: &Scenario, subject: &Subject) -> Result<Self, String> {
-        let mut config = ServiceConfig::new(1, scenario.backends);
+        Self::with_seed(scenario, subject, QUIET_SEED)
+    }
+
+    /// Sets the stage for a scenario, on the network of a seed.
+    ///
+    /// Errors: it asks for limits that do not exist.
+    pub fn with_seed(scenario: &Scenario, subject: &Subject, seed: u64) -> Result<Self, String> {
+        let mut config = ServiceConfig::new(seed, scenario.backends);
+        config.groups = scenario.groups.clone();
+        config.sim = network(seed);
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;
+        let anywhere: Endpoint = "127.0.0.1:1".parse().map_err(|_| "the loopback has an address")?;
+        let backends = vec![anywhere.clone(); scenario.backends];
+        try_setup(&config, subject, &anywhere, &backends).map_err(|error| error.to_string())?;
         let peers = Peers::default();
-        let made = Rc::clone(&peers);
+        let log = Log::default();
+        let (made, written) = (Rc::clone(&peers), Rc::clone(&log));
         let service = Service::new(&config, subject, move |backend, _| {
-            let state = Shared::default();
-            state.borrow_mut().backend = Some(backend);
-            made.borrow_mut().push(Rc::clone(&state));
-            Some(Box::new(Puppet(state)))
+            Some(Box::new(Puppet::new(&made, &written, Some(backend))))
         });
-        Ok(Self { service, peers })
+        Ok(Self { service, peers, log })
     }
 
     fn peer(&self, peer: PeerId) -> Shared {
@@ -106,11 +164,10 @@ impl Stage for Simulated {
     }
 
     fn open(&mut self) -> PeerId {
-        let state = Shared::default();
-        self.peers.borrow_mut().push(Rc::clone(&state));
-        let now_ns = self.service.net.now_ns();
-        self.service.net.dial(&self.service.listen, now_ns, Box::new(Puppet(state)));
-        PeerId(self.peers.borrow().len() - 1)
+        let puppet = Puppet::new(&self.peers, &self.log, None);
+        let (id, now_ns) = (puppet.id, self.service.net.now_ns());
+        self.service.net.dial(&self.service.listen, now_ns, Box::new(puppet));
+        id
     }
 
     fn connections(&mut self, backend: usize) -> Vec<PeerId> {
@@ -155,5 +212,9 @@ impl Stage for Simulated {
 
     fn expect_quiet(&self) -> Result<(), String> {
         self.service.expect_quiet()
+    }
+
+    fn log(&self) -> Vec<Happening> {
+        self.log.borrow().clone()
     }
 }

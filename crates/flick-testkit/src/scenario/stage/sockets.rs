@@ -129,6 +129,7 @@ impl Sockets {
     /// Errors: the scenario asks for limits that do not exist.
     pub fn new(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<Option<Self>, String> {
         let mut config = ServiceConfig::new(1, scenario.backends);
+        config.groups = scenario.groups.clone();
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -1,0 +1,207 @@
+//! `flick test`: plays the scenarios beside a program in the simulator, with both engines and on the networks of many seeds.
+//! Promises: the same seed gives the same run; a scenario that fails is shown with its line, the seed, a diagram of what went
+//! to and fro, and the command that plays it again.
+//! Refuses: real sockets and real time; `flick run` is for those.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use flick_ir::Interpreter;
+use flick_testkit::scenario::stage::{QUIET_SEED, Simulated};
+use flick_testkit::scenario::{Scenario, parse, play};
+use flick_testkit::service::Subject;
+
+use crate::compile::{self, EngineKind};
+use crate::failure::{Failure, Outcome};
+
+/// Folders below a folder that are looked into for scenarios.
+const DEPTH_MAX: usize = 4;
+/// Scenarios that one call plays.
+const SCENARIOS_MAX: usize = 10_000;
+/// Seeds of one scenario.
+const SEEDS_MAX: u64 = 10_000_000;
+
+/// Plays scenarios.
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Scenarios (`.scn`), programs, or folders with both; this folder if there is none
+    paths: Vec<PathBuf>,
+    /// Play only with this engine; without it, with both
+    #[arg(long)]
+    engine: Option<EngineKind>,
+    /// How many networks to play each scenario on, instead of what it says
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    seeds: Option<u64>,
+    /// Play on the network of this seed only; 1 is the one that cuts and delays nothing
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+}
+
+/// A scenario and the program it is about.
+struct Case {
+    path: PathBuf,
+    program: PathBuf,
+    scenario: Scenario,
+}
+
+impl Test {
+    /// Plays and tells. A scenario that does not come true ends it with 1.
+    pub fn run(self) -> Outcome {
+        let here = [PathBuf::from(".")];
+        let roots = if self.paths.is_empty() { &here[..] } else { &self.paths };
+        let mut found = Vec::new();
+        for root in roots {
+            find(root, DEPTH_MAX, &mut found)?;
+        }
+        found.sort();
+        found.dedup();
+        if found.is_empty() {
+            return Err(Failure::failed(
+                "there is no scenario: write a file that ends in `.scn` beside the program, for example\n  \
+                 client a  sends \"ping\\r\\n\"\n  backend 0 expects \"ping\\r\\n\", sends \"pong\\r\\n\"\n  \
+                 client a  expects \"pong\\r\\n\"",
+            ));
+        }
+        let mut by_program: BTreeMap<PathBuf, Vec<Case>> = BTreeMap::new();
+        for path in found {
+            let case = read(path)?;
+            by_program.entry(case.program.clone()).or_default().push(case);
+        }
+        let (mut played, mut failed) = (0_usize, 0_usize);
+        for (program, cases) in &by_program {
+            anstream::println!("{} scenario(s) of {}", cases.len(), program.display());
+            let subjects = self.subjects(program)?;
+            for case in cases {
+                played += 1;
+                failed += usize::from(!self.check(case, &subjects));
+            }
+        }
+        anstream::println!("{} passed, {failed} failed", played - failed);
+        if failed == 0 { Ok(()) } else { Err(Failure::reported()) }
+    }
+
+    /// The program with each engine asked for.
+    fn subjects(&self, program: &Path) -> Result<Vec<(&'static str, Subject)>, Failure> {
+        let only = self.engine.unwrap_or(EngineKind::Native);
+        let ready = compile::ready(program, None, only)?;
+        let meaning = Arc::new(ready.module.program.clone());
+        let mut subjects = Vec::new();
+        if only == EngineKind::Native {
+            subjects.push(("compiled", Subject { program: Arc::clone(&meaning), engine: ready.engine }));
+        }
+        if self.engine != Some(EngineKind::Native) {
+            let engine = Arc::new(Interpreter::new(ready.module));
+            subjects.push(("interpreted", Subject { program: meaning, engine }));
+        }
+        Ok(subjects)
+    }
+
+    /// Plays one scenario on all its networks; whether it came true on each.
+    fn check(&self, case: &Case, subjects: &[(&'static str, Subject)]) -> bool {
+        let name = case.path.display();
+        let seeds = match self.seed {
+            Some(seed) => seed..seed + 1,
+            None => QUIET_SEED..QUIET_SEED + self.seeds.unwrap_or(case.scenario.seeds).clamp(1, SEEDS_MAX),
+        };
+        let count = seeds.end - seeds.start;
+        let started = Instant::now();
+        for seed in seeds {
+            for (engine, subject) in subjects {
+                let stage = Simulated::with_seed(&case.scenario, subject, seed);
+                let outcome = stage.and_then(|mut stage| play(&case.scenario, &mut stage));
+                if let Err(what) = outcome {
+                    anstream::println!("  {name} ... FAILED with seed {seed} ({engine})");
+                    for line in what.lines() {
+                        anstream::println!("    {line}");
+                    }
+                    anstream::println!("    again: flick test {name} --seed {seed}");
+                    return false;
+                }
+            }
+        }
+        let seeds = if count == 1 { String::new() } else { format!(", {count} seeds") };
+        anstream::println!("  {name} ... ok ({:.1} ms{seeds})", started.elapsed().as_secs_f64() * 1e3);
+        true
+    }
+}
+
+/// Finds scenarios: a file itself, those beside a program, those in a folder and below.
+fn find(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+    let ends_in = |ending: &str| path.extension().is_some_and(|known| known == ending);
+    if path.metadata().map_err(told)?.is_dir() {
+        let entries = path.read_dir().map_err(told)?;
+        for entry in entries {
+            let entry = entry.map_err(told)?.path();
+            let is_scenario = entry.extension().is_some_and(|ending| ending == "scn");
+            if is_scenario || entry.is_dir() && !entry.is_symlink() && depth > 0 {
+                find(&entry, depth - 1, found)?;
+            }
+        }
+        return Ok(());
+    }
+    if ends_in("flick") {
+        for scenario in beside(path, "scn")? {
+            if read(scenario.clone())?.program == *path {
+                found.push(scenario);
+            }
+        }
+        return Ok(());
+    }
+    if !ends_in("scn") {
+        return Err(Failure::failed(format!(
+            "{} is neither a scenario (`.scn`) nor a program (`.flick`)",
+            path.display()
+        )));
+    }
+    found.push(path.to_owned());
+    if found.len() > SCENARIOS_MAX {
+        return Err(Failure::failed(format!("there are more than {SCENARIOS_MAX} scenarios; name fewer")));
+    }
+    Ok(())
+}
+
+/// The files with an ending in the folder of a file.
+fn beside(path: &Path, ending: &str) -> Result<Vec<PathBuf>, Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(told)? {
+        let file = entry.map_err(told)?.file_name();
+        let file = path.with_file_name(file);
+        if file.extension().is_some_and(|known| known == ending) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a scenario and finds its program.
+fn read(path: PathBuf) -> Result<Case, Failure> {
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    let scenario = parse(&text).map_err(|error| Failure::failed(format!("{}, {error}", path.display())))?;
+    let program = match (&scenario.service, beside(&path, "flick")?.as_slice()) {
+        (Some(service), _) => path.with_file_name(service),
+        (None, [only]) => only.clone(),
+        (None, []) => {
+            return Err(Failure::failed(format!("there is no program beside {}", path.display())));
+        }
+        (None, several) => {
+            return Err(Failure::failed(format!(
+                "{} programs stand beside {}; say which it is about in its first line: `service {}`",
+                several.len(),
+                path.display(),
+                several[0].file_name().unwrap_or_default().to_string_lossy()
+            )));
+        }
+    };
+    Ok(Case { path, program, scenario })
+}

@@ -1,0 +1,94 @@
+//! `flick test` as an author meets it.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{Scratch, run};
+
+/// Passes everything on to one of two backends of different channels.
+const PROGRAM: &str = r#"use memcached_binary
+
+type cmd: record
+  key : string
+
+proc Tiers: (cmd/cmd client, cmd/cmd first, [cmd/cmd] copies)
+  | first => client
+  | copies => client
+  | client => pick(first, copies)
+
+fun pick: (-/cmd first, [-/cmd] copies, req: cmd) -> ()
+  if starts_with(req.key, "a"): req => first
+  else: req => copies[1]
+"#;
+
+/// Plays scenarios beside [`PROGRAM`] and compares the status; each of `said` must be in stdout or stderr.
+fn check(scenarios: &[(&str, &str)], args: &[&str], status: i32, said: &[&str]) {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let folder = Scratch::new(&format!("test-command-{}", CALLS.fetch_add(1, Ordering::Relaxed)));
+    folder.write("tiers.flick", PROGRAM);
+    for (name, text) in scenarios {
+        folder.write(name, text);
+    }
+    let path = folder.path().display().to_string();
+    let (actual, stdout, stderr) = run(&[&["test", &path], args].concat());
+    assert_eq!(actual, status, "stdout: {stdout}\nstderr: {stderr}");
+    for text in said {
+        assert!(stdout.contains(text) || stderr.contains(text), "no `{text}` in {stdout}\n{stderr}");
+    }
+}
+
+const RIGHT: &str = r#"backends first 1
+backends copies 2
+seeds 25
+client a sends get "alpha" opaque 3, sends get "beta" opaque 4
+backend first expects get "alpha", sends get ok value "1"
+backend copies 1 expects get "beta", sends get ok value "2"
+client a expects get ok value "1" opaque 3, expects get ok value "2" opaque 4
+client a closes
+expect quiet
+"#;
+
+#[test]
+fn what_comes_true_is_counted() {
+    check(&[("right.scn", RIGHT)], &[], 0, &["right.scn ... ok", "25 seeds", "1 passed, 0 failed"]);
+}
+
+#[test]
+fn what_does_not_come_true_is_shown_with_a_diagram_and_how_to_see_it_again() {
+    let wrong = RIGHT.replace("value \"2\" opaque 4\n", "value \"3\" opaque 4\n");
+    let said = [
+        "wrong.scn ... FAILED with seed 1 (compiled)",
+        "line 7: got get ok value \"2\" opaque 4",
+        "a get \"alpha\" opaque 3",
+        "copies 1",
+        "wrong.scn --seed 1",
+        "1 passed, 1 failed",
+    ];
+    check(&[("right.scn", RIGHT), ("wrong.scn", &wrong)], &[], 1, &said);
+    check(&[("wrong.scn", &wrong)], &["--engine", "interpreter"], 1, &["(interpreted)"]);
+}
+
+#[test]
+fn bytes_are_expected_as_they_are() {
+    let raw = "backends first 1\nbackends copies 2\n\
+               client a sends \"\\x80\\x08\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\"\n\
+               \x20              \"\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\"\n\
+               backend copies 1 expects \"\\x80\" ... \"\\x00\\x00\\x00\", expects 19 bytes, expects nothing for 1 ms\n";
+    let said = ["ok"];
+    check(&[("raw.scn", raw)], &["--seed", "1"], 0, &said);
+}
+
+#[test]
+fn mistakes_in_scenarios_are_told_with_their_line() {
+    check(&[("bad.scn", "client a dances")], &[], 1, &["bad.scn, line 1: `dances` is nothing a peer does"]);
+    check(&[("bad.scn", "backend third expects \"x\"")], &[], 1, &["line 1: `third` has no backends"]);
+    check(&[("few.scn", "backends first 1\nclient a closes")], &[], 1, &["channel `copies`", "is not bound"]);
+    check(&[], &[], 1, &["there is no scenario", "client a  sends"]);
+    check(
+        &[("two.flick", PROGRAM), ("right.scn", RIGHT)],
+        &[],
+        1,
+        &["2 programs stand beside", "`service tiers.flick`"],
+    );
+}
