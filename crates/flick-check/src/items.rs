@@ -225,6 +225,7 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
                 ast::Decl::Unit(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Enum(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Variant(node) => (node.name(), &mut type_spans, "type"),
+                ast::Decl::Class(node) => (node.name(), &mut type_spans, "type"),
                 ast::Decl::Record(node) => (node.name(), &mut record_spans, "record"),
                 ast::Decl::Fun(node) => (node.name(), &mut fun_spans, "function"),
                 ast::Decl::Proc(node) => {
@@ -294,7 +295,7 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
         }
         ast::Decl::Record(node) => decls.records.push(InFile { file, node }),
         ast::Decl::Fun(node) => decls.funs.push(InFile { file, node }),
-        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Global(_) => {}
+        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Global(_) | ast::Decl::Class(_) => {}
     }
 }
 

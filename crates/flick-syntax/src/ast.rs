@@ -4,6 +4,7 @@
 
 mod decl;
 mod expr;
+mod grammar;
 mod loops;
 mod pattern;
 mod state;
@@ -20,6 +21,7 @@ use crate::syntax_kind::{FlickLanguage, SyntaxKind, SyntaxNode, SyntaxToken};
 
 pub use decl::*;
 pub use expr::*;
+pub use grammar::*;
 pub use loops::*;
 pub use pattern::*;
 pub use state::*;

@@ -5,6 +5,7 @@
 //! equals signs of neighbouring items and the comments behind neighbouring lines aligned; at most one empty line in a row.
 
 mod align;
+mod blocks;
 mod spacing;
 
 use crate::Parse;
@@ -61,6 +62,10 @@ struct Piece {
     parent: SyntaxKind,
     /// Says whether the node that the token is a child of starts with it.
     starts_parent: bool,
+    /// Kind of the item that starts with this token.
+    item: Option<SyntaxKind>,
+    /// Says whether it belongs to braces of a grammar whose items stand on lines of their own.
+    is_spread: bool,
     line_breaks_before: usize,
     column: usize,
     /// The virtual tokens of the layout before it.
@@ -77,17 +82,13 @@ impl Piece {
     }
 
     fn starts_item(&self) -> bool {
-        self.starts_parent
-            && matches!(
-                self.parent,
-                UnitProperty | UnitField | UnitVar | RecordField | EnumVariant | VariantCase
-            )
+        self.item.is_some()
     }
 
     /// Says whether neighbouring items are aligned at this token.
     fn is_marker(&self) -> bool {
         match self.kind {
-            Colon => matches!(self.parent, RecordField | UnitField | UnitVar | VariantCase),
+            Colon => is_aligned_colon(self),
             Eq => matches!(self.parent, UnitProperty | EnumVariant),
             _ => false,
         }
@@ -99,6 +100,7 @@ fn collect(parse: &Parse, source: &str) -> Vec<Piece> {
     let raw = lex(source, &mut ErrorSink::default());
     let mut layout = layout(source, &raw, &mut ErrorSink::default()).into_iter().peekable();
     let mut pieces: Vec<Piece> = Vec::new();
+    let spread = blocks::Spread::of(&parse.syntax());
     let (mut column, mut line_breaks) = (0, 0);
     let tokens = parse.syntax().descendants_with_tokens().filter_map(|element| element.into_token());
     for (index, token) in tokens.enumerate() {
@@ -112,12 +114,16 @@ fn collect(parse: &Parse, source: &str) -> Vec<Piece> {
                     before.extend(ahead.kind.is_virtual().then_some(ahead.kind));
                 }
                 let parent = token.parent();
+                let item = parent.as_ref().and_then(|node| blocks::item_at(node, &token));
+                let owner = item.as_ref().and_then(|item| item.parent()).or_else(|| parent.clone());
                 pieces.push(Piece {
                     kind,
                     text: token.text().to_owned(),
                     parent: parent.as_ref().map_or(File, |node| node.kind()),
                     starts_parent: parent
                         .is_some_and(|node| node.text_range().start() == token.text_range().start()),
+                    item: item.map(|item| item.kind()),
+                    is_spread: owner.is_some_and(|node| spread.contains(&node)),
                     line_breaks_before: line_breaks,
                     column,
                     layout: before,
@@ -131,6 +137,8 @@ fn collect(parse: &Parse, source: &str) -> Vec<Piece> {
         text: String::new(),
         parent: File,
         starts_parent: false,
+        item: None,
+        is_spread: false,
         line_breaks_before: 1,
         column: 0,
         layout: layout.map(|ahead| ahead.kind).collect(),
@@ -216,10 +224,10 @@ impl Printer {
         open.line_indent
             + match open.construct {
                 _ if is_closing(piece.kind) => 0,
-                UnitDecl if piece.starts_item() => LEVEL_COLUMNS,
-                UnitDecl if piece.kind == Amp || self.item == UnitProperty => 2 * LEVEL_COLUMNS,
-                UnitDecl => 2 * LEVEL_COLUMNS + CONTINUATION_COLUMNS,
-                _ => LEVEL_COLUMNS,
+                kind if !blocks::holds_items(kind) => LEVEL_COLUMNS,
+                _ if piece.starts_item() => LEVEL_COLUMNS,
+                _ if piece.kind == Amp || self.item == UnitProperty => 2 * LEVEL_COLUMNS,
+                _ => 2 * LEVEL_COLUMNS + CONTINUATION_COLUMNS,
             }
     }
 
@@ -236,7 +244,7 @@ impl Printer {
     /// Adds a token to the last line; `previous` is the one before it on that line.
     fn append(&mut self, previous: Option<&Piece>, piece: &Piece) {
         let line = self.lines.last_mut().expect("the first token starts a line");
-        if previous.is_some() && piece.starts_item() {
+        if previous.is_some() && piece.starts_item() && piece.item != Some(UnitLiteral) {
             line.forget_marker(); // several items on a line: nothing to align
         }
         if line.starts_item && line.marker.is_none() && piece.is_marker() {
@@ -250,7 +258,7 @@ impl Printer {
 
     fn track_brackets(&mut self, piece: &Piece) {
         if piece.starts_item() {
-            self.item = piece.parent;
+            self.item = piece.item.unwrap_or(File);
         }
         if matches!(piece.kind, LParen | LBrack | LBrace) {
             let line_indent = self.lines.last().map_or(0, |line| line.indent);
@@ -306,10 +314,17 @@ impl Printer {
 
 /// Says whether a line of the result starts at `piece` although none may in the source.
 fn must_break(previous: &Piece, piece: &Piece) -> bool {
-    let opens_unit = previous.kind == LBrace && previous.parent == UnitDecl;
-    let ends_item = previous.kind == Semi && matches!(previous.parent, UnitProperty | UnitField | UnitVar);
-    let closes_unit = piece.kind == RBrace && piece.parent == UnitDecl;
-    opens_unit || ends_item || closes_unit
+    let opens = previous.kind == LBrace && previous.is_spread;
+    let closes = piece.kind == RBrace && piece.is_spread;
+    // A literal stays beside what it ends or begins: `size : hex<8>; "\r\n";`
+    let is_beside_literal = previous.parent == UnitLiteral || piece.item == Some(UnitLiteral);
+    let starts_item = piece.is_spread && piece.starts_item() && !is_beside_literal;
+    opens || closes || starts_item
+}
+
+/// Says whether this is the `:` between a name and its type.
+fn is_aligned_colon(piece: &Piece) -> bool {
+    matches!(piece.parent, RecordField | UnitField | UnitVar | BitField | VariantCase)
 }
 
 fn is_closing(kind: SyntaxKind) -> bool {

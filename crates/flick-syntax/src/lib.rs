@@ -24,15 +24,21 @@
 //! the source with `text()` and `range()`.
 //!
 //! ```text
-//! File          decls() -> Decl::{Use, Record, Unit, Enum, Variant, Global, Proc, Fun};
-//!               uses() records() units() enums() variants() globals() procs() funs()
+//! File          decls() -> Decl::{Use, Record, Unit, Enum, Class, Variant, Global, Proc, Fun};
+//!               uses() records() units() enums() classes() variants() globals() procs() funs()
 //! UseDecl       name() alias()                        use library as alias
 //! RecordDecl    name() fields() -> RecordField { name() ty() }
-//! UnitDecl      name() items() -> UnitItem::{Property, Field, Var};  properties() fields() vars()
+//! UnitDecl      name() params() items() -> UnitItem::{Property, Field, Var, Literal, Bits, Check, Switch};
+//!               properties() fields() vars()          only those outside any `switch`
 //!   UnitProperty  name() qualifier() target() value() %byteorder = big;  %on qualifier = ...;  %loud target = ...;
 //!   UnitField     name() (None: anonymous) ty() attrs()
 //!   UnitVar       name() ty() attrs()
 //!   Attr          name() value() target()             &serialize = target = value;  elsewhere no target
+//!   UnitLiteral   bytes() attrs()                   "\r\n" &optional;
+//!   UnitBits      width() fields() -> BitField { name() width() attrs() }           bits<16> { a : 4; : 12; };
+//!   UnitCheck     condition() attrs()               check self.a < 3 &fault = too_long;
+//!   UnitSwitch    subject() arms() -> UnitArm { patterns() items() };  otherwise() -> UnitElse { items() }
+//! ClassDecl     name() is_complement() items() -> ClassItem { library() kind() -> ClassItemKind::{Bytes, Range, Class} }
 //! EnumDecl      name() base() has_braces() variants() -> EnumVariant { name() value() }   both spellings
 //! VariantDecl   name() cases() -> VariantCase { name() ty() (None: carries nothing) }
 //! GlobalDecl    name() ty() props() -> GlobalProp::{Max, Expire, Evict, Snapshot};  max() expire() evict() snapshot()
@@ -44,6 +50,7 @@
 //! Channel       ::{Single(ChanType), Array(ChanArrayType)};  input() output() -> Option<Type> (None: `-`)  is_array()
 //! Type          ::{Named(NamedType), List(ListType), Tuple(TupleType)}
 //!   NamedType     library() name() size() -> Option<Expr>  args() -> types     string<250>, dict<k, v>, n.kind
+//!                 values()                          within a grammar: chunk(100)
 //!   ListType      element() len() -> Option<Expr>;   TupleType  items()
 //! Block         stmts()                               the last `Stmt::Expr` (or `If`, `Switch`) is its value
 //! Stmt          ::{Rule, Let, Expr, Chain, Join, Assign, If, Switch, For, Local, Global, Except, Every, Ellipsis}
@@ -64,7 +71,8 @@
 //!   IndexExpr     base() index() slice()              a[i]; a[i..j] has `Expr::Range` as its index, also given by slice()
 //!   RangeExpr     start() end()                       only in an index (open ends: None) and as an iterable()
 //!   FieldExpr     base() field();   TupleFieldExpr  base() position() position_range()      pair.0
-//!   RecordExpr    library() name() fields();   WithExpr  base() fields();   FieldInit  name() value()
+//!   RecordExpr    library() name() fields();   WithExpr  base() fields();
+//!   FieldInit     name() key() value()                key(): `headers["host"] = h` in a `with`
 //!   DefaultExpr   value() default()                   d[k] else 0
 //!   IfExpr        branches() -> IfBranch { condition() body() };  else_body()
 //!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()

@@ -5,10 +5,12 @@
 //! Source: the event-less variant of the method of rust-analyzer's syntax crate: nodes go straight into the tree builder.
 
 mod ask;
+mod class;
 mod decl;
 mod expr;
 mod flow;
 mod foreign;
+mod items;
 mod loops;
 mod pattern;
 mod sorts;
@@ -49,6 +51,7 @@ pub(crate) fn parse_file(source: &str, raw: &[LexToken], tokens: &[LayoutToken])
         is_inline: false,
         is_unit: false,
         is_condition: false,
+        is_subject: false,
         loose_else: None,
         looks: Cell::new(0),
     };
@@ -88,6 +91,8 @@ struct Parser<'s> {
     is_unit: bool,
     /// Inside the condition of an `if`.
     is_condition: bool,
+    /// Inside the subject of a grammar's `switch`, where `{` opens the cases.
+    is_subject: bool,
     /// The outermost `else` without `:` in the running statement, and its depth. Behind an inline `if` the author most
     /// likely meant `else:`.
     loose_else: Option<(u32, Range<usize>)>,

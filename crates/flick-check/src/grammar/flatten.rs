@@ -67,7 +67,11 @@ impl Flat<'_> {
         let byteorder = byteorder(&decl.node, decl.file, self.sink);
         for item in decl.node.items() {
             match item {
-                ast::UnitItem::Property(_) => {}
+                ast::UnitItem::Property(_)
+                | ast::UnitItem::Literal(_)
+                | ast::UnitItem::Bits(_)
+                | ast::UnitItem::Check(_)
+                | ast::UnitItem::Switch(_) => {}
                 ast::UnitItem::Field(field) => self.field(&field, decl.file, prefix, byteorder),
                 ast::UnitItem::Var(var) => self.var(&var, decl.file, prefix),
             }

@@ -3,8 +3,8 @@
 use rowan::ast::{AstChildren, AstNode, support};
 
 use super::{
-    Block, Channel, Expr, GlobalDecl, Name, Type, child_after, child_before, choice, named, nodes, nth_child,
-    nth_name,
+    Block, Channel, ClassDecl, Expr, GlobalDecl, Name, Type, UnitBits, UnitCheck, UnitLiteral, UnitSwitch,
+    child_after, child_before, choice, named, nodes, nth_child, nth_name,
 };
 use crate::syntax_kind::SyntaxKind;
 
@@ -58,6 +58,8 @@ choice! {
         Unit(UnitDecl),
         /// An enumeration.
         Enum(EnumDecl),
+        /// A set of bytes.
+        Class(ClassDecl),
         /// A tagged union.
         Variant(VariantDecl),
         /// State of the service.
@@ -78,6 +80,14 @@ choice! {
         Field(UnitField),
         /// A value computed from fields, not on the wire.
         Var(UnitVar),
+        /// Bytes that must stand on the wire.
+        Literal(UnitLiteral),
+        /// A whole number whose bits are fields.
+        Bits(UnitBits),
+        /// What must hold.
+        Check(UnitCheck),
+        /// What stands on the wire depends on a value.
+        Switch(UnitSwitch),
     }
 }
 
@@ -106,6 +116,11 @@ impl File {
 
     /// Returns the enumerations.
     pub fn enums(&self) -> AstChildren<EnumDecl> {
+        support::children(self.syntax())
+    }
+
+    /// Returns the classes of bytes.
+    pub fn classes(&self) -> AstChildren<ClassDecl> {
         support::children(self.syntax())
     }
 
@@ -166,7 +181,12 @@ impl RecordField {
 }
 
 impl UnitDecl {
-    /// Returns properties, fields and vars in the order of the source.
+    /// Returns its parameters: `limit: uint32` in `type chunk(limit: uint32) = unit { ... };`.
+    pub fn params(&self) -> impl Iterator<Item = Param> + use<> {
+        support::child::<ParamList>(self.syntax()).into_iter().flat_map(|list| list.params())
+    }
+
+    /// Returns all items in the order of the source. What stands in the cases of a `switch` is found there.
     pub fn items(&self) -> AstChildren<UnitItem> {
         support::children(self.syntax())
     }
@@ -176,12 +196,12 @@ impl UnitDecl {
         support::children(self.syntax())
     }
 
-    /// Returns the fields, in the order of the wire.
+    /// Returns the fields outside any `switch`, in the order of the wire.
     pub fn fields(&self) -> AstChildren<UnitField> {
         support::children(self.syntax())
     }
 
-    /// Returns the vars.
+    /// Returns the vars outside any `switch`.
     pub fn vars(&self) -> AstChildren<UnitVar> {
         support::children(self.syntax())
     }

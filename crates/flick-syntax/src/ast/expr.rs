@@ -44,7 +44,7 @@ nodes! {
     RecordExpr,
     /// `req with key = k`
     WithExpr,
-    /// `key = k`
+    /// `key = k`, `headers["host"] = h`
     FieldInit,
     /// `if a: b else: c`
     IfExpr,
@@ -372,9 +372,18 @@ impl WithExpr {
 }
 
 impl FieldInit {
-    /// Returns the value of the field.
+    fn has_key(&self) -> bool {
+        support::token(self.syntax(), SyntaxKind::LBrack).is_some()
+    }
+
+    /// Returns the key in `headers["host"] = h`; elsewhere `None`.
+    pub fn key(&self) -> Option<Expr> {
+        if self.has_key() { nth_child(self.syntax(), 0) } else { None }
+    }
+
+    /// Returns the value of the field, or of the key.
     pub fn value(&self) -> Option<Expr> {
-        support::child(self.syntax())
+        nth_child(self.syntax(), usize::from(self.has_key()))
     }
 }
 

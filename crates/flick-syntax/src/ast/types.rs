@@ -2,11 +2,11 @@
 
 use rowan::ast::{AstChildren, AstNode, support};
 
-use super::{Expr, Name, choice, nodes, nth_child, nth_name};
+use super::{ArgList, Expr, Name, choice, nodes, nth_child, nth_name};
 use crate::syntax_kind::SyntaxKind;
 
 nodes! {
-    /// `uint16`, `string<250>`, `dict<string, cmd>`, `n.kind`
+    /// `uint16`, `string<250>`, `dict<string, cmd>`, `n.kind`, `chunk(100)`
     NamedType,
     /// The `<...>` of a type.
     TypeArgs,
@@ -62,6 +62,11 @@ impl NamedType {
     /// Returns the size of `string<250>`.
     pub fn size(&self) -> Option<Expr> {
         support::child(self.type_args()?.syntax())
+    }
+
+    /// Returns what is given to a grammar with parameters: the 100 of `chunk(100)`.
+    pub fn values(&self) -> impl Iterator<Item = Expr> + use<> {
+        support::child::<ArgList>(self.syntax()).into_iter().flat_map(|list| support::children(list.syntax()))
     }
 
     /// Returns the types of `dict<string, cmd>`.

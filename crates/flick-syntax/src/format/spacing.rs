@@ -21,11 +21,11 @@ pub(super) fn has_space(left: &Piece, right: &Piece) -> bool {
     }
     !match right.kind {
         RParen | RBrack | Comma | Semi | Dot | DotDot => true,
-        Colon => !matches!(right.parent, RecordField | UnitField | UnitVar | VariantCase),
+        Colon => !super::is_aligned_colon(right),
         RBrace => right.parent == RecordExpr,
         LBrace => right.parent == RecordExpr,
         LParen => right.parent == ArgList || right.parent == ParamList && left.kind == Ident,
-        LBrack => matches!(right.parent, IndexExpr | ExceptStmt),
+        LBrack => matches!(right.parent, IndexExpr | ExceptStmt | FieldInit),
         Lt | Gt => right.parent == TypeArgs,
         Slash => matches!(right.parent, ChanType | ChanArrayType),
         _ => false,

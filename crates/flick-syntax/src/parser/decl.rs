@@ -209,7 +209,7 @@ impl Parser<'_> {
         }
     }
 
-    fn params(&mut self, construct: Construct) {
+    pub(super) fn params(&mut self, construct: Construct) {
         self.start(ParamList);
         let open = self.here();
         if self.expect(LParen, construct) {

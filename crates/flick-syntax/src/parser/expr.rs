@@ -23,6 +23,7 @@ const FIELD: Construct = Construct { name: "a field access", shape: "`value.fiel
 const PAREN: Construct = Construct { name: "a parenthesis", shape: "`(a + b)`" };
 const LIST: Construct = Construct { name: "a list", shape: "`[a, b]`" };
 const RECORD: Construct = Construct { name: "a record value", shape: "`name{field = value, field = value}`" };
+const KEYED: Construct = Construct { name: "a key", shape: "`req with headers[\"x-from\"] = value`" };
 const WITH: Construct =
     Construct { name: "a record update", shape: "`req with field = value, field = value`" };
 
@@ -239,9 +240,7 @@ impl Parser<'_> {
             }
             match kind {
                 CallExpr => {
-                    self.start(ArgList);
-                    self.comma_separated(RParen, CALL);
-                    self.finish();
+                    self.argument_list();
                 }
                 IndexExpr => {
                     let open = self.here();
@@ -260,6 +259,13 @@ impl Parser<'_> {
             }
             self.finish();
         }
+    }
+
+    /// Parses the values of a call, or of a grammar with parameters, with their parentheses.
+    pub(super) fn argument_list(&mut self) {
+        self.start(ArgList);
+        self.comma_separated(RParen, CALL);
+        self.finish();
     }
 
     fn primary(&mut self) -> bool {
@@ -292,6 +298,7 @@ impl Parser<'_> {
     /// Parses what begins with a word that is not reserved.
     fn word(&mut self) {
         match self.nth(1) {
+            _ if self.is_subject => {}
             LBrace if self.record_fields_follow(1) => return self.record_expr(),
             Dot if self.nth(2).is_word() && self.nth(3) == LBrace && self.record_fields_follow(3) => {
                 return self.record_expr();
@@ -356,6 +363,7 @@ impl Parser<'_> {
 
     /// Parses `(`, expressions and `)`: one is a parenthesis, none or several are a tuple.
     fn paren_expr(&mut self) {
+        let was_subject = std::mem::replace(&mut self.is_subject, false);
         let checkpoint = self.checkpoint();
         let open = self.here();
         self.bump();
@@ -373,6 +381,14 @@ impl Parser<'_> {
         self.start_at(checkpoint, kind);
         self.expect_closing(RParen, open, PAREN);
         self.finish();
+        self.is_subject = was_subject;
+    }
+
+    /// Parses the value that the cases of a grammar's `switch` are told apart by.
+    pub(super) fn subject(&mut self) {
+        let was_subject = std::mem::replace(&mut self.is_subject, true);
+        self.expr();
+        self.is_subject = was_subject;
     }
 
     fn comma_separated(&mut self, close: SyntaxKind, construct: Construct) {
@@ -416,15 +432,27 @@ impl Parser<'_> {
     /// Parses the `field = value` list of a `with`. A comma belongs to it only if a field follows: `f(r with a = 1, x)`.
     fn updates(&mut self) {
         self.field_init(WITH);
-        while self.at(Comma) && self.nth(1).is_word() && self.nth(2) == Eq {
+        while self.at(Comma) && self.update_follows() {
             self.bump();
             self.field_init(WITH);
         }
     }
 
+    /// Says whether `, name =` or `, name[key] =` stands here; elsewhere the comma belongs to a list around the `with`.
+    fn update_follows(&self) -> bool {
+        let behind = if self.nth(2) == LBrack && self.nth(4) == RBrack { 5 } else { 2 };
+        self.nth(1).is_word() && self.nth(behind) == Eq
+    }
+
     fn field_init(&mut self, construct: Construct) {
         self.start(FieldInit);
         if self.field_name(construct) {
+            if self.at(LBrack) && construct.name == WITH.name {
+                let open = self.here();
+                self.bump();
+                self.expr();
+                self.expect_closing(RBrack, open, KEYED);
+            }
             if matches!(self.current(), Eq2 | Colon | ColonEq) {
                 let title = format!("a field is given with `=`, not with `{}`", self.text());
                 let help = format!("it is written {}", construct.shape);

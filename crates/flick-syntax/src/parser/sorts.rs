@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! type    := 'type' NAME ':' ('record' fields | 'enum' [type] members | 'variant' cases)
-//!          | 'type' NAME '=' (unit | enum) [';']                                # with braces
+//!          | 'type' NAME [params] '=' (unit | enum | class) [';']               # with braces; parameters of a unit only
 //! fields  := LINE-END INDENT (NAME ':' type)+ DEDENT
 //! members := LINE-END INDENT (NAME ['=' expr])+ DEDENT
 //! cases   := LINE-END INDENT (NAME [':' type])+ DEDENT
@@ -16,6 +16,8 @@ const TYPE: Construct = Construct {
     name: "a type",
     shape: "`type cmd: record`, `type colour: enum` or `type shape: variant` with indented lines, or `type cmd = unit { ... };`",
 };
+const GRAMMAR: Construct =
+    Construct { name: "a grammar with parameters", shape: "`type chunk(limit: uint32) = unit { ... };`" };
 const RECORD: Construct =
     Construct { name: "a record", shape: "`type cmd: record` with one indented `name : type` per line" };
 const ENUM: Construct = Construct {
@@ -33,6 +35,10 @@ impl Parser<'_> {
         // The kind of type stands behind the name, the node around both: bump first, wrap later.
         self.bump();
         let has_name = self.name("the name of a type", TYPE);
+        let parameters = self.at(LParen).then(|| self.here());
+        if parameters.is_some() {
+            self.params(GRAMMAR);
+        }
         let has_colon = self.at(Colon);
         if has_name && !has_colon && !self.at(Eq) {
             self.expected("`:` or `=`", TYPE);
@@ -40,7 +46,12 @@ impl Parser<'_> {
         if has_colon || self.at(Eq) {
             self.bump();
         }
-        let has_braces = self.at_word("unit") || self.at_word("enum") && self.braces_follow();
+        let has_braces =
+            self.at_word("unit") || self.at_class() || self.at_word("enum") && self.braces_follow();
+        if let Some(place) = parameters.filter(|_| !self.at_word("unit")) {
+            let help = "remove the parentheses; parameters have `type chunk(limit: uint32) = unit { ... };` and `fun`";
+            self.note(SyntaxErrorKind::Expected, place, "only a grammar takes parameters", help);
+        }
         if !has_braces {
             self.indented_type(checkpoint, has_colon);
             return; // it ends with its block
@@ -52,6 +63,8 @@ impl Parser<'_> {
         }
         if self.at_word("unit") {
             self.unit_decl(checkpoint);
+        } else if self.at_class() {
+            self.class_decl(checkpoint);
         } else {
             self.enum_decl(checkpoint);
         }
@@ -72,6 +85,7 @@ impl Parser<'_> {
             "enum" => "an enumeration",
             "variant" => "a variant",
             "record" => "a record",
+            "class" => "a class of bytes",
             _ => "a grammar",
         }
     }

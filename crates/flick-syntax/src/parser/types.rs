@@ -1,11 +1,12 @@
 //! Types.
 //!
 //! ```text
-//! type      := NAME ['.' NAME] ['<' size '>' | '<' type,+ '>'] | '[' type ']' ['<' size '>'] | '(' type,* ')'
+//! type      := NAME ['.' NAME] ['<' size '>' | '<' type,+ '>'] ['(' expr,* ')'] | '[' type ']' ['<' size '>'] | '(' type,* ')'
 //! chan_type := end '/' end | '[' end '/' end ']'
 //! end       := '-' | type
 //! ```
-//! Behind `string` and `bytes`, and where a number stands, `<...>` holds sizes; elsewhere types.
+//! Behind `string` and `bytes`, and where a number stands, `<...>` holds sizes; elsewhere types. Values in parentheses, those
+//! of a grammar with parameters, stand only within a grammar.
 
 use std::ops::Range;
 
@@ -69,10 +70,13 @@ impl Parser<'_> {
         if self.at(Lt) {
             self.type_args(has_size);
         }
+        if self.is_unit && self.at(LParen) {
+            self.argument_list();
+        }
         self.finish();
     }
 
-    fn type_args(&mut self, has_size: bool) {
+    pub(super) fn type_args(&mut self, has_size: bool) {
         self.start(TypeArgs);
         let open = self.here();
         self.bump();

@@ -5,6 +5,7 @@
 //! item     := '%' NAME [NAME | path] '=' expr ';'     # `%on timeout = ...`, `%loud self.opcode = ...`
 //!           | [NAME] ':' type attr* ';'
 //!           | 'var' NAME ':' type attr* ';'
+//!           | literal | bits | check | switch         # see `items.rs`
 //! attr     := '&' NAME ['=' expr ['=' expr]]       # the second `=` assigns: `&serialize = self.len = ...`
 //! enum     := 'enum' [type] '{' (NAME ['=' expr]),* '}'
 //! ```
@@ -36,6 +37,13 @@ impl Parser<'_> {
             return;
         }
         self.is_unit = true;
+        self.unit_items();
+        self.is_unit = false;
+        self.expect_closing(RBrace, open, UNIT);
+    }
+
+    /// Parses items up to the `}` behind them.
+    pub(super) fn unit_items(&mut self) {
         while !self.at(RBrace) && !self.current().is_virtual() {
             let before = self.position;
             self.unit_item();
@@ -43,8 +51,6 @@ impl Parser<'_> {
                 self.skip_item();
             }
         }
-        self.is_unit = false;
-        self.expect_closing(RBrace, open, UNIT);
     }
 
     fn unit_item(&mut self) {
@@ -68,6 +74,7 @@ impl Parser<'_> {
                 self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
                 self.bump();
             }
+            _ if self.wire_item() => {}
             _ if self.at_word("var") && self.nth(1) != Colon => {
                 self.start(UnitVar);
                 self.bump();
@@ -91,17 +98,21 @@ impl Parser<'_> {
     fn field_rest(&mut self) {
         if self.expect(Colon, FIELD) {
             self.type_ref();
-            while self.at(Amp) {
-                self.attr();
-            }
+            self.attrs();
         }
         self.end_of_item(FIELD);
+    }
+
+    pub(super) fn attrs(&mut self) {
+        while self.at(Amp) {
+            self.attr();
+        }
     }
 
     fn attr(&mut self) {
         self.start(Attr);
         self.bump();
-        if self.field_name(ATTR) && self.eat(Eq) {
+        if self.field_name(ATTR) && self.attr_value_follows() {
             self.expr();
             if self.eat(Eq) {
                 self.expr();
@@ -110,12 +121,41 @@ impl Parser<'_> {
         self.finish();
     }
 
+    /// Steps over the `=` of an attribute; says whether a value follows.
+    fn attr_value_follows(&mut self) -> bool {
+        let is_foreign = match self.current() {
+            Eq2 | Colon | ColonEq => true,
+            Str | Number | SelfKw | LParen => !self.is_on_new_line(),
+            _ => false,
+        };
+        if is_foreign {
+            let has_sign = matches!(self.current(), Eq2 | Colon | ColonEq);
+            let title = "the value of an attribute stands behind `=`";
+            self.note(
+                SyntaxErrorKind::EqualsConfusion,
+                self.here(),
+                title,
+                format!("it is written {}", ATTR.shape),
+            );
+            if has_sign {
+                self.bump();
+            }
+            return true;
+        }
+        self.eat(Eq)
+    }
+
     /// Expects the `;` of an item and closes the item's node.
-    fn end_of_item(&mut self, construct: Construct) {
+    pub(super) fn end_of_item(&mut self, construct: Construct) {
         if !self.at(Semi) {
             let next_is_item = match self.current() {
                 Colon | Percent | RBrace => true,
-                kind => kind.is_virtual() || kind.is_word() && (self.nth(1) == Colon || self.at_word("var")),
+                Str | SwitchKw => self.is_on_new_line(),
+                kind => {
+                    kind.is_virtual()
+                        || kind.is_word() && (self.nth(1) == Colon || self.at_word("var"))
+                        || self.at_wire_item() && self.is_on_new_line()
+                }
             };
             if self.at(Comma) {
                 let title = format!("{} ends with `;`, not with `,`", construct.name);
@@ -140,8 +180,18 @@ impl Parser<'_> {
         self.is_quiet = false;
     }
 
+    /// Says whether a line break stands before the current token.
+    fn is_on_new_line(&self) -> bool {
+        let end = self.tokens.get(self.position).map_or(self.raw.len(), |token| token.raw as usize);
+        self.raw[..end]
+            .iter()
+            .rev()
+            .take_while(|token| token.kind.is_trivia())
+            .any(|token| token.kind == LineBreak)
+    }
+
     /// Skips what is no item, up to behind its `;`.
-    fn skip_item(&mut self) {
+    pub(super) fn skip_item(&mut self) {
         self.start(Error);
         while !matches!(self.current(), Semi | RBrace) && !self.current().is_virtual() {
             self.bump();

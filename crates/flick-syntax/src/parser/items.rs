@@ -1,0 +1,244 @@
+//! The items of a grammar beyond fields: what must stand on the wire, choices, bit fields, checks.
+//!
+//! ```text
+//! literal  := STRING attr* ';'                                            # `"\r\n";`, `"HTTP" &nocase;`
+//! bits     := 'bits' '<' size '>' '{' ([NAME] ':' expr attr* ';')* '}' ';'
+//! check    := 'check' expr attr* ';'
+//! switch   := 'switch' expr '{' arm* ['else' ':' '{' item* '}'] '}' ';'
+//! arm      := pattern (',' pattern)* ':' '{' item* '}'
+//! ```
+//! `bits`, `check` and `switch` are words of the language only here: with a `:` behind it each is the name of a field.
+
+use super::{Construct, Parser};
+use crate::error::SyntaxErrorKind;
+use crate::syntax_kind::SyntaxKind::{self, *};
+
+const LITERAL: Construct = Construct { name: "a literal of a grammar", shape: "`\"\\r\\n\";`" };
+const BITS: Construct =
+    Construct { name: "a group of bit fields", shape: "`bits<16> { version : 4; flags : 12; };`" };
+const BIT_FIELD: Construct =
+    Construct { name: "a bit field", shape: "`name : width;` (without a name: `: 4;`)" };
+const CHECK: Construct = Construct { name: "a check", shape: "`check self.length <= 100;`" };
+const SWITCH: Construct = Construct {
+    name: "a `switch` in a grammar",
+    shape: "`switch self.kind { 1, 2: { name : type; } else: { } };`",
+};
+const CASE: Construct = Construct {
+    name: "a case of a `switch`",
+    shape: "`1, 2: { name : type; }`, the last one `else: { ... }`",
+};
+
+impl Parser<'_> {
+    /// Says whether an item of this file begins here.
+    pub(super) fn at_wire_item(&self) -> bool {
+        match self.current() {
+            Str | OpenStr | SingleQuoted => true,
+            SwitchKw => self.nth(1) != Colon,
+            Ident if self.text() == "bits" => self.nth(1) == Lt,
+            Ident if self.text() == "check" => self.nth(1) != Colon,
+            _ => false,
+        }
+    }
+
+    /// Parses an item of this file; says whether there was one.
+    pub(super) fn wire_item(&mut self) -> bool {
+        if !self.at_wire_item() {
+            return false;
+        }
+        match self.current() {
+            SwitchKw => self.unit_switch(),
+            Ident if self.text() == "bits" => self.unit_bits(),
+            Ident => {
+                self.start(UnitCheck);
+                self.bump();
+                self.expr();
+                self.attrs();
+                self.end_of_item(CHECK);
+            }
+            _ => {
+                self.start(UnitLiteral);
+                self.bump();
+                self.attrs();
+                self.end_of_item(LITERAL);
+            }
+        }
+        true
+    }
+
+    fn unit_bits(&mut self) {
+        self.start(UnitBits);
+        self.bump();
+        self.type_args(true);
+        let open = self.here();
+        if self.expect(LBrace, BITS) {
+            while !self.at(RBrace) && !self.current().is_virtual() {
+                let before = self.position;
+                self.bit_field();
+                if self.position == before {
+                    self.skip_item();
+                }
+            }
+            self.expect_closing(RBrace, open, BITS);
+        }
+        self.end_of_item(BITS);
+    }
+
+    fn bit_field(&mut self) {
+        if self.at(Semi) {
+            self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
+            self.bump();
+            return;
+        }
+        self.start(BitField);
+        if !self.at(Colon) {
+            self.field_name(BIT_FIELD);
+        }
+        if self.expect(Colon, BIT_FIELD) {
+            self.expr();
+            self.attrs();
+        }
+        self.end_of_item(BIT_FIELD);
+    }
+
+    fn unit_switch(&mut self) {
+        self.start(UnitSwitch);
+        self.bump();
+        self.subject();
+        if self.at(Colon) {
+            let help = format!("in a grammar it is written {}", SWITCH.shape);
+            self.note(
+                SyntaxErrorKind::Expected,
+                self.here(),
+                "the cases of a grammar's `switch` stand in braces",
+                help,
+            );
+            self.bump();
+        }
+        let open = self.here();
+        if !self.expect(LBrace, SWITCH) {
+            self.end_of_item(SWITCH);
+            return;
+        }
+        if self.enter() {
+            self.unit_arms();
+            self.leave();
+        }
+        self.expect_closing(RBrace, open, SWITCH);
+        self.end_of_item(SWITCH);
+    }
+
+    fn unit_arms(&mut self) {
+        let mut has_else = false;
+        while !self.at(RBrace) && !self.current().is_virtual() {
+            let before = self.position;
+            if has_else {
+                let help = "move it behind the others";
+                self.note(
+                    SyntaxErrorKind::StrayElse,
+                    self.here(),
+                    "`else` is the last case of a `switch`",
+                    help,
+                );
+            }
+            has_else |= self.unit_arm();
+            if matches!(self.current(), Comma | Semi) {
+                let title = format!("no `{}` stands between the cases of a `switch`", self.text());
+                self.note(SyntaxErrorKind::Expected, self.here(), title, "remove it");
+                self.bump();
+            }
+            if self.position == before {
+                self.skip_item();
+            }
+        }
+    }
+
+    /// Parses one case; says whether it is the `else`.
+    fn unit_arm(&mut self) -> bool {
+        let is_foreign_else = (self.at_word("default") || self.at_word("_")) && self.nth(1) == Colon;
+        if is_foreign_else {
+            let title = format!("the case for everything else is not `{}`", self.text());
+            self.note(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                title,
+                "write `else: { ... }` as the last case",
+            );
+        }
+        let is_else = self.at(ElseKw) || is_foreign_else;
+        self.start(if is_else { UnitElse } else { UnitArm });
+        if is_else {
+            self.bump_as(ElseKw);
+        } else {
+            self.unit_patterns();
+        }
+        if matches!(self.current(), FatArrow | Arrow | Eq) {
+            let title = format!("the items of a case stand behind `:`, not behind `{}`", self.text());
+            self.note(
+                SyntaxErrorKind::ArrowConfusion,
+                self.here(),
+                title,
+                format!("it is written {}", CASE.shape),
+            );
+            self.bump();
+        } else if self.at(LBrace) {
+            let title = "a `:` is missing between a case and its items";
+            self.note(
+                SyntaxErrorKind::Expected,
+                self.end_of_previous(),
+                title,
+                format!("it is written {}", CASE.shape),
+            );
+        } else if !self.expect(Colon, CASE) {
+            self.skip_until(|kind| matches!(kind, Semi | LBrace | RBrace));
+        }
+        self.arm_items();
+        self.finish();
+        is_else
+    }
+
+    /// Parses what a case is for.
+    fn unit_patterns(&mut self) {
+        let is_foreign = self.at_word("case") && !matches!(self.nth(1), Colon | Comma | Dot);
+        if is_foreign {
+            let help = format!("remove it; it is written {}", CASE.shape);
+            self.note(SyntaxErrorKind::ForeignKeyword, self.here(), "no `case` stands before a case", help);
+            self.bump_as(Unknown);
+        }
+        loop {
+            self.pattern(CASE, false);
+            if !self.eat(Comma) {
+                return;
+            }
+        }
+    }
+
+    /// Parses the items of a case with their braces.
+    fn arm_items(&mut self) {
+        if !self.at(LBrace) {
+            self.bare_item();
+            return;
+        }
+        let open = self.here();
+        self.bump();
+        self.unit_items();
+        self.expect_closing(RBrace, open, CASE);
+    }
+
+    /// Reports an item that stands behind a case without braces.
+    fn bare_item(&mut self) {
+        let begins_item = |kind: SyntaxKind| matches!(kind, Str | Colon | SwitchKw) || kind.is_word();
+        if !begins_item(self.current()) {
+            self.expected("`{`", CASE);
+            self.skip_until(|kind| matches!(kind, Semi | RBrace));
+            self.eat(Semi);
+            return;
+        }
+        let title = "the items of a case stand in braces, also a single one";
+        self.disrupt(SyntaxErrorKind::Expected, self.here(), title, format!("it is written {}", CASE.shape));
+        self.start(Error);
+        self.skip_until(|kind| matches!(kind, Semi | RBrace));
+        self.eat(Semi);
+        self.finish();
+        self.is_quiet = false;
+    }
+}
