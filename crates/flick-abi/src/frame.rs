@@ -1,8 +1,11 @@
 //! The frame of a message: what a generated parser leaves behind, one 64-bit slot each.
+//! Also the items of its lists and the ranges of it that are never forwarded.
 //! Promises: a frame holds no pointer, only offsets into the message, so it may be copied and kept.
 //! Source: FLICK §4.2 (fields nobody reads are never decoded).
 
-use crate::limits::FRAME_SLOTS_MAX;
+mod cuts;
+
+use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX};
 
 /// Where the parser goes on when it is called again with more bytes; 0 at the start of a message.
 pub const SLOT_STATE: usize = 0;
@@ -20,6 +23,14 @@ pub const SLOT_LOUD: usize = 5;
 pub const SLOT_ECHO_READY: usize = 6;
 /// On a request's `Done`: what `%keep` says. Before a reply is parsed: what the request that it answers kept.
 pub const SLOT_ASKED: usize = 7;
+/// How many items there are.
+pub const SLOT_ITEMS: usize = 8;
+/// How many cuts there are.
+pub const SLOT_CUTS: usize = 9;
+/// The parser's own: how far a search has come.
+pub const SLOT_SCAN: usize = 10;
+/// The parser's own.
+pub const SLOT_AUX: usize = 11;
 
 /// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform's own.
 ///
@@ -28,14 +39,19 @@ pub const SLOT_ASKED: usize = 7;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Frame {
-    /// The slots.
+    /// The slots. First, because generated code gets the address of the frame as theirs.
     pub slots: [u64; FRAME_SLOTS_MAX],
+    /// Elements of lists, [`crate::BytesRef`]s in the message region; `SLOT_ITEMS` of them count.
+    pub items: [u64; ITEMS_MAX],
+    /// Ranges of the message that are never forwarded: start in the upper, end in the lower 32 bits; ascending and
+    /// apart; `SLOT_CUTS` of them count.
+    pub cuts: [u64; CUTS_MAX],
 }
 
 impl Frame {
     /// A frame before the first byte of a message.
     pub const fn new() -> Self {
-        Self { slots: [0; FRAME_SLOTS_MAX] }
+        Self { slots: [0; FRAME_SLOTS_MAX], items: [0; ITEMS_MAX], cuts: [0; CUTS_MAX] }
     }
 
     /// Makes the frame ready for the next message. Only the head slots need it: a parser writes a field's slot
@@ -46,11 +62,37 @@ impl Frame {
         self.slots[SLOT_FLAGS] = 0;
         self.slots[SLOT_ECHO_READY] = 0;
         self.slots[SLOT_ASKED] = 0;
+        self.slots[SLOT_ITEMS] = 0;
+        self.slots[SLOT_CUTS] = 0;
+    }
+
+    /// Becomes a copy of `other`. Of items and cuts only those that count are copied.
+    pub fn copy_from(&mut self, other: &Frame) {
+        self.slots = other.slots;
+        let items = other.items();
+        self.items[..items.len()].copy_from_slice(items);
+        let cuts = &other.cuts[..other.cuts_len()];
+        self.cuts[..cuts.len()].copy_from_slice(cuts);
     }
 
     /// Makes the frame ready for the next part of the same message (`MessageFlags::PARTS`): state and fields stay.
     pub fn next_part(&mut self) {
         self.slots[SLOT_CURSOR] = 0;
+        self.slots[SLOT_ITEMS] = 0;
+        self.slots[SLOT_CUTS] = 0;
+    }
+
+    /// The items that count.
+    pub fn items(&self) -> &[u64] {
+        &self.items[..(self.slots[SLOT_ITEMS] as usize).min(ITEMS_MAX)]
+    }
+
+    /// Appends an item. Panics when there are [`ITEMS_MAX`]: the compiler bounds the lists of a message.
+    pub fn push_item(&mut self, item: u64) {
+        let len = self.items().len();
+        assert!(len < ITEMS_MAX, "the lists of a message hold more items than their bound");
+        self.items[len] = item;
+        self.slots[SLOT_ITEMS] = len as u64 + 1;
     }
 
     /// Length of the whole message in bytes, after `Step::Done`.

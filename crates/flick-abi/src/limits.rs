@@ -3,7 +3,11 @@
 /// Slots of a message frame: the head slots and one for each decoded field.
 pub const FRAME_SLOTS_MAX: usize = 64;
 /// Slots at the front of a frame that are not fields.
-pub const FRAME_HEAD_SLOTS: usize = 8;
+pub const FRAME_HEAD_SLOTS: usize = 12;
+/// Items of a frame: what the lists of one message that a program reads hold together.
+pub const ITEMS_MAX: usize = 256;
+/// Ranges of one message that are never forwarded.
+pub const CUTS_MAX: usize = 32;
 /// Messages that one activation of a rule may send.
 pub const SENDS_MAX: usize = 16;
 /// Asks that one suspension of an activation may wait for; also the longest array that `ask all` may be used on.

@@ -123,7 +123,7 @@ fn measure<E: Engine + ?Sized>(messages: &[Vec<u8>], parser: FuncId, engine: &E)
         frame.restart();
         let step = engine.parse(parser, &mut frame, black_box(message));
         assert!(step == Step::Done, "the messages are whole");
-        keys = keys.wrapping_add(frame.slots[8]);
+        keys = keys.wrapping_add(frame.slots[12]);
     }
     let elapsed = started.elapsed();
     black_box(keys);
@@ -202,17 +202,17 @@ fn parse_by_hand(frame: &mut Frame, data: &[u8]) -> Step {
         }
         start = 24 + extras_len;
         end = start + key_len;
-        frame.slots[9] = start;
-        frame.slots[10] = end;
+        frame.slots[13] = start;
+        frame.slots[14] = end;
         frame.slots[SLOT_TOTAL] = 24 + total_len;
     } else {
-        (start, end) = (frame.slots[9], frame.slots[10]);
+        (start, end) = (frame.slots[13], frame.slots[14]);
     }
     if (data.len() as u64) < end {
         frame.slots[SLOT_STATE] = 2;
         return Step::NeedMore(end);
     }
-    frame.slots[8] = BytesRef::new(Region::Message, start, (end - start) as u32).0;
+    frame.slots[12] = BytesRef::new(Region::Message, start, (end - start) as u32).0;
     frame.slots[SLOT_HEAD] = end;
     frame.slots[SLOT_FLAGS] = 0;
     Step::Done

@@ -14,6 +14,8 @@ pub struct Module {
     pub functions: Vec<Function>,
     /// All constant bytes, back to back (the const region).
     pub consts: Vec<u8>,
+    /// Sets of bytes, by number: bit `b % 64` of word `b / 64` is byte `b`.
+    pub classes: Vec<[u64; 4]>,
 }
 
 /// What a function is for; decides its parameters and which instructions it may use.
@@ -161,10 +163,23 @@ pub enum Binary {
     MaxU,
 }
 
+/// What [`Op::Transform`] makes of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transform {
+    /// `%41` becomes `A` (RFC 3986 §2.1); missing where two hexadecimal digits do not follow a `%`.
+    PercentDecode,
+    /// Every byte but letters, digits and `-._~` becomes `%` and two digits in upper case (RFC 3986 §2.1).
+    PercentEncode,
+    /// RFC 4648 §4; missing where the text is not what `Base64Encode` gives.
+    Base64Decode,
+    /// RFC 4648 §4, with padding.
+    Base64Encode,
+}
+
 /// What an instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// An integer, boolean or channel constant (type of the result says which).
+    /// An integer, boolean or channel constant (type of the result says which); for `Bytes` -1, which is missing.
     Const(i64),
     /// Constant bytes: a range of `Module::consts`.
     ConstBytes {
@@ -235,6 +250,89 @@ pub enum Op {
         start: Value,
         /// End.
         end: Value,
+    },
+    /// The end of the longest run of bytes of a class (`Int`): the first place from `from` on, at most `max` bytes
+    /// behind it and never behind the end of what is there, whose byte is not of the class (parsers only).
+    ScanRun {
+        /// Where to start; what lies behind the end of the message counts as its end.
+        from: Value,
+        /// Index in `Module::classes`.
+        class: u32,
+        /// How far to go.
+        max: u32,
+    },
+    /// The first place (`Int`) from `from` on where constant bytes stand; where they do not, the first place where they may
+    /// still begin (parsers only). At most `max + 1` bytes behind `from` and never behind the end of what is there; so
+    /// `place - from > max` says that they do not begin in time, and `place + len` beyond the message that it goes on.
+    Seek {
+        /// Where to start; what lies behind the end of the message counts as its end.
+        from: Value,
+        /// What to look for: a range of `Module::consts`.
+        offset: u32,
+        /// Its length, 1 to 16 bytes.
+        len: u32,
+        /// How far behind `from` it may begin.
+        max: u32,
+    },
+    /// Appends a `Bytes` value to the items of the frame (parsers only). More than `ITEMS_MAX` are a broken invariant.
+    ItemPush(Value),
+    /// Cuts `[start, end)` out of what is forwarded of the message (parsers only). `Bool`: whether there was room for
+    /// another cut. A dominating `Need` with base `end` must cover it.
+    Cut {
+        /// Start.
+        start: Value,
+        /// End.
+        end: Value,
+    },
+    /// Cuts out each line (with its CRLF) of `[start, end)` whose name, up to its first `:`, is a token of a list with
+    /// commas, in any case (parsers only). `Bool`: whether there was room. A dominating `Need` with base `end` must cover
+    /// it.
+    CutListed {
+        /// The list (`Bytes`).
+        names: Value,
+        /// Start.
+        start: Value,
+        /// End.
+        end: Value,
+    },
+    /// Items `[from, from + count)` of a message's frame, as far as it has them, as a list of words in the output; each
+    /// a reference into that message.
+    Items {
+        /// Which message; `None`: number 0.
+        message: Option<Value>,
+        /// First item (`Int`).
+        from: Value,
+        /// How many (`Int`); counted as `count_max` if more, as 0 if negative.
+        count: Value,
+        /// Bound.
+        count_max: u32,
+    },
+    /// All bytes of a message (`Bytes`); missing where it is not there as a whole.
+    Whole {
+        /// Which; `None`: number 0.
+        message: Option<Value>,
+    },
+    /// Whether the second is an item of the list with commas that the first is, in any case (`Bool`). Spaces and tabs around
+    /// items do not count; an empty one is never found.
+    HasToken(Value, Value),
+    /// Makes new bytes in the output; missing where the old ones are not of the form.
+    Transform {
+        /// Which.
+        kind: Transform,
+        /// What of.
+        bytes: Value,
+        /// Longest result; a longer one is a broken invariant.
+        max_bytes: u32,
+    },
+    /// Whether a field may hold the bytes (`Bool`): each is of the class, and what ends the field, written behind them, is
+    /// not found before their end.
+    Guard {
+        /// What.
+        bytes: Value,
+        /// Index in `Module::classes`.
+        class: Option<u32>,
+        /// The needle, 1 to 16 bytes: a range of `Module::consts` (start, length).
+        without: Option<(u32, u32)>,
     },
     /// Elements of a channel (`Int`).
     ChanLen(Value),
@@ -508,7 +606,7 @@ pub enum Op {
         /// Which.
         slot: u16,
     },
-    /// Whether a `Bytes` result of a `Host` call is missing.
+    /// Whether a `Bytes` value is missing.
     IsMissing(Value),
     /// Asks the platform. Types of arguments and result: see `flick_abi::HostCall`.
     Host {

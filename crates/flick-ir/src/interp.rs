@@ -79,9 +79,9 @@ impl Interpreter {
     pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (Step, u64) {
         let before = frame.clone();
         let ending = with_call(&before, data, &mut [], |call| {
-            let (ending, slots, steps) =
+            let (ending, after, steps) =
                 self.enter(parser, FuncKind::Parser, call, &[0, data.len() as u64], None);
-            frame.slots = slots;
+            *frame = after;
             (ending, steps)
         });
         match ending {
@@ -140,7 +140,7 @@ impl Interpreter {
         call: &mut RuleCall<'c>,
         args: &[u64],
         through: Through<'_, 'c>,
-    ) -> (Ending, [u64; flick_abi::limits::FRAME_SLOTS_MAX], u64) {
+    ) -> (Ending, Frame, u64) {
         let index = id.0 as usize;
         let function = self.module.functions.get(index);
         let function = function.expect("the platform calls only functions of the program");
@@ -151,12 +151,12 @@ impl Interpreter {
             asks: call.asks.as_slice().len(),
             out_bytes: call.out_len,
         };
-        let slots = call.frame.slots;
+        let frame = call.frame.clone();
         let (module, loops) = (&*self.module, &*self.loops);
         let through: Through<'_, 'c> = if let Some(answer) = through { Some(&mut *answer) } else { None };
-        let mut activation = Activation { module, loops, slots, call: &mut *call, through, steps: 0 };
+        let mut activation = Activation { module, loops, frame, call: &mut *call, through, steps: 0 };
         let ending = activation.run(index, args);
-        let (slots, steps) = (activation.slots, activation.steps);
+        let (frame, steps) = (activation.frame, activation.steps);
         let used = Used {
             steps,
             sends: call.sends.as_slice().len() - before.sends,
@@ -164,7 +164,7 @@ impl Interpreter {
             out_bytes: call.out_len - before.out_bytes,
         };
         self.check_certificate(index, used);
-        (ending, slots, steps)
+        (ending, frame, steps)
     }
 
     fn check_certificate(&self, index: usize, used: Used) {

@@ -8,6 +8,8 @@ pub const CHANNELS_MAX: usize = 1 << 16;
 pub const LOAD_OFFSET_MAX: u32 = i32::MAX as u32;
 /// Parts that a split makes at most.
 pub const SPLIT_PARTS_MAX: u32 = 1024;
+/// Longest bytes that a parser seeks, and that a guard keeps out of a field.
+pub const NEEDLE_BYTES_MAX: u32 = 16;
 /// Rounds of the passes over one function; each either shrinks it or is the last.
 pub const PASS_ROUNDS_MAX: usize = 4;
 

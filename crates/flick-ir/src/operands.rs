@@ -23,6 +23,14 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         }
         Op::Case { bytes: a, .. } | Op::WordsNew { words: a, .. } => visit(a),
         Op::StateStore { value: a, .. } | Op::StateStoreBytes { value: a, .. } => visit(a),
+        Op::ScanRun { from: a, .. } | Op::Seek { from: a, .. } | Op::ItemPush(a) => visit(a),
+        Op::Transform { bytes: a, .. } | Op::Guard { bytes: a, .. } => visit(a),
+        Op::Whole { message } => message.iter_mut().for_each(visit),
+        Op::Items { message, from, count, .. } => {
+            message.iter_mut().for_each(&mut *visit);
+            visit(from);
+            visit(count);
+        }
         Op::Answer { index: a } | Op::Fail { reason: a } | Op::SpillSet { value: a, .. } => visit(a),
         Op::Binary(_, a, b)
         | Op::BytesEq(a, b)
@@ -38,6 +46,8 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         | Op::Find(a, b)
         | Op::Split { bytes: a, separator: b, .. }
         | Op::SameText(a, b)
+        | Op::HasToken(a, b)
+        | Op::Cut { start: a, end: b }
         | Op::WordGet { bytes: a, index: b }
         | Op::AskOriginal { chan: a, timeout_ns: b } => {
             visit(a);
@@ -46,6 +56,7 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         Op::Select { cond: a, a: b, b: c }
         | Op::EmitMessageOf { message: a, start: b, end: c }
         | Op::Slice { bytes: a, start: b, end: c }
+        | Op::CutListed { names: a, start: b, end: c }
         | Op::WordSet { bytes: a, index: b, value: c }
         | Op::AskMessage { chan: a, message: b, timeout_ns: c } => {
             visit(a);

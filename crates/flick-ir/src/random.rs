@@ -159,7 +159,7 @@ pub fn plain_module(seed: u64) -> Module {
         let function = body::function(&mut rng, kind, &functions);
         functions.push(function);
     }
-    Module { program, functions, consts }
+    Module { program, functions, consts, classes: Vec::new() }
 }
 
 /// A message: bytes of the same few kinds, at least as long as rules may assume.

@@ -4,12 +4,16 @@
 //! Refuses: control flow and memory; see `interp`.
 //! Source: `data.rs`, whose comments these functions make exact.
 
+mod scan;
 mod strings;
+mod transform;
 mod words;
 
 use crate::data::Binary;
 
+pub use scan::{cut_listed, guard, has_token, in_class, items, scan_run, seek, whole};
 pub use strings::{DIGITS_MAX, byte_at, case, find, format_int, parse_int, same_text, slice, split, trim};
+pub use transform::{NoTransform, transform};
 pub use words::{
     EMPTY, PackItem, answer, as_type, message_body, message_get, message_number, pack, packed_bytes,
     state_load_bytes, state_store_bytes, state_words, word_get, word_set,

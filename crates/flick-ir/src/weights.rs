@@ -12,6 +12,10 @@ use crate::data::{Binary, Op, Terminator};
 pub const BYTES_STEPS: u64 = 8;
 /// Steps of searching bytes in bytes.
 pub const SEARCH_STEPS: u64 = 16;
+/// Steps of looking for where a run of bytes ends, on top of its length.
+pub const SCAN_STEPS: u64 = 4;
+/// Steps of comparing the names of all lines of a head with those of a list.
+pub const LINES_STEPS: u64 = 256;
 /// Steps of writing a number in digits or reading one.
 pub const DIGITS_STEPS: u64 = 16;
 /// Bytes that an operation with a bound of its own works on in one step.
@@ -47,6 +51,13 @@ pub fn op_steps(op: &Op) -> u64 {
         Op::BytesStartsWith(..) | Op::BytesEndsWith(..) | Op::Trim(_) => BYTES_STEPS,
         Op::EmitBytes { .. } | Op::EmitMessage { .. } | Op::EmitMessageOf { .. } => BYTES_STEPS,
         Op::BytesContains(..) | Op::Find(..) | Op::SameText(..) => SEARCH_STEPS,
+        Op::HasToken(..) | Op::Guard { .. } => SEARCH_STEPS,
+        Op::ScanRun { max, .. } | Op::Seek { max, .. } => SCAN_STEPS + spread(*max),
+        Op::ItemPush(_) | Op::Whole { .. } => 2,
+        Op::Cut { .. } => BYTES_STEPS,
+        Op::CutListed { .. } => LINES_STEPS,
+        Op::Items { count_max, .. } => BYTES_STEPS + u64::from(*count_max) / (BYTES_PER_STEP / 8),
+        Op::Transform { max_bytes, .. } => DIGITS_STEPS + spread(*max_bytes),
         Op::FormatInt { .. } | Op::IsInt { .. } | Op::ParseInt { .. } => DIGITS_STEPS,
         Op::Split { max, .. } => SEARCH_STEPS + u64::from(*max),
         Op::Concat { parts, max_bytes } => BYTES_STEPS * (parts.len() as u64).max(1) + spread(*max_bytes),

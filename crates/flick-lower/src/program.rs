@@ -74,7 +74,7 @@ pub fn lower(program: &hir::Program) -> Module {
         init_state,
         bounds: Bounds::default(),
     };
-    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes() };
+    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes(), classes: Vec::new() };
     flick_ir::passes::spill::run(&mut module);
     module
 }

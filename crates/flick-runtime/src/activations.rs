@@ -172,7 +172,7 @@ impl Activations {
             self.replies.resize((slot + 1) * self.shape.asks, None);
             self.opens.resize((slot + 1) * self.shape.asks_at_once, ANSWERED);
         }
-        self.frames[slot * (self.shape.asks + 1)].slots.copy_from_slice(&frame.slots);
+        self.frames[slot * (self.shape.asks + 1)].copy_from(frame);
         Some(key)
     }
 
@@ -259,7 +259,7 @@ impl Activations {
         let slot = key.index as usize;
         let at = activation.progress.replies;
         activation.progress.replies += 1;
-        self.frames[slot * (self.shape.asks + 1) + 1 + at].slots.copy_from_slice(&frame.slots);
+        self.frames[slot * (self.shape.asks + 1) + 1 + at].copy_from(frame);
         self.replies[slot * self.shape.asks + at] = Some(reply);
         self.close(key, ask, at as i64 + 1)
     }

@@ -89,7 +89,7 @@ impl Inbox {
         };
         let have = partial.len();
         if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
-            frame.slots.copy_from_slice(&saved.slots);
+            frame.copy_from(saved);
         }
         match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have) {
             Verdict::Need(bytes) => self.gather(tools, parser, frame, bytes),
@@ -189,7 +189,7 @@ impl Inbox {
 
     fn save_frame(&mut self, frames: &mut Slab<Frame>, frame: &Frame) {
         match self.saved.and_then(|key| frames.get_mut(key)) {
-            Some(saved) => saved.slots.copy_from_slice(&frame.slots),
+            Some(saved) => saved.copy_from(frame),
             None => self.saved = frames.insert(frame.clone()),
         }
     }

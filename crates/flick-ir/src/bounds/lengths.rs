@@ -84,6 +84,8 @@ pub(super) fn op_bytes(op: &Op) -> Option<u64> {
         | Op::Pack { max_bytes, .. }
         | Op::StateLoadBytes { max_bytes, .. }
         | Op::Host { max_bytes, .. } => u64::from(*max_bytes),
+        Op::Transform { max_bytes, .. } => u64::from(*max_bytes),
+        Op::Items { count_max, .. } => 8 * u64::from(*count_max),
         Op::FormatInt { .. } => DIGITS_MAX as u64,
         Op::Split { max, .. } | Op::WordsNew { words_max: max, .. } => 8 * u64::from(*max),
         _ => return None,
@@ -184,6 +186,9 @@ impl Round<'_> {
         match op {
             Op::ConstBytes { len, .. } => u64::from(*len),
             Op::FrameGet { .. } | Op::MessageGet { .. } | Op::MessageBytes { .. } => self.head,
+            Op::Whole { .. } => self.head,
+            // A missing one; there are no other constants of bytes.
+            Op::Const(_) => 0,
             Op::Select { a, b, .. } => of(a).max(of(b)),
             Op::Slice { bytes, end, .. } => of(bytes).min(constants[end.0 as usize].unwrap_or(u64::MAX)),
             Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => of(bytes),

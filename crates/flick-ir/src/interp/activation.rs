@@ -2,8 +2,7 @@
 //! Promises: see `interp`. Operations without state are in `semantics`.
 
 use flick_abi::frame::SLOT_STATE;
-use flick_abi::limits::FRAME_SLOTS_MAX;
-use flick_abi::{BytesRef, Region, RuleCall, Step};
+use flick_abi::{BytesRef, Frame, Region, RuleCall, Step};
 
 use super::FunctionLoops;
 use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
@@ -17,7 +16,7 @@ pub(super) struct Activation<'a, 'c> {
     pub(super) module: &'a Module,
     pub(super) loops: &'a [FunctionLoops],
     /// The frame, which only parsers change.
-    pub(super) slots: [u64; FRAME_SLOTS_MAX],
+    pub(super) frame: Frame,
     pub(super) call: &'a mut RuleCall<'c>,
     pub(super) through: Through<'a, 'c>,
     pub(super) steps: u64,
@@ -106,7 +105,7 @@ impl Activation<'_, '_> {
                 if self.call.message.len() as u64 >= need {
                     return Next::Block(*then, Vec::new());
                 }
-                self.slots[SLOT_STATE] = u64::from(*state);
+                self.frame.slots[SLOT_STATE] = u64::from(*state);
                 Next::End(Ending::Step(Step::NeedMore(need)))
             }
             Terminator::Done => Next::End(Ending::Step(Step::Done)),
@@ -137,9 +136,9 @@ impl Activation<'_, '_> {
             Op::Not(a) => semantics::not(get(*a)),
             Op::Select { cond, a, b } => get(if get(*cond) != 0 { *a } else { *b }),
             Op::HashInt(a) => semantics::hash_int(get(*a)),
-            Op::FrameGet { slot } => semantics::as_type(self.slots[usize::from(*slot)], ty),
+            Op::FrameGet { slot } => semantics::as_type(self.frame.slots[usize::from(*slot)], ty),
             Op::FrameSet { slot, value } => {
-                self.slots[usize::from(*slot)] = get(*value);
+                self.frame.slots[usize::from(*slot)] = get(*value);
                 return None;
             }
             Op::Load { base, offset, width_bytes, big_endian, signed } => {
@@ -167,11 +166,7 @@ impl Activation<'_, '_> {
             Op::IsMissing(value) => u64::from(BytesRef(get(*value)) == BytesRef::MISSING),
             Op::MessageGet { message, slot } => {
                 let number = self.message_number(get(*message));
-                let slots = match number {
-                    0 => &self.slots,
-                    _ => &self.call.others[usize::from(number) - 1].frame.slots,
-                };
-                semantics::message_get(slots[usize::from(*slot)], number, ty)
+                semantics::message_get(self.frame_of(number).slots[usize::from(*slot)], number, ty)
             }
             Op::WordGet { bytes, index } => {
                 let word = semantics::word_get(self.bytes(get(*bytes)), get(*index) as i64);
@@ -186,6 +181,31 @@ impl Activation<'_, '_> {
             Op::ResumeState => u64::from(self.call.resume),
             Op::SpillGet { slot } => self.call.spills[usize::from(*slot)],
             Op::StateLoad { word } => semantics::as_type(self.call.state[*word as usize], ty),
+            Op::ScanRun { from, class, max } => {
+                let class = &self.module.classes[*class as usize];
+                semantics::scan_run(self.call.message, get(*from), class, *max)
+            }
+            Op::Seek { from, offset, len, max } => {
+                let needle = self.constants(*offset, *len);
+                semantics::seek(self.call.message, get(*from), needle, *max)
+            }
+            Op::ItemPush(value) => {
+                self.frame.push_item(get(*value));
+                return None;
+            }
+            Op::Cut { start, end } => u64::from(self.frame.cut(get(*start), get(*end))),
+            Op::CutListed { names, start, end } => {
+                let names = self.bytes(get(*names)).to_vec();
+                let (start, end) = (get(*start), get(*end));
+                assert!(start <= end, "a range of lines ends before it starts");
+                let message = self.call.message;
+                u64::from(semantics::cut_listed(&mut self.frame, message, &names, start, end))
+            }
+            Op::Whole { message } => {
+                let number = message.map_or(0, |message| self.message_number(get(message)));
+                let have = self.message_bytes(number).len();
+                semantics::whole(self.frame_of(number), number, have).0
+            }
             other => match self.text(registers, other) {
                 Some(word) => word,
                 None => return self.effect(function, registers, other),
@@ -205,6 +225,12 @@ impl Activation<'_, '_> {
             Op::BytesEndsWith(a, b) => u64::from(bytes(*a).ends_with(bytes(*b))),
             Op::BytesContains(a, b) => u64::from(semantics::contains(bytes(*a), bytes(*b))),
             Op::BytesLess(a, b) => u64::from(bytes(*a) < bytes(*b)),
+            Op::HasToken(a, b) => u64::from(semantics::has_token(bytes(*a), bytes(*b))),
+            Op::Guard { bytes: a, class, without } => {
+                let class = class.map(|class| &self.module.classes[class as usize]);
+                let without = without.map(|(offset, len)| self.constants(offset, len));
+                u64::from(semantics::guard(bytes(*a), class, without))
+            }
             Op::SameText(a, b) => u64::from(semantics::same_text(bytes(*a), bytes(*b))),
             Op::IsInt { bytes: a, base } => u64::from(semantics::parse_int(bytes(*a), *base).is_some()),
             Op::ParseInt { bytes: a, base } => semantics::parse_int(bytes(*a), *base).unwrap_or(0) as u64,
@@ -230,6 +256,27 @@ impl Activation<'_, '_> {
         };
         let bytes = BytesRef(word).resolve(message, &self.module.consts, &call.out[..call.out_len]);
         bytes.expect("a bytes value lies inside its region")
+    }
+
+    /// Constant bytes.
+    fn constants(&self, offset: u32, len: u32) -> &[u8] {
+        &self.module.consts[offset as usize..(offset + len) as usize]
+    }
+
+    /// The frame of a message of this activation.
+    pub(super) fn frame_of(&self, number: u8) -> &Frame {
+        match number {
+            0 => &self.frame,
+            _ => self.call.others[usize::from(number) - 1].frame,
+        }
+    }
+
+    /// What is there of a message of this activation.
+    pub(super) fn message_bytes(&self, number: u8) -> &[u8] {
+        match number {
+            0 => self.call.message,
+            _ => self.call.others[usize::from(number) - 1].bytes,
+        }
     }
 
     /// The number of a message of this activation.

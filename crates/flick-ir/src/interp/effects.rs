@@ -5,7 +5,7 @@ use flick_abi::{Ask, BytesRef, Region, Send, SendBody};
 
 use super::activation::{Activation, Registers};
 use crate::data::{Function, Op, Type, Value};
-use crate::semantics::{self, PackItem};
+use crate::semantics::{self, NoTransform, PackItem};
 
 impl Activation<'_, '_> {
     /// Executes one operation and gives the word it defines.
@@ -100,24 +100,22 @@ impl Activation<'_, '_> {
                 bytes[..usize::from(*width_bytes)].to_vec()
             }
             Op::EmitBytes { value } => self.bytes(get(*value)).to_vec(),
-            Op::EmitMessage { start, end } => self.message_part(0, get(*start), get(*end)).to_vec(),
+            Op::EmitMessage { start, end } => self.message_part(0, get(*start), get(*end)),
             Op::EmitMessageOf { message, start, end } => {
                 let number = self.message_number(get(*message));
-                self.message_part(number, get(*start), get(*end)).to_vec()
+                self.message_part(number, get(*start), get(*end))
             }
             other => panic!("{other:?} emits nothing"),
         };
         self.append(&bytes);
     }
 
-    fn message_part(&self, number: u8, start: u64, end: u64) -> &[u8] {
-        let message = match number {
-            0 => self.call.message,
-            _ => self.call.others[usize::from(number) - 1].bytes,
-        };
-        let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-        let part = range.and_then(|(start, end)| message.get(start..end));
-        part.expect("a copied part lies inside the head")
+    /// Part of a message, without its cuts.
+    fn message_part(&self, number: u8, start: u64, end: u64) -> Vec<u8> {
+        let message = self.message_bytes(number);
+        assert!(start <= end && end <= message.len() as u64, "a copied part lies inside the head");
+        let kept = self.frame_of(number).kept(start, end);
+        kept.flat_map(|(start, end)| &message[start as usize..end as usize]).copied().collect()
     }
 
     /// Makes new bytes in the output and gives their reference.
@@ -159,6 +157,21 @@ impl Activation<'_, '_> {
                 let len = semantics::pack(items.iter().map(item), &mut packed);
                 packed.truncate(len.expect("packed values are within their bound"));
                 (packed, *max_bytes as usize)
+            }
+            Op::Items { message, from, count, count_max } => {
+                let number = message.map_or(0, |message| self.message_number(get(message)));
+                let frame = self.frame_of(number);
+                let words = semantics::items(frame, number, get(*from), get(*count), *count_max);
+                (words.flat_map(u64::to_le_bytes).collect(), 8 * *count_max as usize)
+            }
+            Op::Transform { kind, bytes, max_bytes } => {
+                let mut text = vec![0; *max_bytes as usize];
+                match semantics::transform(*kind, self.bytes(get(*bytes)), &mut text) {
+                    Ok(len) => text.truncate(len),
+                    Err(NoTransform::Malformed) => return BytesRef::MISSING.0,
+                    Err(NoTransform::TooLong) => panic!("what is built is longer than its bound"),
+                }
+                (text, *max_bytes as usize)
             }
             Op::StateLoadBytes { word, max_bytes } => {
                 let mut bytes = vec![0; *max_bytes as usize];

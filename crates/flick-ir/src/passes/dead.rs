@@ -60,5 +60,10 @@ fn has_effect(op: &Op) -> bool {
             | Op::WordsNew { .. }
             | Op::Pack { .. }
             | Op::StateLoadBytes { .. }
+            | Op::Items { .. }
+            | Op::Transform { .. }
+            | Op::ItemPush(_)
+            | Op::Cut { .. }
+            | Op::CutListed { .. }
     )
 }

@@ -4,6 +4,8 @@
 //! between. Where control comes straight from the segment before, the value is still at hand: a block that reads
 //! slots and is reached both ways takes them as parameters, and only the way from the entry's switch reads.
 
+use flick_abi::frame::{SLOT_CUTS, SLOT_ITEMS};
+
 use super::Aliases;
 use crate::cfg::{Cfg, successors};
 use crate::data::{Block, BlockId, FuncKind, Function, Inst, Op, Terminator, Type, Value};
@@ -44,7 +46,7 @@ pub(super) fn run(function: &mut Function) -> bool {
                         None => put(&mut known, *slot, result),
                     }
                 }
-                _ => {}
+                (op, _) => known.retain(|(slot, _)| Some(*slot) != counted_by(op)),
             }
         }
         // What has a stand-in is read no more.
@@ -54,6 +56,15 @@ pub(super) fn run(function: &mut Function) -> bool {
     }
     aliases.apply(function);
     changed
+}
+
+/// The slot that an operation writes besides what it is for.
+fn counted_by(op: &Op) -> Option<u16> {
+    match op {
+        Op::ItemPush(_) => Some(SLOT_ITEMS as u16),
+        Op::Cut { .. } | Op::CutListed { .. } => Some(SLOT_CUTS as u16),
+        _ => None,
+    }
 }
 
 fn put(known: &mut Known, slot: u16, value: Value) {
@@ -102,7 +113,7 @@ fn mixed_reads(function: &Function, cfg: &Cfg, id: BlockId, known: &Known, at_en
                     written.push(*slot);
                 }
             }
-            _ => {}
+            (op, _) => written.extend(counted_by(op)),
         }
     }
     reads

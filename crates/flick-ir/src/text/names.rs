@@ -3,7 +3,7 @@
 use flick_abi::{HostCall, Policy};
 
 use super::binary_name;
-use crate::data::Op;
+use crate::data::{Op, Transform};
 
 /// Name of an operation.
 pub(crate) fn op_name(op: &Op) -> &'static str {
@@ -76,9 +76,36 @@ fn wide_name(op: &Op) -> &'static str {
         Op::SpillGet { .. } => "spill_get",
         Op::IsMissing(_) => "is_missing",
         Op::Host { .. } => "host",
+        other => scan_name(other),
+    }
+}
+
+/// As [`op_name`], of what looks for the end of something or fills and reads lists.
+fn scan_name(op: &Op) -> &'static str {
+    match op {
+        Op::ScanRun { .. } => "scan_run",
+        Op::Seek { .. } => "seek",
+        Op::ItemPush(_) => "item_push",
+        Op::Cut { .. } => "cut",
+        Op::CutListed { .. } => "cut_listed",
+        Op::Items { .. } => "items",
+        Op::Whole { .. } => "whole",
+        Op::HasToken(..) => "has_token",
+        Op::Transform { kind, .. } => {
+            TRANSFORMS.iter().find(|(_, known)| known == kind).map_or("?", |(name, _)| name)
+        }
+        Op::Guard { .. } => "guard",
         _ => "?",
     }
 }
+
+/// What is made of bytes, by name.
+pub(super) const TRANSFORMS: [(&str, Transform); 4] = [
+    ("percent_decode", Transform::PercentDecode),
+    ("percent_encode", Transform::PercentEncode),
+    ("base64_decode", Transform::Base64Decode),
+    ("base64_encode", Transform::Base64Encode),
+];
 
 /// Ways to pick a backend, by name.
 const POLICIES: [(&str, Policy); 5] = [

@@ -20,6 +20,11 @@ pub(super) fn module(text: &str) -> Parsed<Module> {
     let mut reader = Reader { tokens: lexer::tokens(text)?, next: 0 };
     let program = program::parse(&mut reader)?;
     let consts = if reader.opt_word("const") { reader.text()? } else { Vec::new() };
+    let mut classes = Vec::new();
+    while reader.opt_word("class") {
+        let (a, b) = (reader.number()?, reader.number()?);
+        classes.push([a, b, reader.number()?, reader.number()?]);
+    }
     let mut functions = Vec::new();
     while reader.opt_word("fn") {
         let id = reader.func()?;
@@ -32,7 +37,7 @@ pub(super) fn module(text: &str) -> Parsed<Module> {
         reader.next += 1;
         return Err(reader.error("`fn` or the end is expected here".to_owned()));
     }
-    Ok(Module { program, functions, consts })
+    Ok(Module { program, functions, consts, classes })
 }
 
 impl Reader {

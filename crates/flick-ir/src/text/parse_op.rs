@@ -1,7 +1,7 @@
 //! Reads operations; `print_op` writes them.
 
 use super::BINARIES;
-use super::names::host_call;
+use super::names::{TRANSFORMS, host_call};
 use super::parse::{Parsed, Reader};
 use crate::data::{Op, Value};
 
@@ -129,8 +129,58 @@ fn bounded(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
             let max_bytes = if reader.opt_word("max") { reader.number()? } else { 0 };
             Op::Host { call, args, max_bytes }
         }
+        _ => return scan(reader, word),
+    }))
+}
+
+/// What looks for the end of something, or fills and reads lists.
+fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
+    if let Some((_, kind)) = TRANSFORMS.iter().find(|(name, _)| *name == word) {
+        return Ok(Some(Op::Transform { kind: *kind, bytes: reader.value()?, max_bytes: max(reader)? }));
+    }
+    Ok(Some(match word {
+        "scan_run" => {
+            let from = reader.value()?;
+            reader.expect_word("class")?;
+            Op::ScanRun { from, class: reader.number()?, max: max(reader)? }
+        }
+        "seek" => {
+            let from = reader.value()?;
+            reader.mark(",")?;
+            let (offset, len) = range(reader)?;
+            Op::Seek { from, offset, len, max: max(reader)? }
+        }
+        "item_push" => Op::ItemPush(reader.value()?),
+        "cut" => Op::Cut { start: reader.value()?, end: reader.comma_value()? },
+        "cut_listed" => {
+            Op::CutListed { names: reader.value()?, start: reader.comma_value()?, end: reader.comma_value()? }
+        }
+        "items" => {
+            let (from, count) = (reader.value()?, reader.comma_value()?);
+            Op::Items { message: of(reader)?, from, count, count_max: max(reader)? }
+        }
+        "whole" => Op::Whole { message: of(reader)? },
+        "has_token" => Op::HasToken(reader.value()?, reader.comma_value()?),
+        "guard" => {
+            let bytes = reader.value()?;
+            let class = if reader.opt_word("class") { Some(reader.number()?) } else { None };
+            let without = if reader.opt_word("without") { Some(range(reader)?) } else { None };
+            Op::Guard { bytes, class, without }
+        }
         _ => return Ok(None),
     }))
+}
+
+/// `4, 2`.
+fn range(reader: &mut Reader) -> Parsed<(u32, u32)> {
+    let offset = reader.number()?;
+    reader.mark(",")?;
+    Ok((offset, reader.number()?))
+}
+
+/// ` of v4`, if it is there.
+fn of(reader: &mut Reader) -> Parsed<Option<Value>> {
+    Ok(if reader.opt_word("of") { Some(reader.value()?) } else { None })
 }
 
 /// `, tail v3 of v4`, as far as it is there.

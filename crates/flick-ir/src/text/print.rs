@@ -13,6 +13,10 @@ pub fn print(module: &Module) -> String {
     if !module.consts.is_empty() {
         text.push_str(&format!("\nconst {}\n", quote(&module.consts)));
     }
+    for (index, [a, b, c, d]) in module.classes.iter().enumerate() {
+        let start = if index == 0 { "\n" } else { "" };
+        let _ = writeln!(text, "{start}class {a} {b} {c} {d}");
+    }
     for (index, function) in module.functions.iter().enumerate() {
         text.push('\n');
         text.push_str(&print_function(index, function));

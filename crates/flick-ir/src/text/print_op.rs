@@ -23,6 +23,11 @@ fn tail(from: Option<Value>, of: Option<Value>) -> String {
     format!("{}{}", part(", tail", from), part(" of", of))
 }
 
+/// ` of v4`, if it is there.
+fn of(message: Option<Value>) -> String {
+    message.map(|message| format!(" of v{}", message.0)).unwrap_or_default()
+}
+
 /// An operation without its result.
 pub(super) fn op(op: &Op) -> String {
     let name = op_name(op);
@@ -33,6 +38,7 @@ pub(super) fn op(op: &Op) -> String {
         Op::OutMark | Op::ResumeState => name.to_owned(),
         Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => with(&[*a]),
         Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) | Op::Answer { index: a } => with(&[*a]),
+        Op::ItemPush(a) => with(&[*a]),
         Op::SendOriginal { chan: a } | Op::EmitBytes { value: a } | Op::Fail { reason: a } => with(&[*a]),
         Op::Binary(_, a, b)
         | Op::BytesEq(a, b)
@@ -47,10 +53,13 @@ pub(super) fn op(op: &Op) -> String {
         | Op::ByteAt { bytes: a, index: b }
         | Op::Find(a, b)
         | Op::SameText(a, b)
+        | Op::HasToken(a, b)
+        | Op::Cut { start: a, end: b }
         | Op::WordGet { bytes: a, index: b } => with(&[*a, *b]),
         Op::Select { cond: a, a: b, b: c }
         | Op::EmitMessageOf { message: a, start: b, end: c }
         | Op::Slice { bytes: a, start: b, end: c }
+        | Op::CutListed { names: a, start: b, end: c }
         | Op::WordSet { bytes: a, index: b, value: c } => with(&[*a, *b, *c]),
         Op::FrameGet { slot } | Op::SpillGet { slot } => format!("{name} {slot}"),
         Op::FrameSet { slot, value } | Op::SpillSet { slot, value } => format!("{name} {slot}, v{}", value.0),
@@ -82,6 +91,18 @@ fn bounded_op(name: &str, op: &Op) -> String {
         Op::Split { bytes, separator, max } => format!("{name} {} max {max}", list(&[*bytes, *separator])),
         Op::Case { bytes: a, max_bytes: max, .. } | Op::WordsNew { words: a, words_max: max } => {
             format!("{name} v{} max {max}", a.0)
+        }
+        Op::ScanRun { from, class, max } => format!("{name} v{} class {class} max {max}", from.0),
+        Op::Seek { from, offset, len, max } => format!("{name} v{}, {offset}, {len} max {max}", from.0),
+        Op::Items { message, from, count, count_max } => {
+            format!("{name} {}{} max {count_max}", list(&[*from, *count]), of(*message))
+        }
+        Op::Whole { message } => format!("{name}{}", of(*message)),
+        Op::Transform { bytes, max_bytes, .. } => format!("{name} v{} max {max_bytes}", bytes.0),
+        Op::Guard { bytes, class, without } => {
+            let class = class.map(|class| format!(" class {class}")).unwrap_or_default();
+            let without = without.map(|(offset, len)| format!(" without {offset}, {len}"));
+            format!("{name} v{}{class}{}", bytes.0, without.unwrap_or_default())
         }
         Op::PackedBytes { packed, index } => format!("{name} v{}, {index}", packed.0),
         Op::StateLoad { word } => format!("{name} {word}"),

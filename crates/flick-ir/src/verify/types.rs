@@ -3,6 +3,7 @@
 //! `int` and `uint` are one class here, number: operations, not values, know about signs.
 
 mod kinds;
+mod scan;
 mod wide;
 
 use flick_abi::limits::FRAME_SLOTS_MAX;
@@ -129,10 +130,7 @@ impl Checker<'_, '_> {
         let result = match op {
             Op::Const(word) => return self.constant(inst, *word),
             Op::ConstBytes { offset, len } => {
-                let end = u64::from(*offset) + u64::from(*len);
-                if end > self.module.consts.len() as u64 {
-                    self.add(format!("the program has no constants from {offset} to {end}"));
-                }
+                self.constants(*offset, *len);
                 Some(Bytes)
             }
             Op::Binary(binary, a, b) => Some(self.binary(op, *binary, *a, *b)),
@@ -188,6 +186,8 @@ impl Checker<'_, '_> {
                 Some(Chan)
             }
             Op::Call { func, args } => self.call(op, &self.module.functions[func.0 as usize], args),
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => self.scan(op),
+            Op::Cut { .. } | Op::CutListed { .. } => self.scan(op),
             wide => self.wide(inst, wide),
         };
         self.gives(inst, result);
@@ -201,7 +201,9 @@ impl Checker<'_, '_> {
             Type::Int | Type::Uint => true,
             Type::Bool => matches!(word, 0 | 1),
             Type::Chan => ((word & 0xffff) as usize) < self.module.program.channels.len(),
-            Type::Bytes | Type::Frame | Type::Message => false,
+            // A missing one.
+            Type::Bytes => word == -1,
+            Type::Frame | Type::Message => false,
         };
         if !is_of_type {
             self.add(format!("{word} is no {}", type_name(ty)));

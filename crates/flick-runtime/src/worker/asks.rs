@@ -184,7 +184,7 @@ impl<D: Driver> Worker<D> {
     /// passes a reply on does without.
     fn load_frame(&self, key: Key, scratch: &mut Scratch) {
         if !std::mem::replace(&mut scratch.has_frame, true) {
-            scratch.frame.slots.copy_from_slice(&self.activations.frame(key).slots);
+            scratch.frame.copy_from(self.activations.frame(key));
         }
     }
 

@@ -121,7 +121,7 @@ impl Engine for Asking {
 
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
         assert_eq!(rule, RULE);
-        let start = call.frame.slots[12] as usize;
+        let start = call.frame.slots[16] as usize;
         let key = &call.message[start..start + call.frame.slots[KEY_LEN] as usize];
         let target = flick_abi::hash::hash(key) % call.channel_lens[1];
         if call.resume > 0 {

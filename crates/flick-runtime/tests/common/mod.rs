@@ -9,10 +9,10 @@ use flick_abi::{
     RuleAction, RuleCall, Send, SendBody, Step, View, WireField,
 };
 
-pub const OPCODE: usize = 8;
-pub const OPAQUE: usize = 9;
-const STATUS: usize = 10;
-pub const KEY_LEN: usize = 11;
+pub const OPCODE: usize = 12;
+pub const OPAQUE: usize = 13;
+const STATUS: usize = 14;
+pub const KEY_LEN: usize = 15;
 
 const PARSE_REQUEST: FuncId = FuncId(0);
 const PARSE_REPLY: FuncId = FuncId(1);
@@ -85,7 +85,7 @@ impl Engine for Hand {
         if (data.len() as u64) < head {
             return Step::NeedMore(head);
         }
-        frame.slots[12] = u64::from(24 + u32::from(extras_len));
+        frame.slots[16] = u64::from(24 + u32::from(extras_len));
         frame.slots[SLOT_HEAD] = head;
         frame.slots[SLOT_TOTAL] = 24 + u64::from(total_len);
         let opcode = data[1];
@@ -100,7 +100,7 @@ impl Engine for Hand {
 
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
         assert_eq!(rule, TARGET);
-        let start = call.frame.slots[12] as usize;
+        let start = call.frame.slots[16] as usize;
         let key = &call.message[start..start + call.frame.slots[KEY_LEN] as usize];
         let element = flick_abi::hash::hash(key) % call.channel_lens[1];
         call.sends.push(Send { channel: 1, element, body: SendBody::Original });

@@ -59,7 +59,7 @@ impl Engine for Eventful {
             INIT => call.state[0] = FIRST,
             RULE => {
                 call.state[0] += 1;
-                let start = call.frame.slots[12] as usize;
+                let start = call.frame.slots[16] as usize;
                 if call.message[start..].starts_with(b"count") && call.frame.slots[KEY_LEN] == 5 {
                     reply(call, 0);
                 } else {

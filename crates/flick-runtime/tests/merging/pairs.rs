@@ -9,8 +9,8 @@ use flick_abi::{
     RuleAction, RuleCall, Send, SendBody, Step, View,
 };
 
-const KEY: usize = 8;
-const VALUE: usize = 9;
+const KEY: usize = 12;
+const VALUE: usize = 13;
 /// Length of a key that the grammar does not have.
 pub const BAD_KEY_LEN: u8 = 0xff;
 /// Channels of the process.

@@ -7,6 +7,8 @@ use crate::data::{FuncKind, Op, Terminator};
 pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
     let acts = matches!(kind, FuncKind::Rule | FuncKind::Helper);
     match op {
+        Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => kind == FuncKind::Parser,
+        Op::Cut { .. } | Op::CutListed { .. } => kind == FuncKind::Parser,
         Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => kind == FuncKind::Parser,
         Op::OutMark | Op::EmitInt { .. } | Op::EmitBytes { .. } => acts || kind == FuncKind::Builder,
         Op::EmitMessage { .. } | Op::EmitMessageOf { .. } => acts,
@@ -15,7 +17,8 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::StateLoadBytes { .. } | Op::StateStoreBytes { .. } => acts,
         Op::Host { .. } | Op::ChanLen(_) => acts,
         Op::Call { .. } | Op::AsMessage(_) | Op::MessageGet { .. } => acts || kind == FuncKind::Order,
-        Op::IsMissing(_) | Op::WordGet { .. } | Op::WordSet { .. } => acts || kind == FuncKind::Order,
+        Op::Items { .. } | Op::Whole { .. } | Op::Transform { .. } => acts || kind == FuncKind::Order,
+        Op::WordGet { .. } | Op::WordSet { .. } => acts || kind == FuncKind::Order,
         Op::Concat { .. } | Op::FormatInt { .. } | Op::Split { .. } => acts || kind == FuncKind::Order,
         Op::Case { .. } | Op::WordsNew { .. } | Op::Pack { .. } => acts || kind == FuncKind::Order,
         Op::PackedBytes { .. } => acts || kind == FuncKind::Order,

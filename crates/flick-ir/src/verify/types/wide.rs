@@ -83,12 +83,26 @@ impl Checker<'_, '_> {
                 self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
                 Some(Number)
             }
-            Op::SameText(a, b) => {
+            Op::SameText(a, b) | Op::HasToken(a, b) => {
                 self.takes(op, &[(*a, Bytes), (*b, Bytes)]);
                 Some(Bool)
             }
             Op::Trim(bytes) | Op::PackedBytes { packed: bytes, .. } => {
                 self.takes(op, &[(*bytes, Bytes)]);
+                Some(Bytes)
+            }
+            Op::Guard { bytes, class, without } => {
+                if let Some(class) = class {
+                    self.class(*class);
+                }
+                if let Some((offset, len)) = without {
+                    self.needle(*offset, *len);
+                }
+                self.takes(op, &[(*bytes, Bytes)]);
+                Some(Bool)
+            }
+            Op::Whole { message } => {
+                self.takes(op, &message.iter().map(|message| (*message, Class::Message)).collect::<Vec<_>>());
                 Some(Bytes)
             }
             Op::IsMissing(bytes) => {
@@ -140,6 +154,15 @@ impl Checker<'_, '_> {
             Op::WordsNew { words, words_max } => {
                 self.takes(op, &[(*words, Number)]);
                 words_max.saturating_mul(8)
+            }
+            Op::Items { message, from, count, count_max } => {
+                self.takes(op, &message.iter().map(|message| (*message, Class::Message)).collect::<Vec<_>>());
+                self.takes(op, &[(*from, Number), (*count, Number)]);
+                count_max.saturating_mul(8)
+            }
+            Op::Transform { bytes, max_bytes, .. } => {
+                self.takes(op, &[(*bytes, Bytes)]);
+                *max_bytes
             }
             Op::StateLoadBytes { word, max_bytes } => {
                 self.state(*word, semantics::state_words(*max_bytes));

@@ -2,7 +2,8 @@
 //! Promises: every figure is an upper bound over all inputs; the platform enforces those that depend on it.
 //! Source: a program is refused unless it has these bounds, so this never fails.
 
-use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX, FRAME_SLOTS_MAX};
+use flick_abi::Frame;
+use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
 use flick_buffers::LARGE_BYTES;
 use flick_check::Sources;
 use flick_ir::data::Module;
@@ -91,7 +92,7 @@ impl Needs {
         Self {
             process: program.name.clone(),
             session_channel_bytes: SESSION_BACKLOG_BYTES_MAX as u64 + WHOLE_BYTES_MAX,
-            session_view_bytes: (FRAME_SLOTS_MAX * size_of::<u64>()) as u64 + heads,
+            session_view_bytes: size_of::<Frame>() as u64 + heads,
             session_state_bytes: u64::from(program.state_words) * size_of::<u64>() as u64,
             waiting_bytes: if waits {
                 u64::from(bounds.spill_words) * size_of::<u64>() as u64 + bounds.out_bytes_max

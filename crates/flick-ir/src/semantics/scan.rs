@@ -1,0 +1,225 @@
+//! What looking for the end of something means, and what a frame's lists are made of: the reference that vectorised
+//! code is compared with.
+
+use flick_abi::{BytesRef, Frame, Region};
+
+use crate::data::Type;
+use crate::semantics::message_get;
+
+/// Whether a byte is of a class.
+pub fn in_class(class: &[u64; 4], byte: u8) -> bool {
+    (class[usize::from(byte >> 6)] >> (byte & 63)) & 1 == 1
+}
+
+/// Where the run of bytes of the class that starts at `from` ends; see `Op::ScanRun`.
+pub fn scan_run(data: &[u8], from: u64, class: &[u64; 4], max: u32) -> u64 {
+    let len = data.len() as u64;
+    let from = from.min(len);
+    let end = (from + u64::from(max)).min(len);
+    let run = data[from as usize..end as usize].iter().take_while(|byte| in_class(class, **byte));
+    from + run.count() as u64
+}
+
+/// Where the needle first stands from `from` on, or where it may still begin; see `Op::Seek`.
+pub fn seek(data: &[u8], from: u64, needle: &[u8], max: u32) -> u64 {
+    let len = data.len() as u64;
+    let from = from.min(len);
+    let last = from + u64::from(max);
+    let end = last.saturating_add(needle.len() as u64).min(len);
+    let found = data[from as usize..end as usize].windows(needle.len()).position(|part| part == needle);
+    match found {
+        Some(at) => from + at as u64,
+        // It may begin where less of the message is left than it is long.
+        None => (len + 1).saturating_sub(needle.len() as u64).max(from).min(last + 1),
+    }
+}
+
+/// Whether `token` is an item of `list`, which has commas between its items; see `Op::HasToken`.
+pub fn has_token(list: &[u8], token: &[u8]) -> bool {
+    !token.is_empty()
+        && list.split(|byte| *byte == b',').any(|item| blanks_off(item).eq_ignore_ascii_case(token))
+}
+
+/// Without spaces and tabs at both ends.
+fn blanks_off(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Cuts the lines of `message[start..end]` whose names `names` lists; see `Op::CutListed`. Returns whether there was room.
+pub fn cut_listed(frame: &mut Frame, message: &[u8], names: &[u8], start: u64, end: u64) -> bool {
+    let mut at = start as usize;
+    while at < end as usize {
+        let rest = &message[at..end as usize];
+        let len = memchr::memmem::find(rest, b"\r\n").map_or(rest.len(), |crlf| crlf + 2);
+        let name = rest[..len].split(|byte| *byte == b':').next().unwrap_or_default();
+        if name.len() < len && has_token(names, name) && !frame.cut(at as u64, (at + len) as u64) {
+            return false;
+        }
+        at += len;
+    }
+    true
+}
+
+/// The items of `Op::Items`, as words of an activation in which the frame is that of message number `message`.
+pub fn items(
+    frame: &Frame,
+    message: u8,
+    from: u64,
+    count: u64,
+    count_max: u32,
+) -> impl ExactSizeIterator<Item = u64> + '_ {
+    let items = frame.items();
+    let start = (from as i64).clamp(0, items.len() as i64) as usize;
+    let count = (count as i64).clamp(0, i64::from(count_max)) as usize;
+    let end = (start + count).min(items.len());
+    items[start..end].iter().map(move |word| message_get(*word, message, Type::Bytes))
+}
+
+/// All bytes of a message of which `have` bytes are there, as words of an activation in which its number is `message`.
+pub fn whole(frame: &Frame, message: u8, have: usize) -> BytesRef {
+    let total = frame.total_bytes();
+    match u32::try_from(total) {
+        Ok(len) if len as usize <= have && u64::from(len) <= flick_abi::limits::BYTES_OFFSET_MAX => {
+            BytesRef::new(Region::Message, 0, len).in_message(message)
+        }
+        _ => BytesRef::MISSING,
+    }
+}
+
+/// Whether a field that bytes of the class make up, and that `without` ends, may hold the bytes; see `Op::Guard`.
+pub fn guard(bytes: &[u8], class: Option<&[u64; 4]>, without: Option<&[u8]>) -> bool {
+    let is_of_class = class.is_none_or(|class| bytes.iter().all(|byte| in_class(class, *byte)));
+    is_of_class && without.is_none_or(|needle| ends_first_at_its_end(bytes, needle))
+}
+
+/// Whether the needle, written behind the bytes, is found nowhere before.
+fn ends_first_at_its_end(bytes: &[u8], needle: &[u8]) -> bool {
+    if memchr::memmem::find(bytes, needle).is_some() {
+        return false;
+    }
+    // One that begins in the bytes and ends in the needle itself.
+    let laps = 1..needle.len().min(bytes.len() + 1);
+    !laps.into_iter().any(|lap| bytes.ends_with(&needle[..lap]) && needle.starts_with(&needle[lap..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_abi::{BytesRef, Frame, Region};
+
+    use super::{cut_listed, guard, has_token, items, scan_run, seek, whole};
+
+    fn class(bytes: &[u8]) -> [u64; 4] {
+        let mut class = [0; 4];
+        bytes.iter().for_each(|byte| class[usize::from(byte >> 6)] |= 1 << (byte & 63));
+        class
+    }
+
+    #[test]
+    fn runs_end() {
+        let set = class(b"abc\xff");
+        for (text, from, max, expected) in [
+            (&b"abcx"[..], 0, 9, 3),
+            (b"abcx", 0, 2, 2),
+            (b"abcx", 3, 9, 3),
+            (b"abc", 0, 9, 3),
+            (b"abc", 9, 9, 3),
+            (b"a\xffb", 0, 9, 3),
+            (b"", 0, 9, 0),
+            (b"abc", u64::MAX, u32::MAX, 3),
+        ] {
+            assert_eq!(scan_run(text, from, &set, max), expected, "{text:?} {from} {max}");
+        }
+    }
+
+    #[test]
+    fn needles_are_found_or_may_still_come() {
+        for (text, from, needle, max, expected) in [
+            (&b"ab\r\ncd"[..], 0, &b"\r\n"[..], 9, 2),
+            (b"ab\r\ncd", 3, b"\r\n", 9, 5),
+            (b"ab\r", 0, b"\r\n", 9, 2),
+            (b"ab\r", 3, b"\r\n", 9, 3),
+            (b"ab", 0, b"\r\n", 9, 1),
+            (b"", 0, b"\r\n", 9, 0),
+            (b"abcdef", 0, b"\r\n", 2, 3),
+            (b"ab\r\n", 0, b"\r\n", 2, 2),
+            (b"ab\r\n", 0, b"\r\n", 1, 2),
+            (b"ab\r\n", 0, b"\r\n", 0, 1),
+            (b"aab", 0, b"ab", 9, 1),
+            (b"abc", 9, b"c", 9, 3),
+        ] {
+            assert_eq!(seek(text, from, needle, max), expected, "{text:?} {from} {needle:?} {max}");
+        }
+    }
+
+    #[test]
+    fn lists_have_tokens() {
+        for (list, token, expected) in [
+            (&b"close"[..], &b"close"[..], true),
+            (b"keep-alive, Close\t", b"close", true),
+            (b"closed,not close", b"close", false),
+            (b",,", b"", false),
+            (b"", b"close", false),
+            (b" a b ,c", b"a b", true),
+        ] {
+            assert_eq!(has_token(list, token), expected, "{list:?} {token:?}");
+        }
+    }
+
+    #[test]
+    fn listed_lines_are_cut() {
+        let message = b"GET /\r\nHost: a\r\nX-One: 1\r\nx-two\r\nx-two: 2\r\nlast:3";
+        let mut frame = Frame::new();
+        assert!(cut_listed(&mut frame, message, b"x-one, X-TWO,last", 7, message.len() as u64));
+        let cut: Vec<_> = frame.cuts().map(|(start, end)| &message[start as usize..end as usize]).collect();
+        assert_eq!(cut, [&b"X-One: 1\r\n"[..], b"x-two: 2\r\nlast:3"]);
+        assert!(cut_listed(&mut frame, message, b"", 7, 7));
+    }
+
+    #[test]
+    fn items_belong_to_their_message() {
+        let mut frame = Frame::new();
+        for at in 0..5 {
+            frame.push_item(BytesRef::new(Region::Message, at, 1).0);
+        }
+        let found = |from: i64, count: i64, max| {
+            let words = items(&frame, 2, from as u64, count as u64, max);
+            words.map(|word| (BytesRef(word).message(), BytesRef(word).offset())).collect::<Vec<_>>()
+        };
+        assert_eq!(found(1, 2, 9), [(Some(2), 1), (Some(2), 2)]);
+        assert_eq!(found(4, 9, 9), [(Some(2), 4)]);
+        assert_eq!(found(0, 9, 1), [(Some(2), 0)]);
+        assert_eq!((found(9, 9, 9), found(-1, 0, 9), found(0, -1, 9)), (vec![], vec![], vec![]));
+    }
+
+    #[test]
+    fn a_message_is_whole_or_missing() {
+        let mut frame = Frame::new();
+        frame.slots[flick_abi::frame::SLOT_TOTAL] = 7;
+        assert_eq!(whole(&frame, 0, 7), BytesRef::new(Region::Message, 0, 7));
+        assert_eq!(whole(&frame, 3, 9).message(), Some(3));
+        assert_eq!(whole(&frame, 0, 6), BytesRef::MISSING);
+        frame.slots[flick_abi::frame::SLOT_TOTAL] = u64::MAX;
+        assert_eq!(whole(&frame, 0, 7), BytesRef::MISSING);
+    }
+
+    #[test]
+    fn a_field_holds_what_it_gives_back() {
+        for (bytes, needle, expected) in [
+            (&b"abc"[..], &b"\r\n"[..], true),
+            (b"abc\r", b"\r\n", true),
+            (b"a\r\nc", b"\r\n", false),
+            (b"\r\n", b"\r\n", false),
+            (b"xa", b"aa", false),
+            (b"xab", b"abab", false),
+            (b"xabb", b"abab", true),
+            (b"", b"aa", true),
+        ] {
+            assert_eq!(guard(bytes, None, Some(needle)), expected, "{bytes:?} {needle:?}");
+        }
+        assert!(guard(b"aab", Some(&class(b"ab")), None));
+        assert!(!guard(b"aac", Some(&class(b"ab")), None));
+    }
+}

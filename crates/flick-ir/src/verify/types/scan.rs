@@ -1,0 +1,63 @@
+//! Types of operations that look for where something ends, and that fill a frame's lists.
+
+use super::{Checker, Class};
+use crate::data::Op;
+use crate::limits::NEEDLE_BYTES_MAX;
+
+impl Checker<'_, '_> {
+    /// Checks the operands and gives the class of the result.
+    pub(super) fn scan(&mut self, op: &Op) -> Option<Class> {
+        use Class::{Bool, Bytes, Number};
+        match op {
+            Op::ScanRun { from, class, .. } => {
+                self.class(*class);
+                self.takes(op, &[(*from, Number)]);
+                Some(Number)
+            }
+            Op::Seek { from, offset, len, .. } => {
+                self.needle(*offset, *len);
+                self.takes(op, &[(*from, Number)]);
+                Some(Number)
+            }
+            Op::ItemPush(value) => {
+                self.takes(op, &[(*value, Bytes)]);
+                None
+            }
+            Op::Cut { start, end } => {
+                self.takes(op, &[(*start, Number), (*end, Number)]);
+                Some(Bool)
+            }
+            Op::CutListed { names, start, end } => {
+                self.takes(op, &[(*names, Bytes), (*start, Number), (*end, Number)]);
+                Some(Bool)
+            }
+            other => {
+                self.add(format!("{other:?} has no rule"));
+                None
+            }
+        }
+    }
+
+    /// A class of the module.
+    pub(super) fn class(&mut self, class: u32) {
+        if class as usize >= self.module.classes.len() {
+            self.add(format!("the program has no class {class}"));
+        }
+    }
+
+    /// Constant bytes to be looked for.
+    pub(super) fn needle(&mut self, offset: u32, len: u32) {
+        if !(1..=NEEDLE_BYTES_MAX).contains(&len) {
+            self.add(format!("a needle has 1 to {NEEDLE_BYTES_MAX} bytes, not {len}"));
+        }
+        self.constants(offset, len);
+    }
+
+    /// A range of the constants.
+    pub(super) fn constants(&mut self, offset: u32, len: u32) {
+        let end = u64::from(offset) + u64::from(len);
+        if end > self.module.consts.len() as u64 {
+            self.add(format!("the program has no constants from {offset} to {end}"));
+        }
+    }
+}
