@@ -53,6 +53,7 @@ impl Asked {
             ExprKind::AskAll { asks: AskAll::Each(asks), .. } => {
                 asks.iter().for_each(|(channel, _)| names.add(channel, &mut out));
             }
+            ExprKind::AskAll { asks: AskAll::Over(over), .. } => names.add(over.channel(), &mut out),
             ExprKind::Call(fun, args) => {
                 let asked = self.params.get(fun.0 as usize);
                 for root in asked.into_iter().flatten() {
@@ -100,6 +101,11 @@ impl Names {
             | ExprKind::Filter { local, source, .. } => {
                 if let Source::Channels(channels) = &**source {
                     self.name(*local, channels);
+                }
+            }
+            ExprKind::AskAll { asks: AskAll::Over(over), .. } => {
+                if let Source::Channels(channels) = &over.source {
+                    self.name(over.local, channels);
                 }
             }
             _ => {}

@@ -47,6 +47,9 @@ impl Exprs<'_> {
             let asks = AskAll::Array { channels: Box::new(channels), message: Box::new(message) };
             return replies(asks, reply, ASKS_MAX as u32, timeout, span);
         }
+        if ask.is_each() {
+            return self.ask_each(ask, span);
+        }
         let mut each = Vec::new();
         let mut reply: Option<(UnitId, Span)> = None;
         let mut is_broken = false;
@@ -80,6 +83,28 @@ impl Exprs<'_> {
         let reply = reply.map(|(unit, _)| unit).filter(|_| !is_broken);
         let count = each.len() as u32;
         replies(AskAll::Each(each), reply, count, timeout, span)
+    }
+
+    /// `ask all [x in xs: channel with message]`.
+    fn ask_each(&mut self, ask: &ast::AskAllExpr, span: Span) -> Expr {
+        let item = ask.items().next();
+        let mut found = None;
+        let over = self.ask_over(ask, &span, |exprs| {
+            let Some(item) = &item else { return unknown_pair(&span) };
+            let place = exprs.span(item.range());
+            let channel = exprs.opt_expr(item.channel(), &place);
+            found = exprs.asked(&channel, false);
+            let message = exprs.asked_with(item.message(), &channel, &place);
+            (channel, message)
+        });
+        let timeout = self.timeout(ask.timeout());
+        let Some(over) = over else { return unknown(span) };
+        if over.max == 0 || over.max as usize > ASKS_MAX || ask.items().count() != 1 {
+            self.sink.push(report::asks::number_for_each(span.clone(), over.max, ASKS_MAX));
+            return unknown(span);
+        }
+        let max = over.max;
+        replies(AskAll::Over(Box::new(over)), found, max, timeout, span)
     }
 
     /// The unit of the replies of a channel that is asked; what cannot be asked is reported.
@@ -160,6 +185,10 @@ impl Exprs<'_> {
         }
         Some(Box::new(timeout))
     }
+}
+
+fn unknown_pair(span: &Span) -> (Expr, Expr) {
+    (unknown(span.clone()), unknown(span.clone()))
 }
 
 fn replies(asks: AskAll, reply: Option<UnitId>, max: u32, timeout: Option<Box<Expr>>, span: Span) -> Expr {

@@ -208,6 +208,16 @@ impl Costs<'_> {
                 let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
                 own.then(self.expr(key)).then(Cost { built, ..all })
             }
+            ExprKind::AskAll { asks: AskAll::Over(over), timeout } => {
+                let message = Cost { asks: 1, built: self.message_bytes(over.message()), ..Cost::default() };
+                let each = self.block(&over.channel).then(self.block(&over.message)).then(message);
+                let source = match &over.source {
+                    Source::List(source) | Source::Channels(source) => self.expr(source),
+                    Source::Range { lo, hi, .. } => self.expr(lo).then(self.expr(hi)),
+                };
+                let timeout = timeout.as_ref().map_or(Cost::default(), |timeout| self.expr(timeout));
+                own.then(source).then(timeout).then(each.times(u64::from(over.max)))
+            }
             kind => {
                 let mut total = own;
                 walk::children(root, &mut |child| match child {

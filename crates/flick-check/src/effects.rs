@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::asked::Asked;
 use crate::diagnostic::Sink;
-use crate::hir::{Block, Builtin, Expr, ExprKind, Fun, Proc, Span, StateId, Stmt};
+use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Span, StateId, Stmt};
 use crate::items::Items;
 use crate::report;
 use crate::walk::{self, Child};
@@ -163,7 +163,8 @@ impl Walker<'_> {
             ExprKind::For { .. }
             | ExprKind::Fold { .. }
             | ExprKind::MapList { .. }
-            | ExprKind::Filter { .. } => Some(Zone::Loop),
+            | ExprKind::Filter { .. }
+            | ExprKind::AskAll { asks: AskAll::Over(_), .. } => Some(Zone::Loop),
             ExprKind::DictUpdate { .. } => Some(Zone::Update),
             _ => None,
         };
@@ -194,7 +195,7 @@ impl Walker<'_> {
             (Zone::Loop, _) => report::asks::misplaced(
                 span,
                 "inside a repetition",
-                "ask all at once: `ask all backends with req`, or `ask all [a with x, b with y]`",
+                "ask all at once: `ask all backends with req`, or `ask all [x in xs: backends[place(x)] with part(x)]`",
                 through,
             ),
             (Zone::Except, _) => report::asks::misplaced(

@@ -8,7 +8,7 @@ mod wire;
 // What these mean is the platform's business too, so they are said once, where both can see them.
 pub use flick_abi::{Event, Evict, Snapshot};
 
-pub use code::{AskAll, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
+pub use code::{AskAll, AskOver, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
 pub use wire::{
     CAUSE_MALFORMED, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Check, Choice, Class, ClassId, Item, Keyed, List,
     ListEnd, Literal,

@@ -186,5 +186,10 @@ fn ask_all_children(asks: &AskAll, visit: &mut dyn FnMut(Child<'_>)) {
             visit(Child::Expr(channel));
             visit(Child::Expr(message));
         }),
+        AskAll::Over(over) => {
+            source_children(&over.source, visit);
+            visit(Child::Block(&over.channel));
+            visit(Child::Block(&over.message));
+        }
     }
 }

@@ -12,6 +12,8 @@ mod program;
 
 use std::collections::BTreeMap;
 
+use flick_abi::limits::ASKS_MAX;
+
 use crate::calls;
 use crate::cfg::Cfg;
 use crate::data::{Function, Inst, Module, Op, Origin, Terminator, Value};
@@ -150,7 +152,11 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let asks = known.sum(|inst| u64::from(is_ask(inst)));
     let asks_total = longest(&asks);
     let (mut straight, mut array) = (asks.clone(), vec![0; asks.len()]);
-    for block in loops.iter().flat_map(|found| &found.body) {
+    // A loop of `ASKS_MAX` rounds goes through an array, whose length the platform knows; others are counted out.
+    let of_arrays = loops
+        .iter()
+        .filter(|found| function.blocks[found.head.0 as usize].trips_max == Some(ASKS_MAX as u32));
+    for block in of_arrays.flat_map(|found| &found.body) {
         straight[block.0 as usize] = 0;
         array[block.0 as usize] = asks[block.0 as usize];
     }

@@ -4,7 +4,7 @@
 //! Refuses: asks in helpers, loops and merges; the checker does. Functions that ask are lowered in place.
 
 use flick_abi::limits::ASKS_MAX;
-use flick_check::hir::{AskAll, Block, Expr, Ty, UnitId};
+use flick_check::hir::{AskAll, AskOver, Block, Expr, Source, Ty, UnitId};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use crate::body::Body;
@@ -93,6 +93,21 @@ impl Body<'_> {
                     .collect();
                 self.list_of_vals(&answers, elem)
             }
+            AskAll::Over(over) => {
+                let mut run = self.run_of(&over.source);
+                run.trips_max = rounds_of(over);
+                let timeout = self.timeout(timeout);
+                self.repeat(&run, Vec::new(), |body, element, _, _| {
+                    body.set_local(over.local, element);
+                    let chan = body.block(&over.channel).chan();
+                    let record = body.block(&over.message).record();
+                    body.at(&over.message().span);
+                    body.for_each_shape(&record, |body, parcel| body.ask_with(parcel, chan, timeout));
+                    Vec::new()
+                });
+                self.suspend();
+                self.gather(&run, replies_of(&over.channel().ty), elem)
+            }
         }
     }
 
@@ -134,6 +149,16 @@ impl Body<'_> {
         let then = self.f.new_block(&[]);
         self.f.end(Terminator::Suspend { then, state: self.suspensions });
         self.f.go_on_in(then);
+    }
+}
+
+/// Rounds of a repetition that asks. Those of `ASKS_MAX` rounds are taken to go through an array, whose length is not known
+/// before the start; what goes through a list or a range is counted round by round.
+fn rounds_of(over: &AskOver) -> u32 {
+    match over.source {
+        Source::Channels(_) => ASKS_MAX as u32,
+        _ if over.max as usize == ASKS_MAX => over.max + 1,
+        _ => over.max,
     }
 }
 

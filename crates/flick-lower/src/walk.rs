@@ -120,6 +120,11 @@ fn walk_asks<'e>(asks: &'e AskAll, visit: &mut dyn FnMut(&'e Expr)) {
                 walk_expr(message, visit);
             }
         }
+        AskAll::Over(over) => {
+            walk_source(&over.source, visit);
+            walk_block(&over.channel, visit);
+            walk_block(&over.message, visit);
+        }
     }
 }
 

@@ -86,6 +86,7 @@
 //!   MapEachExpr, FilterExpr   name() iterable() body()               map x in xs: f(x);  filter x in xs: x > 0
 //!   AskExpr       channel() message() timeout() else_value()
 //!   AskAllExpr    channels() message() | is_list() items() -> AskItem { channel() message() };  timeout()
+//!                 is_each() each_name() each_of(): the one item is for each element
 //!   UpdateExpr    target() value_name() body()        update d[k] from v: body
 //! `a else b` without `:` is always a `DefaultExpr`, also in `if c: a else b`, where the author may have meant `else:`.
 //! ```

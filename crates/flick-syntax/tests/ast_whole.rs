@@ -249,6 +249,13 @@ fn asks() {
         (opt_text(all_of[1].channels()), opt_text(all_of[1].message())),
         ("backends".to_owned(), "req".to_owned())
     );
+    assert!(all_of[2].is_each() && all_of[2].is_list() && !all_of[0].is_each());
+    assert_eq!(all_of[2].each_name().unwrap().text(), "i");
+    assert_eq!(
+        (opt_text(all_of[2].each_of()), opt_text(all_of[2].items().next().unwrap().channel())),
+        ("0..3".to_owned(), "backends[i]".to_owned())
+    );
+    assert_eq!(opt_text(all_of[2].timeout()), "1s");
 }
 
 #[test]

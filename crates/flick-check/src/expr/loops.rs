@@ -4,11 +4,11 @@
 use flick_syntax::ast;
 
 use super::{Exprs, Wanted, adapt, has_part, join, range_of, unknown, widen};
-use crate::hir::{Block, Expr, ExprKind, LocalId, Source, Span, Stmt, Ty};
+use crate::hir::{AskOver, Block, Expr, ExprKind, LocalId, Source, Span, Stmt, Ty};
 use crate::limits::{LOOP_NESTING_MAX, TRIALS_MAX, TRIPS_MAX, WRITTEN_BYTES_MAX};
 use crate::range::{INT, Range};
 use crate::{report, types};
-use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
 
 /// Rounds of a `fold` that are followed one by one.
 const FIRST_ROUNDS: usize = 3;
@@ -54,6 +54,26 @@ impl Exprs<'_> {
         let elem = body.value.as_ref().map_or(ty, |value| value.ty.clone());
         let ty = self.list_of(elem, visited.max, &span);
         Expr { kind: ExprKind::MapList { local, source: Box::new(visited.source), body }, ty, span }
+    }
+
+    /// The requests of `ask all [x in source: channel with message]`; `None` when the source was reported.
+    pub(crate) fn ask_over(
+        &mut self,
+        ask: &ast::AskAllExpr,
+        span: &Span,
+        request: impl FnOnce(&mut Self) -> (Expr, Expr),
+    ) -> Option<AskOver> {
+        let visited = self.source(ask.each_of(), span);
+        let only = |value| Block { stmts: Vec::new(), value: Some(Box::new(value)) };
+        let mut channel = Block::default();
+        let (local, (message, ..)) = self.each(ask.each_name(), &visited, span, |exprs| {
+            let (asked, message) = request(exprs);
+            channel = only(asked);
+            (only(message), Ty::Unknown, span.clone())
+        });
+        let Visited { source, max, .. } = visited?;
+        let max = if matches!(source, Source::Channels(_)) { ASKS_MAX as u32 } else { max };
+        channel.value.is_some().then_some(AskOver { local, source, max, channel, message })
     }
 
     /// `filter x in source: block`.

@@ -436,6 +436,35 @@ pub enum AskAll {
     },
     /// `ask all [c1 with m1, c2 with m2]`.
     Each(Vec<(Expr, Expr)>),
+    /// `ask all [x in xs: c with m]`: one for each element.
+    Over(Box<AskOver>),
+}
+
+/// One request for each element of a list, a range or an array.
+#[derive(Clone, Debug)]
+pub struct AskOver {
+    /// The element.
+    pub local: LocalId,
+    /// What is gone through.
+    pub source: Source,
+    /// How many elements at most.
+    pub max: u32,
+    /// Who is asked; its value is a channel.
+    pub channel: Block,
+    /// What is sent.
+    pub message: Block,
+}
+
+impl AskOver {
+    /// The channel, as an expression. Panics: never; the checker gives the block its value.
+    pub fn channel(&self) -> &Expr {
+        self.channel.value.as_ref().expect("the checker gives the block its value")
+    }
+
+    /// The message, as an expression. Panics: never; the checker gives the block its value.
+    pub fn message(&self) -> &Expr {
+        self.message.value.as_ref().expect("the checker gives the block its value")
+    }
 }
 
 /// Statements, then a value.

@@ -79,6 +79,15 @@ pub(crate) fn number_of_asks(span: Span, count: usize, asks_max: usize) -> Diagn
     Diagnostic::error("E0905", span, title).label(format!("{count} requests")).help(help)
 }
 
+/// One request for each of up to `count` elements, which is none or too many.
+pub(crate) fn number_for_each(span: Span, count: u32, asks_max: usize) -> Diagnostic {
+    let title =
+        format!("this `ask all` asks for up to {count} elements; 1 to {asks_max} are allowed at once");
+    Diagnostic::error("E0905", span, title)
+        .label(format!("up to {count} requests"))
+        .help(format!("cut the list: `ask all [x in xs[..{asks_max}]: backends[place(x)] with part(x)]`"))
+}
+
 pub(crate) fn too_many_asks(span: Span, asks: u64, allowed: u64) -> Diagnostic {
     Diagnostic::error(
         "E0905",

@@ -235,6 +235,11 @@ impl Body<'_> {
                             .collect();
                         format!("[{}]", asks.join(", "))
                     }
+                    AskAll::Over(over) => {
+                        let (channel, message) = (self.expr(over.channel()), self.expr(over.message()));
+                        let source = self.source(&over.source);
+                        format!("[{} in {source}: {channel} with {message}]", self.local(over.local))
+                    }
                 };
                 format!("ask all {asks}{}", self.timeout(timeout.as_deref()))
             }
@@ -267,13 +272,17 @@ impl Body<'_> {
     }
 
     fn repeat(&self, word: &str, local: LocalId, source: &Source, more: &str, body: &Block) -> String {
-        let source = match source {
+        let source = self.source(source);
+        format!("{word} {} in {source}{more}: {{ {} }}", self.local(local), self.inline(body))
+    }
+
+    fn source(&self, source: &Source) -> String {
+        match source {
             Source::List(list) | Source::Channels(list) => self.expr(list),
             Source::Range { lo, hi, trips_max } => {
                 format!("{}..{} (at most {trips_max})", self.expr(lo), self.expr(hi))
             }
-        };
-        format!("{word} {} in {source}{more}: {{ {} }}", self.local(local), self.inline(body))
+        }
     }
 
     fn local(&self, id: LocalId) -> String {

@@ -41,6 +41,34 @@ req with n = got => client",
 }
 
 #[test]
+fn each_element_of_a_list_is_asked_for_somewhere() {
+    check_entry(
+        "let parts = split(req.text, \",\", 4)
+let replies = ask all [part in parts: backends[len(part) mod len(backends)] with (req with text = part)] timeout 1s
+let texts = map reply in replies:
+  switch reply:
+    some r: r.text
+    none: \"-\"
+req with n = len(replies), text = ((texts[0] else \"\") + (texts[2] else \"nothing\"))[..200] => client",
+        &[
+            (1, "ab,down,cd", &["client: 3 badc"]),
+            (2, "down", &["client: 1 -nothing"]),
+            (3, "", &["client: 1 nothing"]),
+        ],
+    );
+    check_entry(
+        "let n = len(req.text) mod 4
+let replies = ask all [i in 0..n: backends[i mod len(backends)] with (req with n = req.n + i)]
+let sum = fold reply in replies, sum = 0:
+  switch reply:
+    some r: sum + r.n
+    none: sum
+req with n = sum => client",
+        &[(1, "abc", &["client: 306 abc"]), (1, "", &["client: 0 "])],
+    );
+}
+
+#[test]
 fn replies_in_a_list_go_to_functions_and_leave() {
     check(
         "fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()

@@ -29,7 +29,7 @@ nodes! {
     UpdateExpr,
     /// `ask backends[i] with req timeout 50ms else none`
     AskExpr,
-    /// `ask all backends with req`, `ask all [a with x, b with y] timeout 50ms`
+    /// `ask all backends with req`, `ask all [a with x, b with y] timeout 50ms`, `ask all [x in xs: a[f(x)] with g(x)]`
     AskAllExpr,
     /// `a with x`
     AskItem,
@@ -260,7 +260,22 @@ impl AskAllExpr {
         support::token(self.syntax(), SyntaxKind::LBrack).is_some()
     }
 
-    /// Returns the requests that are listed.
+    /// Returns the name of an element where one request stands for each of a list.
+    pub fn each_name(&self) -> Option<Name> {
+        if self.is_each() { nth_name(self.syntax(), 2) } else { None } // ask, all, name
+    }
+
+    /// Returns what there is a request for each of; a range is `Expr::Range`.
+    pub fn each_of(&self) -> Option<Expr> {
+        if self.is_each() { nth_child(self.syntax(), 0) } else { None }
+    }
+
+    /// Says whether one request stands in brackets for each element of a list.
+    pub fn is_each(&self) -> bool {
+        support::token(self.syntax(), SyntaxKind::Colon).is_some()
+    }
+
+    /// Returns the requests that are listed; the one for each element where there is such a one.
     pub fn items(&self) -> AstChildren<AskItem> {
         support::children(self.syntax())
     }

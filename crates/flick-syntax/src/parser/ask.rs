@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! ask     := 'ask' path 'with' message ['timeout' value] ['else' expr]
-//!          | 'ask' 'all' (path 'with' message | '[' (path 'with' message),+ ']') ['timeout' value]
+//!          | 'ask' 'all' (path 'with' message | '[' (path 'with' message),+ ']' | '[' each ']') ['timeout' value]
+//! each    := NAME 'in' source ':' path 'with' message
 //! message := an expression tighter than `with`
 //! value   := an expression tighter than `with`
 //! ```
@@ -20,6 +21,10 @@ const ASK: Construct = Construct {
 const ASK_ALL: Construct = Construct {
     name: "an `ask all`",
     shape: "`ask all backends with req` or `ask all [a with x, b with y]`, then perhaps `timeout 50ms`",
+};
+const ASK_EACH: Construct = Construct {
+    name: "an `ask all` of a list",
+    shape: "`ask all [x in xs: backends[place(x)] with part(x)]`, then perhaps `timeout 50ms`",
 };
 
 /// Words that stand behind a value, so that `ask` before them is a name.
@@ -115,6 +120,10 @@ impl Parser<'_> {
     fn ask_items(&mut self) {
         let open = self.here();
         self.bump();
+        if self.at(Ident) && self.nth(1) == Ident && self.nth_text(1) == "in" {
+            self.each(ASK_EACH);
+            self.expect(Colon, ASK_EACH);
+        }
         while !self.at(RBrack) && !self.current().is_virtual() {
             self.start(AskItem);
             self.channel_with_message(ASK_ALL);

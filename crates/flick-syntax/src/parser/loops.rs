@@ -53,7 +53,7 @@ impl Parser<'_> {
     }
 
     /// Parses `NAME in source`.
-    fn each(&mut self, construct: Construct) {
+    pub(super) fn each(&mut self, construct: Construct) {
         if self.at(LParen) {
             self.disrupt(
                 SyntaxErrorKind::Expected,

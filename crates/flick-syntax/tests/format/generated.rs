@@ -51,6 +51,7 @@ const LINES: &[&str] = &[
     "timeout a",
     "else none",
     "ask all [c with m, d with",
+    "ask all [x in xs: c with",
     "x] else",
     "except broken cs[i]:",
     "every 1s: x",
@@ -142,6 +143,7 @@ fn expr() -> impl Strategy<Value = String> {
             (inner.clone(), space(), inner.clone())
                 .prop_map(|(a, s, b)| format!("(ask c[({a})] with ({b}){s} timeout 5ms{s} else none)")),
             (inner.clone(), gap()).prop_map(|(a, g)| format!("(ask all [{g}c with ({a}),{g}d with e{g}])")),
+            (inner.clone(), gap()).prop_map(|(a, g)| format!("(ask all [{g}x in xs:{g}c[x] with ({a}){g}])")),
             (inner.clone(), space()).prop_map(|(a, s)| format!("(update d[{s}k] from v{s}:{s}{a})")),
             (inner.clone(), space(), inner.clone())
                 .prop_map(|(a, s, b)| format!("(if {a}{s}:{s}{b} else:{b})")),
