@@ -181,6 +181,7 @@ impl Printer {
         }
         let starts_line = is_logical_start
             || piece.line_breaks_before > 0
+                && !previous.is_some_and(|previous| is_empty_block(previous, piece))
             || previous.is_some_and(|previous| must_break(previous, piece));
         if starts_line {
             let indent = if is_logical_start { self.base() } else { self.continuation(piece) };
@@ -320,6 +321,11 @@ fn must_break(previous: &Piece, piece: &Piece) -> bool {
     let is_beside_literal = previous.parent == UnitLiteral || piece.item == Some(UnitLiteral);
     let starts_item = piece.is_spread && piece.starts_item() && !is_beside_literal;
     opens || closes || starts_item
+}
+
+/// Says whether these are the braces of a case without items.
+fn is_empty_block(previous: &Piece, piece: &Piece) -> bool {
+    previous.kind == LBrace && piece.kind == RBrace && !piece.is_spread && blocks::holds_items(piece.parent)
 }
 
 /// Says whether this is the `:` between a name and its type.

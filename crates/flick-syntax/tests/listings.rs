@@ -66,6 +66,11 @@ fn listing_3_with_the_columns_of_the_paper() {
 }
 
 #[test]
+fn whole_grammars() {
+    check("grammar");
+}
+
+#[test]
 fn whole_language() {
     check("whole");
 }

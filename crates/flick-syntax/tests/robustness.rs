@@ -5,7 +5,8 @@ use flick_syntax::limits::{ERRORS_MAX, NESTING_DEPTH_MAX, SOURCE_BYTES_MAX};
 use flick_syntax::{SyntaxErrorKind, SyntaxNode, parse};
 use proptest::prelude::*;
 
-const LISTINGS: [&str; 4] = [
+const LISTINGS: [&str; 5] = [
+    include_str!("data/grammar.flick"),
     include_str!("data/whole.flick"),
     include_str!("data/listing1.flick"),
     include_str!("data/listing2.flick"),
@@ -50,6 +51,16 @@ const PIECES: &[&str] = &[
     "as",
     "in",
     "in {",
+    "class {",
+    "bits<8> {",
+    "check",
+    "switch x {",
+    "1: {",
+    "&until",
+    "};",
+    "is",
+    "f\"s\"",
+    "..",
     "map",
     "map x {",
     "while",

@@ -20,7 +20,7 @@ const CLASS: Construct = Construct {
 impl Parser<'_> {
     /// Says whether the word `class` begins a set of bytes here.
     pub(super) fn at_class(&self) -> bool {
-        self.at_word("class") && (self.nth(1) == LBrace || self.nth(1) == NotKw)
+        self.at_word("class")
     }
 
     /// Parses from the word `class` on; `checkpoint` stands before `type`.

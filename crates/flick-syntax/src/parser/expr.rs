@@ -139,6 +139,8 @@ impl Parser<'_> {
         while let Some(power) = self.binary_power().filter(|power| *power >= power_min) {
             self.check_operator();
             let kind = match self.current() {
+                _ if self.at_is() => BinaryExpr,
+                NotKw => InExpr,
                 ElseKw => DefaultExpr,
                 WithKw => WithExpr,
                 DotDot => RangeExpr,
@@ -152,6 +154,7 @@ impl Parser<'_> {
                 self.range_end(EXPR);
                 continue;
             }
+            self.two_word_operator();
             let place = self.here();
             self.bump();
             match kind {
@@ -185,7 +188,8 @@ impl Parser<'_> {
             AndKw | Amp2 => AND_POWER,
             Eq if self.is_condition => COMPARE_POWER,
             Eq2 | Neq | Lt | Le | Gt | Ge => COMPARE_POWER,
-            Ident if self.at_in() => COMPARE_POWER,
+            Ident if self.at_in() || self.at_is() => COMPARE_POWER,
+            NotKw if self.at_not_in() => COMPARE_POWER,
             DotDot => RANGE_POWER,
             Plus | Minus => ADD_POWER,
             Star | Slash | ModKw => MUL_POWER,
@@ -318,7 +322,8 @@ impl Parser<'_> {
         } else {
             self.check_ask_call();
             self.foreign_value();
-            self.single(NameExpr);
+            let is_string = self.letter_of_string();
+            self.single(if is_string { Literal } else { NameExpr });
         }
     }
 
@@ -395,6 +400,9 @@ impl Parser<'_> {
         let open = self.here();
         self.bump();
         while !self.at(close) && !self.current().is_virtual() {
+            if close == RParen {
+                self.named_argument();
+            }
             self.expr();
             self.check_comprehension();
             if !self.eat(Comma) {
@@ -453,7 +461,15 @@ impl Parser<'_> {
                 self.expr();
                 self.expect_closing(RBrack, open, KEYED);
             }
-            if matches!(self.current(), Eq2 | Colon | ColonEq) {
+            if self.at(Dot) && construct.name == WITH.name {
+                let help = "write `req with headers[\"host\"] = value` for a key of a list, and give any other field whole";
+                self.disrupt(
+                    SyntaxErrorKind::Expected,
+                    self.here(),
+                    "a `with` changes fields, not parts of them",
+                    help,
+                );
+            } else if matches!(self.current(), Eq2 | Colon | ColonEq) {
                 let title = format!("a field is given with `=`, not with `{}`", self.text());
                 let help = format!("it is written {}", construct.shape);
                 self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, help);

@@ -226,6 +226,14 @@ impl Parser<'_> {
                 "there is no `await`",
                 "write `ask backends[i] with req`; the platform serves others meanwhile",
             ),
+            "f" | "F" | "b" | "B" | "r" | "R" | "rb" | "u" if self.nth(1) == Str && self.is_joined() => {
+                let help = if matches!(self.text(), "f" | "F") {
+                    "write `\"hits: \" + str(n)`"
+                } else {
+                    "remove the letter: every string is a row of bytes, with `\\xNN` for any of them"
+                };
+                ("no letter stands before a string", help)
+            }
             "lambda" if self.nth(1) == Ident => (
                 "functions are no values",
                 "declare it with `fun name: (x: int) -> (int)`, or write what it does behind the `:` of `map x in values:`",
@@ -235,6 +243,72 @@ impl Parser<'_> {
         let disrupts = matches!(self.text(), "some" | "await" | "lambda");
         self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
         self.is_quiet |= disrupts;
+    }
+
+    /// Says whether nothing stands between the current token and the next one.
+    fn is_joined(&self) -> bool {
+        let of = |ahead: usize| {
+            self.tokens.get(self.position + ahead).and_then(|token| self.raw.get(token.raw as usize))
+        };
+        matches!((of(0), of(1)), (Some(left), Some(right)) if left.end == right.start)
+    }
+
+    /// Steps over the letter of `f"..."`, which was reported; says whether there was one.
+    pub(super) fn letter_of_string(&mut self) -> bool {
+        let is_letter = self.nth(1) == Str && self.text().len() <= 2 && self.is_joined();
+        if is_letter {
+            self.bump_as(Unknown);
+        }
+        is_letter
+    }
+
+    /// Reports the `limit =` of `f(limit = 2)` and steps over it.
+    pub(super) fn named_argument(&mut self) {
+        if !(self.current().is_word() && self.nth(1) == Eq) {
+            return;
+        }
+        let title = "the values of a call have no names";
+        let help = "give them in the order of the parameters, as in `f(a, 2)`; the fields of a record are named in braces: `cmd{opcode = 0}`";
+        self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, help);
+        self.start(Error);
+        self.bump();
+        self.bump();
+        self.finish();
+    }
+
+    /// Says whether the `not` of `a not in b` stands here.
+    pub(super) fn at_not_in(&self) -> bool {
+        self.at(NotKw) && self.nth(1) == Ident && self.nth_text(1) == "in"
+    }
+
+    /// Says whether the `is` of `a is b` stands here.
+    pub(super) fn at_is(&self) -> bool {
+        self.at_word("is") && !self.is_unit && (self.nth(1).is_word() || matches!(self.nth(1), Number | Str))
+    }
+
+    /// Reports `a not in b`, `a is b` and `a ** b`, and steps over the half of the operator that is too much.
+    pub(super) fn two_word_operator(&mut self) {
+        let (title, help) = if self.at_not_in() {
+            ("`not` stands before the whole test", "write `not a in b`")
+        } else if self.at_is()
+            && self.nth_text(1 + usize::from(self.nth(1) == NotKw)).eq_ignore_ascii_case("none")
+        {
+            (
+                "`is` is not an operator",
+                "decide with `switch value:` and its cases `some v` and `none`, or write `value else default`",
+            )
+        } else if self.at_is() {
+            ("`is` is not an operator", "write `==`, or `!=` for `is not`")
+        } else if self.at(Star) && self.nth(1) == Star {
+            ("`**` is not an operator", "write `a * a`; the sizes KiB, MiB and GiB are powers of two")
+        } else {
+            return;
+        };
+        self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, help);
+        self.is_quiet |= self.at_is();
+        if self.nth(1) == NotKw || !self.at_is() {
+            self.bump_as(Unknown);
+        }
     }
 
     /// Reports `a[i:j]` from its `:` on and skips to the bracket.
@@ -291,6 +365,7 @@ impl Parser<'_> {
             Pipe2 => ("`||` is not an operator", "write `or`"),
             Bang => ("`!` is not an operator", "write `not`"),
             Percent => ("`%` is not an operator", "write `a mod b` for the remainder of a division"),
+            DotDot if self.is_unit => return self.range_outside_class(),
             DotDot => {
                 let title = "a range is no value";
                 let help = "it stands behind the `in` of `for`, `fold`, `map` and `filter`, and in a slice `s[a..b]`";

@@ -34,7 +34,7 @@ impl Parser<'_> {
         match self.current() {
             Str | OpenStr | SingleQuoted => true,
             SwitchKw => self.nth(1) != Colon,
-            Ident if self.text() == "bits" => self.nth(1) == Lt,
+            Ident if self.text() == "bits" => matches!(self.nth(1), Lt | LBrace),
             Ident if self.text() == "check" => self.nth(1) != Colon,
             _ => false,
         }
@@ -58,6 +58,9 @@ impl Parser<'_> {
             _ => {
                 self.start(UnitLiteral);
                 self.bump();
+                if self.at(DotDot) {
+                    self.range_outside_class();
+                }
                 self.attrs();
                 self.end_of_item(LITERAL);
             }
@@ -65,10 +68,26 @@ impl Parser<'_> {
         true
     }
 
+    /// Reports `"a".."z"` where no class is.
+    pub(super) fn range_outside_class(&mut self) {
+        self.disrupt(
+            SyntaxErrorKind::Expected,
+            self.here(),
+            "a range of bytes stands in a class",
+            "declare it, as in `type lower = class { \"a\"..\"z\" };`, and write `name : string<64> &of = lower;`",
+        );
+        self.skip_until(|kind| matches!(kind, Amp | Semi | RBrace));
+    }
+
     fn unit_bits(&mut self) {
         self.start(UnitBits);
         self.bump();
-        self.type_args(true);
+        if self.at(Lt) {
+            self.type_args(true);
+        } else {
+            let help = format!("it is written {}", BITS.shape);
+            self.note(SyntaxErrorKind::Expected, self.here(), "`bits` needs how many bits there are", help);
+        }
         let open = self.here();
         if self.expect(LBrace, BITS) {
             while !self.at(RBrace) && !self.current().is_virtual() {
@@ -113,6 +132,11 @@ impl Parser<'_> {
                 help,
             );
             self.bump();
+            if !self.at(LBrace) {
+                self.bare_arms();
+                self.finish();
+                return;
+            }
         }
         let open = self.here();
         if !self.expect(LBrace, SWITCH) {
@@ -141,6 +165,9 @@ impl Parser<'_> {
                 );
             }
             has_else |= self.unit_arm();
+            if self.at(Semi) && self.nth(1).is_word() && self.nth(2) == Colon && self.nth(3) != LBrace {
+                return; // a field: the `}` before the `;` is missing
+            }
             if matches!(self.current(), Comma | Semi) {
                 let title = format!("no `{}` stands between the cases of a `switch`", self.text());
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "remove it");
@@ -150,6 +177,16 @@ impl Parser<'_> {
                 self.skip_item();
             }
         }
+    }
+
+    /// Steps over the cases of a `switch` without braces, as far as they are told from fields.
+    fn bare_arms(&mut self) {
+        self.start(Error);
+        while matches!(self.current(), Number | Str | Minus | TrueKw | FalseKw | ElseKw) {
+            self.skip_until(|kind| matches!(kind, Semi | RBrace));
+            self.eat(Semi);
+        }
+        self.finish();
     }
 
     /// Parses one case; says whether it is the `else`.
@@ -240,5 +277,46 @@ impl Parser<'_> {
         self.eat(Semi);
         self.finish();
         self.is_quiet = false;
+    }
+
+    /// Reports and steps over an item as other languages of grammars have it; says whether one was there.
+    pub(super) fn foreign_item(&mut self) -> bool {
+        let is_check = matches!(self.text(), "assert" | "require" | "expect" | "ensure" | "verify")
+            && matches!(self.nth(1), SelfKw | NotKw | LParen);
+        let is_if = self.at(IfKw) && self.nth(1) != Colon;
+        if is_check {
+            let title = format!("there is no `{}`", self.text());
+            self.disrupt(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                title,
+                format!("write {}", CHECK.shape),
+            );
+            self.skip_item();
+        } else if is_if {
+            self.disrupt(
+                SyntaxErrorKind::ForeignKeyword,
+                self.here(),
+                "there is no `if` in a grammar",
+                "write `name : type &if = condition;` for one field, `switch condition { true: { ... } else: { ... } };` for several items",
+            );
+            self.start(Error);
+            loop {
+                self.skip_until(|kind| matches!(kind, Semi | LBrace | RBrace));
+                if !self.at(LBrace) {
+                    break;
+                }
+                self.bump();
+                self.skip_until(|kind| kind == RBrace);
+                self.eat(RBrace);
+                if !self.at(ElseKw) {
+                    break;
+                }
+            }
+            self.eat(Semi);
+            self.finish();
+            self.is_quiet = false;
+        }
+        is_check || is_if
     }
 }

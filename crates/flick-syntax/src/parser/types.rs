@@ -31,6 +31,12 @@ impl Parser<'_> {
                 let open = self.here();
                 self.bump();
                 self.type_ref();
+                if self.is_unit && matches!(self.current(), Semi | Comma) && self.nth(2) == RBrack {
+                    let help = "write `[uint8]<5> &count = 5`: at most so many behind the `]`, how many in an attribute";
+                    let title = "how many elements a list has stands behind its `]`";
+                    self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
+                    self.skip_until(|kind| kind == RBrack);
+                }
                 self.expect_closing(RBrack, open, TYPE_REF);
                 if self.at(Lt) {
                     self.type_args(true);

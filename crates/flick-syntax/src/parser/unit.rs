@@ -23,6 +23,26 @@ const FIELD: Construct = Construct {
 };
 const PROPERTY: Construct = Construct { name: "a property of a grammar", shape: "`%byteorder = big;`" };
 const ATTR: Construct = Construct { name: "an attribute", shape: "`&length = self.key_len` or `&streamed`" };
+/// Attributes that are told from the name of a field where their `&` was forgotten.
+const ATTRS: &[&str] = &[
+    "children",
+    "count",
+    "fault",
+    "if",
+    "length",
+    "min",
+    "nocase",
+    "of",
+    "optional",
+    "parse",
+    "requires",
+    "serialize",
+    "signed",
+    "streamed",
+    "to_close",
+    "until",
+];
+
 const ENUM: Construct =
     Construct { name: "an enumeration", shape: "`type op = enum uint8 { get = 0, set = 1 };`" };
 
@@ -74,7 +94,7 @@ impl Parser<'_> {
                 self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
                 self.bump();
             }
-            _ if self.wire_item() => {}
+            _ if self.wire_item() || self.foreign_item() => {}
             _ if self.at_word("var") && self.nth(1) != Colon => {
                 self.start(UnitVar);
                 self.bump();
@@ -97,22 +117,61 @@ impl Parser<'_> {
 
     fn field_rest(&mut self) {
         if self.expect(Colon, FIELD) {
-            self.type_ref();
-            self.attrs();
+            if self.at(Str) {
+                let help = format!("remove the name and the `:`, and write `{};`", self.text());
+                self.disrupt(
+                    SyntaxErrorKind::Expected,
+                    self.here(),
+                    "bytes that must be there have no name",
+                    help,
+                );
+                self.skip_until(|kind| matches!(kind, Semi | RBrace));
+            } else {
+                self.type_ref();
+                self.size_in_brackets();
+                self.attrs();
+            }
         }
         self.end_of_item(FIELD);
     }
 
+    /// Reports the `[5]` of `x : uint8[5];`.
+    fn size_in_brackets(&mut self) {
+        if self.at(LBrack) {
+            self.disrupt(
+                SyntaxErrorKind::Expected,
+                self.here(),
+                "no brackets stand behind a type",
+                "write `bytes &length = 5` for so many bytes, `[uint8]<5> &count = 5` for so many elements, `string<5>` for a bound",
+            );
+            self.skip_until(|kind| matches!(kind, Amp | Semi | RBrace));
+        }
+    }
+
+    /// Says whether an attribute without its `&` stands here.
+    fn at_bare_attr(&self) -> bool {
+        let is_bare = ATTRS.contains(&self.text()) && self.current().is_word();
+        is_bare && self.nth(1) != Colon && !self.is_on_new_line()
+    }
+
     pub(super) fn attrs(&mut self) {
-        while self.at(Amp) {
+        loop {
+            if self.at_bare_attr() {
+                let title = "an attribute begins with `&`";
+                let help = format!("write `&{}`", self.text());
+                self.note(SyntaxErrorKind::Expected, self.here(), title, help);
+            } else if !self.at(Amp) {
+                return;
+            }
             self.attr();
         }
     }
 
     fn attr(&mut self) {
         self.start(Attr);
-        self.bump();
-        if self.field_name(ATTR) && self.attr_value_follows() {
+        self.eat(Amp);
+        let name = self.text().to_owned();
+        if self.field_name(ATTR) && self.attr_value_follows(&name) {
             self.expr();
             if self.eat(Eq) {
                 self.expr();
@@ -122,7 +181,7 @@ impl Parser<'_> {
     }
 
     /// Steps over the `=` of an attribute; says whether a value follows.
-    fn attr_value_follows(&mut self) -> bool {
+    fn attr_value_follows(&mut self, name: &str) -> bool {
         let is_foreign = match self.current() {
             Eq2 | Colon | ColonEq => true,
             Str | Number | SelfKw | LParen => !self.is_on_new_line(),
@@ -135,7 +194,7 @@ impl Parser<'_> {
                 SyntaxErrorKind::EqualsConfusion,
                 self.here(),
                 title,
-                format!("it is written {}", ATTR.shape),
+                format!("write `&{name} = value`"),
             );
             if has_sign {
                 self.bump();

@@ -91,6 +91,21 @@ const ITEMS: &[&str] = &[
     "x : string<10>;",
     "",
     "c:int;",
+    "\" \";",
+    "\"a\" &nocase; d : hex<4>;",
+    "check self.a - 1",
+    "&fault = too_long;",
+    "bits<8> { a : 1; b : 7; };",
+    "bits<8> {",
+    "l : 1; : 2;",
+    "};",
+    "switch self.a {",
+    "1, b.c: { \"x\"; e : uint8; }",
+    "2: {",
+    "else: { f : [g(1)]<2> &count = 1; var h : int; }",
+    "else: {",
+    "}",
+    "",
 ];
 
 fn lines_of(pieces: &'static [&'static str], columns: usize) -> impl Strategy<Value = String> {
@@ -201,6 +216,31 @@ fn block(depth: u32) -> BoxedStrategy<Vec<String>> {
         .boxed()
 }
 
+/// Items of a grammar without errors, with white space and comments wherever they may stand.
+fn items(depth: u32) -> BoxedStrategy<Vec<String>> {
+    let simple = (gap(), gap(), gap(), 0..8u8).prop_map(|(g, h, i, form)| match form {
+        0 => format!("a{g}:{h}uint8{i};"),
+        1 => format!("\" \"{g};{h}"),
+        2 => format!("{g}\"x\"{h}&nocase{i};"),
+        3 => format!("check{g} self{h}.a{i};"),
+        4 => format!("bits{g}<8>{h}{{{i}a{g}:{h}1;: 7{i}; }};"),
+        5 => format!("var v{g}:{h}uint8 &parse{g}={h}1{i};"),
+        6 => format!(":{g}[{h}u({i}1{g})]<{h}2>{i};"),
+        _ => format!("bb{g}:{h}hex<4>;{i}"),
+    });
+    let item = if depth == 0 {
+        simple.boxed()
+    } else {
+        let choice = (items(depth - 1), items(depth - 1), gap(), gap(), gap()).prop_map(|(a, b, g, h, i)| {
+            let (a, b) = (a.concat(), b.concat());
+            format!("switch{g} self.a{h}{{{i}1{g},b{h}:{i}{{{g}{a}{h}}}{i}else{g}:{h}{{{b}}}{i}}}{g};{h}")
+        });
+        prop_oneof![5 => simple, 1 => choice].boxed()
+    };
+    let line = (item, gap()).prop_map(|(item, gap)| format!("{item}{gap}"));
+    prop::collection::vec(line, 0..5).boxed()
+}
+
 /// Indents every line by `columns`; lines inside brackets move along, which means nothing.
 fn indented(lines: &[String], columns: usize) -> String {
     let lines = lines.iter().flat_map(|text| text.split('\n'));
@@ -220,6 +260,14 @@ proptest! {
     #[test]
     fn promises_hold_for_any_declarations(lines in lines_of(GLOBALS, 0)) {
         check_promises(&lines);
+    }
+
+    #[test]
+    fn promises_hold_for_any_items(items in items(3)) {
+        let source = format!("type a = unit {{\n{}}};\n", items.concat());
+        let errors = parse(&source).errors().to_vec();
+        prop_assert_eq!(errors, [], "{}", source);
+        check_promises(&source);
     }
 
     #[test]

@@ -9,6 +9,43 @@ fn the_whole_language_keeps_its_form() {
 }
 
 #[test]
+fn whole_grammars_keep_their_form() {
+    let source = include_str!("../data/grammar.flick");
+    check(source, source);
+}
+
+#[test]
+fn items_on_one_line_and_on_several() {
+    check(
+        "type t=class{\"a\"..\"z\",x . y}\ntype u( n :int )=unit{a:hex<4>;\" \";b:uint8;\"\\r\";\"\\n\"&optional;\nswitch self . a{1 , 2:{c:uint8;}3:{d:uint8;e:uint8;}else:{ }};switch self.b { 1:{\"x\";f:uint8;} else :{\n} };bits< 8 >{g:1;:7;};bits<8>{g:1;\nh:7;};check not(self.a>1)&fault=too_long;i:[u( 1 )];}",
+        "type t = class { \"a\"..\"z\", x.y }
+type u(n: int) = unit {
+  a : hex<4>; \" \"; b : uint8; \"\\r\"; \"\\n\" &optional;
+  switch self.a {
+    1, 2: { c : uint8; }
+    3: {
+      d : uint8;
+      e : uint8;
+    }
+    else: {}
+  };
+  switch self.b {
+    1: { \"x\"; f : uint8; }
+    else: {}
+  };
+  bits<8> { g : 1; : 7; };
+  bits<8> {
+    g : 1;
+    h : 7;
+  };
+  check not (self.a > 1) &fault = too_long;
+  i : [u(1)];
+}
+",
+    );
+}
+
+#[test]
 fn types_with_lines() {
     check(
         "type colour : enum\n    red# first\n    green=5  # second\n\ntype shape:variant\n  circle:int\n  rect :( int,int )\n  nothing\ntype p: record\n x:n . k\n",
