@@ -52,7 +52,7 @@ fn a_request_is_parsed_at_every_cut() {
     let mut data = header(0x80, 5, 8, 5 + 8 + 100);
     data.extend(b"\0\0\0\0\0\0\0\0hello");
     let frame = check(&data, Step::Done);
-    let key = BytesRef(frame.slots[8]);
+    let key = BytesRef(frame.slots[12]);
     assert_eq!(key.resolve(|_| Some(&data[..]), &[], &[]), Some(&b"hello"[..]));
     assert_eq!((frame.slots[SLOT_TOTAL], frame.slots[SLOT_HEAD]), (24 + 113, 24 + 13));
 }

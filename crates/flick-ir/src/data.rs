@@ -153,6 +153,10 @@ pub enum Binary {
     And,
     /// Either (booleans).
     Or,
+    /// Bits set in both (integers).
+    BitAnd,
+    /// Bits set in either (integers).
+    BitOr,
     /// Smaller, signed.
     MinS,
     /// Larger, signed.

@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Result<Module, TextError> {
 }
 
 /// Two-operand operations by name.
-const BINARIES: [(&str, Binary); 19] = [
+const BINARIES: [(&str, Binary); 21] = [
     ("add", Binary::Add),
     ("sub", Binary::Sub),
     ("mul", Binary::Mul),
@@ -67,6 +67,8 @@ const BINARIES: [(&str, Binary); 19] = [
     ("le_u", Binary::LeU),
     ("and", Binary::And),
     ("or", Binary::Or),
+    ("bit_and", Binary::BitAnd),
+    ("bit_or", Binary::BitOr),
     ("min_s", Binary::MinS),
     ("max_s", Binary::MaxS),
     ("min_u", Binary::MinU),

@@ -11,12 +11,20 @@ const NATIVE: Endianness = if cfg!(target_endian = "big") { Endianness::Big } el
 
 impl Translator<'_, '_> {
     pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> ir::Value {
+        let divisor = self.number(b);
         let (a, b) = (self.get(a), self.get(b));
         let ins = self.builder.ins();
         match op {
             Binary::Add => ins.iadd(a, b),
             Binary::Sub => ins.isub(a, b),
             Binary::Mul => ins.imul(a, b),
+            Binary::DivU | Binary::ModU if divisor.is_some_and(|word| word != 0) => {
+                if op == Binary::DivU {
+                    ins.udiv(a, b)
+                } else {
+                    ins.urem(a, b)
+                }
+            }
             Binary::DivU => self.divide_unsigned(a, b).0,
             Binary::ModU => self.divide_unsigned(a, b).1,
             Binary::DivS => self.divide_floored(a, b, false),
@@ -27,8 +35,8 @@ impl Translator<'_, '_> {
             Binary::LeS => ins.icmp(IntCC::SignedLessThanOrEqual, a, b),
             Binary::LtU => ins.icmp(IntCC::UnsignedLessThan, a, b),
             Binary::LeU => ins.icmp(IntCC::UnsignedLessThanOrEqual, a, b),
-            Binary::And => ins.band(a, b),
-            Binary::Or => ins.bor(a, b),
+            Binary::And | Binary::BitAnd => ins.band(a, b),
+            Binary::Or | Binary::BitOr => ins.bor(a, b),
             Binary::MinS => ins.smin(a, b),
             Binary::MaxS => ins.smax(a, b),
             Binary::MinU => ins.umin(a, b),

@@ -133,10 +133,10 @@ impl Folder {
 /// Whether `x op word` is `x` (and `word op x`, but for subtraction).
 fn neutral(op: Binary, word: u64) -> Option<()> {
     let is_neutral = match op {
-        Binary::Add | Binary::Sub | Binary::Or | Binary::MaxU => word == 0,
+        Binary::Add | Binary::Sub | Binary::Or | Binary::BitOr | Binary::MaxU => word == 0,
         Binary::Mul => word == 1,
         Binary::And => word == 1,
-        Binary::MinU => word == u64::MAX,
+        Binary::MinU | Binary::BitAnd => word == u64::MAX,
         _ => false,
     };
     is_neutral.then_some(())

@@ -7,7 +7,9 @@ use flick_abi::limits::SENDS_MAX;
 
 use crate::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
 
-const ARITHMETIC: [Binary; 11] = [
+const ARITHMETIC: [Binary; 13] = [
+    Binary::BitAnd,
+    Binary::BitOr,
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
