@@ -207,6 +207,8 @@ pub enum Op {
     },
     /// Length of a bytes value.
     Len(Value),
+    /// Where a bytes value starts in its region (`Int`): for a part of a message, its offset in it.
+    Place(Value),
     /// The frozen hash of a bytes value (`Uint`).
     HashBytes(Value),
     /// The frozen hash of an integer: of its 8 little-endian bytes (`Uint`).

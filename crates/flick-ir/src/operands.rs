@@ -13,7 +13,9 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
     match op {
         Op::Const(_) | Op::ConstBytes { .. } | Op::FrameGet { .. } | Op::OutMark => {}
         Op::StateLoad { .. } | Op::StateLoadBytes { .. } | Op::ResumeState | Op::SpillGet { .. } => {}
-        Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => visit(a),
+        Op::Not(a) | Op::Len(a) | Op::Place(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => {
+            visit(a)
+        }
         Op::FrameSet { value: a, .. } | Op::SendOriginal { chan: a } => visit(a),
         Op::EmitInt { value: a, .. } | Op::EmitBytes { value: a } => visit(a),
         Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) => visit(a),

@@ -233,6 +233,10 @@ impl Translator<'_, '_> {
                 let a = self.get(*a);
                 self.bytes_len(a)
             }
+            Op::Place(a) => {
+                let a = self.get(*a);
+                self.bytes_place(a)
+            }
             Op::FrameGet { slot } => self.frame_get(*slot, self.result_type(inst)),
             Op::FrameSet { slot, value } => {
                 let word = self.word(*value);
@@ -319,6 +323,12 @@ impl Translator<'_, '_> {
     /// Length of a bytes value.
     pub(super) fn bytes_len(&mut self, value: ir::Value) -> ir::Value {
         self.builder.ins().band_imm_u(value, BYTES_OFFSET_MAX as i64)
+    }
+
+    /// Where a bytes value starts in its region.
+    fn bytes_place(&mut self, value: ir::Value) -> ir::Value {
+        let low = self.builder.ins().ushr_imm_u(value, i64::from(BYTES_OFFSET_MAX.count_ones()));
+        self.bytes_len(low)
     }
 
     fn frame_get(&mut self, slot: u16, ty: ClifType) -> ir::Value {

@@ -218,6 +218,7 @@ impl Activation<'_, '_> {
         let get = |value: Value| registers.get(value);
         let bytes = |value: Value| self.bytes(registers.get(value));
         Some(match op {
+            Op::Place(a) => u64::from(BytesRef(get(*a)).offset()),
             Op::Len(a) => u64::from(BytesRef(get(*a)).len()),
             Op::HashBytes(a) => semantics::hash_bytes(bytes(*a)),
             Op::BytesEq(a, b) => u64::from(bytes(*a) == bytes(*b)),

@@ -14,6 +14,7 @@ pub(crate) fn op_name(op: &Op) -> &'static str {
         Op::Not(_) => "not",
         Op::Select { .. } => "select",
         Op::Len(_) => "len",
+        Op::Place(_) => "place",
         Op::HashBytes(_) => "hash_bytes",
         Op::HashInt(_) => "hash_int",
         Op::BytesEq(..) => "bytes_eq",

@@ -22,6 +22,7 @@ pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
         }
         "not" => Op::Not(reader.value()?),
         "select" => Op::Select { cond: reader.value()?, a: reader.comma_value()?, b: reader.comma_value()? },
+        "place" => Op::Place(reader.value()?),
         "len" => Op::Len(reader.value()?),
         "hash_bytes" => Op::HashBytes(reader.value()?),
         "hash_int" => Op::HashInt(reader.value()?),

@@ -36,7 +36,9 @@ pub(super) fn op(op: &Op) -> String {
         Op::Const(word) => format!("const {word}"),
         Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
         Op::OutMark | Op::ResumeState => name.to_owned(),
-        Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => with(&[*a]),
+        Op::Not(a) | Op::Len(a) | Op::Place(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => {
+            with(&[*a])
+        }
         Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) | Op::Answer { index: a } => with(&[*a]),
         Op::ItemPush(a) => with(&[*a]),
         Op::SendOriginal { chan: a } | Op::EmitBytes { value: a } | Op::Fail { reason: a } => with(&[*a]),
