@@ -46,7 +46,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "fuzz",
-        about: "look for texts that break the compiler: fuzz text|checker|ir [--seconds N] [--replay FILE]",
+        about: "look for what breaks the compiler or its parsers: fuzz text|checker|ir|messages [--seconds N] [--replay FILE]",
         run: Run::WithArguments(tasks::fuzz::run),
     },
     Task {

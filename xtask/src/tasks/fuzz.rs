@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz TARGET`: looks for texts that break the compiler, with libFuzzer, on the stable toolchain.
+//! `cargo xtask fuzz TARGET`: looks for texts that break the compiler, and bytes that engines read differently, with libFuzzer, on the stable toolchain.
 //! Promises: seeds are every program of the repository; the corpus stays in `target/fuzz`, so that the next run goes on
 //! where this one ended; a text that was found is kept there, and the way to run it again is printed.
 //! Not here: what must hold for a text (`fuzz/src/targets.rs`).
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::run::{self, Outcome};
 use crate::tidy::files;
 
-const TARGETS: &[&str] = &["text", "checker", "ir"];
+const TARGETS: &[&str] = &["text", "checker", "ir", "messages"];
 const SECONDS_DEFAULT: u64 = 60;
 /// Longest time for one text: thousands of times what the slowest of this length takes.
 const INPUT_SECONDS_MAX: u32 = 10;

@@ -1,0 +1,63 @@
+//! Bytes given to a parser piece by piece, as a platform does.
+//! Promises: the parser is called when what it asked for is there; a message in parts is followed to its end.
+
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::{Frame, MessageFlags, Step};
+
+/// What a parser says of bytes that come in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A message of so many bytes, over all its parts.
+    Done(u64),
+    /// A message that ends where its peer closes.
+    UntilClose,
+    /// There is not enough.
+    Starved,
+    /// Not of the grammar: field and cause.
+    Fault(u32, u32),
+}
+
+/// Parts without bytes that may follow each other.
+const IDLE_PARTS_MAX: u32 = 2;
+
+/// Gives `data` to a parser, of which ever more is there: up to each of `ends`. Returns what it says and the frame of the
+/// last part. `asked` is what the request said to keep. Panics when the parser asks for what it has.
+pub fn feed(
+    mut parse: impl FnMut(&mut Frame, &[u8]) -> Step,
+    data: &[u8],
+    asked: u64,
+    ends: &[usize],
+) -> (Told, Frame) {
+    let mut frame = Frame::new();
+    frame.slots[SLOT_ASKED] = asked;
+    let (mut start, mut wanted) = (0_u64, 0_u64);
+    let mut idle = 0;
+    for &end in ends {
+        while let Some(have) = (end as u64).checked_sub(start)
+            && have >= wanted
+        {
+            let step = parse(&mut frame, &data[start as usize..end]);
+            match step {
+                Step::NeedMore(bytes) => {
+                    assert!(bytes > have, "asks for {bytes} and has {have}");
+                    wanted = bytes;
+                    break;
+                }
+                Step::Fault { field, cause } => return (Told::Fault(field, cause), frame),
+                Step::Done => {}
+            }
+            if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
+                return (Told::UntilClose, frame);
+            }
+            idle = if frame.total_bytes() == 0 { idle + 1 } else { 0 };
+            assert!(idle <= IDLE_PARTS_MAX, "a message of parts without bytes");
+            (start, wanted) = (start.saturating_add(frame.total_bytes()), 0);
+            if !frame.flags().has(MessageFlags::PARTS) {
+                let is_there = start <= data.len() as u64;
+                return (if is_there { Told::Done(start) } else { Told::Starved }, frame);
+            }
+            frame.next_part();
+        }
+    }
+    (Told::Starved, frame)
+}
