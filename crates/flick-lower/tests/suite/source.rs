@@ -20,14 +20,18 @@ pub fn lower(text: &str, memcached: &str) -> Module {
 
 /// As [`lower`], with these files to be used.
 pub fn lower_with(text: &str, files: &[(&str, &str)]) -> Module {
+    verified(flick_lower::lower(&program_with(text, files)))
+}
+
+/// As [`lower_with`], but only checked.
+pub fn program_with(text: &str, files: &[(&str, &str)]) -> Program {
     let (program, diagnostics, sources) = checked(text, files);
     let errors: Vec<String> = diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.severity == Severity::Error)
         .map(|diagnostic| render(diagnostic, &sources, false))
         .collect();
-    let program = program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")));
-    verified(flick_lower::lower(&program))
+    program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")))
 }
 
 /// As [`lower`]; `None` when the text is no program with a process, for which its own tests answer.
