@@ -23,6 +23,8 @@ use cranelift_module::{FuncId as JitId, Linkage, Module as _};
 use flick_abi::{Engine, Frame, FuncId, Outcome, RuleCall, Step};
 use flick_ir::data::{Module, Op};
 
+use symbols::scan::ClassTable;
+
 pub use options::{CompileError, Optimise, Options};
 
 /// One function of a compiled program, for profilers and listings.
@@ -129,10 +131,13 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let isa = options.isa()?;
     let mut jit = JITModule::new(jit_builder(isa));
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
+    let classes: Box<[_]> = module.classes.iter().map(|set| ClassTable::new(*set)).collect();
     let symbols = translate::declare_symbols(&mut jit)?;
     let ids = declare_functions(&mut jit, module)?;
     let shared = translate::Shared {
         consts: &consts,
+        classes: &classes,
+        steps_by_sixteen: options.steps_by_sixteen(),
         ids: &ids,
         channels: module.program.channels.len(),
         symbols: &symbols,
@@ -155,7 +160,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         info.address = jit.get_finalized_function(*id) as usize;
     }
     let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
-    let code = load::Code::new(jit, &ids, &kinds, consts, needs(module));
+    let code = load::Code::new(jit, &ids, &kinds, (consts, classes), needs(module));
     Ok(Compiled { code, functions, compile_time: started.elapsed() })
 }
 

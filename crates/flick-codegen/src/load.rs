@@ -12,8 +12,9 @@ use flick_ir::data::FuncKind;
 
 use crate::raw::RawCall;
 use crate::symbols;
+use crate::symbols::scan::ClassTable;
 
-type ParserFn = unsafe extern "C" fn(*mut u64, *const u8, u64) -> u64;
+type ParserFn = unsafe extern "C" fn(*mut Frame, *const u8, u64) -> u64;
 type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64) -> u64;
 type OrderFn = unsafe extern "C" fn(*mut RawCall<'_>) -> i64;
 type BuilderFn = unsafe extern "C" fn(*mut RawCall<'_>);
@@ -37,6 +38,8 @@ pub(crate) struct Code {
     builders: Box<[Option<BuilderFn>]>,
     orders: Box<[Option<OrderFn>]>,
     consts: Box<[u8]>,
+    /// What generated code has the addresses of.
+    _classes: Box<[ClassTable]>,
     needs: Needs,
     /// Owns the memory; taken out only by `drop`.
     module: Mutex<Option<JITModule>>,
@@ -44,12 +47,13 @@ pub(crate) struct Code {
 
 impl Code {
     /// Takes over finished code. `ids[i]` is the finalised function of kind `kinds[i]`, made by `translate` from a
-    /// module that passed the verifier; `consts` is the very box whose address that code contains.
+    /// module that passed the verifier; `consts` and `classes` are the very boxes whose addresses that code
+    /// contains.
     pub(crate) fn new(
         module: JITModule,
         ids: &[JitId],
         kinds: &[FuncKind],
-        consts: Box<[u8]>,
+        (consts, classes): (Box<[u8]>, Box<[ClassTable]>),
         needs: Needs,
     ) -> Self {
         assert!(ids.len() == kinds.len(), "every function is compiled");
@@ -82,16 +86,25 @@ impl Code {
         let rules = all.clone().map(rule).collect();
         let builders = all.clone().map(builder).collect();
         let orders = all.map(order).collect();
-        Self { parsers, rules, builders, orders, consts, needs, module: Mutex::new(Some(module)) }
+        Self {
+            parsers,
+            rules,
+            builders,
+            orders,
+            consts,
+            _classes: classes,
+            needs,
+            module: Mutex::new(Some(module)),
+        }
     }
 
     /// Runs a parser; the result is the word of a step.
     #[inline]
     pub(crate) fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> u64 {
         let function = self.parsers[parser.0 as usize];
-        // SAFETY: the code stores only to slots below `FRAME_SLOTS_MAX` and loads from `data` only behind a
+        // SAFETY: the code stores only to slots below `FRAME_SLOTS_MAX` and to items below `ITEMS_MAX`, and loads from `data` only behind a
         // comparison with its length; `flick_ir::verify` has checked both, and both borrows last for the call.
-        unsafe { function(frame.slots.as_mut_ptr(), data.as_ptr(), data.len() as u64) }
+        unsafe { function(frame, data.as_ptr(), data.len() as u64) }
     }
 
     /// Runs a rule. Returns 0 or the state it is suspended in.
@@ -151,6 +164,6 @@ impl Drop for Code {
 }
 
 /// Stands where a function is no parser.
-extern "C" fn not_a_parser(_frame: *mut u64, _data: *const u8, _len: u64) -> u64 {
+extern "C" fn not_a_parser(_frame: *mut Frame, _data: *const u8, _len: u64) -> u64 {
     (symbols::BUG_WORD | (symbols::BUG_NO_PARSER << 2)) as u64
 }

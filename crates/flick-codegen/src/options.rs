@@ -33,6 +33,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether runs and needles are looked for sixteen bytes at a time: the machine can, and is asked to hurry.
+    pub(crate) fn steps_by_sixteen(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.optimise == Optimise::Speed && std::arch::is_x86_feature_detected!("ssse3");
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
+    }
+
     /// The machine this process runs on, with these options.
     pub(crate) fn isa(&self) -> Result<OwnedTargetIsa, CompileError> {
         let speed = if self.optimise == Optimise::Speed { "speed" } else { "none" };

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::slice;
 
-use flick_abi::limits::{FRAME_SLOTS_MAX, OUT_BYTES_MAX};
+use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{AskList, BytesRef, Frame, Host, Message, Region, RuleCall, SendList};
 
 /// What generated code gets instead of a [`RuleCall`]. Pointers and lengths of message 0, the constants and the output
@@ -21,7 +21,8 @@ pub(crate) struct RawCall<'a> {
     out: *mut u8,
     out_len: u64,
     out_max: u64,
-    frame: *const u64,
+    /// Written to by parsers only.
+    frame: *mut Frame,
     channel_lens: *const u64,
     state: *mut u64,
     spills: *mut u64,
@@ -73,6 +74,7 @@ const _: () = assert!(Region::Message as u64 == 0 && Region::Const as u64 == 1 &
 #[derive(Clone, Copy)]
 pub(crate) struct Regions<'r> {
     message: &'r [u8],
+    frame: &'r Frame,
     others: &'r [Message<'r>],
     consts: &'r [u8],
     out: &'r [u8],
@@ -83,6 +85,17 @@ impl<'r> Regions<'r> {
     pub(crate) fn bytes(&self, value: u64) -> &'r [u8] {
         let bytes = BytesRef(value).resolve(|number| self.message(number), self.consts, self.out);
         bytes.expect("a bytes value lies inside its region")
+    }
+
+    /// The frame of a message, by number.
+    pub(crate) fn frame(&self, message: u8) -> &'r Frame {
+        match message {
+            0 => self.frame,
+            _ => {
+                let other = self.others.get(usize::from(message) - 1);
+                other.expect("a message of the activation is read").frame
+            }
+        }
     }
 
     /// All of a message, by number.
@@ -106,7 +119,7 @@ impl<'a> RawCall<'a> {
             out: call.out.as_mut_ptr(),
             out_len: call.out_len as u64,
             out_max: call.out.len().min(OUT_BYTES_MAX) as u64,
-            frame: call.frame.slots.as_ptr(),
+            frame: (&raw const *call.frame).cast_mut(),
             channel_lens: call.channel_lens.as_ptr(),
             state: call.state.as_mut_ptr(),
             spills: call.spills.as_mut_ptr(),
@@ -132,7 +145,7 @@ impl<'a> RawCall<'a> {
             out: out.as_mut_ptr(),
             out_len: 0,
             out_max: out.len().min(OUT_BYTES_MAX) as u64,
-            frame: frame.slots.as_ptr(),
+            frame: (&raw const *frame).cast_mut(),
             channel_lens: [].as_ptr(),
             state: std::ptr::null_mut(),
             spills: std::ptr::null_mut(),
@@ -151,7 +164,27 @@ impl<'a> RawCall<'a> {
 
     /// Everything a value may lie in.
     pub(crate) fn regions(&self) -> Regions<'_> {
-        Regions { message: self.message(), others: self.others(), consts: self.consts(), out: self.out() }
+        let (message, others) = (self.message(), self.others());
+        Regions { message, frame: self.frame(), others, consts: self.consts(), out: self.out() }
+    }
+
+    /// The frame of message 0.
+    fn frame(&self) -> &Frame {
+        // SAFETY: the constructors take it from a `&'a Frame`, a parser's prologue from the `&mut Frame` that the parser was
+        // called with; `parser_frame`, the only one to write to it here, borrows this call mutably.
+        unsafe { &*self.frame }
+    }
+
+    /// Everything a value of a parser may lie in but the frame, and the frame, to be changed. Panics in all but parsers.
+    pub(crate) fn parser_frame(&mut self) -> (Regions<'_>, &mut Frame) {
+        static NO_FRAME: Frame = Frame::new();
+        assert!(self.sends.is_null(), "only parsers change a frame");
+        let frame = self.frame;
+        let (message, consts) = (self.message(), self.consts());
+        let regions = Regions { message, frame: &NO_FRAME, others: &[], consts, out: &[] };
+        // SAFETY: only a parser's prologue leaves out the list of sends, and it takes the frame from the `&mut Frame` that
+        // the parser was called with; the regions do not show it, and generated code waits for this call.
+        (regions, unsafe { &mut *frame })
     }
 
     /// The bytes a value stands for.
@@ -188,15 +221,7 @@ impl<'a> RawCall<'a> {
 
     /// A slot of a message's frame.
     pub(crate) fn frame_slot(&self, message: u8, slot: usize) -> u64 {
-        if message > 0 {
-            let other = self.others().get(usize::from(message) - 1);
-            return other.expect("a message of the activation is read").frame.slots[slot];
-        }
-        assert!(slot < FRAME_SLOTS_MAX, "a slot lies inside the frame");
-        // SAFETY: `frame` is the start of the slots of one `&'a Frame`, which are `FRAME_SLOTS_MAX` words.
-        let address = unsafe { self.frame.add(slot) };
-        // SAFETY: as above; nobody writes to the frame while a rule runs.
-        unsafe { *address }
+        self.regions().frame(message).slots[slot]
     }
 
     fn consts(&self) -> &[u8] {
@@ -255,14 +280,21 @@ impl<'a> RawCall<'a> {
         self.grow(len);
     }
 
-    /// Copies a part of a message to the end of the output.
-    pub(crate) fn emit_message(&mut self, message: u8, start: u64, end: u64) {
-        let len = end.checked_sub(start).expect("a copied part lies inside the head");
-        let (regions, free) = self.split(len as usize);
-        let part =
-            regions.message(usize::from(message)).and_then(|bytes| bytes.get(start as usize..end as usize));
-        free.copy_from_slice(part.expect("a copied part lies inside the head"));
-        self.grow(len as usize);
+    /// Copies a part of a message, without its cuts, to the end of the output. Returns the copy as a value.
+    pub(crate) fn emit_message(&mut self, message: u8, start: u64, end: u64) -> u64 {
+        let bytes = self.regions().message(usize::from(message)).map_or(0, <[u8]>::len);
+        assert!(start <= end && end <= bytes as u64, "a copied part lies inside the head");
+        let kept = self.regions().frame(message).kept(start, end);
+        let room: u64 = kept.map(|(start, end)| end - start).sum();
+        let (regions, mut free) = self.split(room as usize);
+        let (message, frame) =
+            (regions.message(usize::from(message)).unwrap_or_default(), regions.frame(message));
+        for (start, end) in frame.kept(start, end) {
+            let (target, rest) = free.split_at_mut((end - start) as usize);
+            target.copy_from_slice(&message[start as usize..end as usize]);
+            free = rest;
+        }
+        self.grow(room as usize)
     }
 
     /// The list of sends.
@@ -278,6 +310,21 @@ impl<'a> RawCall<'a> {
         assert!(!self.rule.is_null(), "only rules ask");
         // SAFETY: as for `others`; the list is reached through this field alone.
         unsafe { &mut *(*self.rule).asks }
+    }
+}
+
+/// A pointer that generated code passes to bytes: those of the message, or constants. Nobody else makes one.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Data(*const u8);
+
+impl Data {
+    /// The bytes; `len` is what the same call says of their number.
+    pub(crate) fn bytes<'b>(self, len: u64) -> &'b [u8] {
+        // SAFETY: generated code passes either pointer and length of the message, which were those of the `&[u8]` that the
+        // parser was called with, or those of constants that the verifier has found to be there; both live longer than
+        // the call that got them, and nothing keeps the slice beyond it.
+        unsafe { slice::from_raw_parts(self.0, len as usize) }
     }
 }
 
@@ -367,8 +414,12 @@ mod tests {
             |raw| raw.emit((3 << 56) | 1),
             |raw| raw.emit((5 << 56) | 1),
             |raw| raw.emit(BytesRef::MISSING.0),
-            |raw| raw.emit_message(0, 5, 8),
-            |raw| raw.emit_message(0, 5, 4),
+            |raw| {
+                let _ = raw.emit_message(0, 5, 8);
+            },
+            |raw| {
+                let _ = raw.emit_message(0, 5, 4);
+            },
         ];
         for act in refused {
             check(|raw| assert!(catch_unwind(AssertUnwindSafe(|| act(raw))).is_err()), b"");

@@ -5,6 +5,8 @@
 //! Not here: meaning; that is `flick_ir::semantics`.
 
 pub(crate) mod host;
+pub(crate) mod lists;
+pub(crate) mod scan;
 
 use flick_abi::{Ask, BytesRef, Region, Send, SendBody};
 use flick_ir::data::Type;
@@ -95,15 +97,25 @@ symbols! {
     DictBegin = host::dict_begin, "flick_dict_begin", 5, true;
     DictCommit = host::dict_commit, "flick_dict_commit", 4, true;
     DictCommitRemoved = host::dict_commit_removed, "flick_dict_commit_removed", 3, true;
+    ScanRun = scan::scan_run, "flick_scan_run", 5, true;
+    Seek = scan::seek, "flick_seek", 6, true;
+    Guard = scan::guard, "flick_guard", 5, true;
+    Cut = lists::cut, "flick_cut", 3, true;
+    CutListed = lists::cut_listed, "flick_cut_listed", 4, true;
+    Items = lists::items, "flick_items", 5, true;
+    Whole = lists::whole, "flick_whole", 2, true;
+    HasToken = lists::has_token, "flick_has_token", 3, true;
+    Transform = lists::transform, "flick_transform", 4, true;
     Bug = bug, "flick_bug", 1, false;
 }
 
 /// Broken invariants that generated code finds itself.
-pub(crate) const BUGS: [&str; 4] = [
+pub(crate) const BUGS: [&str; 5] = [
     "a bytes value ends before it starts",
     "a rule builds more than its bound",
     "the platform parses only with parsers",
     "a channel is one of the program's",
+    "the lists of a message hold more items than their bound",
 ];
 /// What a parser returns instead of a step, in its two low bits, when an invariant is broken; an index in [`BUGS`]
 /// follows.
@@ -116,6 +128,8 @@ pub(crate) const BUG_OUT_BOUND: i64 = 1;
 pub(crate) const BUG_NO_PARSER: i64 = 2;
 /// Index in [`BUGS`].
 pub(crate) const BUG_NO_CHANNEL: i64 = 3;
+/// Index in [`BUGS`].
+pub(crate) const BUG_ITEMS: i64 = 4;
 
 extern "C" fn hash_bytes(call: &RawCall<'_>, value: u64) -> u64 {
     semantics::hash_bytes(call.bytes(value))

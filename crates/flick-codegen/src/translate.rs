@@ -9,6 +9,7 @@ mod compare;
 mod ends;
 mod function;
 mod host;
+mod scan;
 mod state;
 mod words;
 
@@ -19,6 +20,7 @@ use flick_ir::data::{FuncKind, Function, Type};
 
 use crate::options::CompileError;
 use crate::symbols;
+use crate::symbols::scan::ClassTable;
 
 pub(crate) use function::function;
 
@@ -26,6 +28,10 @@ pub(crate) use function::function;
 pub(crate) struct Shared<'a> {
     /// Its constants at their final address.
     pub(crate) consts: &'a [u8],
+    /// Its classes of bytes at their final address.
+    pub(crate) classes: &'a [ClassTable],
+    /// Whether to look for the end of something sixteen bytes at a time.
+    pub(crate) steps_by_sixteen: bool,
     /// Its functions, by `FuncId`.
     pub(crate) ids: &'a [JitId],
     /// How many channels the program has.

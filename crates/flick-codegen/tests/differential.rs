@@ -103,6 +103,8 @@ fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> Step {
         let step = compiled.parse(PARSER, &mut frames[index], data);
         assert_eq!(step, expected, "engine {index} on {data:?}");
         assert_eq!(frames[index].slots, frames[2].slots, "engine {index} on {data:?}");
+        assert_eq!(frames[index].items(), frames[2].items(), "engine {index} on {data:?}");
+        assert!(frames[index].cuts().eq(frames[2].cuts()), "engine {index} on {data:?}");
     }
     expected
 }

@@ -102,6 +102,7 @@ impl Known<'_> {
         match &inst.op {
             Op::EmitInt { width_bytes, .. } => u64::from(*width_bytes),
             Op::EmitBytes { value } => self.lengths.of(self.index, *value),
+            Op::Whole { .. } => self.lengths.head(),
             Op::EmitMessage { end, .. } | Op::EmitMessageOf { end, .. } => part(end),
             op => match lengths::op_bytes(op) {
                 Some(bytes) => bytes,

@@ -313,7 +313,8 @@ pub enum Op {
         /// Bound.
         count_max: u32,
     },
-    /// All bytes of a message (`Bytes`); missing where it is not there as a whole.
+    /// All bytes of a message that are forwarded (`Bytes`); missing where it is not there as a whole. Of a message with
+    /// cuts a copy in the output.
     Whole {
         /// Which; `None`: number 0.
         message: Option<Value>,

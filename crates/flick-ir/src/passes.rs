@@ -193,7 +193,7 @@ mod tests {
             let (mut a, mut b) = (fresh.clone(), fresh.clone());
             let (step, steps) = before.parse_counted(FuncId(0), &mut a, &message[..end]);
             let (found, found_steps) = after.parse_counted(FuncId(0), &mut b, &message[..end]);
-            assert_eq!((found, b.slots), (step, a.slots), "seed {seed}, {end} bytes");
+            assert_eq!((found, b.slots, b.items), (step, a.slots, a.items), "seed {seed}, {end} bytes");
             assert!(found_steps <= steps, "seed {seed}: {found_steps} steps instead of {steps}");
         }
         let rule = |engine: &Interpreter| {

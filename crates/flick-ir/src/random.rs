@@ -6,10 +6,11 @@
 
 mod body;
 mod host;
+mod lists;
 mod run;
 mod wide;
 
-use flick_abi::frame::SLOT_STATE;
+use flick_abi::frame::SLOT_TOTAL;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
 use flick_abi::{
     Bounds, BytesRef, Channel, Counter, Dict, Evict, Frame, FuncId, Program, Region, Rule, RuleAction, View,
@@ -48,6 +49,8 @@ const STATE_NUMBERS: u32 = 4;
 const STATE_BYTES: [(u32, u32); 2] = [(4, 40), (10, 20)];
 /// Words of state.
 const STATE_WORDS: u32 = 14;
+/// Classes of a random module.
+const CLASSES: usize = 3;
 /// Constant bytes of a random module.
 const CONSTS_BYTES: usize = 24;
 
@@ -146,7 +149,9 @@ pub fn plain_module(seed: u64) -> Module {
         bounds: Bounds::default(),
     };
     // Few different bytes, so that prefixes and substrings are found.
-    let consts = (0..CONSTS_BYTES).map(|_| rng.pick(b"aab\x00")).collect();
+    let consts = (0..CONSTS_BYTES).map(|_| rng.pick(b"aab\x00,")).collect();
+    let classes =
+        vec![class(|_| rng.chance(50)), class(|byte| byte < 128 && byte != b','), class(|byte| byte == b'a')];
     let mut functions: Vec<Function> = Vec::new();
     for kind in [
         FuncKind::Parser,
@@ -159,13 +164,24 @@ pub fn plain_module(seed: u64) -> Module {
         let function = body::function(&mut rng, kind, &functions);
         functions.push(function);
     }
-    Module { program, functions, consts, classes: Vec::new() }
+    Module { program, functions, consts, classes }
+}
+
+/// The bytes that a condition holds for.
+fn class(mut is_member: impl FnMut(u8) -> bool) -> [u64; 4] {
+    let mut class = [0; 4];
+    for byte in (0..=255_u8).filter(|byte| is_member(*byte)) {
+        class[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+    class
 }
 
 /// A message: bytes of the same few kinds, at least as long as rules may assume.
 pub fn message(rng: &mut Rng) -> Vec<u8> {
     let len = MESSAGE_BYTES_MIN + rng.below(MESSAGE_BYTES_MAX - MESSAGE_BYTES_MIN + 1);
-    (0..len).map(|_| if rng.chance(80) { rng.pick(b"aab\x00\x01\x04") } else { rng.word() as u8 }).collect()
+    (0..len)
+        .map(|_| if rng.chance(80) { rng.pick(b"aaab\x00\x01\x04,:\r\n%4") } else { rng.word() as u8 })
+        .collect()
 }
 
 /// A frame as a parser of `message` might have left it: corner numbers, and bytes inside the message.
@@ -179,13 +195,22 @@ pub fn frame(rng: &mut Rng, message: &[u8]) -> Frame {
         let len = rng.below(message.len() - start + 1) as u32;
         frame.slots[usize::from(slot)] = BytesRef::new(Region::Message, start as u64, len).0;
     }
+    frame.slots[SLOT_TOTAL] = (message.len() + rng.below(5) / 4) as u64;
+    for _ in 0..rng.below(4) {
+        let start = rng.below(message.len() + 1);
+        let end = start + rng.below((message.len() - start).min(4) + 1);
+        frame.push_item(BytesRef::new(Region::Message, start as u64, (end - start) as u32).0);
+        if rng.chance(40) {
+            frame.cut(start as u64, end as u64);
+        }
+    }
     frame
 }
 
 /// A frame before the first byte, with numbers left over from an earlier message.
 pub fn fresh_frame(rng: &mut Rng) -> Frame {
     let mut frame = frame(rng, &[]);
-    frame.slots[SLOT_STATE] = 0;
+    frame.restart();
     frame
 }
 

@@ -8,6 +8,7 @@ use flick_ir::data::{Op, Type, Value};
 use super::compare::Where;
 use super::function::{Translator, fixed_memory, own_memory};
 use crate::raw;
+use crate::symbols::lists::transform_word;
 use crate::symbols::{self, SymbolId};
 
 impl Translator<'_, '_> {
@@ -58,6 +59,26 @@ impl Translator<'_, '_> {
         match op {
             Op::Slice { bytes, start, end } => Some(self.slice(*bytes, *start, *end)),
             Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
+            Op::HasToken(list, token) => self.predicate(SymbolId::HasToken, *list, *token),
+            Op::Guard { bytes, class, without } => self.guard(*bytes, *class, *without),
+            Op::Transform { kind, bytes, max_bytes } => {
+                let (kind, max) = (self.iconst(transform_word(*kind)), self.iconst(i64::from(*max_bytes)));
+                let args = [self.raw_call(), kind, self.get(*bytes), max];
+                self.call_symbol(SymbolId::Transform, &args)
+            }
+            Op::Items { message, from, count, count_max } => {
+                let message = message.map(|message| self.get(message));
+                let message = message.unwrap_or_else(|| self.iconst(0));
+                let max = self.iconst(i64::from(*count_max));
+                let args = [self.raw_call(), message, self.get(*from), self.get(*count), max];
+                self.call_symbol(SymbolId::Items, &args)
+            }
+            Op::Whole { message } => {
+                let message = message.map(|message| self.get(message));
+                let message = message.unwrap_or_else(|| self.iconst(0));
+                let args = [self.raw_call(), message];
+                self.call_symbol(SymbolId::Whole, &args)
+            }
             Op::IsInt { bytes, base } => {
                 let base = self.iconst(i64::from(*base));
                 let args = [self.raw_call(), self.get(*bytes), base];

@@ -51,7 +51,7 @@ impl Translator<'_, '_> {
         let result = self.builder.append_block_param(next, types::I8);
         self.builder.ins().brif(fits, inside, &[], next, &[BlockArg::Value(fits)]);
         self.builder.switch_to_block(inside);
-        let (mut address, rare) = self.place(word, len);
+        let (mut address, rare) = self.place(value, word, len);
         if place == Where::End {
             address = self.builder.ins().iadd(address, len);
             address = self.builder.ins().iadd_imm_s(address, -size);

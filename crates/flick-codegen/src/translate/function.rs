@@ -29,8 +29,10 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) blocks: Vec<ir::Block>,
     /// The slots of the frame.
     pub(super) frame: ir::Value,
-    /// The `RawCall`; a parser has one on its stack if it works on bytes.
-    pub(super) call: Option<ir::Value>,
+    /// The `RawCall`; a parser makes one on its stack where it needs it.
+    call: Option<ir::Value>,
+    /// Where a parser makes it.
+    call_slot: Option<ir::StackSlot>,
     /// The message, in parsers: pointer and length.
     pub(super) message: Option<(ir::Value, ir::Value)>,
     /// What defines each of our values; a parameter has nothing.
@@ -77,16 +79,13 @@ pub(crate) fn function(
         blocks,
         frame,
         call: (!is_parser).then(|| params[0]),
+        call_slot: None,
         message: is_parser.then(|| (params[1], params[2])),
         definitions: definitions(function),
         imported: [None; SYMBOLS],
     };
     let cfg = Cfg::new(function);
     translator.bind_parameters(&params, &cfg.order);
-    if is_parser && function.blocks.iter().flat_map(|block| &block.insts).any(|inst| works_on_bytes(&inst.op))
-    {
-        translator.call_on_stack();
-    }
     for block in cold_blocks(function, &cfg) {
         let block = translator.blocks[block.0 as usize];
         translator.builder.set_cold_block(block);
@@ -130,25 +129,6 @@ fn definitions(function: &Function) -> Vec<Option<&Op>> {
     definitions
 }
 
-/// Whether an operation of a parser follows bytes values, so that the regions must be at hand.
-fn works_on_bytes(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::HashBytes(_)
-            | Op::BytesEq(..)
-            | Op::BytesStartsWith(..)
-            | Op::BytesEndsWith(..)
-            | Op::BytesContains(..)
-            | Op::BytesLess(..)
-            | Op::SameText(..)
-            | Op::Find(..)
-            | Op::Trim(..)
-            | Op::ByteAt { .. }
-            | Op::IsInt { .. }
-            | Op::ParseInt { .. }
-    )
-}
-
 impl Translator<'_, '_> {
     fn bind_parameters(&mut self, params: &[ir::Value], order: &[BlockId]) {
         let mut next = if self.message.is_some() { 2 } else { 1 };
@@ -167,10 +147,15 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Makes a `RawCall` on the stack of a parser: message and constants, everything else empty.
-    fn call_on_stack(&mut self) {
-        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, raw::SIZE, 3);
-        let slot = self.builder.create_sized_stack_slot(slot);
+    /// Makes a `RawCall` on the stack of a parser: message and constants, everything else empty. Each use makes it anew,
+    /// since few messages come by any of them.
+    fn call_on_stack(&mut self) -> ir::Value {
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, raw::SIZE, 3);
+        let slot = match self.call_slot {
+            Some(slot) => slot,
+            None => self.builder.create_sized_stack_slot(data),
+        };
+        self.call_slot = Some(slot);
         let call = self.builder.ins().stack_addr(types::I64, slot, 0);
         let (data, len) = self.message.expect("parsers have a message");
         let consts = self.iconst(self.shared.consts.as_ptr() as i64);
@@ -193,7 +178,7 @@ impl Translator<'_, '_> {
         for (offset, word) in words {
             self.builder.ins().store(own_memory(), word, call, offset);
         }
-        self.call = Some(call);
+        call
     }
 
     fn block(&mut self, id: BlockId) {
@@ -267,6 +252,8 @@ impl Translator<'_, '_> {
             | Op::Answer { .. }
             | Op::AsMessage(_)
             | Op::Fail { .. } => return self.state_op(inst),
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => return self.scan_op(&inst.op),
+            Op::Cut { .. } | Op::CutListed { .. } => return self.scan_op(&inst.op),
             Op::Host { call, args, max_bytes } => return self.host(*call, args, *max_bytes),
             other => return self.bytes_op(other, inst.result),
         })
@@ -316,8 +303,16 @@ impl Translator<'_, '_> {
     }
 
     /// The pointer to the `RawCall`.
-    pub(super) fn raw_call(&self) -> ir::Value {
-        self.call.expect("a function that works on bytes or sends has a call")
+    pub(super) fn raw_call(&mut self) -> ir::Value {
+        self.call.unwrap_or_else(|| self.call_on_stack())
+    }
+
+    /// Address of the first byte of a value that this function itself has taken from the message.
+    pub(super) fn message_place(&mut self, value: Value) -> Option<ir::Value> {
+        let (data, _) = self.message?;
+        let Some(Op::MessageBytes { start, .. }) = self.definitions[value.0 as usize] else { return None };
+        let start = self.get(*start);
+        Some(self.builder.ins().iadd(data, start))
     }
 
     /// Length of a bytes value.

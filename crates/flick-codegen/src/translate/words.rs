@@ -41,7 +41,7 @@ impl Translator<'_, '_> {
         let none = self.iconst(-1);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(none)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(word, len);
+        let (address, rare) = self.place(bytes, word, len);
         let address = self.builder.ins().iadd(address, at);
         let byte = self.builder.ins().load(types::I8, bytes_memory(), address, 0);
         let byte = self.builder.ins().uextend(types::I64, byte);
@@ -64,7 +64,7 @@ impl Translator<'_, '_> {
         let zero = self.iconst(0);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(zero)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(word, len);
+        let (address, rare) = self.place(bytes, word, len);
         let offset = self.builder.ins().ishl_imm_u(at, 3);
         let address = self.builder.ins().iadd(address, offset);
         let found = self.builder.ins().load(types::I64, bytes_memory(), address, 0);
@@ -174,9 +174,12 @@ impl Translator<'_, '_> {
 
     /// Address of the first byte of a value in one of the three common regions, after comparing it with the region; goes on
     /// in the second block where it is in another, or leaves its region, which the runtime decides.
-    pub(super) fn place(&mut self, word: ir::Value, len: ir::Value) -> (ir::Value, ir::Block) {
+    pub(super) fn place(&mut self, value: Value, word: ir::Value, len: ir::Value) -> (ir::Value, ir::Block) {
         let rare = self.builder.create_block();
         self.builder.set_cold_block(rare);
+        if let Some(address) = self.message_place(value) {
+            return (address, rare);
+        }
         let (known, quick) = (self.builder.create_block(), self.builder.create_block());
         let region = self.builder.ins().ushr_imm_u(word, REGION_SHIFT);
         let is_known =

@@ -204,7 +204,11 @@ impl Activation<'_, '_> {
             Op::Whole { message } => {
                 let number = message.map_or(0, |message| self.message_number(get(message)));
                 let have = self.message_bytes(number).len();
-                semantics::whole(self.frame_of(number), number, have).0
+                let whole = semantics::whole(self.frame_of(number), number, have);
+                if whole == BytesRef::MISSING || self.frame_of(number).cut_bytes() == 0 {
+                    return Some(whole.0);
+                }
+                self.whole_without_cuts(number, u64::from(whole.len()))
             }
             other => match self.text(registers, other) {
                 Some(word) => word,

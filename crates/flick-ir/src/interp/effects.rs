@@ -110,6 +110,13 @@ impl Activation<'_, '_> {
         self.append(&bytes);
     }
 
+    /// A copy of a message in the output, without its cuts.
+    pub(super) fn whole_without_cuts(&mut self, number: u8, total: u64) -> u64 {
+        let (start, kept) = (self.call.out_len as u64, self.message_part(number, 0, total));
+        self.append(&kept);
+        BytesRef::new(Region::Out, start, kept.len() as u32).0
+    }
+
     /// Part of a message, without its cuts.
     fn message_part(&self, number: u8, start: u64, end: u64) -> Vec<u8> {
         let message = self.message_bytes(number);

@@ -61,6 +61,7 @@ fn has_effect(op: &Op) -> bool {
             | Op::Pack { .. }
             | Op::StateLoadBytes { .. }
             | Op::Items { .. }
+            | Op::Whole { .. }
             | Op::Transform { .. }
             | Op::ItemPush(_)
             | Op::Cut { .. }

@@ -118,6 +118,19 @@ fn sends_of(helper: usize) -> usize {
     2 * helper.saturating_sub(1)
 }
 
+impl Scope {
+    /// A place that the message is known to reach.
+    pub(super) fn cover(&mut self, place: Value) {
+        self.covered.push((Some(place), 0));
+    }
+
+    /// Some place that the message is known to reach.
+    pub(super) fn some_covered(&self, rng: &mut Rng) -> Option<Value> {
+        let places: Vec<Value> = self.covered.iter().filter_map(|(base, _)| *base).collect();
+        if places.is_empty() { None } else { Some(rng.pick(&places)) }
+    }
+}
+
 impl Body<'_> {
     pub(super) fn value(&mut self, ty: Type) -> Value {
         self.function.values.push(ty);
@@ -346,7 +359,8 @@ impl Body<'_> {
     /// One operation that this kind of function may use. Returns the block where it goes on.
     fn operation(&mut self, block: BlockId, scope: &mut Scope) -> BlockId {
         match (self.function.kind, self.rng.below(100)) {
-            (FuncKind::Parser, 0..50) => self.parser_operation(block, scope),
+            (FuncKind::Parser, 0..40) => self.parser_operation(block, scope),
+            (FuncKind::Parser, 40..50) => return self.push_or_cut(block, scope),
             (FuncKind::Rule | FuncKind::Helper, 0..25) => self.rule_operation(block, scope),
             (FuncKind::Rule | FuncKind::Helper, 25..35) => return self.host(block, scope),
             (FuncKind::Rule | FuncKind::Helper, 35..42) => self.state(block, scope),
@@ -354,7 +368,9 @@ impl Body<'_> {
             (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 42..50) => self.build(block, scope),
             (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 50..58) => self.words(block, scope),
             (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 58..65) => self.message(block, scope),
-            (_, 65..80) => self.string(block, scope),
+            (_, 65..70) => self.ask_bytes(block, scope),
+            (FuncKind::Rule | FuncKind::Helper | FuncKind::Order, 70..75) => return self.take(block, scope),
+            (_, 70..82) => self.string(block, scope),
             _ => self.pure(block, scope),
         }
         block
@@ -410,14 +426,11 @@ impl Body<'_> {
     }
 
     fn parser_operation(&mut self, block: BlockId, scope: &mut Scope) {
-        match self.rng.below(4) {
+        match self.rng.below(6) {
             0 | 1 => self.load(block, scope),
-            2 => {
-                let ends: Vec<Value> = scope.covered.iter().filter_map(|(base, _)| *base).collect();
-                if ends.is_empty() {
-                    return self.load(block, scope);
-                }
-                let end = self.rng.pick(&ends);
+            2 | 3 => self.scan(block, scope),
+            4 => {
+                let Some(end) = scope.some_covered(self.rng) else { return self.load(block, scope) };
                 let start = self.at_most(block, scope, end);
                 self.define(block, scope, Type::Bytes, Op::MessageBytes { start, end });
             }

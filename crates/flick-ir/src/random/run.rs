@@ -200,7 +200,7 @@ pub fn record_parser(engine: &dyn Engine, parser: FuncId, seed: u64) -> Vec<(fli
     let parse = |end: usize| {
         let mut frame = fresh.clone();
         let step = engine.parse(parser, &mut frame, &bytes[..end]);
-        (step, frame.slots.to_vec())
+        (step, [&frame.slots[..], frame.items()].concat())
     };
     (0..=bytes.len()).map(parse).collect()
 }

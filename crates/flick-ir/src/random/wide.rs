@@ -18,11 +18,11 @@ const TRIPS_MAX: usize = 4;
 /// A list in the output.
 #[derive(Clone, Copy)]
 pub(super) struct List {
-    value: Value,
+    pub(super) value: Value,
     /// Words that may be written.
-    words: usize,
+    pub(super) words: usize,
     /// Type of its elements.
-    ty: Type,
+    pub(super) ty: Type,
 }
 
 impl Body<'_> {
@@ -249,7 +249,7 @@ impl Body<'_> {
     }
 
     /// Bytes that may be missing: the way where they are not hands them over, the other something else.
-    fn unless_missing(&mut self, block: BlockId, scope: &mut Scope, found: Value) -> BlockId {
+    pub(super) fn unless_missing(&mut self, block: BlockId, scope: &mut Scope, found: Value) -> BlockId {
         let missing = self.define(block, scope, Type::Bool, Op::IsMissing(found));
         let (there, not) = (self.block(&[]), self.block(&[]));
         let meet = self.block(&[Type::Bytes]);
