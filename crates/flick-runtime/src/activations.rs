@@ -328,6 +328,11 @@ impl Activations {
         self.replies[key.index as usize * self.shape.asks + message - 1].as_ref()
     }
 
+    /// The frame of the reply that is message number `message` of an activation.
+    pub fn reply_frame(&self, key: Key, message: usize) -> &Frame {
+        &self.frames[key.index as usize * (self.shape.asks + 1) + message]
+    }
+
     /// What the grammar says of the reply that is message number `message` of an activation.
     pub fn reply_flags(&self, key: Key, message: usize) -> MessageFlags {
         self.frames[key.index as usize * (self.shape.asks + 1) + message].flags()

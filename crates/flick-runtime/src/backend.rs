@@ -4,6 +4,7 @@
 use flick_buffers::Buf;
 use flick_net::{Endpoint, Handle};
 
+use crate::body::Body;
 use crate::inbox::Inbox;
 use crate::ledger::{Fifo, RequestId};
 use crate::slab::Key;
@@ -24,8 +25,8 @@ pub enum LinkState {
 pub struct Download {
     /// For whom; the front of the link's queue.
     pub request: RequestId,
-    /// Bytes still to come.
-    pub bytes_left: u64,
+    /// What is still to come.
+    pub body: Body,
     /// It is the last reply to the request.
     pub last: bool,
     /// It is passed on (or nobody hears it).
@@ -59,6 +60,16 @@ pub struct Link {
     pub uploading: bool,
     /// When it was last given back, if it is lent.
     pub rests_since_ns: u64,
+    /// Exchanges that this connection has carried: a backend may close one that has carried some at any time.
+    pub exchanges: u32,
+    /// It stands in its backend's list of connections that rest.
+    pub is_idle: bool,
+    /// The backend has said that the reply under way is the last on it.
+    pub is_last: bool,
+    /// Who waited for what comes on it has gone: it is ended at the next chance.
+    pub is_abandoned: bool,
+    /// The reply under way answers an ask, and is gathered whole.
+    pub gathers: bool,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
     /// The last stall, until a byte has been passed on: who, and until when it is borne.
@@ -97,13 +108,18 @@ impl Link {
             download: None,
             uploading: false,
             rests_since_ns: 0,
+            exchanges: 0,
+            is_idle: false,
+            is_last: false,
+            is_abandoned: false,
+            gathers: false,
             stalled: None,
             grace: None,
             stalled_since_ns: 0,
             dropped_ns: 0,
             impatience: 0,
             clock_lag_ns: 0,
-            deadline_ns: 0,
+            deadline_ns: if lent { u64::MAX } else { 0 },
             receiving: false,
             queued: false,
             eof: false,
@@ -124,6 +140,15 @@ pub struct Backend {
     pub shared: u32,
     /// Slots of its lent links.
     pub lent: std::ops::Range<u32>,
+    /// Every exchange has a connection for itself; the shared link is one of them, dialled to find out how the backend
+    /// is.
+    pub exclusive: bool,
+    /// Exclusive: connections that rest, the one that was used last behind the others.
+    pub idle: Vec<u32>,
+    /// Exclusive: slots of lent links without a connection.
+    pub spare: Vec<u32>,
+    /// It counts as up.
+    pub is_up: bool,
     /// Dials that failed since it was last up.
     pub failures: u32,
 }

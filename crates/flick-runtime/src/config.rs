@@ -44,6 +44,8 @@ pub struct Limits {
     pub buffer_bytes: u64,
     /// Connections of one worker to one backend that are lent to single exchanges (messages too large to gather).
     pub lent_links_max: u32,
+    /// Connections of one worker to one backend of a protocol in which each exchange has one for itself.
+    pub exclusive_links_max: u32,
     /// Time a task may run before it goes to the back of the queue.
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
@@ -63,6 +65,7 @@ impl Default for Limits {
             state_bytes: 1 << 30,
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
+            exclusive_links_max: 1024,
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             gather_max: Duration::from_micros(200),

@@ -73,6 +73,8 @@ counters! {
     asks_late: "Asks whose own time-out passed.",
     sends_dropped: "Messages of handlers and timers for a client that they do not have, or for which there was no room.",
     events_lost: "Events whose handler did not run for want of room.",
+    retried: "Requests sent again on a fresh connection: the backend had closed a resting one just when it was used.",
+    tunnels: "Connections that became tunnels.",
     links_connected: "Backend connections that came up.",
     links_failed: "Backend connections that failed or were closed by us.",
     streamed: "Messages too large to gather, passed on as they arrived.",

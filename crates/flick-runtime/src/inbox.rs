@@ -3,7 +3,8 @@
 //! buffer, so an idle connection holds at most the bytes of one unfinished message, and none between messages.
 //! Refuses: deciding what a message is; that is generated code.
 
-use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::{Engine, Frame, FuncId, MessageFlags, Step};
 use flick_buffers::{Buf, Class, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
 
 use crate::limits::WHOLE_BYTES_MAX;
@@ -15,8 +16,11 @@ use crate::slab::{Key, Slab};
 pub enum Next {
     /// A whole message; its frame is in the frame that was passed.
     Whole(Slice),
-    /// The head of a message too large to gather, and what has arrived behind it in the same piece.
+    /// The head of a message too large to gather, or of one in parts, and what has arrived behind it in the same
+    /// piece.
     Large(Slice),
+    /// A message that must be gathered is longer than may be.
+    TooLong,
     /// Nothing whole yet.
     Starved,
     /// Not of the grammar. `answerable`: the echo fields were decoded before the fault.
@@ -30,6 +34,17 @@ pub enum Next {
     },
     /// The pool is empty.
     NoBuffers,
+}
+
+/// How the front message is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// With which parser.
+    pub parser: FuncId,
+    /// What the request that it answers kept, if it is a reply.
+    pub asked: u64,
+    /// Its head is enough, however short it is: the rest is passed on as it arrives.
+    pub streams: bool,
 }
 
 /// What parsing needs from its worker.
@@ -76,14 +91,17 @@ impl Inbox {
     /// Looks at the front message and leaves it there; `consume` takes it.
     ///
     /// Cost: a parse of what is new; one copy of a message that was cut.
-    pub fn next(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame) -> Next {
+    pub fn next(&mut self, tools: &mut Tools<'_>, look: Look, frame: &mut Frame) -> Next {
+        let Look { parser, asked, streams } = look;
         frame.restart();
+        frame.slots[SLOT_ASKED] = asked;
         let Some(partial) = &self.partial else {
             let Some(front) = tools.pieces.front(&self.queue) else { return Next::Starved };
-            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len()) {
+            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), streams)
+            {
                 Verdict::Whole => Next::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => Next::Large(front.clone()),
-                Verdict::Need(bytes) => self.gather(tools, parser, frame, bytes),
+                Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
                 Verdict::Fault(fault) => fault,
             };
         };
@@ -91,10 +109,36 @@ impl Inbox {
         if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
             frame.copy_from(saved);
         }
-        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have) {
-            Verdict::Need(bytes) => self.gather(tools, parser, frame, bytes),
+        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, streams) {
+            Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
             verdict => self.gathered(verdict, frame),
         }
+    }
+
+    /// Looks at the front of the next part of a message in parts: `frame` is where its parser is. Only its head is
+    /// gathered: never `Whole`.
+    pub fn next_part(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame) -> Next {
+        if self.partial.is_none() {
+            frame.next_part();
+        }
+        let (bytes, have) = match (&self.partial, tools.pieces.front(&self.queue)) {
+            (Some(partial), _) => (partial.bytes(), partial.len()),
+            (None, Some(front)) => (front.bytes(), front.len()),
+            (None, None) => return Next::Starved,
+        };
+        match judge_part(tools.engine.parse(parser, frame, bytes), frame, have) {
+            Verdict::Need(bytes) => self.gather_part(tools, parser, frame, bytes),
+            verdict => self.part(tools, verdict),
+        }
+    }
+
+    /// Ends the gathering of a message whose parser wants more than may be gathered: it lies in front again, to be
+    /// looked at from its start. `false` when the table of pieces is full.
+    pub fn ungather(&mut self, tools: &mut Tools<'_>) -> bool {
+        self.forget_frame(tools.frames);
+        let Some(partial) = self.partial.take() else { return true };
+        let all = partial.slice(0..partial.len());
+        tools.pieces.push_front(&mut self.queue, all)
     }
 
     /// Takes the message that `next` showed, or the first `bytes` of a large one.
@@ -131,25 +175,20 @@ impl Inbox {
     }
 
     /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
-    fn gather(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame, need: u64) -> Next {
+    fn gather(&mut self, tools: &mut Tools<'_>, look: Look, frame: &mut Frame, need: u64) -> Next {
+        let Look { parser, streams, .. } = look;
         let mut need = need;
         loop {
-            assert!(need <= WHOLE_BYTES_MAX, "a parser asks for a longer head than its bound");
-            if !self.make_room(tools.pool, need as u32) {
-                return Next::NoBuffers;
-            }
-            let partial = self.partial.as_ref().expect("room was just made");
-            while u64::from(partial.len()) < need {
-                let Some(front) = tools.pieces.front(&self.queue) else {
+            match self.collect(tools, need) {
+                Collected::Enough => {}
+                Collected::Less => {
                     self.save_frame(tools.frames, frame);
                     return Next::Starved;
-                };
-                let take = (need as u32 - partial.len()).min(front.len());
-                let taken = partial.append(&front.bytes()[..take as usize]);
-                assert!(taken == take, "the gathering buffer has room for what was asked");
-                tools.pieces.advance(&mut self.queue, take);
+                }
+                Collected::Not(next) => return next,
             }
-            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len()) {
+            let partial = self.partial.as_ref().expect("what was collected lies there");
+            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len(), streams) {
                 Verdict::Need(more) => {
                     assert!(more > need, "a parser that wants more wants more than it has");
                     need = more;
@@ -157,6 +196,53 @@ impl Inbox {
                 verdict => return self.gathered(verdict, frame),
             }
         }
+    }
+
+    /// As `gather`, for the head of a part; its parser's state stays in `frame`.
+    fn gather_part(&mut self, tools: &mut Tools<'_>, parser: FuncId, frame: &mut Frame, need: u64) -> Next {
+        let mut need = need;
+        loop {
+            match self.collect(tools, need) {
+                Collected::Enough => {}
+                Collected::Less => return Next::Starved,
+                Collected::Not(next) => return next,
+            }
+            let partial = self.partial.as_ref().expect("what was collected lies there");
+            match judge_part(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len()) {
+                Verdict::Need(more) => {
+                    assert!(more > need, "a parser that wants more wants more than it has");
+                    need = more;
+                }
+                verdict => return self.part(tools, verdict),
+            }
+        }
+    }
+
+    fn part(&self, tools: &Tools<'_>, verdict: Verdict) -> Next {
+        match (verdict, &self.partial) {
+            (Verdict::Fault(fault), _) => fault,
+            (_, Some(partial)) => Next::Large(partial.slice(0..partial.len())),
+            (_, None) => tools.pieces.front(&self.queue).cloned().map_or(Next::Starved, Next::Large),
+        }
+    }
+
+    /// Copies bytes of the queue into the gathering buffer until it has `need`.
+    fn collect(&mut self, tools: &mut Tools<'_>, need: u64) -> Collected {
+        if need > WHOLE_BYTES_MAX {
+            return Collected::Not(Next::TooLong);
+        }
+        if !self.make_room(tools.pool, need as u32) {
+            return Collected::Not(Next::NoBuffers);
+        }
+        let partial = self.partial.as_ref().expect("room was just made");
+        while u64::from(partial.len()) < need {
+            let Some(front) = tools.pieces.front(&self.queue) else { return Collected::Less };
+            let take = (need as u32 - partial.len()).min(front.len());
+            let taken = partial.append(&front.bytes()[..take as usize]);
+            assert!(taken == take, "the gathering buffer has room for what was asked");
+            tools.pieces.advance(&mut self.queue, take);
+        }
+        Collected::Enough
     }
 
     fn gathered(&self, verdict: Verdict, frame: &Frame) -> Next {
@@ -195,6 +281,13 @@ impl Inbox {
     }
 }
 
+/// How far collecting got.
+enum Collected {
+    Enough,
+    Less,
+    Not(Next),
+}
+
 enum Verdict {
     Whole,
     Large,
@@ -202,17 +295,23 @@ enum Verdict {
     Fault(Next),
 }
 
+/// Judges a step on `have` bytes of a part: its head is enough.
+fn judge_part(step: Step, frame: &Frame, have: u32) -> Verdict {
+    if step == Step::Done { judge_head(frame, have) } else { judge(step, frame, have, true) }
+}
+
+fn judge_head(frame: &Frame, have: u32) -> Verdict {
+    if u64::from(have) >= frame.head_bytes() { Verdict::Large } else { Verdict::Need(frame.head_bytes()) }
+}
+
 /// Judges a step on `have` bytes of a message.
-fn judge(step: Step, frame: &Frame, have: u32) -> Verdict {
+fn judge(step: Step, frame: &Frame, have: u32, streams: bool) -> Verdict {
     match step {
-        Step::Done if frame.total_bytes() > WHOLE_BYTES_MAX => {
-            if u64::from(have) >= frame.head_bytes() {
-                Verdict::Large
-            } else {
-                Verdict::Need(frame.head_bytes())
-            }
+        Step::Done if frame.total_bytes() > WHOLE_BYTES_MAX || frame.flags().has(MessageFlags::PARTS) => {
+            judge_head(frame, have)
         }
         Step::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
+        Step::Done if streams => judge_head(frame, have),
         Step::Done => Verdict::Need(frame.total_bytes()),
         Step::NeedMore(bytes) => Verdict::Need(bytes),
         Step::Fault { field, cause } => {

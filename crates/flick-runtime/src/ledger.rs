@@ -42,6 +42,12 @@ pub struct Request {
     pub number: u64,
     /// The fields that its reply repeats, as the client sent them.
     pub echo: [u64; ECHO_FIELDS_MAX],
+    /// The connection that was lent to it alone, by its protocol; it may have been lost since.
+    pub lent_link: Option<u32>,
+    /// What its grammar keeps of it for the reader of its reply (`%keep`).
+    pub kept: u64,
+    /// It as it was sent, while it may be sent again: no byte of a reply has come, and the connection had been used.
+    pub resend: PieceQueue,
     /// When it counts as unanswered.
     pub deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
@@ -126,6 +132,9 @@ impl Ledger {
             tie: Tie::Nothing,
             number: 0,
             echo,
+            lent_link: None,
+            kept: 0,
+            resend: PieceQueue::new(),
             deadline_ns,
             done: false,
             begun: false,
@@ -192,14 +201,16 @@ impl Ledger {
         request.in_session = false;
         request.session = None;
         pieces.clear(&mut request.held);
+        pieces.clear(&mut request.resend);
         self.free_if_out(id);
         Some(id)
     }
 
     /// Takes the oldest of a connection's queue off; frees the entry if no session has it.
-    pub fn pop_link(&mut self, fifo: &mut Fifo) -> Option<RequestId> {
+    pub fn pop_link(&mut self, fifo: &mut Fifo, pieces: &mut Pieces) -> Option<RequestId> {
         let id = fifo.front()?;
         let request = &mut self.requests[id.0 as usize];
+        pieces.clear(&mut request.resend);
         fifo.head = request.next_in_link;
         fifo.len -= 1;
         if fifo.head == NONE {
@@ -214,6 +225,7 @@ impl Ledger {
         let request = &mut self.requests[id.0 as usize];
         if !request.in_session && !request.in_link {
             assert!(request.held.is_empty(), "a closed ledger entry holds no reply");
+            assert!(request.resend.is_empty(), "a closed ledger entry is not sent again");
             request.next_in_session = self.free;
             self.free = id.0;
             self.live -= 1;

@@ -8,6 +8,7 @@
 mod activations;
 mod alarms;
 mod backend;
+mod body;
 pub mod config;
 pub mod counters;
 mod deadlines;

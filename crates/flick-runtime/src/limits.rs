@@ -40,6 +40,11 @@ pub const TICK_MAX_MS: u64 = 500;
 /// How long a lent connection rests before it is preferred to a fresh one: a backend that closes behind a reply has
 /// closed by then.
 pub const LENT_REST_MS: u64 = 5;
+/// How long a connection of an exclusive protocol rests before it is closed.
+pub const IDLE_LINK_MS: u64 = 30_000;
+/// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
+/// request was answered without it; beyond, the connection is closed behind the answer.
+pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

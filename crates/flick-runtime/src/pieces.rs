@@ -78,6 +78,20 @@ impl Pieces {
         true
     }
 
+    /// Puts a piece before all others; `false` when the table is full (the slice is dropped).
+    pub fn push_front(&mut self, queue: &mut PieceQueue, slice: Slice) -> bool {
+        let mut first = PieceQueue::new();
+        if !self.push(&mut first, slice) {
+            return false;
+        }
+        self.pieces[first.tail as usize].next = queue.head;
+        if queue.tail == NONE {
+            queue.tail = first.tail;
+        }
+        queue.head = first.head;
+        true
+    }
+
     /// The first piece.
     pub fn front<'a>(&'a self, queue: &PieceQueue) -> Option<&'a Slice> {
         if queue.head == NONE { None } else { self.pieces[queue.head as usize].slice.as_ref() }

@@ -3,6 +3,7 @@
 use flick_buffers::Buf;
 use flick_net::Handle;
 
+use crate::body::Body;
 use crate::inbox::Inbox;
 use crate::ledger::Fifo;
 use crate::locals::StateId;
@@ -42,13 +43,15 @@ pub enum Upload {
         link: u32,
         /// Its generation, so that a connection used anew is not mistaken for it.
         epoch: u32,
-        /// Bytes still to come.
-        bytes_left: u64,
+        /// What is still to come.
+        body: Body,
     },
     /// Nobody wants it any more.
     Discard {
-        /// Bytes still to come.
-        bytes_left: u64,
+        /// What is still to come.
+        body: Body,
+        /// Bytes of it that are borne; beyond, the connection is closed.
+        bytes_max: u64,
     },
 }
 
@@ -73,6 +76,8 @@ pub struct Session {
     pub upload: Upload,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
+    /// The request under way is its last: it ends with the reply.
+    pub is_last: bool,
     /// A backend connection that its last message found full: nothing more until it drains.
     pub clogged: Option<u32>,
     /// It does not end in good order: its client broke off.
@@ -110,6 +115,7 @@ impl Session {
             held_bytes: 0,
             upload: Upload::None,
             barrier: false,
+            is_last: false,
             clogged: None,
             is_broken: false,
             is_told: false,

@@ -81,6 +81,8 @@ pub struct Setup {
     pub correlate_echo: Option<usize>,
     /// Of the listened channel's protocol: which echo field is the loud one.
     pub loud_echo: Option<usize>,
+    /// Some backends are of a protocol in which every exchange has a connection for itself.
+    pub lends_always: bool,
     /// The merge, if the process is one.
     pub merge: Option<MergeSetup>,
 }
@@ -151,6 +153,7 @@ impl Setup {
             needs,
             correlate_echo,
             loud_echo,
+            lends_always: backends_are_exclusive(&program),
             merge: None,
             program,
         })
@@ -164,6 +167,15 @@ impl Setup {
     /// The protocol of a channel.
     pub fn protocol_of(&self, channel: usize) -> &Protocol {
         &self.program.protocols[self.program.channels[channel].protocol]
+    }
+
+    /// Connections of one worker to one backend of a channel that are lent to single exchanges.
+    pub fn lent_links_max(&self, channel: usize) -> u32 {
+        if self.protocol_of(channel).exclusive {
+            self.limits.exclusive_links_max.max(1)
+        } else {
+            self.limits.lent_links_max
+        }
     }
 
     /// The protocol of the sessions.
@@ -183,6 +195,10 @@ impl Setup {
         };
         failures[reason as usize].or(general)
     }
+}
+
+fn backends_are_exclusive(program: &Program) -> bool {
+    program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive)
 }
 
 /// By channel: index of its first backend and how many it has.

@@ -9,10 +9,12 @@ mod accepting;
 mod around;
 mod asks;
 mod audit;
+mod bodies;
 mod deliver;
 mod events;
 mod links;
 mod merging;
+mod pool;
 mod replies;
 mod requests;
 mod rules;
@@ -102,6 +104,8 @@ pub struct Worker<D: Driver> {
     ledger: Ledger,
     pieces: Pieces,
     frames: Slab<flick_abi::Frame>,
+    /// Parser states of messages in parts, between and inside their parts.
+    bodies: Slab<flick_abi::Frame>,
     activations: Activations,
     locals: Locals,
     host: WorkerHost,
@@ -192,6 +196,7 @@ impl<D: Driver> Worker<D> {
             ledger: Ledger::new(requests_max),
             pieces: Pieces::new((small_count + large_count) as usize * 4),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
+            bodies: Slab::new(sessions_max + links.len()),
             activations: Activations::new(activations_max, setup.needs.shape),
             locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
             due_ns: Some(0),
@@ -227,7 +232,7 @@ impl<D: Driver> Worker<D> {
 
     /// Connections a driver must have room for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
-        let links = setup.backends.len() as u32 * (1 + setup.limits.lent_links_max);
+        let links: u32 = setup.backends.iter().map(|backend| 1 + setup.lent_links_max(backend.channel)).sum();
         setup.limits.sessions_max + links + LINGER_ROOM as u32
     }
 
@@ -483,20 +488,28 @@ use tools;
 
 /// The connections to all backends, none of them dialled yet.
 fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
-    let lent_max = setup.limits.lent_links_max;
     let mut links = Vec::new();
     let mut backends = Vec::new();
     for (index, backend) in setup.backends.iter().enumerate() {
         let shared_link = links.len() as u32;
-        links.push(Link::new(index as u32, false));
+        let exclusive = setup.protocol_of(backend.channel).exclusive;
+        let lent_max = setup.lent_links_max(backend.channel);
+        let lent = shared_link + 1..shared_link + 1 + lent_max;
+        let mut spare = Vec::with_capacity(lent_max as usize);
+        spare.extend(lent.clone().rev().filter(|_| exclusive));
+        links.push(Link::new(index as u32, exclusive));
         links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
         backends.push(Backend {
             endpoint: backend.endpoint.clone(),
             channel: backend.channel,
             element: backend.element,
             shared: shared_link,
-            lent: shared_link + 1..shared_link + 1 + lent_max,
+            lent,
             failures: 0,
+            exclusive,
+            idle: Vec::with_capacity(1 + lent_max as usize),
+            spare,
+            is_up: false,
         });
     }
     (links, backends)

@@ -17,7 +17,9 @@ fn subject(every_ms: Option<u64>) -> Subject {
 }
 
 fn check_with(every_ms: Option<u64>, text: &str) {
-    let scenario = parse(text).expect("a scenario");
+    // Lines are written indented here, which would make them go on with the one before.
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let scenario = parse(&lines.join("\n")).expect("a scenario");
     let subject = subject(every_ms);
     let mut stage = Simulated::new(&scenario, &subject).expect("limits that there are");
     if let Err(what) = play(&scenario, &mut stage) {

@@ -47,6 +47,13 @@ impl Frame {
         true
     }
 
+    /// Has the cuts of `other` from here on.
+    pub fn copy_cuts(&mut self, other: &Frame) {
+        let len = other.cuts_len();
+        self.cuts[..len].copy_from_slice(&other.cuts[..len]);
+        self.slots[super::SLOT_CUTS] = len as u64;
+    }
+
     /// What is left of `[start, end)` of the message: ranges in order, none of them empty.
     pub fn kept(&self, start: u64, end: u64) -> Kept<'_> {
         Kept { cuts: &self.cuts[..self.cuts_len()], at: start, end }

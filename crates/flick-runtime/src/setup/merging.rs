@@ -68,6 +68,7 @@ pub(super) fn bind(
         needs,
         correlate_echo: None,
         loud_echo: None,
+        lends_always: false,
         merge: Some(MergeSetup {
             merge,
             streams,

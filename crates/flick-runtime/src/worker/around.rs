@@ -28,6 +28,9 @@ impl Around<'_> {
 impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
     pub(super) fn is_usable(&self, links: &[Link]) -> bool {
+        if self.exclusive {
+            return self.failures == 0;
+        }
         let link = &links[self.shared as usize];
         match link.state {
             LinkState::Up => link.conn.is_some(),
@@ -37,14 +40,25 @@ impl Backend {
     }
 }
 
+impl Backend {
+    /// Requests under way on it, about: of an exclusive protocol, connections in use.
+    fn load(&self, links: &[Link]) -> i64 {
+        let shared = &links[self.shared as usize];
+        if !self.exclusive {
+            return i64::from(shared.requests.len());
+        }
+        let open = self.lent.len() - self.spare.len() + usize::from(shared.state != LinkState::Down);
+        open as i64 - self.idle.len() as i64
+    }
+}
+
 impl Backends for Around<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
         self.backend(channel, element).is_some_and(|backend| backend.is_usable(self.links))
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
-        self.backend(channel, element)
-            .map_or(0, |backend| i64::from(self.links[backend.shared as usize].requests.len()))
+        self.backend(channel, element).map_or(0, |backend| backend.load(self.links))
     }
 
     fn peer(&self, channel: u32, element: u64) -> [u8; 18] {

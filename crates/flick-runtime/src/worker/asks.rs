@@ -196,8 +196,11 @@ impl<D: Driver> Worker<D> {
             SendBody::Rebuilt { tail_of, tail_from, .. } if tail_from != u32::MAX => tail_of,
             SendBody::Rebuilt { .. } => 0,
         };
-        scratch.named =
-            if number == 0 { None } else { self.activations.reply(key, usize::from(number)).cloned() };
+        scratch.named = None;
+        if number > 0 {
+            scratch.named = self.activations.reply(key, usize::from(number)).cloned();
+            scratch.named_frame.copy_cuts(self.activations.reply_frame(key, usize::from(number)));
+        }
     }
 
     /// A session that has sent to a backend connection which is full takes no further message until it drains.
@@ -314,7 +317,10 @@ impl<D: Driver> Worker<D> {
             let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
         }
-        let last = !scratch.frame.flags().has(MessageFlags::MORE);
+        let flags = scratch.frame.flags();
+        let last = !flags.has(MessageFlags::MORE);
+        self.links[link as usize].is_last |=
+            flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
         if whole {
             self.consume_reply(link, seen.len());
             let reply = self.to_keep(&seen);
@@ -328,11 +334,12 @@ impl<D: Driver> Worker<D> {
         }
         let gathered = self.links[link as usize].inbox.in_message();
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let bytes_left = scratch.frame.total_bytes() - u64::from(head);
+        let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(link, head);
         self.counters.streamed.add(1);
         self.ask_failed(activation, ask, FailureReason::Overload);
-        self.links[link as usize].download = Some(Download { request, bytes_left, last, heard: false });
+        self.links[link as usize].download = Some(Download { request, body, last, heard: false });
+        self.leave_exchange(link);
         Flow::Go
     }
 

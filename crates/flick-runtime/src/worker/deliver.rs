@@ -72,15 +72,20 @@ impl<D: Driver> Worker<D> {
         restore_echo(&mut frame, &self.setup.protocol().echo, &echo);
         let len = self.setup.engine.build(builder, &frame, &mut text);
         let front = &text[..len];
-        self.deliver_message(request, &Outgoing { front, rest: None }, [None, None]);
+        self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
         self.finish_request(request);
     }
 
     /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.
     pub(super) fn deliver_message(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
+        self.counters.replies.add(1);
+        self.deliver_bytes(request, message, patches);
+    }
+
+    /// As `deliver_message`, for a part of a reply.
+    pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
         let Some(key) = self.ledger.get(request).session else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
-        self.counters.replies.add(1);
         if session.fill.is_none() {
             self.filled.push(key);
         }
@@ -98,7 +103,7 @@ impl<D: Driver> Worker<D> {
                 room &= pieces.push(&mut entry.held, slice);
             }
         };
-        let buffered = append(&self.pool, &mut session.fill, Class::Small, message.front, patches, &mut emit);
+        let buffered = append(&self.pool, &mut session.fill, Class::Small, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -125,12 +130,13 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
-    pub(super) fn held_up_by(&self, request: RequestId) -> Option<Key> {
+    pub(super) fn held_up_by(&self, link: u32, request: RequestId) -> Option<Key> {
         let key = self.ledger.get(request).session?;
         let session = self.sessions.get(key)?;
         let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
         let (live, all) = (self.pool.live_count(Class::Large), self.pool.capacity_count(Class::Large));
-        let plenty = live < all / PLENTY_SHARE;
+        // A connection that is lent may be held up: the others have their own.
+        let plenty = live < all / PLENTY_SHARE && !self.links[link as usize].lent;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }
@@ -228,6 +234,7 @@ impl<D: Driver> Worker<D> {
         }
         session.inbox.clear(&mut self.pieces, &mut self.frames);
         while let Some(request) = session.requests.front() {
+            self.abandon_exchange(request);
             let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
             self.ledger.pop_session(&mut session.requests, &mut self.pieces);
             if let Tie::Answerer(activation) = tie {
@@ -245,18 +252,46 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Writes a message to a backend connection; `false` when buffers are out.
-    pub(super) fn write_to_link(&mut self, link: u32, message: &Outgoing<'_>, patches: Patches) -> bool {
+    /// Nobody waits for the reply to `request` any more: a connection that carries nothing else is ended at the next
+    /// chance, rather than drained.
+    pub(super) fn abandon_exchange(&mut self, request: RequestId) {
+        let Some(link) = self.ledger.get(request).lent_link else { return };
+        let state = &mut self.links[link as usize];
+        if state.requests.front() == Some(request) {
+            state.is_abandoned = true;
+            self.enqueue_link(link);
+        }
+    }
+
+    /// Writes a message to a backend connection, and keeps it with the entry `resend`; `false` when buffers are out.
+    pub(super) fn write_to_link(
+        &mut self,
+        link: u32,
+        message: &Outgoing<'_>,
+        patches: Patches,
+        resend: Option<RequestId>,
+    ) -> bool {
         let state = &mut self.links[link as usize];
         let Some(conn) = state.conn else { return false };
         if state.fill.is_none() {
             self.filled_links.push(link);
         }
-        let driver = &mut self.driver;
-        let mut emit = |slice: Slice| driver.send(conn, slice);
-        let fits = append(&self.pool, &mut state.fill, Class::Large, message.front, patches, &mut emit);
+        let (driver, pieces) = (&mut self.driver, &mut self.pieces);
+        let mut kept = resend.map(|request| &mut self.ledger.get_mut(request).resend);
+        let mut is_kept = true;
+        let mut emit = |slice: Slice| {
+            if let Some(kept) = &mut kept {
+                is_kept &= pieces.push(kept, slice.clone());
+            }
+            driver.send(conn, slice);
+        };
+        let fits = append(&self.pool, &mut state.fill, Class::Large, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
+        }
+        // What is not kept whole is not sent again.
+        if let Some(kept) = kept.filter(|_| !is_kept) {
+            pieces.clear(kept);
         }
         fits
     }
@@ -273,9 +308,31 @@ pub(super) fn restore_echo(
     }
 }
 
-/// Appends `bytes` to the buffer being filled, with `patches` applied, and emits the written ranges.
-/// `false` when the pool is empty.
-fn append(
+/// Appends the front of a message, without what is cut from it, to the buffer being filled, with `patches` applied, and
+/// emits the written ranges. `false` when the pool is empty.
+pub(super) fn append(
+    pool: &Pool,
+    fill: &mut Option<Buf>,
+    class: Class,
+    message: &Outgoing<'_>,
+    patches: Patches,
+    emit: &mut impl FnMut(Slice),
+) -> bool {
+    let Some(frame) = message.cuts else {
+        return append_bytes(pool, fill, class, message.front, patches, emit);
+    };
+    let mut patches = patches;
+    for (start, end) in frame.kept(0, message.front.len() as u64) {
+        let bytes = &message.front[start as usize..end as usize];
+        // Patched fields are at fixed places, before anything that may be cut.
+        if !append_bytes(pool, fill, class, bytes, std::mem::take(&mut patches), emit) {
+            return false;
+        }
+    }
+    true
+}
+
+fn append_bytes(
     pool: &Pool,
     fill: &mut Option<Buf>,
     class: Class,

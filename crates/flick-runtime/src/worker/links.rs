@@ -41,6 +41,10 @@ impl<D: Driver> Worker<D> {
         state.deadline_ns = deadline_ns;
         state.receiving = false;
         state.eof = false;
+        state.exchanges = 0;
+        state.is_last = false;
+        state.is_abandoned = false;
+        state.gathers = false;
         self.roles[conn.index as usize] = Role::Link { link, epoch: state.epoch };
         self.note_due(deadline_ns);
         true
@@ -54,7 +58,9 @@ impl<D: Driver> Worker<D> {
         self.driver.receive(conn, true);
         self.counters.links_connected.add(1);
         let (backend, lent) = (state.backend as usize, state.lent);
-        if !lent {
+        if self.backends[backend].exclusive {
+            self.pool_connected(link);
+        } else if !lent {
             self.backends[backend].failures = 0;
             self.backend_counters[backend].up.add(1);
         }
@@ -91,15 +97,26 @@ impl<D: Driver> Worker<D> {
         state.conn = None;
         state.epoch = state.epoch.wrapping_add(1);
         state.uploading = false;
-        state.download = None;
+        // A shared link gets a time to be dialled again below.
+        state.deadline_ns = u64::MAX;
+        let download = state.download.take();
         state.fill = None;
         state.grace = None;
         state.inbox.clear(&mut self.pieces, &mut self.frames);
+        if let Some(download) = download {
+            self.drop_body(download.body);
+        }
         self.unstall(link);
         self.counters.links_failed.add(1);
         let state = &self.links[link as usize];
         let (backend, lent) = (state.backend as usize, state.lent);
-        if !lent {
+        let exclusive = self.backends[backend].exclusive;
+        if exclusive {
+            if self.send_again(link, event) {
+                return;
+            }
+            self.pool_lost(link, was);
+        } else if !lent {
             if was == LinkState::Up {
                 self.backend_counters[backend].up.sub(1);
             }
@@ -107,7 +124,9 @@ impl<D: Driver> Worker<D> {
         }
         let mishap = event.map(|event| Mishap { event, backend: backend as u32 });
         let handled = self.fail_all(link, reason, mishap);
-        if let Some(mishap) = mishap.filter(|_| !handled && !lent) {
+        // Of an exclusive protocol: a connection that rests may end at any time, and means nothing.
+        let matters = if exclusive { was == LinkState::Connecting } else { !lent };
+        if let Some(mishap) = mishap.filter(|_| !handled && matters) {
             self.tell_of_backend(mishap);
         }
         self.unblock = true;
@@ -123,7 +142,7 @@ impl<D: Driver> Worker<D> {
             left -= 1;
             let requests = &mut self.links[link as usize].requests;
             let tie = requests.front().map_or(Tie::Nothing, |request| self.ledger.get(request).tie);
-            let Some(request) = self.ledger.pop_link(requests) else { break };
+            let Some(request) = self.ledger.pop_link(requests, &mut self.pieces) else { break };
             self.backend_counters[backend].failures.add(1);
             if let Tie::Ask { activation, ask } = tie {
                 self.ask_failed(activation, ask, reason);
@@ -140,7 +159,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sets the time to dial a shared link again: pauses double, with jitter of a quarter either way.
-    fn link_down(&mut self, link: u32) {
+    pub(super) fn link_down(&mut self, link: u32) {
         let backend = self.links[link as usize].backend as usize;
         let timeouts = &self.setup.timeouts;
         let shift = self.backends[backend].failures.min(BACKOFF_SHIFT_MAX);

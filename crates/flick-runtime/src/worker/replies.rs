@@ -6,12 +6,13 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::asks::reply_patches;
+use super::bodies::{Piece, next_piece};
 use super::deliver::restore_echo;
 use super::rules::{Scratch, Start};
-use super::sending::{number_mask, outgoing};
+use super::sending::{Outgoing, number_mask, outgoing};
 use super::{Flow, Worker, tools};
 use crate::backend::{Download, LinkState};
-use crate::inbox::{Next, Tools};
+use crate::inbox::{Look, Next, Tools};
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX};
 
@@ -29,6 +30,10 @@ pub(super) struct Heard {
 impl<D: Driver> Worker<D> {
     pub(super) fn link_data(&mut self, link: u32, data: Slice) {
         let state = &mut self.links[link as usize];
+        if let Some(request) = state.requests.front() {
+            // Something of a reply has come: it is not sent again.
+            self.pieces.clear(&mut self.ledger.get_mut(request).resend);
+        }
         if !state.inbox.push(&mut self.pieces, data) {
             self.counters.exhausted.add(1);
             self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
@@ -55,6 +60,11 @@ impl<D: Driver> Worker<D> {
         let receive = state.stalled.is_none();
         if receive && state.eof {
             let mut event = if state.conn.is_some() { Event::Closed } else { Event::Broken };
+            let until_close = state.download.filter(|download| download.body.is_until_close());
+            if let Some(download) = until_close.filter(|_| state.conn.is_some()) {
+                self.reply_ends_with_link(link, download);
+                return;
+            }
             if state.inbox.in_message() || state.download.is_some() {
                 self.counters.truncated.add(1);
                 event = Event::Broken;
@@ -73,8 +83,22 @@ impl<D: Driver> Worker<D> {
         if state.state != LinkState::Up {
             return Flow::Stop;
         }
+        if state.is_abandoned {
+            self.counters.orphan_replies.add(1);
+            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            return Flow::Stop;
+        }
         if let Some(download) = state.download {
             return self.forward_reply_body(link, download);
+        }
+        let exclusive = self.backends[state.backend as usize].exclusive;
+        if exclusive && state.requests.is_empty() {
+            if state.inbox.is_empty() {
+                return Flow::Stop;
+            }
+            let address = self.address_of(link);
+            tracing::warn!(%address, "backend sent what nobody asked for");
+            return self.backend_fault(link);
         }
         let channel = self.backends[state.backend as usize].channel;
         let Some(view) = &self.setup.program.channels[channel].view else {
@@ -82,12 +106,20 @@ impl<D: Driver> Worker<D> {
             state.inbox.clear(&mut self.pieces, &mut self.frames);
             return Flow::Stop;
         };
+        let entry = state.requests.front().map(|request| self.ledger.get(request));
+        if !state.inbox.in_message() {
+            state.gathers = entry.is_some_and(|entry| matches!(entry.tie, Tie::Ask { .. }));
+        }
+        let parser = if state.gathers { view.parse_asked } else { view.parse_reply };
+        let asked = entry.map_or(0, |entry| entry.kept);
+        let look = Look { parser, asked, streams: exclusive && !state.gathers };
         let mut scratch = self.scratch.take().expect("activations never nest");
-        let next = state.inbox.next(&mut tools!(self), view.parse_reply, &mut scratch.frame);
+        let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {
             Next::Whole(message) => self.reply(link, channel, &mut scratch, message, true),
             Next::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
             Next::Starved => Flow::Stop,
+            Next::TooLong => self.reply_too_long(link),
             Next::Fault { field, cause, .. } => {
                 let address = self.address_of(link);
                 let why = flick_abi::engine::cause_text(cause);
@@ -102,6 +134,30 @@ impl<D: Driver> Worker<D> {
         };
         self.scratch = Some(scratch);
         flow
+    }
+
+    /// The reply to an ask is longer than what is kept whole: the ask fails, and the reply is drained as any other.
+    fn reply_too_long(&mut self, link: u32) -> Flow {
+        let state = &mut self.links[link as usize];
+        assert!(state.gathers, "a parser asks for a longer head than its bound");
+        let front = state.requests.front().map(|request| (request, self.ledger.get(request).tie));
+        if !state.inbox.ungather(&mut tools!(self)) {
+            self.counters.exhausted.add(1);
+            self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+            return Flow::Stop;
+        }
+        if let Some((request, Tie::Ask { activation, ask })) = front {
+            self.ledger.get_mut(request).tie = Tie::Nothing;
+            self.ask_failed(activation, ask, flick_abi::FailureReason::Overload);
+        }
+        self.leave_exchange(link);
+        Flow::Go
+    }
+
+    /// Nobody hears the rest of what comes on a connection: if it carries nothing else, it is ended.
+    pub(super) fn leave_exchange(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        state.is_abandoned = self.backends[state.backend as usize].exclusive;
     }
 
     fn backend_fault(&mut self, link: u32) -> Flow {
@@ -130,7 +186,7 @@ impl<D: Driver> Worker<D> {
         if let Tie::Ask { activation, ask } = entry.tie {
             return self.ask_reply(Heard { link, channel, request }, scratch, (activation, ask), seen, whole);
         }
-        if let Some(key) = self.held_up_by(request) {
+        if let Some(key) = self.held_up_by(link, request) {
             self.stall(link, key);
             return Flow::Stop;
         }
@@ -146,13 +202,14 @@ impl<D: Driver> Worker<D> {
         }
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
+        let state = &mut self.links[link as usize];
+        state.is_last |= flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
         let silent = flags.has(MessageFlags::SILENT);
         if !heard {
             self.counters.orphan_replies.add(1);
         } else if silent {
             self.counters.silent.add(1);
         }
-        let total = scratch.frame.total_bytes();
         if whole {
             self.consume_reply(link, seen.len());
             if heard && !silent {
@@ -165,14 +222,19 @@ impl<D: Driver> Worker<D> {
         }
         let gathered = self.links[link as usize].inbox.in_message();
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(link, head);
         self.counters.streamed.add(1);
         let passed = heard
             && !silent
             && self.pass_reply(Heard { link, channel, request }, scratch, &seen.sub(0..head));
-        let bytes_left = total - u64::from(head);
         self.ledger.get_mut(request).begun |= passed;
-        self.links[link as usize].download = Some(Download { request, bytes_left, last, heard: passed });
+        let download = Download { request, body, last, heard: passed };
+        if body.is_over() {
+            self.reply_body_over(link, download);
+        } else {
+            self.links[link as usize].download = Some(download);
+        }
         Flow::Go
     }
 
@@ -204,40 +266,99 @@ impl<D: Driver> Worker<D> {
     }
 
     fn forward_reply_body(&mut self, link: u32, download: Download) -> Flow {
-        let Download { request, bytes_left, last, heard } = download;
-        if heard && let Some(key) = self.held_up_by(request) {
+        let Download { request, mut body, last: _, heard } = download;
+        if heard && let Some(key) = self.held_up_by(link, request) {
             self.stall(link, key);
             return Flow::Stop;
         }
         let state = &mut self.links[link as usize];
         state.grace = None;
-        let Some(piece) = state.inbox.take_raw(&mut self.pieces, bytes_left) else { return Flow::Stop };
-        let left = bytes_left - u64::from(piece.len());
-        state.download = (left > 0).then_some(Download { bytes_left: left, ..download });
-        self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
-        if heard {
-            self.deliver_piece(request, piece);
+        let channel = self.backends[state.backend as usize].channel;
+        let parser = self.setup.view(channel).parse_reply;
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
+        let piece = next_piece(&mut state.inbox, tools, &mut self.bodies, frame, &mut body, parser);
+        let (is_nothing, uploading) = (matches!(piece, Piece::Nothing), state.uploading);
+        let download = Download { body, ..download };
+        state.download = (!body.is_over()).then_some(download);
+        if !is_nothing && !uploading {
+            self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
         }
-        if left == 0 && last {
-            self.reply_was_last(link, request);
+        let flow = match piece {
+            Piece::Bytes(piece) => {
+                if heard {
+                    self.deliver_piece(request, piece);
+                }
+                Flow::Go
+            }
+            Piece::Head(head) => {
+                if heard {
+                    let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
+                    self.deliver_bytes(request, &message, [None, None]);
+                }
+                Flow::Go
+            }
+            Piece::Over => Flow::Go,
+            Piece::Nothing => Flow::Stop,
+            Piece::Fault { field, cause } => {
+                let address = self.address_of(link);
+                let why = flick_abi::engine::cause_text(cause);
+                tracing::warn!(%address, field, why, "backend sent a body that is not of the grammar");
+                self.backend_fault(link)
+            }
+            Piece::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+                Flow::Stop
+            }
+        };
+        self.scratch = Some(scratch);
+        if flow == Flow::Go && body.is_over() {
+            self.reply_body_over(link, download);
         }
-        Flow::Go
+        flow
+    }
+
+    /// All of a reply with a body has been passed on.
+    fn reply_body_over(&mut self, link: u32, download: Download) {
+        if download.last {
+            self.reply_was_last(link, download.request);
+        }
+    }
+
+    /// The backend has closed in good order behind a reply that ends so: the same must be told to the client, whose
+    /// connection ends with it.
+    fn reply_ends_with_link(&mut self, link: u32, download: Download) {
+        self.links[link as usize].download = None;
+        if download.heard
+            && let Some(key) = self.ledger.get(download.request).session
+        {
+            self.stop_reading(key);
+        }
+        self.reply_was_last(link, download.request);
+        if self.links[link as usize].state == LinkState::Up {
+            self.retire_link(link);
+        }
     }
 
     /// Takes a request off its connection's books, and gives a lent connection back or ends it.
     pub(super) fn reply_was_last(&mut self, link: u32, request: RequestId) {
         let state = &mut self.links[link as usize];
-        let popped = self.ledger.pop_link(&mut state.requests);
+        let popped = self.ledger.pop_link(&mut state.requests, &mut self.pieces);
         assert!(popped == Some(request), "replies are booked in the order of their requests");
         let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
         let (lent, early) = (state.lent, state.uploading || unsent);
         state.rests_since_ns = self.driver.now_ns();
+        state.exchanges = state.exchanges.saturating_add(1);
+        let exclusive = self.backends[state.backend as usize].exclusive;
         if self.ledger_has_session(request) {
             self.finish_request(request);
         }
         if lent && early {
             // Answered before all of it was sent: the books of this connection no longer balance.
             self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+        } else if exclusive {
+            self.give_back(link);
         } else if lent {
             self.unblock = true;
         }
@@ -249,7 +370,10 @@ impl<D: Driver> Worker<D> {
     /// Pauses a connection because a client does not read what it gets from it.
     fn stall(&mut self, link: u32, key: crate::slab::Key) {
         let now_ns = self.driver.now_ns();
-        let patience_ns = self.setup.timeouts.slow_client.as_nanos() as u64;
+        let timeouts = &self.setup.timeouts;
+        // A connection that is lent holds up nobody but the client itself.
+        let patience = if self.links[link as usize].lent { timeouts.request } else { timeouts.slow_client };
+        let patience_ns = patience.as_nanos() as u64;
         let state = &mut self.links[link as usize];
         if now_ns.saturating_sub(state.dropped_ns) > patience_ns * CALM_SHARE {
             state.impatience = 0;

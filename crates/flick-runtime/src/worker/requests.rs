@@ -9,7 +9,7 @@ use super::rules::{Scratch, Start};
 use super::sending::Waiter;
 use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
-use crate::inbox::{Next, Tools};
+use crate::inbox::{Look, Next, Tools};
 use crate::limits::{LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
@@ -113,8 +113,13 @@ impl<D: Driver> Worker<D> {
             Upload::Discard { .. } => return self.discard_body(key),
             Upload::None => {}
         }
+        if session.is_last {
+            self.stop_reading(key);
+            return Flow::Stop;
+        }
         let under_way = session.requests.len();
-        if under_way >= self.setup.limits.session_requests_max || (session.barrier && under_way > 0) {
+        let alone = session.barrier || self.setup.protocol().exclusive;
+        if under_way >= self.setup.limits.session_requests_max || (alone && under_way > 0) {
             return self.wait_for(key, Wait::Replies);
         }
         session.barrier = false;
@@ -126,8 +131,11 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.setup.view(session.channel).parse_request;
+        // A rule that waits for replies keeps its message: that must be there whole.
+        let streams = self.setup.protocol().exclusive && !self.setup.needs.asks;
+        let look = Look { parser, asked: 0, streams };
         let mut scratch = self.scratch.take().expect("activations never nest");
-        let next = session.inbox.next(&mut tools!(self), parser, &mut scratch.frame);
+        let next = session.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {
             Next::Whole(message) => self.whole_request(key, &mut scratch, message),
             Next::Large(seen) => self.large_request(key, &mut scratch, seen),
@@ -138,6 +146,7 @@ impl<D: Driver> Worker<D> {
                 self.request_fault(key, &mut scratch, answer);
                 Flow::Stop
             }
+            Next::TooLong => panic!("a parser asks for a longer head than its bound"),
             Next::NoBuffers => {
                 self.counters.exhausted.add(1);
                 self.end_session(key, true);
@@ -164,6 +173,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Shared);
         }
         self.consume(key, message.len());
+        self.note_last(key, flags);
         self.counters.requests.add(1);
         if let Some(paused) = paused {
             self.suspend_request(key, scratch, paused, &message);
@@ -196,6 +206,13 @@ impl<D: Driver> Worker<D> {
         Flow::Go
     }
 
+    /// Notes whether a request that is being taken is the last of its session.
+    pub(super) fn note_last(&mut self, key: Key, flags: MessageFlags) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_last = flags.has(MessageFlags::LAST);
+        }
+    }
+
     /// Runs the rules on a message of a session, with its state.
     pub(super) fn run_rules_of(
         &mut self,
@@ -223,6 +240,9 @@ impl<D: Driver> Worker<D> {
         if self.ledger.room() < needs.entries_per_message || (needs.asks && self.activations.is_full()) {
             return false;
         }
+        if self.setup.lends_always && !self.all_lend() {
+            return false;
+        }
         let Some(session) = self.sessions.get_mut(key) else { return true };
         let conn = session.clogged.and_then(|link| self.links[link as usize].conn);
         if conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX) {
@@ -245,6 +265,11 @@ impl<D: Driver> Worker<D> {
         }
         sends.iter().all(|send| {
             let Some(backend) = self.backend_of(send) else { return true };
+            if self.backends[backend as usize].exclusive {
+                return !self.shared_link_is_usable(backend)
+                    || self.lends_now(backend)
+                    || !self.lends(backend);
+            }
             let link = &self.links[self.backends[backend as usize].shared as usize];
             link.conn.is_none_or(|conn| self.driver.backlog_bytes(conn) <= LINK_BACKLOG_BYTES_MAX)
         })
@@ -279,6 +304,7 @@ impl<D: Driver> Worker<D> {
             session.phase = Phase::Closing;
             session.inbox.clear(&mut self.pieces, &mut self.frames);
             self.deadlines.clear(key.index);
+            self.abandon_upload(key);
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Scratch {
     pub failure: Option<FailureReason>,
     /// The message that is being sent, if it is not the one that started the activation.
     pub named: Option<Slice>,
+    /// What of it is not forwarded: only its cuts mean something.
+    pub named_frame: Frame,
 }
 
 impl Default for Scratch {
@@ -53,6 +55,7 @@ impl Default for Scratch {
             spills: vec![0; SPILL_WORDS_MAX],
             failure: None,
             named: None,
+            named_frame: Frame::new(),
         }
     }
 }

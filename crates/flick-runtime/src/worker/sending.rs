@@ -1,7 +1,7 @@
 //! Requests on their way to backends: booked, numbered, written to the shared connection.
 //! Promises: a request is in the ledger before its first byte is written; what is not sent is told, not forgotten.
 
-use flick_abi::frame::SLOT_LOUD;
+use flick_abi::frame::{SLOT_ASKED, SLOT_LOUD};
 use flick_abi::limits::ECHO_FIELDS_MAX;
 use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, Step, WireField};
 use flick_buffers::Slice;
@@ -20,6 +20,8 @@ pub(super) type Patches = [Option<(WireField, u64)>; 2];
 pub(super) struct Outgoing<'a> {
     /// Copied, with the patches applied.
     pub front: &'a [u8],
+    /// The frame that says what of it is not forwarded, if it does.
+    pub cuts: Option<&'a Frame>,
     /// Passed on by reference.
     pub rest: Option<Slice>,
 }
@@ -53,6 +55,8 @@ pub(super) enum Unsent {
     Down(u32),
     /// The ledger is full.
     Full,
+    /// All connections to that backend are in use.
+    Busy,
     /// It would not be answered, or end the connection for everybody.
     Unanswerable,
 }
@@ -62,7 +66,7 @@ impl Unsent {
     pub fn reason(self) -> FailureReason {
         match self {
             Unsent::Nowhere | Unsent::Down(_) => FailureReason::Unavailable,
-            Unsent::Full => FailureReason::Overload,
+            Unsent::Full | Unsent::Busy => FailureReason::Overload,
             Unsent::Unanswerable => FailureReason::Malformed,
         }
     }
@@ -94,27 +98,54 @@ impl<D: Driver> Worker<D> {
             return Err(Unsent::Down(backend));
         }
         let channel = send.channel as usize;
-        let link = self.backends[backend as usize].shared;
+        let exclusive = self.backends[backend as usize].exclusive;
+        let link = if exclusive {
+            self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
+        } else {
+            self.backends[backend as usize].shared
+        };
         let examined = self.examine(scratch, send, message, matches!(waiter, Waiter::Ask { .. }));
         let number = self.links[link as usize].next_number;
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
+        let mut resend = None;
         let mute = scratch.frame.flags().has(MessageFlags::MUTE) && !matches!(waiter, Waiter::Ask { .. });
         if !mute && self.setup.program.channels[channel].view.is_some() {
-            let request = self.book(scratch, channel, examined, waiter)?;
+            let request = match self.book(scratch, channel, examined, waiter) {
+                Ok(request) => request,
+                Err(unsent) => {
+                    self.give_back_unused(link, exclusive);
+                    return Err(unsent);
+                }
+            };
+            let frame = if examined { &scratch.other } else { &scratch.frame };
+            let may_retry = frame.flags().has(MessageFlags::RETRY) && self.links[link as usize].exchanges > 0;
+            resend = (may_retry && exclusive).then_some(request);
+            let kept = frame.slots[SLOT_ASKED];
             let deadline_ns = self.reply_deadline(link);
             let entry = self.ledger.get_mut(request);
             entry.deadline_ns = deadline_ns;
+            entry.kept = kept;
+            entry.lent_link = exclusive.then_some(link);
             entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
             self.links[link as usize].next_number = number.wrapping_add(1);
             self.ledger.push_link(&mut self.links[link as usize].requests, request);
         }
         self.backend_counters[backend as usize].requests.add(1);
-        if !self.write_to_link(link, &outgoing(scratch, send.body, message), patches) {
+        if !self.write_to_link(link, &outgoing(scratch, send.body, message), patches, resend) {
             self.counters.exhausted.add(1);
             self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
+        } else if self.links[link as usize].requests.is_empty() {
+            self.give_back_unused(link, exclusive);
         }
         Ok(())
+    }
+
+    /// Nobody waits for anything on a connection that was borrowed.
+    fn give_back_unused(&mut self, link: u32, exclusive: bool) {
+        if exclusive {
+            self.give_back(link);
+        }
     }
 
     /// Opens the entry of a request, or finds the one that it has.
@@ -160,7 +191,8 @@ impl<D: Driver> Worker<D> {
         is_ask: bool,
     ) -> bool {
         let channel = send.channel as usize;
-        let matters = is_ask || self.setup.protocol_of(channel).loud.is_some();
+        let protocol = self.setup.protocol_of(channel);
+        let matters = is_ask || protocol.loud.is_some() || protocol.exclusive;
         let is_original = matches!(send.body, SendBody::Original | SendBody::Message(0));
         if is_original || !matters {
             return false;
@@ -229,25 +261,28 @@ pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option
     match body {
         SendBody::Original | SendBody::Message(0) => {
             let message = message.expect("a rule without a message sends what it builds");
-            front_and_rest(message, scratch.frame.head_bytes() as u32)
+            front_and_rest(message, scratch.frame.head_bytes() as u32, &scratch.frame)
         }
         SendBody::Message(_) => {
             let message = scratch.named.as_ref().expect("the message that is sent has been named");
-            front_and_rest(message, COPY_BYTES_MAX)
+            front_and_rest(message, COPY_BYTES_MAX, &scratch.named_frame)
         }
         SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
             let front = &scratch.out[offset as usize..(offset + len) as usize];
             let tail = if tail_of == 0 { message } else { scratch.named.as_ref() };
             let rest = tail.filter(|tail| tail_from < tail.len()).map(|tail| tail.sub(tail_from..tail.len()));
-            Outgoing { front, rest }
+            Outgoing { front, cuts: None, rest }
         }
     }
 }
 
-fn front_and_rest(message: &Slice, head: u32) -> Outgoing<'_> {
+fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
+    let last_cut = frame.cuts().last().map(|(_, end)| end as u32);
+    let cuts = last_cut.map(|_| frame);
     if message.len() <= COPY_BYTES_MAX {
-        return Outgoing { front: message.bytes(), rest: None };
+        return Outgoing { front: message.bytes(), cuts, rest: None };
     }
-    let front = head.min(message.len());
-    Outgoing { front: &message.bytes()[..front as usize], rest: Some(message.sub(front..message.len())) }
+    let front = head.max(last_cut.unwrap_or(0)).min(message.len());
+    let rest = Some(message.sub(front..message.len()));
+    Outgoing { front: &message.bytes()[..front as usize], cuts, rest }
 }

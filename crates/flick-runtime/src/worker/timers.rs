@@ -42,11 +42,14 @@ impl<D: Driver> Worker<D> {
 
     fn link_due_ns(&self, link: &crate::backend::Link) -> Option<u64> {
         match link.state {
-            LinkState::Down => (!link.lent).then_some(link.deadline_ns),
+            LinkState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
             LinkState::Connecting => Some(link.deadline_ns),
             LinkState::Up => {
                 if let Some((_, until)) = link.stalled {
                     return Some(until);
+                }
+                if link.is_idle {
+                    return Some(Self::rests_until_ns(link.rests_since_ns));
                 }
                 let deadline = link.requests.front().map(|request| self.ledger.get(request).deadline_ns);
                 deadline.filter(|due| *due != u64::MAX).map(|due| due + link.clock_lag_ns)
@@ -91,6 +94,7 @@ impl<D: Driver> Worker<D> {
             LinkState::Connecting => self.link_broken(link, FailureReason::Timeout, Some(Event::Refused)),
             LinkState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(link, key),
+                None if self.links[link as usize].is_idle => self.retire_link(link),
                 None if self.upload_goes_on(link) => {}
                 None => {
                     let address = self.address_of(link);

@@ -2,26 +2,28 @@
 //! slowly holds up nobody but itself.
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
+use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{Event, FailureReason, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::bodies::{Piece, next_piece};
+use super::requests::fault_reason;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, outgoing};
-use super::{Flow, Worker};
-use crate::backend::LinkState;
+use super::{Flow, Worker, tools};
+use crate::body::Body;
 use crate::deadlines::Kind;
-use crate::limits::{LENT_REST_MS, LINK_BACKLOG_BYTES_MAX};
+use crate::inbox::Tools;
+use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX};
 use crate::session::{Upload, Wait};
 use crate::slab::Key;
 
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 /// Body bytes after which the time for a request to arrive starts anew.
 const PROGRESS_BYTES: u64 = 64 * 1024;
 
 impl<D: Driver> Worker<D> {
-    /// Begins a large request, of which `seen` has arrived: at least its head.
+    /// Begins a request whose body is passed on as it arrives, of which `seen` has arrived: at least its head.
     pub(super) fn large_request(&mut self, key: Key, scratch: &mut Scratch, seen: Slice) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         if !session.requests.is_empty() {
@@ -33,61 +35,69 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Shared);
         }
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
-        let chosen = scratch
-            .sends
-            .as_slice()
-            .iter()
-            .find(|send| send.channel as usize != self.setup.listened)
-            .copied();
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         if paused.is_some() {
             // It would be kept as long as its rule waits, and is too long to be kept.
-            return self.refuse_large(key, scratch, head, FailureReason::Overload);
+            return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
+        }
+        let listened = self.setup.listened;
+        let sends = scratch.sends.as_slice().iter();
+        let chosen = sends.clone().find(|send| send.channel as usize != listened).copied();
+        if scratch.sends.as_slice().first().is_some_and(|send| send.channel as usize == listened) {
+            return self.answer_large(key, scratch, &seen.sub(0..head), None);
         }
         let unsent = scratch.failure.unwrap_or(FailureReason::Unavailable);
         let Some((send, backend)) = chosen.and_then(|send| Some((send, self.backend_of(&send)?))) else {
-            return self.refuse_large(key, scratch, head, unsent);
+            return self.answer_large(key, scratch, &seen.sub(0..head), Some(unsent));
         };
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
                 return self.wait_for(key, Wait::Shared);
             }
             self.backend_counters[backend as usize].failures.add(1);
-            return self.refuse_large(key, scratch, head, FailureReason::Unavailable);
+            let reason = Some(FailureReason::Unavailable);
+            return self.answer_large(key, scratch, &seen.sub(0..head), reason);
         };
         self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
         Flow::Go
     }
 
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, link: u32, head: Slice) {
-        let total = scratch.frame.total_bytes();
         let number = self.links[link as usize].next_number;
         let channel = send.channel as usize;
         let examined = self.examine(scratch, send, Some(&head), false);
         let patches = self.request_patches(scratch, channel, examined, number);
-        let echo = self.echo_of(&scratch.frame);
+        let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
+        let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
+        let body = self.body_behind(&scratch.frame, head.len());
         self.counters.requests.add(1);
         self.counters.streamed.add(1);
         self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
-        self.ledger.get_mut(request).number =
-            number & super::sending::number_mask(&self.setup.protocol_of(channel).correlate);
         let state = &mut self.links[link as usize];
+        let entry = self.ledger.get_mut(request);
+        entry.number = number & super::sending::number_mask(&self.setup.protocol_of(channel).correlate);
+        entry.kept = kept;
+        entry.lent_link = self.backends[state.backend as usize].exclusive.then_some(link);
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
         self.ledger.push_link(&mut state.requests, request);
-        let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches);
+        let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches, None);
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
-        let bytes_left = total - u64::from(head.len());
+        self.note_last(key, flags);
+        let upload = match streams {
+            _ if body.is_over() => Upload::None,
+            true => Upload::To { link, epoch, body },
+            false => self.discard(body),
+        };
         if let Some(session) = self.sessions.get_mut(key) {
             session.barrier = true;
-            session.upload =
-                if streams { Upload::To { link, epoch, bytes_left } } else { Upload::Discard { bytes_left } };
+            session.upload = upload;
         }
-        if !streams {
+        if !streams || body.is_over() {
             self.upload_sent(link);
         }
         if !written {
@@ -96,25 +106,71 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A large request that cannot be sent: it is answered, and its body swallowed.
-    fn refuse_large(&mut self, key: Key, scratch: &mut Scratch, head: u32, reason: FailureReason) -> Flow {
-        let total = scratch.frame.total_bytes();
+    /// A request with a body that is not sent to a backend: its rule has answered it, or it fails for that reason; its
+    /// body is swallowed.
+    fn answer_large(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        head: &Slice,
+        reason: Option<FailureReason>,
+    ) -> Flow {
         self.counters.requests.add(1);
-        self.consume(key, head);
+        let body = self.body_behind(&scratch.frame, head.len());
+        self.consume(key, head.len());
+        self.note_last(key, scratch.frame.flags());
+        let upload = if body.is_over() { Upload::None } else { self.discard(body) };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.upload = Upload::Discard { bytes_left: total - u64::from(head) };
+            session.upload = upload;
         }
-        self.fail_new_request(key, &scratch.frame, reason);
+        match reason {
+            Some(reason) => self.fail_new_request(key, &scratch.frame, reason),
+            None => {
+                for at in 0..scratch.sends.as_slice().len() {
+                    let send = scratch.sends.as_slice()[at];
+                    if send.channel as usize == self.setup.listened {
+                        self.answer_directly(key, scratch, &send, Some(head));
+                    } else {
+                        self.counters.sends_dropped.add(1);
+                    }
+                }
+            }
+        }
         Flow::Go
+    }
+
+    /// What becomes of a body that nobody wants.
+    fn discard(&self, body: Body) -> Upload {
+        let bytes_max = if self.setup.protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
+        Upload::Discard { body, bytes_max }
+    }
+
+    /// The next piece of the body that a session is sending.
+    fn next_body_piece(&mut self, key: Key, body: &mut Body) -> (Piece, Box<Scratch>) {
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let Some(session) = self.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
+        let parser = self.setup.view(session.channel).parse_request;
+        let piece = next_piece(
+            &mut session.inbox,
+            &mut tools!(self),
+            &mut self.bodies,
+            &mut scratch.frame,
+            body,
+            parser,
+        );
+        (piece, scratch)
     }
 
     /// Passes on what has arrived of a body.
     pub(super) fn forward_body(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
-        let Upload::To { link, epoch, bytes_left } = session.upload else { return Flow::Go };
+        let Upload::To { link, epoch, mut body } = session.upload else { return Flow::Go };
         let state = &self.links[link as usize];
         let Some(conn) = state.conn.filter(|_| state.epoch == epoch) else {
-            session.upload = Upload::Discard { bytes_left };
+            let upload = self.discard(body);
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.upload = upload;
+            }
             return Flow::Go;
         };
         if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
@@ -123,28 +179,113 @@ impl<D: Driver> Worker<D> {
             self.upload_waits(link);
             return Flow::Stop;
         }
-        let Some(piece) = session.inbox.take_raw(&mut self.pieces, bytes_left) else { return Flow::Stop };
-        if let Some(request) = state.requests.front() {
+        let before = body.bytes_left;
+        let (piece, scratch) = self.next_body_piece(key, &mut body);
+        let upload = if body.is_over() { Upload::None } else { Upload::To { link, epoch, body } };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.upload = upload;
+        }
+        let flow = match piece {
+            Piece::Bytes(piece) => {
+                self.driver.send(conn, piece);
+                Flow::Go
+            }
+            Piece::Head(head) => {
+                let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
+                if !self.write_to_link(link, &message, [None, None], None) {
+                    self.counters.exhausted.add(1);
+                    self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
+                }
+                Flow::Go
+            }
+            Piece::Over => Flow::Go,
+            Piece::Nothing => Flow::Stop,
+            Piece::Fault { field, cause } => {
+                tracing::debug!(field, cause, "the body of a request is not of the grammar");
+                self.body_fault(key, cause);
+                Flow::Stop
+            }
+            Piece::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.end_session(key, true);
+                Flow::Stop
+            }
+        };
+        self.scratch = Some(scratch);
+        if flow == Flow::Go {
+            self.upload_progressed(key, link, epoch, before, body);
+        }
+        flow
+    }
+
+    /// A piece of a body has gone to the backend.
+    fn upload_progressed(&mut self, key: Key, link: u32, epoch: u32, before: u64, body: Body) {
+        self.note_progress(key, before, body.bytes_left);
+        if self.links[link as usize].epoch != epoch {
+            return;
+        }
+        if let Some(request) = self.links[link as usize].requests.front() {
             self.ledger.get_mut(request).deadline_ns = u64::MAX;
         }
-        let left = bytes_left - u64::from(piece.len());
-        session.upload = if left == 0 { Upload::None } else { Upload::To { link, epoch, bytes_left: left } };
-        self.note_progress(key, bytes_left, left);
-        self.driver.send(conn, piece);
-        if left == 0 {
+        if body.is_over() {
             self.upload_sent(link);
         }
-        Flow::Go
+    }
+
+    /// The body of a request turns out not to be of the grammar: the request is abandoned, and its client told so if
+    /// nothing of a reply has gone to it.
+    fn body_fault(&mut self, key: Key, cause: u32) {
+        self.counters.peer_faults_client.add(1);
+        self.counters.failed_malformed.add(1);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let upload = std::mem::replace(&mut session.upload, Upload::None);
+        session.is_last = true;
+        if let Upload::To { link, epoch, body } = upload {
+            self.drop_body(body);
+            if self.links[link as usize].epoch == epoch {
+                self.link_broken(link, fault_reason(cause), None);
+            }
+        } else if let Upload::Discard { body, .. } = upload {
+            self.drop_body(body);
+        }
+        self.stop_reading(key);
     }
 
     pub(super) fn discard_body(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
-        let Upload::Discard { bytes_left } = session.upload else { return Flow::Go };
-        let piece = session.inbox.take_raw(&mut self.pieces, bytes_left);
-        let left = bytes_left - piece.as_ref().map_or(0, |piece| u64::from(piece.len()));
-        session.upload = if left == 0 { Upload::None } else { Upload::Discard { bytes_left: left } };
-        self.note_progress(key, bytes_left, left);
-        if left == 0 || piece.is_some() { Flow::Go } else { Flow::Stop }
+        let Upload::Discard { mut body, bytes_max } = session.upload else { return Flow::Go };
+        if body.bytes_left > bytes_max {
+            // The answer goes out, what the client still sends is dropped, and the connection ends.
+            self.stop_reading(key);
+            return Flow::Stop;
+        }
+        let before = body.bytes_left;
+        let (piece, scratch) = self.next_body_piece(key, &mut body);
+        self.scratch = Some(scratch);
+        let taken = match &piece {
+            Piece::Bytes(piece) | Piece::Head(piece) => u64::from(piece.len()),
+            _ => 0,
+        };
+        let left_max = bytes_max.saturating_sub(taken);
+        let upload =
+            if body.is_over() { Upload::None } else { Upload::Discard { body, bytes_max: left_max } };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.upload = upload;
+        }
+        self.note_progress(key, before, body.bytes_left);
+        match piece {
+            Piece::Bytes(_) | Piece::Head(_) | Piece::Over => Flow::Go,
+            Piece::Nothing => Flow::Stop,
+            Piece::Fault { cause, .. } => {
+                self.body_fault(key, cause);
+                Flow::Stop
+            }
+            Piece::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.end_session(key, true);
+                Flow::Stop
+            }
+        }
     }
 
     /// A body has this much time for each stretch of it.
@@ -196,58 +337,24 @@ impl<D: Driver> Worker<D> {
 
     /// Ends the connection that an unfinished body was going to.
     pub(super) fn break_lent(&mut self, upload: Upload) {
+        if let Upload::To { body, .. } | Upload::Discard { body, .. } = upload {
+            self.drop_body(body);
+        }
         if let Upload::To { link, epoch, .. } = upload
             && self.links[link as usize].epoch == epoch
         {
             self.link_broken(link, FailureReason::Unavailable, None);
         }
     }
-
-    /// A lent connection to `backend` that is free, dialled now if need be.
-    fn borrow_link(&mut self, backend: u32) -> Option<u32> {
-        if !self.shared_link_is_usable(backend) {
-            return None;
-        }
-        let lent = self.backends[backend as usize].lent.clone();
-        let is_free = |link: &u32| {
-            let link = &self.links[*link as usize];
-            link.state == LinkState::Up && link.conn.is_some() && link.requests.is_empty() && !link.uploading
-        };
-        let rests_since_ns = |link: &u32| self.links[*link as usize].rests_since_ns;
-        let free = lent.clone().filter(is_free).min_by_key(rests_since_ns);
-        let rested_ns = self.driver.now_ns().saturating_sub(LENT_REST_MS * MS);
-        if free.is_some_and(|link| rests_since_ns(&link) <= rested_ns) {
-            return free;
-        }
-        let down = lent.clone().find(|link| self.links[*link as usize].state == LinkState::Down);
-        down.filter(|link| self.dial(*link)).or(free)
-    }
-
-    /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.
-    fn all_lend(&self) -> bool {
-        (0..self.backends.len() as u32).filter(|backend| self.shared_link_is_usable(*backend)).all(
-            |backend| {
-                let mut lent = self.backends[backend as usize].lent.clone();
-                lent.any(|link| {
-                    let link = &self.links[link as usize];
-                    let is_free = link.state == LinkState::Up && link.requests.is_empty() && !link.uploading;
-                    link.state == LinkState::Down || is_free
-                })
-            },
-        )
-    }
-
-    /// Whether a lent connection of `backend` will become free, so that it is worth waiting for one.
-    fn lends(&self, backend: u32) -> bool {
-        let mut lent = self.backends[backend as usize].lent.clone();
-        lent.any(|link| self.links[link as usize].state != LinkState::Down)
-    }
 }
 
 /// How the head of a large message leaves: whole, as the rest of it follows by reference.
 fn outgoing_head<'a>(scratch: &'a Scratch, body: SendBody, head: &'a Slice) -> Outgoing<'a> {
     match body {
-        SendBody::Original => Outgoing { front: head.bytes(), rest: None },
+        SendBody::Original => {
+            let cuts = scratch.frame.cuts().next().map(|_| &scratch.frame);
+            Outgoing { front: head.bytes(), cuts, rest: None }
+        }
         other => outgoing(scratch, other, Some(head)),
     }
 }

@@ -1,0 +1,101 @@
+//! Bodies of messages under way: what is next of one, whether it is a plain stretch of bytes, all until the peer closes,
+//! or parts that the grammar's parser begins one after the other.
+//! Promises: nothing of a body is kept but the head of a part that was cut; parts that lie whole in a buffer are
+//! passed on where they lie.
+
+use flick_abi::{Frame, FuncId, MessageFlags};
+use flick_buffers::Slice;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::body::Body;
+use crate::inbox::{Inbox, Next, Tools};
+use crate::slab::Slab;
+
+/// What is next of a body.
+pub(super) enum Piece {
+    /// Bytes to pass on as they lie.
+    Bytes(Slice),
+    /// The head of a part, some of which is not passed on: see the frame that was given.
+    Head(Slice),
+    /// Nothing yet.
+    Nothing,
+    /// The body ends here.
+    Over,
+    /// What comes is not of the grammar.
+    Fault {
+        /// Which field, for the log.
+        field: u32,
+        /// Why.
+        cause: u32,
+    },
+    /// Buffers are out.
+    NoBuffers,
+}
+
+/// Takes the next piece of `body` from an inbox. The frame of a part whose head has cuts is copied to `scratch`.
+pub(super) fn next_piece(
+    inbox: &mut Inbox,
+    tools: &mut Tools<'_>,
+    bodies: &mut Slab<Frame>,
+    scratch: &mut Frame,
+    body: &mut Body,
+    parser: FuncId,
+) -> Piece {
+    if body.bytes_left > 0 {
+        let Some(piece) = inbox.take_raw(tools.pieces, body.bytes_left) else { return Piece::Nothing };
+        *body = body.after(piece.len());
+        return Piece::Bytes(piece);
+    }
+    let Some((key, frame)) = body.parts.and_then(|key| Some((key, bodies.get_mut(key)?))) else {
+        return Piece::Over;
+    };
+    let seen = match inbox.next_part(tools, parser, frame) {
+        Next::Large(seen) => seen,
+        Next::Starved => return Piece::Nothing,
+        Next::Fault { field, cause, .. } => return Piece::Fault { field, cause },
+        Next::NoBuffers => return Piece::NoBuffers,
+        Next::Whole(_) | Next::TooLong => panic!("the head of a part is within the bound of heads"),
+    };
+    let (total, has_cuts) = (frame.total_bytes(), frame.cuts().next().is_some());
+    let taken = if inbox.in_message() {
+        seen.len()
+    } else if has_cuts {
+        frame.head_bytes() as u32
+    } else {
+        total.min(u64::from(seen.len())) as u32
+    };
+    assert!(u64::from(taken) <= total, "a part is not looked at beyond its end");
+    if has_cuts {
+        scratch.copy_from(frame);
+    }
+    let more = frame.flags().has(MessageFlags::PARTS);
+    body.bytes_left = total;
+    *body = body.after(taken);
+    if !more {
+        bodies.remove(key);
+        body.parts = None;
+    }
+    if taken > 0 || inbox.in_message() {
+        inbox.consume(tools, taken);
+    }
+    if has_cuts { Piece::Head(seen.sub(0..taken)) } else { Piece::Bytes(seen.sub(0..taken)) }
+}
+
+impl<D: Driver> Worker<D> {
+    /// The body of the message in `frame`, of which `taken` bytes have gone on.
+    pub(super) fn body_behind(&mut self, frame: &Frame, taken: u32) -> Body {
+        let parts = frame.flags().has(MessageFlags::PARTS).then(|| {
+            let key = self.bodies.insert(frame.clone());
+            key.expect("there is a frame for a body of every session and connection")
+        });
+        Body { bytes_left: frame.total_bytes(), parts }.after(taken)
+    }
+
+    /// Forgets a body that is not looked at any more.
+    pub(super) fn drop_body(&mut self, body: Body) {
+        if let Some(key) = body.parts {
+            self.bodies.remove(key);
+        }
+    }
+}
