@@ -100,6 +100,7 @@ symbols! {
     ScanRun = scan::scan_run, "flick_scan_run", 5, true;
     Seek = scan::seek, "flick_seek", 6, true;
     Guard = scan::guard, "flick_guard", 5, true;
+    FormatAddress = format_address, "flick_format_address", 2, true;
     Cut = lists::cut, "flick_cut", 3, true;
     CutListed = lists::cut_listed, "flick_cut_listed", 4, true;
     Items = lists::items, "flick_items", 5, true;
@@ -187,6 +188,12 @@ extern "C" fn parse_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
 extern "C" fn format_int(call: &mut RawCall<'_>, value: u64, base: u64, signed: u64) -> u64 {
     let (digits, len) = semantics::format_int(value, signed != 0, base as u8);
     call.split(len).1.copy_from_slice(&digits[..len]);
+    call.grow(len)
+}
+
+extern "C" fn format_address(call: &mut RawCall<'_>, value: u64) -> u64 {
+    let (text, len) = semantics::format_address(call.bytes(value));
+    call.split(len).1.copy_from_slice(&text[..len]);
     call.grow(len)
 }
 

@@ -437,6 +437,9 @@ pub enum Op {
         /// 10 or 16.
         base: u8,
     },
+    /// Writes an address as people do: 16 bytes, or 18 with a port behind it; IPv4 mapped into IPv6 with dots, IPv6 with a
+    /// port in brackets. `Bytes` in the output, at most 47; of any other length empty.
+    FormatAddress(Value),
     /// Whether all of the bytes are a number within `int64`: base 10 with an optional `-`, or base 16 of 1 to 16 digits.
     IsInt {
         /// `Bytes`.

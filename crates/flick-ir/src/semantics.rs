@@ -12,7 +12,10 @@ mod words;
 use crate::data::Binary;
 
 pub use scan::{cut_listed, guard, has_token, in_class, items, scan_run, seek, whole};
-pub use strings::{DIGITS_MAX, byte_at, case, find, format_int, parse_int, same_text, slice, split, trim};
+pub use strings::{
+    ADDRESS_TEXT_MAX, DIGITS_MAX, byte_at, case, find, format_address, format_int, parse_int, same_text,
+    slice, split, trim,
+};
 pub use transform::{NoTransform, transform};
 pub use words::{
     EMPTY, PackItem, answer, as_type, message_body, message_get, message_number, pack, packed_bytes,

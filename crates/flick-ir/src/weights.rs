@@ -58,7 +58,7 @@ pub fn op_steps(op: &Op) -> u64 {
         Op::CutListed { .. } => LINES_STEPS,
         Op::Items { count_max, .. } => BYTES_STEPS + u64::from(*count_max) / (BYTES_PER_STEP / 8),
         Op::Transform { max_bytes, .. } => DIGITS_STEPS + spread(*max_bytes),
-        Op::FormatInt { .. } | Op::IsInt { .. } | Op::ParseInt { .. } => DIGITS_STEPS,
+        Op::FormatInt { .. } | Op::FormatAddress(_) | Op::IsInt { .. } | Op::ParseInt { .. } => DIGITS_STEPS,
         Op::Split { max, .. } => SEARCH_STEPS + u64::from(*max),
         Op::Concat { parts, max_bytes } => BYTES_STEPS * (parts.len() as u64).max(1) + spread(*max_bytes),
         Op::Case { max_bytes, .. } => BYTES_STEPS + spread(*max_bytes),

@@ -35,6 +35,7 @@ impl Translator<'_, '_> {
                 let inline = self.compare_either(*a, *b, true, SymbolId::SameText);
                 inline.or_else(|| self.predicate(SymbolId::SameText, *a, *b))
             }
+            Op::FormatAddress(bytes) => self.call_runtime(SymbolId::FormatAddress, &[*bytes]),
             Op::Find(a, b) => self.call_runtime(SymbolId::Find, &[*a, *b]),
             Op::Trim(value) => self.call_runtime(SymbolId::Trim, &[*value]),
             Op::IsMissing(value) => {

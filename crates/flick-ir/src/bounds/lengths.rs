@@ -7,7 +7,7 @@ use flick_abi::limits::HEAD_BYTES_MAX;
 
 use crate::cfg::{Cfg, successors};
 use crate::data::{BlockId, Function, Module, Op, Terminator, Type, Value};
-use crate::semantics::DIGITS_MAX;
+use crate::semantics::{ADDRESS_TEXT_MAX, DIGITS_MAX};
 
 /// How often everything is computed. Each round knows of results of calls, and of what goes round in loops, what the one
 /// before found, which was long enough.
@@ -87,6 +87,7 @@ pub(super) fn op_bytes(op: &Op) -> Option<u64> {
         Op::Transform { max_bytes, .. } => u64::from(*max_bytes),
         Op::Items { count_max, .. } => 8 * u64::from(*count_max),
         Op::FormatInt { .. } => DIGITS_MAX as u64,
+        Op::FormatAddress(_) => ADDRESS_TEXT_MAX as u64,
         Op::Split { max, .. } | Op::WordsNew { words_max: max, .. } => 8 * u64::from(*max),
         _ => return None,
     })

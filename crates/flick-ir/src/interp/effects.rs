@@ -138,6 +138,10 @@ impl Activation<'_, '_> {
                 let (digits, len) = semantics::format_int(get(*value), *signed, *base);
                 (digits[..len].to_vec(), semantics::DIGITS_MAX)
             }
+            Op::FormatAddress(bytes) => {
+                let (text, len) = semantics::format_address(self.bytes(get(*bytes)));
+                (text[..len].to_vec(), semantics::ADDRESS_TEXT_MAX)
+            }
             Op::Split { bytes, separator, max } => {
                 let mut words = vec![0; 8 * *max as usize];
                 let (value, separator) = (BytesRef(get(*bytes)), self.bytes(get(*separator)));

@@ -55,6 +55,7 @@ fn has_effect(op: &Op) -> bool {
             // What is built moves the end of the output, which other parts of it are counted from.
             | Op::Concat { .. }
             | Op::FormatInt { .. }
+            | Op::FormatAddress(_)
             | Op::Split { .. }
             | Op::Case { .. }
             | Op::WordsNew { .. }

@@ -64,6 +64,10 @@ impl Body<'_> {
                 let len = parts.iter().map(|part| self.len(*part)).sum::<u64>() + slack;
                 (Op::Concat { parts, max_bytes: len as u32 }, len)
             }
+            2 if self.rng.chance(30) => {
+                let bytes = self.some(block, scope, Type::Bytes);
+                (Op::FormatAddress(bytes), 47)
+            }
             2 => {
                 let value = self.number(block, scope);
                 (Op::FormatInt { value, signed: self.rng.chance(50), base: self.rng.pick(&[10, 16]) }, 20)

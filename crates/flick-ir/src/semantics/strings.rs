@@ -1,8 +1,13 @@
 //! What the operations on strings mean. What gives a part of a value gives a reference into the same place; what
 //! makes new bytes writes them at the start of `out`, which engines let begin where the output of the activation ends.
 
+use std::io::Write as _;
+use std::net::{Ipv6Addr, SocketAddr};
+
 use flick_abi::BytesRef;
 
+/// Longest text of an address: IPv6 in full, brackets, colon and port.
+pub const ADDRESS_TEXT_MAX: usize = 47;
 /// Longest text of a number: the sign and 19 digits, or 20 digits.
 pub const DIGITS_MAX: usize = 20;
 
@@ -26,6 +31,22 @@ pub fn format_int(value: u64, is_signed: bool, base: u8) -> ([u8; DIGITS_MAX], u
     }
     digits.copy_within(start.., 0);
     (digits, DIGITS_MAX - start)
+}
+
+/// An address as people write it, and how many bytes of it count.
+pub fn format_address(bytes: &[u8]) -> ([u8; ADDRESS_TEXT_MAX], usize) {
+    let mut text = [0; ADDRESS_TEXT_MAX];
+    let Some((address, port)) = bytes.split_first_chunk::<16>() else { return (text, 0) };
+    let address = Ipv6Addr::from(*address).to_canonical();
+    let mut rest = &mut text[..];
+    let written = match port {
+        [] => write!(rest, "{address}"),
+        [high, low] => write!(rest, "{}", SocketAddr::new(address, u16::from_be_bytes([*high, *low]))),
+        _ => Ok(()),
+    };
+    written.expect("every address fits");
+    let len = ADDRESS_TEXT_MAX - rest.len();
+    (text, len)
 }
 
 /// The number that all of the bytes are; `None` where they are none within `int64`. In base 16 one to sixteen digits
@@ -128,7 +149,7 @@ pub fn same_text(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use flick_abi::{BytesRef, Region};
 
-    use super::{byte_at, case, find, format_int, parse_int, slice, split, trim};
+    use super::{byte_at, case, find, format_address, format_int, parse_int, slice, split, trim};
 
     #[test]
     fn numbers_are_written_and_read() {
@@ -146,6 +167,25 @@ mod tests {
                 assert_eq!(parse_int(text.as_bytes(), base), Some(word), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn addresses_are_written() {
+        let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+        let mut loopback = [0; 16];
+        loopback[15] = 1;
+        for (address, port, text) in [
+            (mapped, &[][..], "192.0.2.1"),
+            (mapped, &[0x1f, 0x90], "192.0.2.1:8080"),
+            (loopback, &[], "::1"),
+            (loopback, &[0, 80], "[::1]:80"),
+            ([0xab; 16], &[0xff, 0xff], "[abab:abab:abab:abab:abab:abab:abab:abab]:65535"),
+            (loopback, &[0], ""),
+        ] {
+            let (found, len) = format_address(&[&address[..], port].concat());
+            assert_eq!(std::str::from_utf8(&found[..len]), Ok(text));
+        }
+        assert_eq!(format_address(b"short").1, 0);
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn wide_name(op: &Op) -> &'static str {
         Op::MessageGet { .. } => "message_get",
         Op::Concat { .. } => "concat",
         Op::FormatInt { .. } => "format_int",
+        Op::FormatAddress(_) => "format_address",
         Op::IsInt { .. } => "is_int",
         Op::ParseInt { .. } => "parse_int",
         Op::Slice { .. } => "slice",

@@ -151,6 +151,7 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
             let (offset, len) = range(reader)?;
             Op::Seek { from, offset, len, max: max(reader)? }
         }
+        "format_address" => Op::FormatAddress(reader.value()?),
         "item_push" => Op::ItemPush(reader.value()?),
         "cut" => Op::Cut { start: reader.value()?, end: reader.comma_value()? },
         "cut_listed" => {

@@ -40,7 +40,7 @@ pub(super) fn op(op: &Op) -> String {
             with(&[*a])
         }
         Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) | Op::Answer { index: a } => with(&[*a]),
-        Op::ItemPush(a) => with(&[*a]),
+        Op::ItemPush(a) | Op::FormatAddress(a) => with(&[*a]),
         Op::SendOriginal { chan: a } | Op::EmitBytes { value: a } | Op::Fail { reason: a } => with(&[*a]),
         Op::Binary(_, a, b)
         | Op::BytesEq(a, b)

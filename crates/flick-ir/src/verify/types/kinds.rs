@@ -19,6 +19,7 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::Call { .. } | Op::AsMessage(_) | Op::MessageGet { .. } => acts || kind == FuncKind::Order,
         Op::Items { .. } | Op::Whole { .. } | Op::Transform { .. } => acts || kind == FuncKind::Order,
         Op::WordGet { .. } | Op::WordSet { .. } => acts || kind == FuncKind::Order,
+        Op::FormatAddress(_) => acts || kind == FuncKind::Order,
         Op::Concat { .. } | Op::FormatInt { .. } | Op::Split { .. } => acts || kind == FuncKind::Order,
         Op::Case { .. } | Op::WordsNew { .. } | Op::Pack { .. } => acts || kind == FuncKind::Order,
         Op::PackedBytes { .. } => acts || kind == FuncKind::Order,

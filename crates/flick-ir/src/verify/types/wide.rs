@@ -140,6 +140,10 @@ impl Checker<'_, '_> {
                 self.takes(op, &[(*value, Number)]);
                 0
             }
+            Op::FormatAddress(bytes) => {
+                self.takes(op, &[(*bytes, Bytes)]);
+                0
+            }
             Op::Split { bytes, separator, max } => {
                 self.takes(op, &[(*bytes, Bytes), (*separator, Bytes)]);
                 if !(1..=SPLIT_PARTS_MAX).contains(max) {
