@@ -12,7 +12,7 @@ use crate::ledger::{RequestId, Tie};
 use crate::limits::{
     FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
-use crate::session::{Phase, Wait};
+use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -169,7 +169,9 @@ impl<D: Driver> Worker<D> {
             self.unblock = true;
         }
         let closing = session.phase == Phase::Closing && session.requests.is_empty();
-        if resume || closing {
+        // What becomes of a body that is still being sent is decided anew.
+        let uploads = session.upload != Upload::None;
+        if resume || closing || uploads {
             self.enqueue_session(key);
         }
     }

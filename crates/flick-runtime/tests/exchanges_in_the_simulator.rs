@@ -1,0 +1,368 @@
+//! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios. The
+//! engine is written by hand (`exchanges_in_the_simulator/tiny.rs`, which also says what the lines mean).
+
+#[path = "exchanges_in_the_simulator/tiny.rs"]
+mod tiny;
+
+use std::sync::Arc;
+
+use flick_testkit::scenario::stage::Simulated;
+use flick_testkit::scenario::{parse, play};
+use flick_testkit::service::Subject;
+
+fn check_with(asks: bool, text: &str) {
+    // Lines are written indented here, which would make them go on with the one before.
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let scenario = parse(&lines.join("\n")).expect("a scenario");
+    let subject = Subject { program: tiny::program(asks), engine: Arc::new(tiny::Tiny) };
+    let mut stage = Simulated::new(&scenario, &subject).expect("limits that there are");
+    if let Err(what) = play(&scenario, &mut stage) {
+        panic!("{what}\n{text}");
+    }
+}
+
+fn check(text: &str) {
+    check_with(false, text);
+}
+
+#[test]
+fn a_connection_is_used_again_and_holds_up_nobody() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client b  sends "get j0\n"
+        backend 0 expects "get j0\n", sends "ok\n"
+        client b  expects "ok\n", sends "get j1\n"
+        backend 0 expects "get j1\n", sends "ok len=2\nhi"
+        client b  expects "ok len=2\nhi"
+        client a  expects nothing for 5 ms, closes
+        client b  closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn requests_of_one_client_run_one_after_another() {
+    check(
+        r#"backends 2
+        client a  sends "get k0\nget k1\nget k0\n"
+        backend 0 expects "get k0\n"
+        backend 1 expects nothing for 5 ms
+        backend 0 sends "ok len=1\n1"
+        client a  expects "ok len=1\n1"
+        backend 1 expects "get k1\n", sends "ok len=1\n2"
+        backend 0 expects "get k0\n", sends "ok len=1\n3"
+        client a  expects "ok len=1\n2ok len=1\n3", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_request_with_a_body_goes_on_before_its_body_is_there() {
+    check(
+        r#"client a  sends "put k0 len=6\nab"
+        backend 0 expects "put k0 len=6\nab", sends "wait more\n"
+        client a  expects "wait more\n", sends "cdef"
+        backend 0 expects "cdef", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn parts_go_on_in_both_directions_as_they_arrive() {
+    check(
+        r#"client a  sends "put k0 parts\n3\nabc"
+        backend 0 expects "put k0 parts\n3\nabc"
+        client a  sends "2"
+        backend 0 expects nothing for 2 ms
+        client a  sends "\nd"
+        backend 0 expects "2\nd", sends "ok parts\n1 hop\nx"
+        client a  expects "ok parts\n1\nx", sends "e0"
+        backend 0 expects "e"
+        client a  sends " hop\nget k1\n"
+        backend 0 expects "0\n", sends "0\n"
+        client a  expects "0\n"
+        backend 0 expects "get k1\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn what_is_cut_is_not_passed_on() {
+    check(
+        r#"client a  sends "get k0 hop keep=4 hop\n"
+        backend 0 expects "get k0 keep=4\n", sends "ok hop len=asked hop\nfour"
+        client a  expects "ok len=asked\nfour", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_reply_is_read_with_what_its_request_kept() {
+    check(
+        r#"client a  sends "get k0 keep=3\nget made0 keep=9\nput k0 len=20000 keep=2\n", sends 20000 bytes
+        backend 0 expects "get k0 keep=3\n", sends "ok len=asked\nabc"
+        client a  expects "ok len=asked\nabc"
+        backend 0 expects "get other0 keep=3\n", sends "ok len=asked\ndef"
+        client a  expects "ok len=asked\ndef"
+        backend 0 expects "put k0 len=20000 keep=2\n", expects 20000 bytes, sends "ok len=asked\nhi"
+        client a  expects "ok len=asked\nhi", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_truncated_reply_never_looks_whole() {
+    for reply in ["ok len=100\\n12345", "ok parts\\n3\\nab", "ok parts\\n3\\nabc", "ok len=20000\\nabc"] {
+        for end in ["closes", "resets"] {
+            check(&format!(
+                r#"client a  sends "get k0\n"
+                backend 0 expects "get k0\n", sends "{reply}"
+                client a  expects "{reply}"
+                backend 0 {end}
+                client a  expects closed
+                expect counter truncated == 1
+                expect quiet"#
+            ));
+        }
+    }
+}
+
+#[test]
+fn a_reply_until_the_end_ends_the_client_too() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok close\nabc"
+        client a  expects "ok close\nabc"
+        backend 0 sends 50000 bytes, closes
+        client a  expects 50000 bytes, expects closed
+        expect counter truncated == 0
+        expect quiet"#,
+    );
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok close\nabc"
+        client a  expects "ok close\nabc"
+        backend 0 resets
+        client a  expects closed
+        expect counter truncated == 1
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_body_that_turns_malformed_ends_the_request_and_its_connection() {
+    check(
+        r#"client a  sends "put k0 parts\n3\nabc"
+        backend 0 expects "put k0 parts\n3\nabc"
+        client a  sends "x\n"
+        backend 0 expects closed
+        client a  expects "fail 3\n", expects closed
+        expect counter failed_malformed == 1
+        expect quiet"#,
+    );
+    // Nothing more can be told to whom a reply is under way.
+    check(
+        r#"client a  sends "put k0 parts\n3\nabc"
+        backend 0 expects "put k0 parts\n3\nabc", sends "ok len=5\nab"
+        client a  expects "ok len=5\nab", sends "x\n"
+        client a  expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn what_is_not_of_the_grammar_is_answered_for_its_reason() {
+    check(
+        r#"client a  sends "get k0 !\n"
+        client a  expects "fail 3\n", expects closed
+        client b  sends "get 0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n"
+        client b  expects "fail 5\n", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h16_a_stale_connection_is_tried_once_more() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok\n"
+        client a  expects "ok\n", sends "get j0 hop retry\n"
+        backend 0 expects "get j0 retry\n", closes
+        backend 0 expects "get j0 retry\n", sends "ok\n"
+        client a  expects "ok\n"
+        expect counter retried == 1
+        client a  sends "get l0 retry\n"
+        backend 0 expects "get l0 retry\n", resets
+        backend 0 expects "get l0 retry\n", closes
+        client a  expects "fail 0\n"
+        expect counter retried == 2
+        client a  closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h16_what_may_not_be_sent_twice_is_not() {
+    // It does not say that it may; or the connection is fresh; or something of a reply has come.
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok\n"
+        client a  expects "ok\n", sends "get j0\n"
+        backend 0 expects "get j0\n", closes
+        client a  expects "fail 0\n", sends "get l0 retry\n"
+        backend 0 expects "get l0 retry\n", closes
+        client a  expects "fail 0\n", sends "get m0\n"
+        backend 0 expects "get m0\n", sends "ok\n"
+        client a  expects "ok\n", sends "get n0 retry\n"
+        backend 0 expects "get n0 retry\n", sends "o", closes
+        client a  expects "fail 0\n", closes
+        expect counter retried == 0
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h14_a_connection_that_says_more_or_ends_is_not_used_again() {
+    for reply in ["ok last\\n", "ok\\nok\\n", "ok len=2\\nhiXYZ"] {
+        let heard = reply.trim_end_matches("XYZ").strip_suffix("ok\\n").filter(|rest| !rest.is_empty());
+        let heard = heard.unwrap_or(reply.trim_end_matches("XYZ"));
+        check(&format!(
+            r#"client a  sends "get k0\n"
+            backend 0 expects "get k0\n", sends "{reply}", expects closed
+            client a  expects "{heard}", sends "get j0\n"
+            backend 0 expects "get j0\n", sends "ok\n"
+            client a  expects "ok\n", closes
+            wait 20 ms
+            expect quiet"#
+        ));
+    }
+}
+
+#[test]
+fn h11_an_early_answer_ends_the_upload() {
+    // A short rest is taken and dropped; a long one ends the client's connection behind the answer.
+    check(
+        r#"client a  sends "put k0 len=60000\n", sends 20000 bytes
+        backend 0 expects "put k0 len=60000\n", expects 20000 bytes, sends "no\n"
+        client a  expects "no\n", sends 40000 bytes, sends "get j0\n"
+        backend 0 expects "get j0\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+    check(
+        r#"client a  sends "put k0 len=6000000\n", sends 20000 bytes
+        backend 0 expects "put k0 len=6000000\n", expects 20000 bytes, sends "no\n", expects closed
+        client a  expects "no\n", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h12_an_answer_of_our_own_never_takes_the_body_for_a_request() {
+    check(
+        r#"client a  sends "put local0 len=7\nget k0\nget local0\n"
+        client a  expects "ok len=5\nlocalok len=5\nlocal"
+        client a  sends "put local0 parts\n7\nget k0\n0\nget local0\n"
+        client a  expects "ok len=5\nlocalok len=5\nlocal"
+        client a  sends "put local0 len=9000000\n"
+        client a  expects "ok len=5\nlocal", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn the_last_request_ends_its_session_behind_the_reply() {
+    check(
+        r#"client a  sends "put k0 last len=3\nabcget k0\n"
+        backend 0 expects "put k0 last len=3\nabc", sends "ok\n"
+        client a  expects "ok\n", expects closed
+        client b  sends "get local0 last\nget local0\n"
+        client b  expects "ok len=5\nlocal", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_client_that_goes_ends_its_exchange() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok len=50000\n", sends 10000 bytes
+        client a  expects "ok len=50000\n", expects 10000 bytes, resets
+        backend 0 expects closed
+        client b  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client b  closes
+        backend 0 sends "ok\n"
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn asks_have_connections_for_themselves_and_are_answered_whole() {
+    check_with(
+        true,
+        r#"client a  sends "get ask0 hop keep=3\n"
+        client b  sends "get ask0\n"
+        backend 0 expects "get ask0 keep=3\n", sends "ok hop len=asked\nabc"
+        client a  expects "ok len=asked\nabc"
+        backend 0 expects "get ask0\n", sends "ok parts\n3\nab"
+        client b  expects nothing for 2 ms
+        backend 0 sends "c0\n"
+        client b  expects "ok parts\n3\nabc0\n"
+        client b  sends "get ask0\n"
+        backend 0 expects "get ask0\n", sends "ok parts\n5000\n", sends 20480 bytes
+        client b  expects "fail 2\n"
+        client b  sends "get ask0\n"
+        backend 0 expects "get ask0\n", sends "ok len=20000\n"
+        client b  expects "fail 2\n"
+        client a  closes
+        client b  closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_backend_that_is_down_is_known_and_dialled_again() {
+    check(
+        r#"simulator only
+        backend 0 refuses
+        wait 50 ms
+        client a  sends "get k0\n"
+        client a  expects "fail 0\n"
+        backend 0 returns
+        wait 1000 ms
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_resting_connection_is_closed_in_time() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 25000 ms
+        backend 0 expects nothing for 1 ms
+        wait 10000 ms
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
