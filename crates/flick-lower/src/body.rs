@@ -64,6 +64,8 @@ pub struct Body<'p> {
     pub scope: (UnitId, SelfScope),
     /// What `$$` is here.
     pub dollar: Option<Val>,
+    /// The value of the occurrence of a key that is looked at: list and key, and the value.
+    pub occurrence: Option<((FieldId, u32), Value)>,
     /// The frame parameter, where there is one.
     pub frame: Option<Value>,
     faults: HashMap<(u32, u32), BlockId>,
@@ -94,6 +96,7 @@ impl<'p> Body<'p> {
             locals: Vec::new(),
             scope: (UnitId(0), SelfScope::None),
             dollar: None,
+            occurrence: None,
             frame,
             faults: HashMap::new(),
             suspensions: 0,

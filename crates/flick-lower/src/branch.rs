@@ -80,18 +80,28 @@ impl Body<'_> {
             .iter()
             .zip(&blocks)
             .flat_map(|((patterns, _), &block)| patterns.iter().map(move |pattern| (pattern, block)));
-        match value {
-            Val::Num(Num { word: Word::One(value), .. }) => self.switch_words(value, targets, default_block),
-            Val::Bool(value) => {
-                let value = self.f.bool_to_int(value);
-                self.switch_words(value, targets, default_block);
-            }
-            other => self.switch_chain(&other, targets, default_block),
-        }
+        self.switch_on(&value, targets, default_block);
         let mut ends: Vec<(BlockId, Val)> =
             arms.iter().zip(&blocks).map(|((_, body), &block)| self.arm(block, body)).collect();
         ends.push(self.arm(default_block, default));
         self.join(ends)
+    }
+
+    /// Ends the block: goes on where the first pattern leads that the value is.
+    pub fn switch_on<'e>(
+        &mut self,
+        value: &Val,
+        targets: impl Iterator<Item = (&'e Expr, BlockId)>,
+        default: BlockId,
+    ) {
+        match value {
+            Val::Num(Num { word: Word::One(value), .. }) => self.switch_words(*value, targets, default),
+            Val::Bool(value) => {
+                let value = self.f.bool_to_int(*value);
+                self.switch_words(value, targets, default);
+            }
+            other => self.switch_chain(other, targets, default),
+        }
     }
 
     fn switch_words<'e>(

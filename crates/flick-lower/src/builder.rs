@@ -14,6 +14,7 @@ use crate::limits::FUNCTION_INSTS_MAX;
 pub struct ConstPool {
     bytes: Vec<u8>,
     known: HashMap<Vec<u8>, u32>,
+    classes: Vec<[u64; 4]>,
 }
 
 impl ConstPool {
@@ -26,6 +27,21 @@ impl ConstPool {
             offset
         });
         Op::ConstBytes { offset, len }
+    }
+
+    /// The number of a set of bytes.
+    pub fn class(&mut self, set: [u64; 4]) -> u32 {
+        let known = self.classes.iter().position(|known| *known == set);
+        let index = known.unwrap_or_else(|| {
+            self.classes.push(set);
+            self.classes.len() - 1
+        });
+        u32::try_from(index).expect("source text is bounded, so its classes are")
+    }
+
+    /// All sets of bytes.
+    pub fn classes(&self) -> &[[u64; 4]] {
+        &self.classes
     }
 
     /// The const region.

@@ -8,7 +8,8 @@ use flick_ir::data::Type;
 use crate::carrier::{Carrier, Layout};
 use crate::layout::{items, state_words};
 use crate::limits::IN_PLACE_PARTS_MAX;
-use crate::parse::plan::{Role, plan};
+use crate::parse::kept_keys;
+use crate::parse::plan::Role;
 use crate::unit::UnitInfo;
 use crate::value::ShapeKind;
 use crate::walk::{keys_of, walk_block, walk_program};
@@ -71,7 +72,7 @@ impl<'p> Context<'p> {
             let channels = program.process.iter().flat_map(|process| &process.channels);
             for channel in channels.filter(|channel| channel.receives == Some(info.id)) {
                 for role in [Role::Request, Role::Reply] {
-                    keys.extend(plan(info, role, channel).stored(info, role));
+                    keys.extend(kept_keys(info, role, channel));
                 }
             }
             info.assign_slots(&keys);

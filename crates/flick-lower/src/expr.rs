@@ -36,6 +36,7 @@ impl Body<'_> {
             }
             ExprKind::SelfField(field) => self.self_field(*field),
             ExprKind::LenOf(field) => self.self_len_of(*field),
+            ExprKind::SelfKey(list, key) => self.self_key(*list, *key),
             ExprKind::Dollar => {
                 self.dollar.clone().expect("the checker allows `$$` only in checks of fields")
             }

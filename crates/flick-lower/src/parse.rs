@@ -4,6 +4,9 @@
 
 pub mod emit;
 pub mod plan;
+pub mod structured;
+
+use std::collections::BTreeSet;
 
 use flick_abi::MessageFlags;
 use flick_abi::frame::SLOT_FLAGS;
@@ -14,6 +17,7 @@ use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
 use crate::context::Context;
 use crate::parse::plan::Role;
+use crate::unit::{Key, UnitInfo};
 
 /// A parser and what it found out about its messages.
 #[derive(Debug)]
@@ -24,14 +28,35 @@ pub struct Parser {
     pub head_bytes_max: u64,
 }
 
-/// The two parsers of a channel: of requests, of replies.
-pub fn lower_parsers(
-    cx: &Context<'_>,
-    consts: &mut ConstPool,
-    channel: &Channel,
-    unit: UnitId,
-) -> [Parser; 2] {
-    [Role::Request, Role::Reply].map(|role| emit::lower_parser(cx, consts, channel, unit, role))
+/// The parsers of a channel.
+#[derive(Debug)]
+pub struct Parsers {
+    /// Of requests.
+    pub request: Parser,
+    /// Of replies.
+    pub reply: Parser,
+    /// Of replies that are never given in parts; `None`: no reply is.
+    pub asked: Option<Parser>,
+}
+
+/// Writes the parsers of a channel.
+pub fn lower_parsers(cx: &Context<'_>, consts: &mut ConstPool, channel: &Channel, unit: UnitId) -> Parsers {
+    if cx.unit(unit).unit.body.is_none() {
+        let [request, reply] =
+            [Role::Request, Role::Reply].map(|role| emit::lower_parser(cx, consts, channel, unit, role));
+        return Parsers { request, reply, asked: None };
+    }
+    let [request, reply, asked] = [(Role::Request, true), (Role::Reply, true), (Role::Reply, false)]
+        .map(|way| structured::lower_structured(cx, consts, channel, unit, way));
+    Parsers { request, reply, asked: Some(asked) }
+}
+
+/// What a parser keeps in the frame.
+pub fn kept_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
+    match &info.unit.body {
+        Some(body) => structured::needs::Needs::new(info, body, role, channel).kept,
+        None => plan::plan(info, role, channel).stored(info, role),
+    }
 }
 
 /// The function that sets the flags of a reply, if the grammar has facts about replies. It reads slots only.

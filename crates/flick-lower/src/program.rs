@@ -14,7 +14,7 @@ use crate::call::lower_helper;
 use crate::context::Context;
 use crate::layout;
 use crate::merge::{lower_combine, lower_order};
-use crate::parse::{lower_parsers, lower_reply_flags};
+use crate::parse::{Parsers, lower_parsers, lower_reply_flags};
 use crate::rule::{lower_failures, lower_handler, lower_init, lower_rule, lower_timer, pass_action};
 use crate::unit::UnitInfo;
 
@@ -74,7 +74,8 @@ pub fn lower(program: &hir::Program) -> Module {
         init_state,
         bounds: Bounds::default(),
     };
-    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes(), classes: Vec::new() };
+    let classes = consts.classes().to_vec();
+    let mut module = Module { program, functions: functions.all, consts: consts.into_bytes(), classes };
     flick_ir::passes::spill::run(&mut module);
     module
 }
@@ -227,8 +228,9 @@ fn lower_view(
     unit: UnitId,
     functions: &mut Functions,
 ) -> View {
-    let [request, reply] = lower_parsers(cx, consts, channel, unit);
-    let head_bytes_max = request.head_bytes_max.max(reply.head_bytes_max);
+    let Parsers { request, reply, asked } = lower_parsers(cx, consts, channel, unit);
+    let asked_head = asked.as_ref().map_or(0, |asked| asked.head_bytes_max);
+    let head_bytes_max = request.head_bytes_max.max(reply.head_bytes_max).max(asked_head);
     let reply_flags = match functions.reply_flags.get(&unit.0) {
         Some(known) => *known,
         None => {
@@ -241,7 +243,7 @@ fn lower_view(
     View {
         parse_request: functions.add(request.function),
         parse_reply,
-        parse_asked: parse_reply,
+        parse_asked: asked.map_or(parse_reply, |asked| functions.add(asked.function)),
         reply_flags,
         head_bytes_max: u32::try_from(head_bytes_max).unwrap_or(u32::MAX),
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
 use flick_abi::{ReplyOrder, WireField};
 use flick_check::hir::{Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Unit, UnitId};
@@ -13,6 +14,7 @@ use flick_ir::data::{Type, Value};
 use crate::interval::Interval;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::number::range_of_arithmetic;
+use crate::parse::structured::sizes;
 use crate::value::{Num, Val};
 use crate::vint;
 use crate::walk::keys_of;
@@ -26,6 +28,23 @@ pub enum Key {
     Length(FieldId),
     /// The first byte of a variable-length integer, signed. Only parsers know it.
     Lead(FieldId),
+    /// Structured units: where the bytes of a field start in the message, kept for fields that the program changes. Of a
+    /// text: its value; of a number: its digits; of a list: its first element. -1 where the field is not there.
+    Start(FieldId),
+    /// Where they end; the delimiter behind a text or list is not among them. -1 where the field is not there.
+    End(FieldId),
+    /// The first value of a key of a keyed list, missing where there is none.
+    At(FieldId, u32),
+    /// A further value of the key whose values name what is cut; missing where there is none.
+    Further(FieldId, u32),
+    /// A list under way: elements or bytes left, or elements that are open. Only parsers know it.
+    Rest(FieldId),
+    /// A list under way: elements so far. Only parsers know it.
+    Seen(FieldId),
+    /// A list under way: where the element starts. Only parsers know it.
+    Element(FieldId),
+    /// A keyed list under way: number of the element's key, from 1; 0: none that matters. Only parsers know it.
+    Which(FieldId),
 }
 
 /// A grammar, analysed.
@@ -38,15 +57,37 @@ pub struct UnitInfo<'p> {
     /// What each integer, variable or length may be; lengths within the field's bound.
     ranges: Vec<Interval>,
     slots: BTreeMap<Key, u16>,
+    /// Slots behind those of the platform in use.
+    own_slots: usize,
     /// What a changed message needs of the original, over all changes in the program.
     pub update_needs: BTreeSet<Key>,
+    /// What the program does with keys and lists of a structured unit.
+    pub uses: Uses,
+}
+
+/// What a program does with keys and lists of a structured unit.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    /// Fields that are read.
+    pub read: BTreeSet<FieldId>,
+    /// Keys that are read, by list.
+    pub read_keys: BTreeSet<(FieldId, u32)>,
+    /// Keys that are changed, by list, those that follow from changed fields among them.
+    pub changed_keys: BTreeSet<(FieldId, u32)>,
 }
 
 impl<'p> UnitInfo<'p> {
     /// Analyses a grammar, without slots.
     pub fn new(id: UnitId, unit: &'p Unit) -> Self {
-        let mut info =
-            Self { id, unit, ranges: Vec::new(), slots: BTreeMap::new(), update_needs: BTreeSet::new() };
+        let mut info = Self {
+            id,
+            unit,
+            ranges: Vec::new(),
+            slots: BTreeMap::new(),
+            own_slots: 0,
+            update_needs: BTreeSet::new(),
+            uses: Uses::default(),
+        };
         for field in &unit.fields {
             let range = match &field.kind {
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Interval::of_repr(*repr),
@@ -55,7 +96,17 @@ impl<'p> UnitInfo<'p> {
                     let most = max_bytes.map_or(MESSAGE_BYTES_MAX, i128::from);
                     info.range_of(length).clip(Interval::new(0, most))
                 }
-                _ => panic!("the checker makes no field of a structured unit yet"),
+                FieldKind::Text { max_bytes, .. } | FieldKind::TextVar { max_bytes, .. } => {
+                    Interval::new(0, i128::from(*max_bytes))
+                }
+                FieldKind::Flag { .. } => Interval::new(0, 1),
+                FieldKind::ToClose { .. } => Interval::new(0, MESSAGE_BYTES_MAX),
+                // The word of a list: see `Key::Field`.
+                FieldKind::List(_) => Interval::new(0, i128::from(i64::MAX)),
+                FieldKind::Number { .. }
+                | FieldKind::Varint { .. }
+                | FieldKind::Bits { .. }
+                | FieldKind::Asked => number_range(&field.kind),
             };
             info.ranges.push(range);
         }
@@ -79,7 +130,9 @@ impl<'p> UnitInfo<'p> {
 
     /// The key under which something is really kept: a length that is just another field is that field.
     pub fn canonical(&self, key: Key) -> Key {
+        // In a structured unit a field may be absent while what its length follows from is there.
         if let Key::Length(field) = key
+            && self.unit.body.is_none()
             && let FieldKind::Bytes { length: Expr { kind: ExprKind::SelfField(source), .. }, .. } =
                 &self.field(field).kind
         {
@@ -92,9 +145,16 @@ impl<'p> UnitInfo<'p> {
     pub fn assign_slots(&mut self, keys: &BTreeSet<Key>) {
         let canonical: BTreeSet<Key> = keys.iter().map(|&key| self.canonical(key)).collect();
         for key in canonical {
-            let slot = FRAME_HEAD_SLOTS + self.slots.len();
+            if let Key::Field(field) = key
+                && matches!(self.field(field).kind, FieldKind::Asked)
+            {
+                self.slots.insert(key, SLOT_ASKED as u16);
+                continue;
+            }
+            let slot = FRAME_HEAD_SLOTS + self.own_slots;
             assert!(slot < FRAME_SLOTS_MAX, "the checker bounds the fields of `{}` in use", self.unit.name);
             self.slots.insert(key, slot as u16);
+            self.own_slots += 1;
         }
     }
 
@@ -107,14 +167,30 @@ impl<'p> UnitInfo<'p> {
     /// The type of a key's word.
     pub fn key_type(&self, key: Key) -> Type {
         match key {
-            Key::Lead(_) => Type::Int,
+            Key::At(..) | Key::Further(..) => Type::Bytes,
+            Key::Lead(_) | Key::Start(_) | Key::End(_) | Key::Rest(_) => Type::Int,
+            Key::Seen(_) | Key::Element(_) | Key::Which(_) => Type::Int,
             Key::Length(_) if self.canonical(key) == key => Type::Int,
             Key::Length(_) => self.key_type(self.canonical(key)),
             Key::Field(field) => match &self.field(field).kind {
                 FieldKind::Int { enumeration: Some(_), .. } | FieldKind::Vint { .. } => Type::Int,
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => word_of_repr(*repr),
-                FieldKind::Bytes { .. } => Type::Bytes,
-                _ => panic!("the checker makes no field of a structured unit yet"),
+                FieldKind::Bytes { .. }
+                | FieldKind::Text { .. }
+                | FieldKind::TextVar { .. }
+                | FieldKind::ToClose { .. } => Type::Bytes,
+                FieldKind::Flag { .. } => Type::Bool,
+                FieldKind::List(_) => Type::Int,
+                FieldKind::Number { .. }
+                | FieldKind::Varint { .. }
+                | FieldKind::Bits { .. }
+                | FieldKind::Asked => {
+                    if self.range(field).within(Interval::INT) {
+                        Type::Int
+                    } else {
+                        Type::Uint
+                    }
+                }
             },
         }
     }
@@ -123,12 +199,14 @@ impl<'p> UnitInfo<'p> {
     pub fn key_val(&self, key: Key, value: Value) -> Val {
         match (key, self.key_type(key)) {
             (_, Type::Bytes) => Val::Bytes(value),
+            (_, Type::Bool) => Val::Bool(value),
             (Key::Field(field), Type::Int) if !self.range(field).within(Interval::INT) => {
                 Val::Num(Num::one(value, Interval::INT))
             }
             (Key::Length(field), _) => Val::Num(Num::one(value, self.length_range(field))),
             (Key::Field(field), _) => Val::Num(Num::one(value, self.range(field))),
             (Key::Lead(_), _) => Val::Num(Num::one(value, vint::LEAD)),
+            _ => Val::Num(Num::one(value, Interval::INT)),
         }
     }
 
@@ -147,15 +225,12 @@ impl<'p> UnitInfo<'p> {
 
     /// An integer at a fixed place, as the platform sees it.
     pub fn wire_field(&self, field: FieldId) -> WireField {
-        let mut offset = 0;
+        let mut offset = self.unit.body.as_deref().map_or(0, |body| sizes::literals_before(body, field));
         for (before, _) in self.fields().take_while(|(id, _)| *id != field) {
             match &self.field(before).kind {
                 FieldKind::Int { repr, .. } => offset += u32::from(repr.width_bytes),
-                FieldKind::Var { .. } => {}
-                FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
-                    panic!("facts of `{}` name fields at fixed places", self.unit.name)
-                }
-                _ => panic!("the checker makes no field of a structured unit yet"),
+                other if !other.is_on_wire() => {}
+                _ => panic!("facts of `{}` name fields at fixed places", self.unit.name),
             }
         }
         let FieldKind::Int { repr, big_endian, .. } = self.field(field).kind else {
@@ -173,13 +248,15 @@ impl<'p> UnitInfo<'p> {
 
     /// Largest message, in bytes; saturates.
     pub fn message_bytes_max(&self) -> u64 {
+        if let Some(body) = &self.unit.body {
+            return sizes::Sizes::of(self, body).most;
+        }
         let bytes: i128 = self
             .fields()
             .map(|(id, field)| match field.kind {
                 FieldKind::Int { repr, .. } => i128::from(repr.width_bytes),
-                FieldKind::Var { .. } => 0,
                 FieldKind::Bytes { .. } | FieldKind::Vint { .. } => self.length_range(id).hi,
-                _ => panic!("the checker makes no field of a structured unit yet"),
+                _ => 0,
             })
             .sum();
         bytes.min(MESSAGE_BYTES_MAX) as u64
@@ -195,14 +272,11 @@ impl<'p> UnitInfo<'p> {
     /// What becomes of an integer when something it follows from changes.
     pub fn formula(&self, field: FieldId) -> Option<Formula<'p>> {
         match &self.field(field).kind {
-            FieldKind::Int { derived, .. } | FieldKind::Vint { derived } => match derived {
-                Some(Derived::LengthOf(bytes)) => Some(Formula::LengthOf(*bytes)),
-                Some(Derived::Expr(expr)) => Some(Formula::Expr(expr)),
-                None => None,
+            FieldKind::Var { parse, .. } | FieldKind::Flag { parse, any: None } => Some(Formula::Expr(parse)),
+            kind => match kind.derived()? {
+                Derived::LengthOf(bytes) => Some(Formula::LengthOf(*bytes)),
+                Derived::Expr(expr) => Some(Formula::Expr(expr)),
             },
-            FieldKind::Var { parse, .. } => Some(Formula::Expr(parse)),
-            FieldKind::Bytes { .. } => None,
-            _ => panic!("the checker makes no field of a structured unit yet"),
         }
     }
 
@@ -239,6 +313,12 @@ impl<'p> UnitInfo<'p> {
                     open.push(key.id());
                 }
             }
+        }
+        if self.unit.body.is_some() {
+            let on_wire = affected.iter().filter(|id| self.field(**id).kind.is_on_wire());
+            needs.extend(on_wire.flat_map(|&id| [Key::Start(id), Key::End(id)]));
+            self.update_needs.append(&mut needs);
+            return;
         }
         let on_wire = |id: &&FieldId| !matches!(self.field(**id).kind, FieldKind::Var { .. });
         if let Some(last) = affected.iter().rev().find(on_wire) {
@@ -303,8 +383,17 @@ impl Key {
     pub fn id(self) -> FieldId {
         match self {
             Key::Field(field) | Key::Length(field) | Key::Lead(field) => field,
+            Key::Start(field) | Key::End(field) | Key::At(field, _) | Key::Further(field, _) => field,
+            Key::Rest(field) | Key::Seen(field) | Key::Element(field) | Key::Which(field) => field,
         }
     }
+}
+
+/// What a number of a structured unit may be, as far as a word can.
+fn number_range(kind: &FieldKind) -> Interval {
+    let (lo, hi) = kind.number_range().expect("the kind is that of a number");
+    let word = if lo < 0 { Interval::INT } else { Interval::UINT };
+    Interval::new(lo.max(word.lo), hi.min(word.hi))
 }
 
 /// The kind of word that carries an integer of this shape.

@@ -68,6 +68,8 @@ fn operands(expr: &Expr) -> Vec<&Expr> {
         | ExprKind::Some(inner)
         | ExprKind::Convert(inner, _)
         | ExprKind::Recast(inner)
+        | ExprKind::FieldKey(inner, ..)
+        | ExprKind::BuildWire(_, inner)
         | ExprKind::DictGet(_, inner)
         | ExprKind::DictHas(_, inner)
         | ExprKind::VariantBuild(_, _, Some(inner)) => vec![inner],
@@ -77,6 +79,9 @@ fn operands(expr: &Expr) -> Vec<&Expr> {
         | ExprKind::ByteAt(a, b)
         | ExprKind::DictPut(_, a, b)
         | ExprKind::Send { message: a, channel: b } => vec![a, b],
+        ExprKind::WithKey(record, _, _, value) => {
+            [record.as_ref()].into_iter().chain(value.iter().map(Box::as_ref)).collect()
+        }
         ExprKind::Slice(value, start, end) => {
             let ends = start.iter().chain(end).map(Box::as_ref);
             [value.as_ref()].into_iter().chain(ends).collect()
@@ -171,6 +176,7 @@ pub fn keys_of(expr: &Expr) -> Vec<Key> {
     walk_expr(expr, &mut |inner| match inner.kind {
         ExprKind::SelfField(field) => keys.push(Key::Field(field)),
         ExprKind::LenOf(field) => keys.push(Key::Length(field)),
+        ExprKind::SelfKey(list, key) => keys.push(Key::At(list, key)),
         _ => {}
     });
     keys

@@ -1,0 +1,236 @@
+//! Parsers of structured units: the tree of items becomes one function that is a state machine.
+//! Promises: items are met in the order of the text, whatever the split of the input, so any split gives the same
+//! answer; what outlives a cut lies in slots; only what is needed is kept (`needs.rs`).
+//! Refuses: plain units, whose parsers wait for whole runs of fields (`plan.rs`, `emit.rs`).
+//! Start reading at [`lower_structured`], then `stage.rs` (where a parser stops and goes on), `text.rs` (fields),
+//! `choice.rs`, `list.rs` and `keyed.rs` (repetition), `ending.rs` (facts, heads and parts).
+
+mod choice;
+mod ending;
+mod keyed;
+mod list;
+pub mod needs;
+pub mod sizes;
+mod stage;
+mod text;
+
+use flick_abi::frame::SLOT_STATE;
+use flick_check::hir::{Channel, Expr, FieldId, FieldKind, Item, UnitId};
+use flick_ir::data::{FuncKind, Op, Origin, Terminator, Type, Value};
+
+use crate::body::{Body, Mode, SelfScope};
+use crate::builder::ConstPool;
+use crate::context::Context;
+use crate::interval::Interval;
+use crate::parse::Parser;
+use crate::parse::plan::Role;
+use crate::unit::{Key, UnitInfo};
+use crate::value::{Num, Val};
+use ending::Fact;
+use needs::Needs;
+use stage::{Scope, Spot};
+use text::Text;
+
+/// Writes the parser of `channel` for messages of `role`; `parts`: a message may be given in parts.
+pub fn lower_structured(
+    cx: &Context<'_>,
+    consts: &mut ConstPool,
+    channel: &Channel,
+    unit: UnitId,
+    (role, parts): (Role, bool),
+) -> Parser {
+    let info = cx.unit(unit);
+    let items = info.unit.body.as_deref().expect("a structured unit has a tree");
+    let name = match (role, parts) {
+        (Role::Request, _) => format!("parse_request.{}", channel.name),
+        (Role::Reply, true) => format!("parse_reply.{}", channel.name),
+        (Role::Reply, false) => format!("parse_asked.{}", channel.name),
+    };
+    let mut body = Body::new(cx, consts, name, FuncKind::Parser, &[Type::Frame, Type::Int], Vec::new());
+    body.scope = (unit, SelfScope::Frame);
+    body.mode = Mode::Exact { field: 0 };
+    let entry = body.f.current();
+    let start = body.f.new_block(&[]);
+    body.f.go_on_in(start);
+    let needs = Needs::new(info, items, role, channel);
+    let pending = ending::facts(info, role);
+    let mut emitter = Emitter {
+        body,
+        info,
+        needs,
+        role,
+        parts,
+        at: Spot::START,
+        is_at_start: true,
+        is_over: false,
+        index: 0,
+        field: 0,
+        bits_of: None,
+        scopes: vec![Scope::default()],
+        lists: Vec::new(),
+        states: 0,
+        pending,
+        is_told: false,
+        has_parts: false,
+        head_bytes_max: 0,
+    };
+    emitter.top_items(items);
+    if !emitter.is_over {
+        emitter.end_of_message();
+    }
+    let scope = emitter.scopes.pop().expect("the function is a scope");
+    let mut body = emitter.body;
+    body.f.go_on_in(entry);
+    if scope.cases.is_empty() {
+        body.f.jump(start, Vec::new());
+    } else {
+        let value = body.f.define(Type::Int, Op::FrameGet { slot: SLOT_STATE as u16 });
+        body.f.end(Terminator::Switch { value, cases: scope.cases, default: start });
+    }
+    Parser { function: body.f.finish(), head_bytes_max: emitter.head_bytes_max }
+}
+
+struct Emitter<'a, 'p> {
+    body: Body<'p>,
+    info: &'a UnitInfo<'p>,
+    needs: Needs,
+    role: Role,
+    /// A message may be given in parts.
+    parts: bool,
+    /// Where the message has been understood to.
+    at: Spot,
+    /// Nothing has been done yet: state 0 goes on here.
+    is_at_start: bool,
+    /// The way under way has ended.
+    is_over: bool,
+    /// Index of the item under way in the order of the text.
+    index: usize,
+    /// The field that faults are reported of.
+    field: u32,
+    /// The integer that bits are of.
+    bits_of: Option<(FieldId, Value)>,
+    scopes: Vec<Scope>,
+    /// Lists under way, inner ones last.
+    lists: Vec<FieldId>,
+    states: u32,
+    /// Facts that have not been evaluated on the way under way.
+    pending: Vec<Fact>,
+    /// All facts have been evaluated on the way under way.
+    is_told: bool,
+    /// Some part may have ended before the message does.
+    has_parts: bool,
+    head_bytes_max: u64,
+}
+
+impl Emitter<'_, '_> {
+    /// The items of the unit itself: behind each, the facts that have become known.
+    fn top_items(&mut self, items: &[Item]) {
+        let mut known = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            if self.is_in_tail() {
+                self.tell();
+            }
+            let behind = items[index + 1..].iter().any(|item| sizes::is_on_wire(self.info, item));
+            self.item(&items[index..], behind);
+            if self.is_over {
+                return;
+            }
+            needs::each_field(self.info, std::slice::from_ref(item), &mut |id| known.push(id));
+            if !self.is_told {
+                self.tell_known(&known);
+            }
+        }
+    }
+
+    /// A row of items; `behind`: something may stand behind it.
+    fn items(&mut self, items: &[Item], behind: bool) {
+        for index in 0..items.len() {
+            let more = items[index + 1..].iter().any(|item| sizes::is_on_wire(self.info, item));
+            self.item(&items[index..], behind || more);
+            if self.is_over {
+                // The others on this way are counted, though they are never met.
+                self.index +=
+                    items[index + 1..].iter().map(|item| needs::count(self.info, item)).sum::<usize>();
+                return;
+            }
+        }
+    }
+
+    /// The first of `items`.
+    fn item(&mut self, items: &[Item], behind: bool) {
+        let Some((item, ahead)) = items.split_first() else { return };
+        self.index += 1;
+        match item {
+            Item::Field(id) => self.field(*id, items, ahead, behind),
+            Item::Literal(literal) => self.literal(literal, items),
+            Item::Check(check) => {
+                self.body.expect_expr(&check.expr, self.field, check.cause);
+            }
+            Item::Switch(choice) => self.choice(choice, behind),
+        }
+    }
+
+    fn field(&mut self, id: FieldId, items: &[Item], ahead: &[Item], behind: bool) {
+        let field = self.info.field(id);
+        self.field = id.0;
+        self.body.mode = Mode::Exact { field: id.0 };
+        self.body.f.set_origin(Origin { file: field.span.file, offset: field.span.range.start });
+        match &field.kind {
+            FieldKind::Int { repr, big_endian, .. } => self.int(id, *repr, *big_endian, items),
+            FieldKind::Vint { .. } => self.vint(id),
+            FieldKind::Varint { bytes_max, .. } => self.varint(id, *bytes_max),
+            FieldKind::Number { base: 10, digits_max: 1, signed: false, .. } => self.digit(id, items),
+            FieldKind::Number { base, digits_max, signed, .. } => {
+                self.number(id, *base, *digits_max, *signed, ahead);
+            }
+            FieldKind::Bits { of, shift, width } => self.bits(id, *of, *shift, *width),
+            FieldKind::Text { class, until, min_bytes, max_bytes, .. } => {
+                let text = Text {
+                    class: *class,
+                    until: until.as_deref(),
+                    min_bytes: *min_bytes,
+                    max_bytes: *max_bytes,
+                };
+                self.text(id, text, ahead);
+            }
+            FieldKind::Bytes { length, max_bytes, .. } => self.bytes(id, length, *max_bytes, behind),
+            FieldKind::Var { parse, .. } => self.var(id, parse),
+            FieldKind::Flag { parse, any } => {
+                if any.is_none() && self.needs.has(Key::Field(id)) {
+                    let value = self.body.expr(parse).bool();
+                    self.keep(Key::Field(id), value);
+                }
+            }
+            FieldKind::TextVar { .. } | FieldKind::Asked => {}
+            FieldKind::ToClose { .. } => self.until_close(),
+            FieldKind::List(list) => self.list(id, list),
+        }
+    }
+
+    /// A variable: computed where it stands, if anybody reads it.
+    fn var(&mut self, id: FieldId, parse: &Expr) {
+        if !self.needs.has(Key::Field(id)) {
+            return;
+        }
+        let num = self.number_of(parse);
+        let range = self.info.range(id);
+        let num = self.body.check_range(num, range, id.0, self.info.field(id).cause);
+        let num = self.body.narrow(num);
+        let value = self.body.as_kind(num.value(), self.info.key_type(Key::Field(id)));
+        self.keep(Key::Field(id), value);
+        self.requires(id, Val::Num(Num::one(value, num.range)));
+    }
+
+    /// A number; a truth value is 1 or 0.
+    fn number_of(&mut self, expr: &Expr) -> Num {
+        match self.body.expr(expr) {
+            Val::Bool(value) => Num::one(self.body.f.bool_to_int(value), Interval::new(0, 1)),
+            val => val.num(),
+        }
+    }
+
+    /// Whether nothing from here on is looked at behind the parser.
+    fn is_in_tail(&self) -> bool {
+        self.index >= self.needs.tail
+    }
+}

@@ -1,0 +1,106 @@
+//! Choices: the first bytes decide which row of items follows.
+//! Promises: fields of arms that are not taken are zero, empty or missing, so whoever reads them needs not know which
+//! arm was.
+
+use std::collections::BTreeSet;
+
+use flick_check::hir::{Choice, FieldId, Item};
+use flick_ir::data::{BlockId, Op, Type};
+
+use super::Emitter;
+use super::needs::each_field;
+use super::stage::Spot;
+use crate::body::Mode;
+use crate::unit::Key;
+
+/// How a way through an arm ended.
+struct End {
+    block: BlockId,
+    spot: Spot,
+    is_told: bool,
+}
+
+impl Emitter<'_, '_> {
+    /// `switch`, or `&if`.
+    pub fn choice(&mut self, choice: &Choice, behind: bool) {
+        self.body.mode = Mode::Exact { field: self.field };
+        self.is_at_start = false;
+        let value = self.body.expr(&choice.on);
+        let blocks: Vec<BlockId> = choice.arms.iter().map(|_| self.body.f.new_block(&[])).collect();
+        let default = match &choice.otherwise {
+            Some(_) => self.body.f.new_block(&[]),
+            None => self.body.fault_block(self.field, choice.cause),
+        };
+        let targets = choice
+            .arms
+            .iter()
+            .zip(&blocks)
+            .flat_map(|((patterns, _), &block)| patterns.iter().map(move |pattern| (pattern, block)));
+        self.body.switch_on(&value, targets, default);
+
+        let rows = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+        let rows: Vec<&[Item]> = rows.map(Vec::as_slice).collect();
+        let all = self.fields_of(&rows.concat());
+        let (start, pending, is_told) = (self.at, self.pending.clone(), self.is_told);
+        let mut ends = Vec::new();
+        for (items, block) in rows.into_iter().zip(blocks.into_iter().chain([default])) {
+            self.body.f.go_on_in(block);
+            (self.at, self.is_told, self.is_over) = (start, is_told, false);
+            self.pending.clone_from(&pending);
+            let own = self.fields_of(items);
+            all.difference(&own).for_each(|id| self.keep_absent(*id));
+            self.items(items, behind);
+            if !self.is_over {
+                ends.push(End { block: self.body.f.current(), spot: self.at, is_told: self.is_told });
+            }
+        }
+        self.pending = pending;
+        self.join_arms(ends);
+    }
+
+    /// Where facts have been evaluated on one way, they are on all.
+    fn join_arms(&mut self, mut ends: Vec<End>) {
+        let any_told = ends.iter().any(|end| end.is_told);
+        for end in ends.iter_mut().filter(|end| any_told && !end.is_told) {
+            self.body.f.go_on_in(end.block);
+            (self.at, self.is_told) = (end.spot, false);
+            let pending = self.pending.clone();
+            self.tell();
+            self.pending = pending;
+            end.block = self.body.f.current();
+        }
+        self.is_told = any_told;
+        if any_told {
+            self.pending.clear();
+        }
+        self.join(ends.into_iter().map(|end| (end.block, end.spot)).collect());
+    }
+
+    /// The fields of a row, elements of lists left out: they mean something only inside.
+    fn fields_of(&self, items: &[Item]) -> BTreeSet<FieldId> {
+        let mut found = BTreeSet::new();
+        each_field(self.info, items, &mut |id| _ = found.insert(id));
+        found
+    }
+
+    /// Keeps that a field is not there.
+    fn keep_absent(&mut self, id: FieldId) {
+        let keys: Vec<Key> = self.needs.kept.iter().copied().filter(|key| key.id() == id).collect();
+        for key in keys {
+            let word = match key {
+                Key::At(..) | Key::Further(..) => -1,
+                Key::Start(_) | Key::End(_) => -1,
+                Key::Field(_) if self.needs.is_optional(id) => -1,
+                Key::Field(_) | Key::Length(_) => 0,
+                _ => continue,
+            };
+            let ty = self.info.key_type(key);
+            let value = match (ty, word) {
+                // Bytes at the start of the message, none of them.
+                (Type::Bytes, 0) => self.body.f.int(0),
+                _ => self.body.f.define(ty, Op::Const(word)),
+            };
+            self.keep(key, value);
+        }
+    }
+}

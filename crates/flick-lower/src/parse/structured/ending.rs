@@ -1,0 +1,346 @@
+//! What a parser says of a message besides its fields: facts, flags, where its head and the message end, and parts.
+//! Promises: facts are evaluated as soon as what they read is known, and before anything of the message is passed on; a
+//! head lies in one piece; what is streamed is never waited for.
+
+use flick_abi::MessageFlags;
+use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
+use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, Expr, FieldId, FieldKind, ListEnd};
+use flick_ir::data::{Binary, Op, Terminator, Type, Value};
+
+use super::Emitter;
+use super::list::is_long;
+use super::sizes::Sizes;
+use super::stage::Spot;
+use crate::body::{CAUSE_ARITHMETIC, CAUSE_CHECK, Mode};
+use crate::interval::Interval;
+use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
+use crate::parse::plan::{Role, role_checks};
+use crate::unit::{Key, UnitInfo};
+use crate::value::Num;
+use crate::walk::keys_of;
+
+/// Something to be found out about a message.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    what: What,
+    /// Fields that it reads.
+    reads: Vec<FieldId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// All echo fields are decoded.
+    EchoReady,
+    /// A part of `%request` or `%reply` must hold.
+    RoleCheck(usize),
+    /// What to write into the loud field.
+    Loud,
+    /// What the reader of the reply is told.
+    Keep,
+    /// The message's flags.
+    Flags,
+}
+
+/// The flags of a message and the facts that set them.
+fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
+    let facts = &info.unit.facts;
+    let own = match role {
+        Role::Request => [
+            (&facts.ends, MessageFlags::ENDS),
+            (&facts.mute, MessageFlags::MUTE),
+            (&facts.retry, MessageFlags::RETRY),
+        ],
+        Role::Reply => [(&facts.tunnel, MessageFlags::TUNNEL), (&facts.last, MessageFlags::LAST), (&None, 0)],
+    };
+    let last = (role == Role::Request).then_some((&facts.last, MessageFlags::LAST));
+    own.into_iter()
+        .chain(last)
+        .map(|(fact, bit)| (fact.as_ref(), bit))
+        .filter(|(fact, _)| fact.is_some())
+        .collect()
+}
+
+/// What is to be found out about messages of a role.
+pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
+    let facts = &info.unit.facts;
+    let ids = |exprs: &mut dyn Iterator<Item = &Expr>| -> Vec<FieldId> {
+        exprs.flat_map(keys_of).map(Key::id).collect()
+    };
+    let mut found = Vec::new();
+    if role == Role::Request && !info.echo().is_empty() {
+        found.push(Fact { what: What::EchoReady, reads: info.echo().into_iter().collect() });
+    }
+    for (index, check) in role_checks(info, role).into_iter().enumerate() {
+        found.push(Fact { what: What::RoleCheck(index), reads: ids(&mut std::iter::once(check)) });
+    }
+    let flags = flags(info, role);
+    if !flags.is_empty() {
+        let reads = ids(&mut flags.iter().filter_map(|(fact, _)| *fact));
+        found.push(Fact { what: What::Flags, reads });
+    }
+    if role == Role::Request {
+        let loud = facts.loud.iter().map(|(_, expr)| (What::Loud, expr));
+        let keep = facts.keep.iter().map(|expr| (What::Keep, expr));
+        found.extend(
+            loud.chain(keep).map(|(what, expr)| Fact { what, reads: ids(&mut std::iter::once(expr)) }),
+        );
+    }
+    found
+}
+
+impl Emitter<'_, '_> {
+    /// Evaluates the facts that read none but these fields.
+    pub fn tell_known(&mut self, known: &[FieldId]) {
+        let is_ready = |fact: &Fact| fact.reads.iter().all(|id| known.contains(id));
+        let (ready, rest) = std::mem::take(&mut self.pending).into_iter().partition(is_ready);
+        self.pending = rest;
+        self.tell_all(ready);
+    }
+
+    /// Evaluates all facts that have not been yet.
+    pub fn tell(&mut self) {
+        if self.is_told {
+            return;
+        }
+        self.is_told = true;
+        let pending = std::mem::take(&mut self.pending);
+        self.tell_all(pending);
+    }
+
+    fn tell_all(&mut self, facts: Vec<Fact>) {
+        for fact in facts {
+            let last = fact.reads.iter().max().map_or(self.field, |id| id.0);
+            self.body.mode = Mode::Exact { field: last };
+            self.tell_one(fact.what, last);
+        }
+    }
+
+    fn tell_one(&mut self, what: What, last: u32) {
+        let info = self.info;
+        match what {
+            What::EchoReady => {
+                let yes = self.body.f.int(1);
+                self.body.set_slot(SLOT_ECHO_READY as u16, yes);
+            }
+            What::RoleCheck(index) => {
+                self.body.expect_expr(role_checks(info, self.role)[index], last, CAUSE_CHECK);
+            }
+            What::Flags => {
+                let flags = flags(info, self.role);
+                self.body.set_flags(&flags);
+            }
+            What::Loud | What::Keep => {
+                let facts = &info.unit.facts;
+                let (expr, slot) = match (what, &facts.loud, &facts.keep) {
+                    (What::Loud, Some((_, expr)), _) => (expr, SLOT_LOUD),
+                    (What::Keep, _, Some(expr)) => (expr, SLOT_ASKED),
+                    _ => panic!("the facts of a unit stay what they are"),
+                };
+                let num = self.number_of(expr);
+                let num = self.body.check_range(num, word_of(num), last, CAUSE_ARITHMETIC);
+                let value = self.body.narrow(num).value();
+                self.body.set_slot(slot as u16, value);
+            }
+        }
+    }
+
+    /// Bytes of a computed length.
+    pub fn bytes(&mut self, id: FieldId, length: &Expr, max_bytes: Option<u32>, behind: bool) {
+        let is_tail = self.is_in_tail();
+        let is_optional = self.needs.is_optional(id);
+        let is_wanted = self.needs.has(Key::Field(id)) || !self.info.field(id).requires.is_empty();
+        let is_taken = is_wanted && !is_optional;
+        let state = if is_taken || is_optional { Some(self.stage()) } else { None };
+        let len = self.length(id, length, max_bytes);
+        let start = self.place(self.at);
+        let end = self.body.f.binary(Type::Int, Binary::Add, start, len.value());
+        self.keep(Key::Length(id), len.value());
+        self.keep(Key::Start(id), start);
+        self.keep(Key::End(id), end);
+        let from = self.at;
+        let to = Spot::at(end, from.most.saturating_add(len.range.hi as u64));
+        if let Some(state) = state.filter(|_| is_taken) {
+            self.at = to;
+            self.wait(0, state);
+            return self.bytes_found(id, (start, end), max_bytes);
+        }
+        if let (Some(state), Some(max)) = (state, self.needs.view_max(id)) {
+            return self.optional_bytes(id, (from, to, len), (state, max), is_tail, behind);
+        }
+        self.pass(id, (from, to, len), is_tail, behind);
+    }
+
+    /// The length of a field, checked.
+    fn length(&mut self, id: FieldId, length: &Expr, max_bytes: Option<u32>) -> Num {
+        let cause = self.info.field(id).cause;
+        let value = self.body.expr(length).num();
+        let most = i128::from(i64::MAX).max(value.range.hi);
+        let arithmetic = if cause == CAUSE_MALFORMED { CAUSE_ARITHMETIC } else { cause };
+        let value = self.body.check_range(value, Interval::new(0, most), id.0, arithmetic);
+        let narrower = self.needs.view_max(id).filter(|_| !self.needs.is_optional(id));
+        let value = match max_bytes.into_iter().chain(narrower).min() {
+            Some(max) => {
+                let too_long = if cause == CAUSE_MALFORMED { CAUSE_TOO_LONG } else { cause };
+                self.body.check_range(value, Interval::new(0, i128::from(max)), id.0, too_long)
+            }
+            None => {
+                let most = Interval::new(0, MESSAGE_BYTES_MAX);
+                self.body.check_range(value, most, id.0, arithmetic)
+            }
+        };
+        self.body.narrow(value)
+    }
+
+    /// A field that is there for the program where it is short, and passed on unseen where it is not.
+    fn optional_bytes(
+        &mut self,
+        id: FieldId,
+        (from, to, len): (Spot, Spot, Num),
+        (state, max): (u32, u32),
+        is_tail: bool,
+        behind: bool,
+    ) {
+        let longest = self.body.f.int(i64::from(max));
+        let is_short = self.body.f.binary(Type::Bool, Binary::LeS, len.value(), longest);
+        let end = self.place(to);
+        let head = self.body.f.int(HEAD_BYTES_MAX as i64);
+        let fits = self.body.f.binary(Type::Bool, Binary::LeS, end, head);
+        let is_there = self.body.f.binary(Type::Bool, Binary::And, is_short, fits);
+        let (there, absent) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+        self.body.f.branch_to(is_there, there, absent);
+
+        self.body.f.go_on_in(absent);
+        let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
+        self.keep(Key::Field(id), missing);
+        let (pending, is_told) = (self.pending.clone(), self.is_told);
+        self.at = from;
+        self.pass(id, (from, to, len), is_tail, behind);
+        let mut ends = Vec::new();
+        if !self.is_over {
+            ends.push((self.body.f.current(), self.at));
+        }
+        let has_told = self.is_told && !self.is_over;
+        (self.pending, self.is_told, self.is_over) = (pending, is_told, false);
+
+        self.body.f.go_on_in(there);
+        self.at = Spot { most: HEAD_BYTES_MAX as u64, ..to };
+        self.wait(0, state);
+        let (start, end) = (self.place(from), self.place(to));
+        let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+        self.keep(Key::Field(id), value);
+        if has_told {
+            self.tell();
+        }
+        ends.push((self.body.f.current(), self.at));
+        self.join(ends);
+    }
+
+    /// Bytes that nobody looks at.
+    fn pass(&mut self, id: FieldId, (from, to, len): (Spot, Spot, Num), is_tail: bool, behind: bool) {
+        self.is_at_start = false;
+        if is_tail && !behind {
+            self.tell();
+            let (head, total) = (self.place(from), self.place(to));
+            self.end(head, total, len.range.lo > 0);
+            return;
+        }
+        let may_part = self.parts && is_tail && is_long(self.info, id);
+        if may_part && !self.lists.is_empty() {
+            return self.part(Some(to));
+        }
+        if !may_part {
+            self.at = to;
+            return self.limit(0);
+        }
+        // Short ones are waited for, so that the message stays one.
+        let longest = self.body.f.int(PART_BYTES_MAX as i64);
+        let is_short = self.body.f.binary(Type::Bool, Binary::LeS, len.value(), longest);
+        let (short, long) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+        self.tell();
+        self.body.f.branch_to(is_short, short, long);
+        self.body.f.go_on_in(short);
+        self.at = Spot { most: from.most + PART_BYTES_MAX as u64, ..to };
+        self.limit(0);
+        let mut ends = vec![(self.body.f.current(), self.at)];
+        self.body.f.go_on_in(long);
+        self.at = from;
+        self.part(Some(to));
+        ends.push((self.body.f.current(), self.at));
+        self.join(ends);
+    }
+
+    /// Ends a part here; `to`: bytes up to there belong to it, though they are not looked at. Goes on at the start of the
+    /// next one.
+    pub fn part(&mut self, to: Option<Spot>) {
+        self.tell();
+        let head = self.place(self.at);
+        self.limit(0);
+        let total = to.map_or(head, |to| self.place(to));
+        self.body.set_slot(SLOT_HEAD as u16, head);
+        self.body.set_slot(SLOT_TOTAL as u16, total);
+        self.add_flag(MessageFlags::PARTS as i64);
+        for id in self.lists.clone() {
+            let FieldKind::List(list) = &self.info.field(id).kind else { continue };
+            if let ListEnd::Bytes(_) = list.end {
+                let end = self.get_key(Key::Rest(id));
+                let end = self.body.f.binary(Type::Int, Binary::Sub, end, total);
+                self.keep(Key::Rest(id), end);
+            }
+        }
+        (self.has_parts, self.is_at_start) = (true, false);
+        let next = self.leave_in_new_state();
+        self.body.f.end(Terminator::Done);
+        self.body.f.go_on_in(next);
+        self.add_flag(-(MessageFlags::PARTS as i64));
+        self.at = Spot::START;
+    }
+
+    fn add_flag(&mut self, flag: i64) {
+        let (flags, flag) = (self.get(SLOT_FLAGS), self.body.f.int(flag));
+        let flags = self.body.f.binary(Type::Int, Binary::Add, flags, flag);
+        self.body.set_slot(SLOT_FLAGS as u16, flags);
+    }
+
+    /// All that follows belongs to the message.
+    pub fn until_close(&mut self) {
+        self.tell();
+        self.add_flag(MessageFlags::UNTIL_CLOSE as i64);
+        self.limit(0);
+        let head = self.place(self.at);
+        let total = self.body.f.int(-1);
+        self.body.set_slot(SLOT_HEAD as u16, head);
+        self.body.set_slot(SLOT_TOTAL as u16, total);
+        self.body.f.end(Terminator::Done);
+        self.is_over = true;
+    }
+
+    /// The message ends here.
+    pub fn end_of_message(&mut self) {
+        self.tell();
+        self.limit(0);
+        let here = self.place(self.at);
+        let items = self.info.unit.body.as_deref().unwrap_or_default();
+        self.end(here, here, Sizes::of(self.info, items).least > 0);
+    }
+
+    /// Ends the message; `some`: it certainly has a byte.
+    fn end(&mut self, head: Value, total: Value, some: bool) {
+        self.limit(0);
+        // The last part may be empty.
+        if !some && !self.has_parts {
+            let zero = self.body.f.int(0);
+            let is_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, total);
+            self.body.expect(is_some, self.field, CAUSE_ARITHMETIC);
+        }
+        self.body.set_slot(SLOT_HEAD as u16, head);
+        self.body.set_slot(SLOT_TOTAL as u16, total);
+        self.body.f.end(Terminator::Done);
+        self.is_over = true;
+    }
+}
+
+/// What a word holds of numbers that may be negative, or may not.
+fn word_of(num: Num) -> Interval {
+    if num.range.lo < 0 { Interval::INT } else { Interval::UINT }
+}

@@ -1,0 +1,269 @@
+//! Lists that are looked into by key: which keys matter is known before a byte is read, so each element's key is told
+//! apart by its length and a few words.
+//! Promises: of each key the first value is kept, whatever else is there; flags are or-ed over all occurrences; what is
+//! cut is cut before anything is forwarded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flick_abi::frame::SLOT_CUTS;
+use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Keyed, ListEnd};
+use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
+
+use super::Emitter;
+use super::needs::FURTHER_MAX;
+use super::stage::Spot;
+use crate::body::Body;
+use crate::unit::Key;
+use crate::value::Val;
+
+impl Emitter<'_, '_> {
+    /// Before the first element.
+    pub fn begin_keys(&mut self, id: FieldId, keyed: &Keyed) {
+        let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
+        for key in 0..keyed.keys.len() as u32 {
+            self.keep(Key::At(id, key), missing);
+        }
+        for number in 0..FURTHER_MAX {
+            self.keep(Key::Further(id, number), missing);
+        }
+        let no = self.body.f.bool(false);
+        for (flag, ..) in self.needs.flags.clone().into_iter().filter(|(_, list, _)| *list == id) {
+            self.keep(Key::Field(flag), no);
+        }
+        if keyed.keep_cut.is_some() {
+            let cuts = self.get(SLOT_CUTS);
+            self.keep(Key::Rest(id), cuts);
+        }
+    }
+
+    /// Keys for which something happens.
+    fn keys_that_matter(&self, id: FieldId, keyed: &Keyed) -> BTreeSet<u32> {
+        let flags = self.needs.flags.iter().filter(|(_, list, _)| *list == id).map(|(.., key)| *key);
+        let changed = self.info.uses.changed_keys.iter().filter(|(list, _)| *list == id);
+        let kept = (0..keyed.keys.len() as u32).filter(|key| self.needs.has(Key::At(id, *key)));
+        let own = keyed.once.iter().chain(&keyed.cut).chain(&keyed.cut_listed).copied();
+        own.chain(flags).chain(changed.map(|(_, key)| *key)).chain(kept).collect()
+    }
+
+    /// A text has been found: if it is the key of the list under way, says which.
+    pub fn key_found(&mut self, field: FieldId, (start, end): (Value, Value)) {
+        let Some(&id) = self.lists.last() else { return };
+        let FieldKind::List(list) = &self.info.field(id).kind else { return };
+        let Some(keyed) = list.keyed.as_ref().filter(|keyed| keyed.key == field) else { return };
+        if !self.needs.has(Key::Which(id)) {
+            return;
+        }
+        let mut by_len: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for key in self.keys_that_matter(id, keyed) {
+            by_len.entry(keyed.keys[key as usize].len()).or_default().push(key);
+        }
+        let known = self.body.f.new_block(&[Type::Int]);
+        let other = self.body.f.new_block(&[]);
+        let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
+        let cases: Vec<(i64, BlockId)> =
+            by_len.keys().map(|len| (*len as i64, self.body.f.new_block(&[]))).collect();
+        self.body.f.end(Terminator::Switch { value: len, cases: cases.clone(), default: other });
+        let behind = self.at;
+        for ((len, keys), (_, block)) in by_len.iter().zip(&cases) {
+            self.body.f.go_on_in(*block);
+            self.compare_keys(keyed, keys, (start, *len as u32), known, other);
+        }
+        self.body.f.go_on_in(other);
+        let none = self.body.f.int(0);
+        self.body.f.jump(known, vec![none]);
+        self.body.f.go_on_in(known);
+        let which = self.body.f.params(known)[0];
+        self.keep(Key::Which(id), which);
+        self.at = behind;
+    }
+
+    /// Goes on at `known` with the number of the key that stands at a place, or at `other`.
+    fn compare_keys(
+        &mut self,
+        keyed: &Keyed,
+        keys: &[u32],
+        (start, len): (Value, u32),
+        known: BlockId,
+        other: BlockId,
+    ) {
+        self.at = Spot::at(start, 0);
+        // They are there, which only the length that was compared says: this never waits.
+        let state = self.states;
+        self.wait(len, state);
+        for key in keys {
+            let next = self.body.f.new_block(&[]);
+            for cond in self.compare_bytes(&keyed.keys[*key as usize], keyed.nocase) {
+                let same = self.body.f.new_block(&[]);
+                self.body.f.branch_to(cond, same, next);
+                self.body.f.go_on_in(same);
+            }
+            let number = self.body.f.int(i64::from(*key) + 1);
+            self.body.f.jump(known, vec![number]);
+            self.body.f.go_on_in(next);
+        }
+        self.body.f.jump(other, Vec::new());
+    }
+
+    /// Behind an element: what its key asks for.
+    pub fn element_of_key(&mut self, id: FieldId, keyed: &Keyed) {
+        let keys = self.keys_that_matter(id, keyed);
+        if keys.is_empty() {
+            return;
+        }
+        let which = self.get_key(Key::Which(id));
+        let behind = self.body.f.new_block(&[]);
+        let cases: Vec<(i64, BlockId)> =
+            keys.iter().map(|key| (i64::from(*key) + 1, self.body.f.new_block(&[]))).collect();
+        self.body.f.end(Terminator::Switch { value: which, cases: cases.clone(), default: behind });
+        let place = self.at;
+        for (key, (_, block)) in keys.into_iter().zip(cases) {
+            self.body.f.go_on_in(block);
+            self.occurrence(id, keyed, key);
+            self.at = place;
+            self.body.f.jump(behind, Vec::new());
+        }
+        self.body.f.go_on_in(behind);
+    }
+
+    /// One occurrence of a key.
+    fn occurrence(&mut self, id: FieldId, keyed: &Keyed, key: u32) {
+        if self.needs.has(Key::Field(keyed.value)) {
+            let value = self.get_key(Key::Field(keyed.value));
+            self.keep_first(id, keyed, key, value);
+            self.raise_flags(id, key, value);
+        }
+        let is_changed = self.info.uses.changed_keys.contains(&(id, key));
+        if !keyed.cut.contains(&key) && !is_changed {
+            return;
+        }
+        let (start, end) = (self.get_key(Key::Element(id)), self.place(self.at));
+        if is_changed {
+            // The name, then all of it: whoever leaves it out looks for the one and copies around the other.
+            let name = self.get_key(Key::Field(keyed.key));
+            self.push_item(id, name);
+            let element = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+            self.push_item(id, element);
+        }
+        if keyed.cut.contains(&key) {
+            let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
+            self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
+        }
+    }
+
+    /// Keeps the first value of a key; refuses a second one where there may be but one.
+    fn keep_first(&mut self, id: FieldId, keyed: &Keyed, key: u32, value: Value) {
+        let own = Key::At(id, key);
+        if !self.needs.has(own) {
+            return;
+        }
+        let known = self.get_key(own);
+        let is_first = self.body.f.define(Type::Bool, Op::IsMissing(known));
+        if keyed.once.contains(&key) {
+            self.body.expect(is_first, id.0, self.info.field(id).cause);
+            return self.keep(own, value);
+        }
+        if keyed.cut_listed == Some(key) {
+            self.keep_further(id, is_first, value);
+        }
+        let first = self.body.f.define(Type::Bytes, Op::Select { cond: is_first, a: value, b: known });
+        self.keep(own, first);
+    }
+
+    /// Keeps a value that is not the first in the first free place.
+    fn keep_further(&mut self, id: FieldId, is_first: Value, value: Value) {
+        let mut to_place = self.body.f.define(Type::Bool, Op::Not(is_first));
+        for number in 0..FURTHER_MAX {
+            let own = Key::Further(id, number);
+            let known = self.get_key(own);
+            let is_free = self.body.f.define(Type::Bool, Op::IsMissing(known));
+            let cond = self.body.f.binary(Type::Bool, Binary::And, to_place, is_free);
+            let kept = self.body.f.define(Type::Bytes, Op::Select { cond, a: value, b: known });
+            self.keep(own, kept);
+            let taken = self.body.f.define(Type::Bool, Op::Not(is_free));
+            to_place = self.body.f.binary(Type::Bool, Binary::And, to_place, taken);
+        }
+        let is_kept = self.body.f.define(Type::Bool, Op::Not(to_place));
+        self.body.expect(is_kept, id.0, CAUSE_TOO_LONG);
+    }
+
+    /// Evaluates the flags that follow from a key for one occurrence of it.
+    fn raise_flags(&mut self, id: FieldId, key: u32, value: Value) {
+        let flags = self.needs.flags.clone();
+        for (flag, ..) in flags.into_iter().filter(|(_, list, own)| (*list, *own) == (id, key)) {
+            let FieldKind::Flag { parse, .. } = &self.info.field(flag).kind else {
+                panic!("flags are flags")
+            };
+            self.body.occurrence = Some(((id, key), value));
+            let holds = self.body.expr(parse).bool();
+            self.body.occurrence = None;
+            let known = self.get_key(Key::Field(flag));
+            let either = self.body.f.binary(Type::Bool, Binary::Or, known, holds);
+            self.keep(Key::Field(flag), either);
+        }
+    }
+
+    /// Behind the last element: what is cut besides.
+    pub fn end_of_keys(&mut self, id: FieldId, keyed: &Keyed) {
+        let over = self.body.f.new_block(&[]);
+        if let Some(keep) = &keyed.keep_cut {
+            let (keeps, cuts) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+            self.body.branch_on(keep, keeps, cuts);
+            self.body.f.go_on_in(keeps);
+            let before = self.get_key(Key::Rest(id));
+            self.body.set_slot(SLOT_CUTS as u16, before);
+            self.body.f.jump(over, Vec::new());
+            self.body.f.go_on_in(cuts);
+        }
+        if let Some(listed) = keyed.cut_listed {
+            let others = (0..FURTHER_MAX).map(|number| Key::Further(id, number));
+            let end = self.end_of_elements(id);
+            for names in [Key::At(id, listed)].into_iter().chain(others) {
+                self.cut_listed(id, names, end, over);
+            }
+        }
+        self.body.f.jump(over, Vec::new());
+        self.body.f.go_on_in(over);
+    }
+
+    /// Where the elements end; the delimiter behind them is there too.
+    fn end_of_elements(&mut self, id: FieldId) -> Value {
+        let FieldKind::List(list) = &self.info.field(id).kind else { panic!("a list is a list") };
+        let end = self.place(self.at);
+        match &list.end {
+            ListEnd::Until(until) => {
+                let len = self.body.f.int(until.len() as i64);
+                self.body.f.binary(Type::Int, Binary::Sub, end, len)
+            }
+            _ => end,
+        }
+    }
+
+    /// Cuts what a value names; without a value all is done, since the places are taken in order.
+    fn cut_listed(&mut self, id: FieldId, names: Key, end: Value, over: BlockId) {
+        let names = self.get_key(names);
+        let is_missing = self.body.f.define(Type::Bool, Op::IsMissing(names));
+        let there = self.body.f.new_block(&[]);
+        self.body.f.branch_to(is_missing, over, there);
+        self.body.f.go_on_in(there);
+        let start = self.get_key(Key::Start(id));
+        let has_room = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
+        self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
+    }
+}
+
+impl Body<'_> {
+    /// `self.list["key"]`: the value of the occurrence under way, or the first one.
+    pub fn self_key(&mut self, list: FieldId, key: u32) -> Val {
+        if let Some((own, value)) = self.occurrence
+            && own == (list, key)
+        {
+            let present = self.f.bool(true);
+            return Val::Option { present, value: Box::new(Val::Bytes(value)) };
+        }
+        let unit = self.scope.0;
+        let value = self.get_key(unit, Key::At(list, key)).bytes();
+        let is_missing = self.f.define(Type::Bool, Op::IsMissing(value));
+        let present = self.f.define(Type::Bool, Op::Not(is_missing));
+        Val::Option { present, value: Box::new(Val::Bytes(value)) }
+    }
+}

@@ -1,0 +1,376 @@
+//! Lists: a loop over elements, each a row of items of its own.
+//! Promises: an element goes forward by at least a byte, and the number of elements is bounded by the list, by the head
+//! or by what one call sees; a stage inside an element is entered through the head of the loop.
+
+use flick_abi::frame::{SLOT_ITEMS, SLOT_STATE};
+use flick_abi::limits::{HEAD_BYTES_MAX, ITEMS_MAX};
+use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, FieldId, FieldKind, Item, List, ListEnd};
+use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
+
+use super::Emitter;
+use super::sizes::Sizes;
+use super::stage::{Scope, Spot};
+use crate::interval::Interval;
+use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
+use crate::unit::{Key, UnitInfo};
+
+/// Most elements of a list that are counted: a list that is longer than that only streams.
+const ELEMENTS_MAX: i128 = 1 << 32;
+/// The upper half of a list's word counts its items.
+const COUNT_UNIT: i64 = 1 << 32;
+
+/// A list under way.
+struct Loop<'l> {
+    id: FieldId,
+    list: &'l List,
+    head: BlockId,
+    /// Elements so far, where they are counted.
+    seen: Option<Value>,
+    /// Each element ends a part of its own.
+    ends_parts: bool,
+    /// Where the list is over.
+    exits: Vec<(BlockId, Spot)>,
+}
+
+impl Emitter<'_, '_> {
+    /// A list.
+    pub fn list(&mut self, id: FieldId, list: &List) {
+        let streams = self.streams(list);
+        if streams && !self.is_at_start {
+            self.part(None);
+        }
+        self.is_at_start = false;
+        self.begin(id, list);
+        let is_counted = self.needs.has(Key::Seen(id)) || self.needs.has(Key::Length(id));
+        let trips = self.trips_max(list, streams);
+        let head = self.body.f.new_loop(&[Type::Int, Type::Int, Type::Int], trips);
+        let (place, zero) = (self.place(self.at), self.body.f.int(0));
+        self.body.f.jump(head, vec![place, zero, zero]);
+        self.scopes.push(Scope::default());
+
+        self.body.f.go_on_in(head);
+        let &[place, state, seen] = self.body.f.params(head) else {
+            panic!("a list's head has three values")
+        };
+        let (element, inside) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+        let zero = self.body.f.int(0);
+        let is_new = self.body.f.binary(Type::Bool, Binary::Eq, state, zero);
+        self.body.f.branch_to(is_new, element, inside);
+        self.body.f.go_on_in(element);
+        self.at = Spot::at(place, self.most_in(list, self.at.most, streams));
+        let ends_parts = streams && !streams_in(self.info, &list.body);
+        let seen = is_counted.then_some(seen);
+        let mut own = Loop { id, list, head, seen, ends_parts, exits: Vec::new() };
+        self.lists.push(id);
+        self.element(&mut own);
+        self.lists.pop();
+        let exits = own.exits;
+        self.close_scope(id, head, inside, state);
+        self.join(exits);
+        if !self.is_over {
+            self.end_of_list(id, list, seen);
+        }
+    }
+
+    /// Whether a list is passed on as it arrives.
+    fn streams(&self, list: &List) -> bool {
+        let is_open = list.max.is_none() || streams_in(self.info, &list.body);
+        let is_plain = list.keyed.as_ref().is_none_or(|keyed| keyed.keys.is_empty());
+        self.parts && self.is_in_tail() && is_open && is_plain
+    }
+
+    /// How often the head is come back to, at most, in one call.
+    fn trips_max(&self, list: &List, streams: bool) -> u32 {
+        let least = Sizes::of(self.info, &list.body).least;
+        assert!(
+            list.max.is_some() || least > 0,
+            "the checker refuses elements of `{}` that may be empty",
+            self.info.unit.name
+        );
+        let by_head = (HEAD_BYTES_MAX as u64).checked_div(least).map(|most| most as u32 + 1);
+        match list.max {
+            // A part ends with each element, or inside of it.
+            _ if streams => 1,
+            Some(max) => max.min(by_head.unwrap_or(max)),
+            None => by_head.unwrap_or(HEAD_BYTES_MAX as u32),
+        }
+    }
+
+    /// The largest place at which an element starts.
+    fn most_in(&self, list: &List, start: u64, streams: bool) -> u64 {
+        let element = Sizes::of(self.info, &list.body).most;
+        let elements = list.max.map_or(u64::MAX, u64::from);
+        let most = start.saturating_add(element.saturating_mul(elements));
+        if streams { HEAD_BYTES_MAX as u64 } else { most.min(HEAD_BYTES_MAX as u64) }
+    }
+
+    /// Before the first element.
+    fn begin(&mut self, id: FieldId, list: &List) {
+        let cause = self.info.field(id).cause;
+        let place = self.place(self.at);
+        self.keep(Key::Start(id), place);
+        match &list.end {
+            ListEnd::Count(count) => {
+                let all = Interval::new(0, ELEMENTS_MAX);
+                let value = self.exact_number(count, id, all, cause);
+                let value = match list.max {
+                    Some(max) => {
+                        let too_long = if cause == CAUSE_MALFORMED { CAUSE_TOO_LONG } else { cause };
+                        let allowed = Interval::new(0, i128::from(max));
+                        let value = self.body.check_range(value, allowed, id.0, too_long);
+                        self.body.narrow(value)
+                    }
+                    None => value,
+                };
+                self.keep(Key::Rest(id), value.value());
+            }
+            ListEnd::Bytes(bytes) => {
+                let all = Interval::new(0, MESSAGE_BYTES_MAX);
+                let bytes = self.exact_number(bytes, id, all, cause);
+                let end = self.body.f.binary(Type::Int, Binary::Add, place, bytes.value());
+                self.keep(Key::Rest(id), end);
+            }
+            ListEnd::Children(_) => {
+                let one = self.body.f.int(1);
+                self.keep(Key::Rest(id), one);
+            }
+            ListEnd::Until(_) | ListEnd::Last(_) => {}
+        }
+        if self.needs.read_lists.contains(&id) || self.is_changed(id) {
+            let first = self.get(SLOT_ITEMS);
+            self.keep(Key::Field(id), first);
+        }
+        if let Some(keyed) = &list.keyed {
+            self.begin_keys(id, keyed);
+        }
+    }
+
+    /// One element, from the question whether there is one to the next question.
+    fn element(&mut self, own: &mut Loop<'_>) {
+        let (id, list) = (own.id, own.list);
+        self.is_there_more(own);
+        if self.needs.has(Key::Seen(id)) {
+            let (seen, max) = (own.seen, list.max);
+            let (Some(seen), Some(max)) = (seen, max) else { panic!("a bounded list is counted") };
+            self.keep(Key::Seen(id), seen);
+            let most = self.body.f.int(i64::from(max));
+            let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
+            let cause = match self.info.field(id).cause {
+                CAUSE_MALFORMED => CAUSE_TOO_LONG,
+                cause => cause,
+            };
+            self.body.expect(fits, id.0, cause);
+        }
+        let place = self.place(self.at);
+        self.keep(Key::Element(id), place);
+        self.items(&list.body, true);
+        if self.is_over {
+            return;
+        }
+        self.element_is_over(own);
+    }
+
+    /// Leaves the loop where no element follows.
+    fn is_there_more(&mut self, own: &mut Loop<'_>) {
+        let id = own.id;
+        let (more, over) = match &own.list.end {
+            ListEnd::Count(_) | ListEnd::Children(_) => {
+                let (rest, zero) = (self.get_key(Key::Rest(id)), self.body.f.int(0));
+                let more = self.body.f.binary(Type::Bool, Binary::LtS, zero, rest);
+                self.fork(more)
+            }
+            ListEnd::Bytes(_) => {
+                let (end, place) = (self.get_key(Key::Rest(id)), self.place(self.at));
+                let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, end);
+                self.body.expect(fits, id.0, self.info.field(id).cause);
+                let more = self.body.f.binary(Type::Bool, Binary::LtS, place, end);
+                self.fork(more)
+            }
+            ListEnd::Until(until) => return self.is_delimiter_here(own, until),
+            ListEnd::Last(_) => return,
+        };
+        own.exits.push((over, self.at));
+        self.body.f.go_on_in(more);
+    }
+
+    /// Leaves the loop where the delimiter stands in place of an element.
+    fn is_delimiter_here(&mut self, own: &mut Loop<'_>, until: &[u8]) {
+        let least = Sizes::of(self.info, &own.list.body).least;
+        if self.needs.has(Key::End(own.id)) {
+            let end = self.place(self.at);
+            self.keep(Key::End(own.id), end);
+        }
+        // Nothing is waited for that may not come: an element may be shorter than the delimiter.
+        let (first, rest) = until.split_at(until.len().min(least as usize).max(1));
+        let mut elsewhere = Vec::new();
+        for (from, part) in [(0, first)].into_iter().chain(single_bytes(first.len(), rest)) {
+            let all = from + part.len() as u32;
+            if from == 0 {
+                self.need(all);
+            } else {
+                let state = self.stage();
+                self.wait(all, state);
+            }
+            let (more, over) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+            let start = self.at;
+            self.at = start.advanced(from);
+            self.branch_on_bytes(part, over, more);
+            self.at = start;
+            elsewhere.push((more, start));
+            self.body.f.go_on_in(over);
+        }
+        own.exits.push((self.body.f.current(), self.at.advanced(until.len() as u32)));
+        self.join(elsewhere);
+    }
+
+    /// Ends the block two ways.
+    fn fork(&mut self, cond: Value) -> (BlockId, BlockId) {
+        let (then, otherwise) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+        self.body.f.branch_to(cond, then, otherwise);
+        (then, otherwise)
+    }
+
+    /// Behind an element: counts it, keeps it, and goes back to the head.
+    fn element_is_over(&mut self, own: &mut Loop<'_>) {
+        let (id, list) = (own.id, own.list);
+        if self.needs.read_lists.contains(&id) {
+            self.push_element(id, list);
+        }
+        if let Some(keyed) = &list.keyed {
+            self.element_of_key(id, keyed);
+        }
+        match &list.end {
+            ListEnd::Count(_) => {
+                let (rest, one) = (self.get_key(Key::Rest(id)), self.body.f.int(1));
+                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
+                self.keep(Key::Rest(id), rest);
+            }
+            ListEnd::Children(children) => {
+                let cause = self.info.field(id).cause;
+                let opens = self.exact_number(children, id, Interval::new(0, ELEMENTS_MAX), cause);
+                let rest = self.get_key(Key::Rest(id));
+                let one = self.body.f.int(1);
+                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
+                let rest = self.body.f.binary(Type::Int, Binary::Add, rest, opens.value());
+                let most = self.body.f.int(ELEMENTS_MAX as i64);
+                let fits = self.body.f.binary(Type::Bool, Binary::LeS, rest, most);
+                self.body.expect(fits, id.0, CAUSE_TOO_LONG);
+                self.keep(Key::Rest(id), rest);
+            }
+            ListEnd::Last(last) => {
+                let (over, more) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+                self.body.branch_on(last, over, more);
+                own.exits.push((over, self.at));
+                self.body.f.go_on_in(more);
+            }
+            ListEnd::Until(_) | ListEnd::Bytes(_) => {}
+        }
+        let seen = match own.seen {
+            None => self.body.f.int(0),
+            Some(seen) => {
+                let one = self.body.f.int(1);
+                self.body.f.binary(Type::Int, Binary::Add, seen, one)
+            }
+        };
+        if own.ends_parts {
+            self.keep(Key::Seen(id), seen);
+            self.part(None);
+        }
+        self.limit(0);
+        let (place, zero) = (self.place(self.at), self.body.f.int(0));
+        // Where a part has ended the next call knows how many there were from the slot alone.
+        let seen = match (own.ends_parts, self.needs.has(Key::Seen(id))) {
+            (false, _) => seen,
+            (true, true) => self.get_key(Key::Seen(id)),
+            (true, false) => zero,
+        };
+        self.body.f.jump(own.head, vec![place, zero, seen]);
+    }
+
+    /// Keeps an element for the program.
+    fn push_element(&mut self, id: FieldId, list: &List) {
+        let value = match list.element {
+            Some(element) => self.get_key(Key::Field(element)),
+            None => {
+                let (start, end) = (self.get_key(Key::Element(id)), self.place(self.at));
+                self.body.f.define(Type::Bytes, Op::MessageBytes { start, end })
+            }
+        };
+        self.push_item(id, value);
+    }
+
+    /// Appends an item, if there is room.
+    pub fn push_item(&mut self, id: FieldId, value: Value) {
+        let (count, most) = (self.get(SLOT_ITEMS), self.body.f.int(ITEMS_MAX as i64));
+        let fits = self.body.f.binary(Type::Bool, Binary::LtS, count, most);
+        self.body.expect(fits, id.0, CAUSE_TOO_LONG);
+        self.body.f.effect(Op::ItemPush(value));
+    }
+
+    /// Writes the switch that leads to the stages inside a list, and lets everybody around know of them.
+    fn close_scope(&mut self, id: FieldId, head: BlockId, inside: BlockId, state: Value) {
+        let scope = self.scopes.pop().expect("a list has a scope");
+        self.body.f.go_on_in(inside);
+        let Some((_, default)) = scope.cases.first().copied() else {
+            // Nothing in it waits: then nobody comes back.
+            let never = self.body.fault_block(id.0, CAUSE_MALFORMED);
+            return self.body.f.jump(never, Vec::new());
+        };
+        let states: Vec<i64> = scope.cases.iter().map(|(state, _)| *state).collect();
+        let cases = scope.cases.into_iter().skip(1).collect();
+        self.body.f.end(Terminator::Switch { value: state, cases, default });
+
+        let enter = self.body.f.new_block(&[]);
+        self.body.f.go_on_in(enter);
+        let (zero, state) = (self.body.f.int(0), self.get(SLOT_STATE));
+        let seen = if self.needs.has(Key::Seen(id)) { self.get_key(Key::Seen(id)) } else { zero };
+        self.body.f.jump(head, vec![zero, state, seen]);
+        let around = self.scopes.last_mut().expect("the function is a scope");
+        around.cases.extend(states.into_iter().map(|state| (state, enter)));
+    }
+
+    /// Behind the last element.
+    fn end_of_list(&mut self, id: FieldId, list: &List, seen: Option<Value>) {
+        if !matches!(list.end, ListEnd::Until(_)) && self.needs.has(Key::End(id)) {
+            let end = self.place(self.at);
+            self.keep(Key::End(id), end);
+        }
+        if let (true, Some(seen)) = (self.needs.has(Key::Length(id)), seen) {
+            self.keep(Key::Length(id), seen);
+        }
+        if self.needs.has(Key::Field(id)) {
+            let (first, all) = (self.get_key(Key::Field(id)), self.get(SLOT_ITEMS));
+            let count = self.body.f.binary(Type::Int, Binary::Sub, all, first);
+            let unit = self.body.f.int(COUNT_UNIT);
+            let count = self.body.f.binary(Type::Int, Binary::Mul, count, unit);
+            let word = self.body.f.binary(Type::Int, Binary::Add, first, count);
+            self.keep(Key::Field(id), word);
+        }
+        if let Some(keyed) = &list.keyed {
+            self.end_of_keys(id, keyed);
+        }
+    }
+
+    /// Whether the program changes keys of a list.
+    pub fn is_changed(&self, id: FieldId) -> bool {
+        self.info.uses.changed_keys.iter().any(|(list, _)| *list == id)
+    }
+}
+
+/// The bytes behind the first `from` ones, one by one, with their places.
+fn single_bytes(from: usize, rest: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    rest.chunks(1).enumerate().map(move |(index, byte)| ((from + index) as u32, byte))
+}
+
+/// Whether each element of a list has a field that is passed on as it arrives, whatever else is in it.
+fn streams_in(info: &UnitInfo<'_>, items: &[Item]) -> bool {
+    items.iter().any(|item| matches!(item, Item::Field(id) if is_long(info, *id)))
+}
+
+/// Whether a field may have more bytes than a head.
+pub fn is_long(info: &UnitInfo<'_>, field: FieldId) -> bool {
+    match info.field(field).kind {
+        FieldKind::Bytes { max_bytes, .. } => max_bytes.is_none_or(|max| max as usize > PART_BYTES_MAX),
+        _ => false,
+    }
+}

@@ -1,0 +1,344 @@
+//! What a parser of a structured unit must keep, and from where on nothing of the message is looked at.
+//! Promises: a key is kept only if the channel's view, a fact for the role, an update or the framing itself reads it.
+//! Source: FLICK §4.2 (fields nobody reads are never decoded).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd, ViewField};
+
+use crate::parse::plan::{Role, role_checks};
+use crate::unit::{Key, UnitInfo};
+use crate::walk::{keys_of, walk_expr};
+
+/// Further values of a key that names what is cut, besides the first.
+pub const FURTHER_MAX: u32 = 3;
+
+/// What a parser keeps.
+#[derive(Debug)]
+pub struct Needs {
+    /// Keys that have slots.
+    pub kept: BTreeSet<Key>,
+    /// Lists whose elements become items.
+    pub read_lists: BTreeSet<FieldId>,
+    /// Fields of the view, by number.
+    pub view: BTreeMap<FieldId, ViewField>,
+    /// Flags that are kept and follow from a key: flag, list, key.
+    pub flags: Vec<(FieldId, FieldId, u32)>,
+    /// Index of the first item, in the order of the text, behind all that somebody behind the parser reads.
+    pub tail: usize,
+}
+
+impl Needs {
+    /// Finds them.
+    pub fn new(info: &UnitInfo<'_>, body: &[Item], role: Role, channel: &Channel) -> Self {
+        let view: BTreeMap<FieldId, ViewField> =
+            channel.view.iter().map(|field| (field.field, *field)).collect();
+        let read_lists: BTreeSet<FieldId> =
+            view.keys().copied().filter(|id| is_read_list(info, *id)).collect();
+        let outside = outside_keys(info, role, &view, &read_lists);
+        let mut finder = Finder { info, kept: BTreeSet::new(), open: Vec::new() };
+        finder.open.extend(&outside);
+        finder.items(body, &read_lists);
+        finder.close();
+        let optional = |id: &FieldId| view.get(id).is_some_and(|field| field.optional);
+        let mut places = Places { info, last: BTreeMap::new(), count: 0 };
+        places.items(body);
+        let last = outside
+            .iter()
+            .filter(|key| !matches!(key, Key::Field(id) if optional(id)))
+            .filter_map(|key| places.last.get(&key.id()))
+            .max();
+        let tail = last.map_or(0, |index| index + 1);
+        let mut flags = flags_of(info, body);
+        flags.retain(|(flag, ..)| finder.kept.contains(&Key::Field(*flag)));
+        Self { kept: finder.kept, read_lists, view, flags, tail }
+    }
+
+    /// Whether a key has a slot.
+    pub fn has(&self, key: Key) -> bool {
+        self.kept.contains(&key)
+    }
+
+    /// Whether the channel's view makes an option of a field.
+    pub fn is_optional(&self, field: FieldId) -> bool {
+        self.view.get(&field).is_some_and(|field| field.optional)
+    }
+
+    /// The bound that the channel's view sets to a field.
+    pub fn view_max(&self, field: FieldId) -> Option<u32> {
+        self.view.get(&field).and_then(|field| field.max)
+    }
+}
+
+/// Whether a program that has this field in its view looks at the elements of a list one by one.
+fn is_read_list(info: &UnitInfo<'_>, field: FieldId) -> bool {
+    match &info.field(field).kind {
+        FieldKind::List(list) => list.keyed.is_none() || info.uses.read.contains(&field),
+        _ => false,
+    }
+}
+
+/// What code behind the parser finds in the frame, and what the facts for the role read.
+fn outside_keys(
+    info: &UnitInfo<'_>,
+    role: Role,
+    view: &BTreeMap<FieldId, ViewField>,
+    read_lists: &BTreeSet<FieldId>,
+) -> BTreeSet<Key> {
+    let facts = &info.unit.facts;
+    let mut keys: BTreeSet<Key> = info.update_needs.clone();
+    for id in view.keys() {
+        match &info.field(*id).kind {
+            FieldKind::TextVar { parse, .. } => keys.extend(text_var_keys(info, parse)),
+            FieldKind::List(_) if !read_lists.contains(id) => {}
+            _ => _ = keys.insert(Key::Field(*id)),
+        }
+    }
+    keys.extend(info.uses.read_keys.iter().map(|(list, key)| Key::At(*list, *key)));
+    for (list, _) in &info.uses.changed_keys {
+        keys.extend([Key::Field(*list), Key::Start(*list), Key::End(*list)]);
+    }
+    keys.extend(role_checks(info, role).into_iter().flat_map(keys_of));
+    let mut exprs: Vec<&Expr> = facts.last.iter().collect();
+    match role {
+        Role::Request => {
+            keys.extend(info.echo().into_iter().map(Key::Field));
+            exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep).chain(&facts.retry));
+            exprs.extend(facts.loud.iter().map(|(_, expr)| expr));
+        }
+        Role::Reply => {
+            let loud = facts.loud.iter().map(|(field, _)| *field);
+            keys.extend(facts.correlate.into_iter().chain(loud).map(Key::Field));
+            exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel));
+        }
+    }
+    keys.extend(exprs.into_iter().flat_map(keys_of));
+    keys.into_iter().flat_map(|key| text_keys(info, key)).collect()
+}
+
+/// What a text variable is computed from; other text variables in it are followed.
+fn text_var_keys(info: &UnitInfo<'_>, parse: &Expr) -> Vec<Key> {
+    keys_of(parse).into_iter().flat_map(|key| text_keys(info, key)).collect()
+}
+
+/// A key, or what stands for it where it is a text variable, which no parser computes.
+fn text_keys(info: &UnitInfo<'_>, key: Key) -> Vec<Key> {
+    match key {
+        Key::Field(id) | Key::Length(id) => match &info.field(id).kind {
+            FieldKind::TextVar { parse, .. } => text_var_keys(info, parse),
+            _ => vec![key],
+        },
+        _ => vec![key],
+    }
+}
+
+/// Flags that follow from keys of lists, by list.
+fn flags_of(info: &UnitInfo<'_>, body: &[Item]) -> Vec<(FieldId, FieldId, u32)> {
+    let mut found = Vec::new();
+    each_field(info, body, &mut |id| {
+        if let FieldKind::Flag { any: Some((list, key)), .. } = &info.field(id).kind {
+            found.push((id, *list, *key));
+        }
+    });
+    found
+}
+
+/// Calls `visit` on every field of a row, elements of lists and arms of choices among them.
+pub fn each_field(info: &UnitInfo<'_>, items: &[Item], visit: &mut dyn FnMut(FieldId)) {
+    for item in items {
+        match item {
+            Item::Field(id) => {
+                visit(*id);
+                if let FieldKind::List(list) = &info.field(*id).kind {
+                    each_field(info, &list.body, visit);
+                }
+            }
+            Item::Switch(choice) => {
+                let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+                arms.for_each(|items| each_field(info, items, visit));
+            }
+            Item::Literal(_) | Item::Check(_) => {}
+        }
+    }
+}
+
+/// Where each field stands, as an index in the order of the text; of a list where its last part does.
+struct Places<'a, 'p> {
+    info: &'a UnitInfo<'p>,
+    last: BTreeMap<FieldId, usize>,
+    count: usize,
+}
+
+impl Places<'_, '_> {
+    fn items(&mut self, items: &[Item]) {
+        for item in items {
+            let own = self.count;
+            self.count += 1;
+            match item {
+                Item::Field(id) => {
+                    if let FieldKind::List(list) = &self.info.field(*id).kind {
+                        self.items(&list.body);
+                        self.last.insert(*id, self.count - 1);
+                    } else {
+                        self.last.insert(*id, own);
+                    }
+                }
+                Item::Switch(choice) => {
+                    let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+                    arms.for_each(|items| self.items(items));
+                }
+                Item::Literal(_) | Item::Check(_) => {}
+            }
+        }
+    }
+}
+
+struct Finder<'a, 'p> {
+    info: &'a UnitInfo<'p>,
+    kept: BTreeSet<Key>,
+    open: Vec<Key>,
+}
+
+impl Finder<'_, '_> {
+    /// What the framing of a row reads.
+    fn items(&mut self, items: &[Item], read_lists: &BTreeSet<FieldId>) {
+        for item in items {
+            match item {
+                Item::Field(id) => self.field(*id, read_lists),
+                Item::Literal(_) => {}
+                Item::Check(check) => self.expr(&check.expr),
+                Item::Switch(choice) => {
+                    self.expr(&choice.on);
+                    let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+                    arms.for_each(|items| self.items(items, read_lists));
+                }
+            }
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        self.open.extend(keys_of(expr));
+    }
+
+    fn field(&mut self, id: FieldId, read_lists: &BTreeSet<FieldId>) {
+        let field = self.info.field(id);
+        for check in &field.requires {
+            self.expr(check);
+            walk_expr(check, &mut |inner| {
+                if matches!(inner.kind, ExprKind::Dollar) {
+                    self.open.push(Key::Field(id));
+                }
+            });
+        }
+        match &field.kind {
+            FieldKind::Bytes { length, .. } => self.expr(length),
+            FieldKind::List(list) => self.list(id, list, read_lists.contains(&id)),
+            _ => {}
+        }
+        if let FieldKind::List(list) = &field.kind {
+            self.items(&list.body, read_lists);
+        }
+    }
+
+    fn list(&mut self, id: FieldId, list: &List, is_read: bool) {
+        match &list.end {
+            ListEnd::Until(_) => {}
+            ListEnd::Last(last) => self.expr(last),
+            ListEnd::Count(expr) | ListEnd::Bytes(expr) | ListEnd::Children(expr) => {
+                self.expr(expr);
+                self.open.push(Key::Rest(id));
+            }
+        }
+        if list.max.is_some() && !matches!(list.end, ListEnd::Count(_)) {
+            self.open.push(Key::Seen(id));
+        }
+        if is_read {
+            self.open.push(Key::Field(id));
+            match list.element {
+                Some(element) => self.open.push(Key::Field(element)),
+                None => self.open.push(Key::Element(id)),
+            }
+        }
+        if let Some(keyed) = &list.keyed {
+            self.keyed(id, list, keyed);
+        }
+    }
+
+    fn keyed(&mut self, id: FieldId, list: &List, keyed: &Keyed) {
+        self.open.extend(keyed.once.iter().map(|key| Key::At(id, *key)));
+        if let Some(listed) = keyed.cut_listed {
+            self.open.extend([Key::At(id, listed), Key::Start(id)]);
+            self.open.extend((0..FURTHER_MAX).map(|number| Key::Further(id, number)));
+        }
+        let changes = self.info.uses.changed_keys.iter().any(|(changed, _)| *changed == id);
+        if !keyed.cut.is_empty() || changes {
+            self.open.extend([Key::Which(id), Key::Element(id)]);
+        }
+        if changes {
+            self.open.push(Key::Field(keyed.key));
+        }
+        if let Some(keep) = &keyed.keep_cut {
+            assert!(matches!(list.end, ListEnd::Until(_) | ListEnd::Last(_)), "cuts are counted in `Rest`");
+            self.expr(keep);
+            self.open.push(Key::Rest(id));
+        }
+    }
+
+    /// Follows what is kept to what it is computed from.
+    fn close(&mut self) {
+        while let Some(key) = self.open.pop() {
+            if !self.kept.insert(key) {
+                continue;
+            }
+            match key {
+                Key::Field(id) => self.value(id),
+                Key::At(list, _) => {
+                    let FieldKind::List(own) = &self.info.field(list).kind else {
+                        panic!("only lists are looked into by key")
+                    };
+                    let keyed = own.keyed.as_ref().expect("only keyed lists are looked into by key");
+                    self.open.extend([Key::Field(keyed.value), Key::Which(list)]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn value(&mut self, id: FieldId) {
+        match &self.info.field(id).kind {
+            FieldKind::Var { parse, .. } | FieldKind::Flag { parse, any: None } => self.expr(parse),
+            FieldKind::Flag { parse, any: Some((list, key)) } => {
+                let own = Key::At(*list, *key);
+                self.open.extend(keys_of(parse).into_iter().filter(|key| *key != own));
+                // The value of each occurrence, whether or not the first is kept.
+                self.open.push(Key::Which(*list));
+                if let FieldKind::List(list) = &self.info.field(*list).kind
+                    && let Some(keyed) = &list.keyed
+                {
+                    self.open.push(Key::Field(keyed.value));
+                }
+            }
+            FieldKind::TextVar { parse, .. } => {
+                self.kept.remove(&Key::Field(id));
+                self.open.extend(text_var_keys(self.info, parse));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Items of a row's item, itself, those of elements and arms among them.
+pub fn count(info: &UnitInfo<'_>, item: &Item) -> usize {
+    let inside = |items: &[Item]| items.iter().map(|item| count(info, item)).sum::<usize>();
+    1 + match item {
+        Item::Field(id) => match &info.field(*id).kind {
+            FieldKind::List(list) => inside(&list.body),
+            _ => 0,
+        },
+        Item::Switch(choice) => {
+            let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+            arms.map(|items| inside(items)).sum()
+        }
+        Item::Literal(_) | Item::Check(_) => 0,
+    }
+}

@@ -1,0 +1,210 @@
+//! Stages: where a parser stops when bytes run out, and how it goes on there.
+//! Promises: whatever is needed behind a stage lies in slots, so a stage may be entered from outside with nothing but
+//! the cursor; a stage inside a list is entered through the list's head, so every loop stays a natural one; no head
+//! grows beyond `HEAD_BYTES_MAX`.
+
+use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
+use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
+
+use super::Emitter;
+use crate::body::CAUSE_TOO_LONG;
+use crate::unit::Key;
+
+/// A place in the message and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// What `fixed` counts from; `None`: the start of the message (or part).
+    pub base: Option<Value>,
+    /// Bytes behind it.
+    pub fixed: u32,
+    /// Largest value of the place.
+    pub most: u64,
+    /// Bytes behind `base` that are there.
+    pub covered: u32,
+}
+
+impl Spot {
+    /// The start of a message or part.
+    pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: 0 };
+
+    /// A computed place.
+    pub fn at(base: Value, most: u64) -> Self {
+        Self { base: Some(base), fixed: 0, most, covered: 0 }
+    }
+
+    /// Some bytes further.
+    pub fn advanced(self, bytes: u32) -> Self {
+        Self { fixed: self.fixed + bytes, most: self.most + u64::from(bytes), ..self }
+    }
+}
+
+/// What one switch over the state leads to: the function's, or that in the head of a list.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// State and where it goes on.
+    pub cases: Vec<(i64, BlockId)>,
+}
+
+impl Emitter<'_, '_> {
+    /// The place as a value.
+    pub fn place(&mut self, spot: Spot) -> Value {
+        match (spot.base, spot.fixed) {
+            (None, fixed) => self.body.f.int(i64::from(fixed)),
+            (Some(base), 0) => base,
+            (Some(base), fixed) => {
+                let fixed = self.body.f.int(i64::from(fixed));
+                self.body.f.binary(Type::Int, Binary::Add, base, fixed)
+            }
+        }
+    }
+
+    /// A state to go on in at `block`.
+    pub fn new_state(&mut self, block: BlockId) -> u32 {
+        self.states += 1;
+        let scope = self.scopes.last_mut().expect("the function is a scope");
+        scope.cases.push((i64::from(self.states), block));
+        self.states
+    }
+
+    /// Ends the stage under way and starts one at the same place that can also be entered from outside.
+    pub fn stage(&mut self) -> u32 {
+        if self.is_at_start {
+            self.is_at_start = false;
+            return 0;
+        }
+        let here = self.at;
+        let params: &[Type] = if here.base.is_some() { &[Type::Int] } else { &[] };
+        let stage = self.body.f.new_block(params);
+        let place = here.base.map(|_| self.place(here));
+        if let Some(place) = place {
+            self.body.set_slot(SLOT_CURSOR as u16, place);
+        }
+        self.body.f.jump(stage, place.into_iter().collect());
+
+        let resume = self.body.f.new_block(&[]);
+        self.body.f.go_on_in(resume);
+        let place = here.base.map(|_| self.get(SLOT_CURSOR));
+        self.body.f.jump(stage, place.into_iter().collect());
+        let state = self.new_state(resume);
+
+        self.body.f.go_on_in(stage);
+        if here.base.is_some() {
+            self.at = Spot::at(self.body.f.params(stage)[0], here.most);
+        } else {
+            self.at.covered = 0;
+        }
+        state
+    }
+
+    /// A stage that goes on searching where it was left: gives where the searched part starts, where to search from,
+    /// and the state.
+    pub fn search_stage(&mut self) -> (Value, Value, u32) {
+        self.is_at_start = false;
+        let here = self.at;
+        let stage = self.body.f.new_block(&[Type::Int, Type::Int]);
+        let place = self.place(here);
+        self.body.f.jump(stage, vec![place, place]);
+
+        let resume = self.body.f.new_block(&[]);
+        self.body.f.go_on_in(resume);
+        let (start, from) = (self.get(SLOT_CURSOR), self.get(SLOT_SCAN));
+        self.body.f.jump(stage, vec![start, from]);
+        let state = self.new_state(resume);
+
+        self.body.f.go_on_in(stage);
+        let &[start, from] = self.body.f.params(stage) else {
+            panic!("a search has a start and where it goes on")
+        };
+        self.body.set_slot(SLOT_CURSOR as u16, start);
+        self.at = Spot::at(start, here.most);
+        (start, from, state)
+    }
+
+    /// Goes on when `bytes` from here on are there.
+    pub fn need(&mut self, bytes: u32) {
+        if self.at.covered >= self.at.fixed + bytes {
+            return;
+        }
+        let state = self.stage();
+        self.wait(bytes, state);
+    }
+
+    /// Waits in `state` for `bytes` from here on.
+    pub fn wait(&mut self, bytes: u32, state: u32) {
+        self.limit(u64::from(bytes));
+        let bytes = self.at.fixed + bytes;
+        let then = self.body.f.new_block(&[]);
+        self.body.f.end(Terminator::Need { base: self.at.base, bytes, then, state });
+        self.body.f.go_on_in(then);
+        self.at.covered = bytes;
+    }
+
+    /// Refuses the message where `bytes` from here on lead beyond the longest head.
+    pub fn limit(&mut self, bytes: u64) {
+        let longest = HEAD_BYTES_MAX as u64;
+        if self.at.most.saturating_add(bytes) > longest {
+            assert!(bytes <= longest, "one wait of `{}` fits a head", self.info.unit.name);
+            let place = self.place(self.at);
+            let allowed = self.body.f.int((longest - bytes) as i64);
+            let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, allowed);
+            self.body.expect(fits, self.field, CAUSE_TOO_LONG);
+            self.at.most = longest - bytes;
+        }
+        self.head_bytes_max = self.head_bytes_max.max(self.at.most + bytes);
+    }
+
+    /// A new block at which the parser goes on in a state that it leaves behind itself.
+    pub fn leave_in_new_state(&mut self) -> BlockId {
+        let block = self.body.f.new_block(&[]);
+        let state = self.new_state(block);
+        let state = self.body.f.int(i64::from(state));
+        self.body.set_slot(SLOT_STATE as u16, state);
+        block
+    }
+
+    /// Reads a slot of the platform as a number.
+    pub fn get(&mut self, slot: usize) -> Value {
+        self.body.f.define(Type::Int, Op::FrameGet { slot: slot as u16 })
+    }
+
+    /// Reads the slot of a key.
+    pub fn get_key(&mut self, key: Key) -> Value {
+        let (slot, ty) = (self.info.slot(key), self.info.key_type(key));
+        self.body.f.define(ty, Op::FrameGet { slot })
+    }
+
+    /// Writes a key's slot, if it has one.
+    pub fn keep(&mut self, key: Key, value: Value) {
+        if self.needs.has(key) {
+            self.body.set_slot(self.info.slot(key), value);
+        }
+    }
+
+    /// Joins ways at a new block; each is a block that has not ended, and its place.
+    pub fn join(&mut self, ends: Vec<(BlockId, Spot)>) {
+        self.is_over = ends.is_empty();
+        if let [(block, spot)] = ends[..] {
+            self.body.f.go_on_in(block);
+            self.at = spot;
+            return;
+        }
+        let Some(most) = ends.iter().map(|(_, spot)| spot.most).max() else { return };
+        let all_at = |spot: Spot| (spot.base, spot.fixed);
+        let same = ends.windows(2).all(|pair| all_at(pair[0].1) == all_at(pair[1].1));
+        let params: &[Type] = if same { &[] } else { &[Type::Int] };
+        let join = self.body.f.new_block(params);
+        let covered = ends.iter().map(|(_, spot)| spot.covered).min().unwrap_or(0);
+        let first = ends[0].1;
+        for (block, spot) in ends {
+            self.body.f.go_on_in(block);
+            let args = if same { Vec::new() } else { vec![self.place(spot)] };
+            self.body.f.jump(join, args);
+        }
+        self.body.f.go_on_in(join);
+        self.at = match self.body.f.params(join) {
+            [] => Spot { most, covered, ..first },
+            [place, ..] => Spot::at(*place, most),
+        };
+    }
+}

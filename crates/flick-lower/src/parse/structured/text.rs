@@ -1,0 +1,512 @@
+//! Fields and literals: text by class or delimiter, numbers in digits, integers, bits, integers of variable length.
+//! Promises: no byte is searched twice, wherever the input is cut; whether something is too long never depends on how
+//! much is there.
+
+use flick_abi::frame::SLOT_SCAN;
+use flick_check::hir::{
+    CAUSE_MALFORMED, CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal,
+};
+use flick_ir::data::{Binary, BlockId, Op, Type, Value};
+
+use super::stage::Spot;
+use super::{Emitter, sizes};
+use crate::interval::Interval;
+use crate::unit::Key;
+use crate::value::{Num, Val};
+
+/// A text field.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Every byte is of it.
+    pub class: Option<ClassId>,
+    /// What ends it.
+    pub until: Option<&'a [u8]>,
+    /// Least length, in bytes.
+    pub min_bytes: u32,
+    /// Largest length, in bytes.
+    pub max_bytes: u32,
+}
+
+/// Decimal digits.
+const DIGITS: [u64; 4] = [0x03ff_0000_0000_0000, 0, 0, 0];
+/// Hexadecimal digits in both cases.
+const HEX_DIGITS: [u64; 4] = [0x03ff_0000_0000_0000, 0x0000_007e_0000_007e, 0, 0];
+/// Bytes of an integer of variable length that another follows.
+const CONTINUED: [u64; 4] = [0, 0, u64::MAX, u64::MAX];
+/// Decimal digits that do not fit a signed word in any case.
+const DECIMAL_DIGITS_MAX: u8 = 19;
+/// What a letter in lower case has over one in upper case.
+const LOWER_BIT: u8 = 0x20;
+/// The sign of a number.
+const MINUS: u8 = b'-';
+
+impl Emitter<'_, '_> {
+    /// Why a bound of a field is exceeded, for whoever refuses the message.
+    fn too_long(&self, field: FieldId) -> u32 {
+        match self.info.field(field).cause {
+            CAUSE_MALFORMED => CAUSE_TOO_LONG,
+            cause => cause,
+        }
+    }
+
+    /// A text field; `ahead`: what stands behind it.
+    pub fn text(&mut self, id: FieldId, text: Text<'_>, ahead: &[Item]) {
+        let classes = &self.body.cx.program.classes;
+        let class = text.class.map(|class| &classes[class.0 as usize]);
+        let max_bytes = match self.needs.view_max(id) {
+            Some(max) if !self.needs.is_optional(id) => max.min(text.max_bytes),
+            _ => text.max_bytes,
+        };
+        let text = Text { max_bytes, ..text };
+        let ahead = sizes::fixed_ahead(self.info, ahead);
+        let set = class.map(|class| class.set);
+        match (set, text.until) {
+            (Some(set), None) => {
+                let span = self.run(id, set, text.max_bytes, ahead.max(1));
+                self.text_found(id, text, span);
+            }
+            (Some(set), Some(until)) if set[usize::from(until[0]) / 64] >> (until[0] % 64) & 1 == 0 => {
+                let span = self.run(id, set, text.max_bytes, until.len() as u32 + ahead);
+                self.text_found(id, text, span);
+                let cause = self.info.field(id).cause;
+                self.expect_bytes(until, false, cause);
+            }
+            (set, Some(until)) => {
+                let (start, end) = self.seek(id, until, text.max_bytes, ahead);
+                if let Some(set) = set {
+                    let class = self.body.consts.class(set);
+                    let op = Op::ScanRun { from: start, class, max: text.max_bytes };
+                    let run_end = self.body.f.define(Type::Int, op);
+                    let all = self.body.f.binary(Type::Bool, Binary::LeS, end, run_end);
+                    self.body.expect(all, id.0, self.info.field(id).cause);
+                }
+                self.text_found(id, text, (start, end));
+                self.at = self.at.advanced(until.len() as u32);
+            }
+            (None, None) => panic!("the checker asks what a text is made of, or what ends it"),
+        }
+    }
+
+    /// The longest run of bytes of a set from here on, of at most `max` bytes; `ahead` bytes behind it are there.
+    fn run(&mut self, id: FieldId, set: [u64; 4], max: u32, ahead: u32) -> (Value, Value) {
+        let class = self.body.consts.class(set);
+        let (start, from, state) = self.search_stage();
+        let op = Op::ScanRun { from, class, max: max.saturating_add(1) };
+        let end = self.body.f.define(Type::Int, op);
+        self.searched(id, (start, end), max, ahead, state);
+        (start, end)
+    }
+
+    /// Where `needle` first stands from here on, at most `max` bytes behind; it and `ahead` bytes behind it are there.
+    fn seek(&mut self, id: FieldId, needle: &[u8], max: u32, ahead: u32) -> (Value, Value) {
+        let Op::ConstBytes { offset, len } = self.body.consts.intern(needle) else {
+            panic!("constant bytes are constant bytes")
+        };
+        let (start, from, state) = self.search_stage();
+        let end = self.body.f.define(Type::Int, Op::Seek { from, offset, len, max });
+        // Where it may still begin it is not all there, so whoever has waited has found it.
+        self.searched(id, (start, end), max, needle.len() as u32 + ahead, state);
+        (start, end)
+    }
+
+    /// A search has come as far as the bytes go: refuses what is too long, and waits for `ahead` bytes there.
+    fn searched(&mut self, id: FieldId, (start, end): (Value, Value), max: u32, ahead: u32, state: u32) {
+        let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
+        let longest = self.body.f.int(i64::from(max));
+        let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
+        self.body.expect(fits, id.0, self.too_long(id));
+        self.at = Spot::at(end, self.at.most + u64::from(max));
+        self.body.set_slot(SLOT_SCAN as u16, end);
+        self.wait(ahead, state);
+    }
+
+    /// A text has been found whole.
+    fn text_found(&mut self, id: FieldId, text: Text<'_>, (start, end): (Value, Value)) {
+        if text.min_bytes > 0 {
+            let least = self.body.f.int(i64::from(text.min_bytes));
+            let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
+            let enough = self.body.f.binary(Type::Bool, Binary::LeS, least, len);
+            self.body.expect(enough, id.0, self.info.field(id).cause);
+        }
+        self.bytes_found(id, (start, end), Some(text.max_bytes));
+        self.key_found(id, (start, end));
+    }
+
+    /// The bytes of a field are there: keeps what is needed of them, and checks them.
+    pub fn bytes_found(&mut self, id: FieldId, (start, end): (Value, Value), max_bytes: Option<u32>) {
+        let field = self.info.field(id);
+        if self.needs.has(Key::Length(id)) {
+            let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
+            self.keep(Key::Length(id), len);
+        }
+        self.keep(Key::Start(id), start);
+        self.keep(Key::End(id), end);
+        if !self.needs.has(Key::Field(id)) && field.requires.is_empty() {
+            return;
+        }
+        let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+        let narrower = self.needs.view_max(id).filter(|max| max_bytes.is_none_or(|most| *max < most));
+        match narrower {
+            Some(max) if self.needs.is_optional(id) => {
+                let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
+                let len = self.body.f.define(Type::Int, Op::Len(value));
+                let longest = self.body.f.int(i64::from(max));
+                let cond = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
+                let kept = self.body.f.define(Type::Bytes, Op::Select { cond, a: value, b: missing });
+                self.keep(Key::Field(id), kept);
+            }
+            _ => self.keep(Key::Field(id), value),
+        }
+        self.requires(id, Val::Bytes(value));
+    }
+
+    /// What the author says must hold of a field.
+    pub fn requires(&mut self, id: FieldId, val: Val) {
+        let field = self.info.field(id);
+        if field.requires.is_empty() {
+            return;
+        }
+        self.body.dollar = Some(val);
+        for check in &field.requires {
+            self.body.expect_expr(check, id.0, field.cause);
+        }
+        self.body.dollar = None;
+    }
+
+    /// A number has been read: keeps it and checks it.
+    pub fn number_found(&mut self, id: FieldId, num: Num) {
+        self.keep(Key::Field(id), num.value());
+        self.requires(id, Val::Num(num));
+    }
+
+    /// Whether the value of a field is looked at.
+    fn is_wanted(&self, id: FieldId) -> bool {
+        self.needs.has(Key::Field(id)) || !self.info.field(id).requires.is_empty()
+    }
+
+    /// A number in digits.
+    pub fn number(&mut self, id: FieldId, base: u8, digits_max: u8, signed: bool, ahead: &[Item]) {
+        let mut set = if base == 10 { DIGITS } else { HEX_DIGITS };
+        if signed {
+            set[usize::from(MINUS) / 64] |= 1 << (MINUS % 64);
+        }
+        let ahead = sizes::fixed_ahead(self.info, ahead).max(1);
+        let cause = self.info.field(id).cause;
+        let class = self.body.consts.class(set);
+        let max = u32::from(digits_max) + u32::from(signed);
+        let (start, from, state) = self.search_stage();
+        let end = self.body.f.define(Type::Int, Op::ScanRun { from, class, max: max + 1 });
+        let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
+        let longest = self.body.f.int(i64::from(max));
+        // A number of too many digits is none, rather than a text that is too long.
+        let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
+        self.body.expect(fits, id.0, cause);
+        self.at = Spot::at(end, self.at.most + u64::from(max));
+        self.body.set_slot(SLOT_SCAN as u16, end);
+        self.wait(ahead, state);
+        let zero = self.body.f.int(0);
+        let some = self.body.f.binary(Type::Bool, Binary::LtS, zero, len);
+        self.body.expect(some, id.0, cause);
+        self.keep(Key::Start(id), start);
+        self.keep(Key::End(id), end);
+        if self.needs.has(Key::Length(id)) {
+            self.keep(Key::Length(id), len);
+        }
+        if signed || self.is_wanted(id) {
+            let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+            let num = self.parsed(id, bytes, len, base, digits_max, signed);
+            self.number_found(id, num);
+        }
+    }
+
+    /// The number that digits are.
+    fn parsed(
+        &mut self,
+        id: FieldId,
+        bytes: Value,
+        len: Value,
+        base: u8,
+        digits_max: u8,
+        signed: bool,
+    ) -> Num {
+        let range = self.info.range(id);
+        if signed {
+            // A `-` in the middle, or alone, or a number beyond a word.
+            let is_int = self.body.f.define(Type::Bool, Op::IsInt { bytes, base });
+            self.body.expect(is_int, id.0, self.info.field(id).cause);
+            let value = self.body.f.define(Type::Int, Op::ParseInt { bytes, base });
+            let cause = self.info.field(id).cause;
+            return self.body.check_range(Num::one(value, Interval::INT), range, id.0, cause);
+        }
+        let ty = self.info.key_type(Key::Field(id));
+        if base == 16 || digits_max < DECIMAL_DIGITS_MAX {
+            let value = self.body.f.define(Type::Int, Op::ParseInt { bytes, base });
+            return Num::one(self.body.as_kind(value, ty), range);
+        }
+        // 19 decimal digits: 18 fit a signed word, with the last one an unsigned one.
+        let (zero, one, ten, below) =
+            (self.body.f.int(0), self.body.f.int(1), self.body.f.int(10), self.body.f.int(i64::from(b'0')));
+        let last = self.body.f.binary(Type::Int, Binary::Sub, len, one);
+        let front = self.body.f.define(Type::Bytes, Op::Slice { bytes, start: zero, end: last });
+        let front = self.body.f.define(Type::Int, Op::ParseInt { bytes: front, base });
+        let digit = self.body.f.define(Type::Int, Op::ByteAt { bytes, index: last });
+        let digit = self.body.f.binary(Type::Int, Binary::Sub, digit, below);
+        let front = self.body.f.binary(ty, Binary::Mul, front, ten);
+        Num::one(self.body.f.binary(ty, Binary::Add, front, digit), range)
+    }
+
+    /// A single decimal digit, which has a fixed width; `items` starts with it.
+    pub fn digit(&mut self, id: FieldId, items: &[Item]) {
+        self.need(sizes::fixed_ahead(self.info, items));
+        let byte = self.load(0, IntRepr { width_bytes: 1, signed: false }, true);
+        let below = self.body.f.int(i64::from(b'0'));
+        let value = self.body.f.binary(Type::Int, Binary::Sub, byte, below);
+        let ten = self.body.f.int(10);
+        let is_digit = self.body.f.binary(Type::Bool, Binary::LtU, value, ten);
+        self.body.expect(is_digit, id.0, self.info.field(id).cause);
+        self.keep_span(id, 1);
+        self.at = self.at.advanced(1);
+        self.number_found(id, Num::one(value, Interval::new(0, 9)));
+    }
+
+    /// Keeps where a field of fixed width lies, from here on.
+    fn keep_span(&mut self, id: FieldId, width: u32) {
+        if self.needs.has(Key::Start(id)) {
+            let start = self.place(self.at);
+            self.keep(Key::Start(id), start);
+        }
+        if self.needs.has(Key::End(id)) {
+            let end = self.place(self.at.advanced(width));
+            self.keep(Key::End(id), end);
+        }
+    }
+
+    /// Reads an integer at `offset` from here on, which is there.
+    pub fn load(&mut self, offset: u32, repr: IntRepr, big_endian: bool) -> Value {
+        let ty = if repr.width_bytes == 8 && !repr.signed { Type::Uint } else { Type::Int };
+        let op = Op::Load {
+            base: self.at.base,
+            offset: self.at.fixed + offset,
+            width_bytes: repr.width_bytes,
+            big_endian,
+            signed: repr.signed,
+        };
+        self.body.f.define(ty, op)
+    }
+
+    /// An integer of fixed width; `items` starts with it.
+    pub fn int(&mut self, id: FieldId, repr: IntRepr, big_endian: bool, items: &[Item]) {
+        self.need(sizes::fixed_ahead(self.info, items));
+        let width = u32::from(repr.width_bytes);
+        self.keep_span(id, width);
+        let has_bits = matches!(items.get(1), Some(Item::Field(next))
+            if matches!(self.info.field(*next).kind, FieldKind::Bits { of, .. } if of == id));
+        if !self.is_wanted(id) && !has_bits {
+            self.at = self.at.advanced(width);
+            return;
+        }
+        let key = Key::Field(id);
+        let value = self.load(0, repr, big_endian);
+        let value = self.body.as_kind(value, self.info.key_type(key));
+        self.bits_of = Some((id, value));
+        self.at = self.at.advanced(width);
+        let num = self.info.key_val(key, value).num();
+        self.number_found(id, num);
+    }
+
+    /// Bits of the integer that has just been read.
+    pub fn bits(&mut self, id: FieldId, of: FieldId, shift: u8, width: u8) {
+        if !self.is_wanted(id) {
+            return;
+        }
+        let mut value = match self.bits_of {
+            Some((known, value)) if known == of => value,
+            _ => panic!("bits stand behind their integer"),
+        };
+        if shift > 0 {
+            let divisor = self.body.f.define(Type::Uint, Op::Const(1_i64 << shift));
+            value = self.body.f.binary(Type::Uint, Binary::DivU, value, divisor);
+        }
+        if width < 64 {
+            let mask = self.body.f.define(Type::Uint, Op::Const((1_i64 << width) - 1));
+            value = self.body.f.binary(Type::Uint, Binary::BitAnd, value, mask);
+        }
+        let value = self.body.as_kind(value, self.info.key_type(Key::Field(id)));
+        self.number_found(id, Num::one(value, self.info.range(id)));
+    }
+
+    /// An integer of variable length whose bytes say whether another follows.
+    pub fn varint(&mut self, id: FieldId, bytes_max: u8) {
+        let class = self.body.consts.class(CONTINUED);
+        let cause = self.info.field(id).cause;
+        let (start, from, state) = self.search_stage();
+        let max = u32::from(bytes_max);
+        let last = self.body.f.define(Type::Int, Op::ScanRun { from, class, max });
+        let len = self.body.f.binary(Type::Int, Binary::Sub, last, start);
+        let longest = self.body.f.int(i64::from(max) - 1);
+        let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
+        self.body.expect(fits, id.0, cause);
+        self.at = Spot::at(last, self.at.most + u64::from(max) - 1);
+        self.body.set_slot(SLOT_SCAN as u16, last);
+        self.wait(1, state);
+        self.at = self.at.advanced(1);
+        self.keep(Key::Start(id), start);
+        if self.needs.has(Key::End(id)) {
+            let end = self.place(self.at);
+            self.keep(Key::End(id), end);
+        }
+        if self.is_wanted(id) {
+            let end = self.place(self.at);
+            let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+            let value = self.varint_value(bytes, len, bytes_max);
+            self.number_found(id, Num::one(value, self.info.range(id)));
+        }
+    }
+
+    /// Groups of seven bits, the lowest first; `last`: index of the last one.
+    fn varint_value(&mut self, bytes: Value, last: Value, bytes_max: u8) -> Value {
+        let (zero, half) = (self.body.f.int(0), self.body.f.int(128));
+        let mut value = zero;
+        for index in 0..i64::from(bytes_max) {
+            let at = self.body.f.int(index);
+            let is_there = self.body.f.binary(Type::Bool, Binary::LeS, at, last);
+            let byte = self.body.f.define(Type::Int, Op::ByteAt { bytes, index: at });
+            let group = self.body.f.binary(Type::Int, Binary::ModU, byte, half);
+            let weight = self.body.f.int(1 << (7 * index));
+            let group = self.body.f.binary(Type::Int, Binary::Mul, group, weight);
+            let group = self.body.select(is_there, group, zero);
+            value = self.body.f.binary(Type::Int, Binary::Add, value, group);
+        }
+        value
+    }
+
+    /// Hadoop's variable-length integer: the first byte says how long it is.
+    pub fn vint(&mut self, id: FieldId) {
+        let state = self.stage();
+        self.wait(1, state);
+        let start = self.at;
+        let lead = self.load(0, IntRepr { width_bytes: 1, signed: true }, true);
+        let length = self.body.vint_length(lead);
+        let first = self.place(start);
+        let end = self.body.f.binary(Type::Int, Binary::Add, first, length.value());
+        self.at = Spot::at(end, start.most + 9);
+        self.wait(0, state);
+        let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start: first, end });
+        let num = self.body.vint_value(lead, length.value(), bytes);
+        self.keep(Key::Start(id), first);
+        self.keep(Key::End(id), end);
+        self.keep(Key::Length(id), length.value());
+        self.number_found(id, num);
+    }
+
+    /// Bytes that must be there; `items` starts with them.
+    pub fn literal(&mut self, literal: &Literal, items: &[Item]) {
+        if literal.optional {
+            return self.optional_literal(literal);
+        }
+        self.need(sizes::fixed_ahead(self.info, items));
+        self.expect_bytes(&literal.bytes, literal.nocase, literal.cause);
+    }
+
+    /// Goes on behind `bytes`, which are there, if they are these.
+    pub fn expect_bytes(&mut self, bytes: &[u8], nocase: bool, cause: u32) {
+        let same = self.compare_bytes(bytes, nocase);
+        for cond in same {
+            self.body.expect(cond, self.field, cause);
+        }
+        self.at = self.at.advanced(bytes.len() as u32);
+    }
+
+    /// Whether the bytes from here on are these: all of the conditions hold.
+    pub fn compare_bytes(&mut self, bytes: &[u8], nocase: bool) -> Vec<Value> {
+        let mut conds = Vec::new();
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let left = bytes.len() - offset;
+            let width = [8, 4, 2, 1].into_iter().find(|width| *width <= left).expect("one byte is left");
+            // Where a wider load reaches back into what is compared already, one does for two.
+            let (from, width) = match (left, bytes.len()) {
+                (5..=7, 8..) => (bytes.len() - 8, 8),
+                (3, 4..) => (bytes.len() - 4, 4),
+                _ => (offset, width),
+            };
+            let (mut word, mut case) = ([0; 8], [0; 8]);
+            word[..width].copy_from_slice(&bytes[from..from + width]);
+            for (byte, case) in word.iter_mut().zip(&mut case) {
+                if nocase && byte.is_ascii_alphabetic() {
+                    (*byte, *case) = (byte.to_ascii_lowercase(), LOWER_BIT);
+                }
+            }
+            let repr = IntRepr { width_bytes: width as u8, signed: false };
+            let mut found = self.load(from as u32, repr, false);
+            if case != [0; 8] {
+                let case = self.body.f.define(Type::Uint, Op::Const(i64::from_le_bytes(case)));
+                found = self.body.f.binary(Type::Uint, Binary::BitOr, found, case);
+            }
+            let wanted = self.body.f.define(Type::Uint, Op::Const(i64::from_le_bytes(word)));
+            conds.push(self.body.f.binary(Type::Bool, Binary::Eq, found, wanted));
+            offset = from + width;
+        }
+        conds
+    }
+
+    /// Bytes that may be there: looked at one by one, so that nothing is waited for that may not come.
+    fn optional_literal(&mut self, literal: &Literal) {
+        let start = self.at;
+        let mut ends = Vec::new();
+        let mut behind = start;
+        for (index, byte) in literal.bytes.iter().enumerate() {
+            if index == 0 {
+                self.need(1);
+                behind = self.at;
+            } else {
+                // The place where it starts is where the stage starts, however far it is compared.
+                let state = self.stage();
+                behind = self.at;
+                self.wait(index as u32 + 1, state);
+                behind.covered = self.at.covered;
+            }
+            let there = self.body.f.new_block(&[]);
+            let absent = self.body.f.new_block(&[]);
+            let offset = index as u32;
+            let found = self.load(offset, IntRepr { width_bytes: 1, signed: false }, true);
+            let same = self.is_byte(found, *byte, literal.nocase);
+            self.body.f.branch_to(same, there, absent);
+            ends.push((absent, Spot { covered: 0, ..behind }));
+            self.body.f.go_on_in(there);
+        }
+        let covered = self.at.covered;
+        ends.push((self.body.f.current(), Spot { covered, ..behind.advanced(literal.bytes.len() as u32) }));
+        self.join(ends);
+    }
+
+    fn is_byte(&mut self, found: Value, byte: u8, nocase: bool) -> Value {
+        let (mut found, mut byte) = (found, byte);
+        if nocase && byte.is_ascii_alphabetic() {
+            let case = self.body.f.int(i64::from(LOWER_BIT));
+            found = self.body.f.binary(Type::Int, Binary::BitOr, found, case);
+            byte = byte.to_ascii_lowercase();
+        }
+        let wanted = self.body.f.int(i64::from(byte));
+        self.body.f.binary(Type::Bool, Binary::Eq, found, wanted)
+    }
+
+    /// Ends the block: goes on at `then` if what is here is `bytes`, which are there, else at `otherwise`.
+    pub fn branch_on_bytes(&mut self, bytes: &[u8], then: BlockId, otherwise: BlockId) {
+        let mut conds = self.compare_bytes(bytes, false);
+        let last = conds.pop().expect("a delimiter has bytes");
+        for cond in conds {
+            let next = self.body.f.new_block(&[]);
+            self.body.f.branch_to(cond, next, otherwise);
+            self.body.f.go_on_in(next);
+        }
+        self.body.f.branch_to(last, then, otherwise);
+    }
+
+    /// A number in an expression of the grammar, within `allowed`.
+    pub fn exact_number(&mut self, expr: &Expr, field: FieldId, allowed: Interval, cause: u32) -> Num {
+        let value = self.body.expr(expr).num();
+        let value = self.body.check_range(value, allowed, field.0, cause);
+        self.body.narrow(value)
+    }
+}
