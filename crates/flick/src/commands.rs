@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod demo;
+mod doc;
 mod explain;
 mod fmt;
 mod run;
@@ -34,6 +35,8 @@ pub enum Command {
     Test(test::Test),
     /// Gives programs their one layout
     Fmt(fmt::Fmt),
+    /// Writes a grammar or library as a page of HTML
+    Doc(doc::Doc),
     /// Explains an error code
     Explain(explain::Explain),
     /// Shows a memcached proxy at work: stores, proxy and load in one process
@@ -49,6 +52,7 @@ impl Command {
             Command::Build(build) => build.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),
+            Command::Doc(doc) => doc.run(),
             Command::Explain(explain) => explain.run(),
             Command::Demo(demo) => demo.run(),
         }

@@ -10,6 +10,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const EDGES: &[(&str, &[&str])] = &[
     ("flick-syntax", &[]),
     ("flick-check", &["flick-syntax", "flick-abi"]),
+    ("flick-doc", &["flick-syntax"]),
     // What a dictionary costs is known by who allocates it; the certificate asks there.
     ("flick-ir", &["flick-abi", "flick-dict"]),
     ("flick-lower", &["flick-check", "flick-ir", "flick-abi"]),
@@ -33,7 +34,8 @@ const IO_CRATES: &[&str] =
     &["libc", "rustix", "io-uring", "tracing", "signal-hook", "mio", "tokio", "socket2", "nix"];
 
 /// Crates without I/O. `flick-codegen` maps memory through Cranelift and is not among them.
-const PURE: &[&str] = &["flick-syntax", "flick-check", "flick-ir", "flick-lower", "flick-abi", "flick-dict"];
+const PURE: &[&str] =
+    &["flick-syntax", "flick-check", "flick-doc", "flick-ir", "flick-lower", "flick-abi", "flick-dict"];
 
 fn metadata() -> Metadata {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");

@@ -1,0 +1,308 @@
+//! The fields of a unit as a table: where they stand, what bounds them, what they mean; then what is computed and checked.
+//! Promises: every named field has a row, and an anchor of its own; a place is given only where it never moves.
+
+use flick_syntax::ast::{Attr, Expr, Type, UnitCheck, UnitDecl, UnitField, UnitItem, UnitVar};
+
+use crate::comments::Comments;
+use crate::html::{code, code_of, escape, one_line, sentence};
+use crate::scope::{Scope, constant, field_id};
+use crate::shape::{class_link, digits, literal_code};
+
+/// Writes the tables of a unit.
+pub(crate) fn tables(scope: &Scope, comments: &Comments, unit: &UnitDecl) -> String {
+    let name = unit.name();
+    let name = name.as_ref().map_or("", |name| name.text());
+    let mut tables = Tables {
+        scope,
+        comments,
+        unit: name,
+        place_bits: Some(0),
+        fields: String::new(),
+        vars: String::new(),
+        checks: String::new(),
+    };
+    tables.items(unit.items());
+    let mut out = String::new();
+    if !tables.fields.is_empty() {
+        out.push_str(
+            "<table class=\"fields\"><thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Type</th>",
+        );
+        out.push_str("<th scope=\"col\">At</th><th scope=\"col\">Bounds</th><th scope=\"col\">Meaning</th></tr></thead><tbody>\n");
+        out.push_str(&format!("{}</tbody></table>\n", tables.fields));
+    }
+    if !tables.vars.is_empty() {
+        out.push_str("<h4>Computed</h4>\n<table class=\"fields\"><thead><tr><th scope=\"col\">Name</th><th scope=\"col\">Type</th>");
+        out.push_str("<th scope=\"col\">Value</th><th scope=\"col\">Meaning</th></tr></thead><tbody>\n");
+        out.push_str(&format!("{}</tbody></table>\n", tables.vars));
+    }
+    if !tables.checks.is_empty() {
+        out.push_str(&format!("<h4>Refused unless</h4>\n<ul>\n{}</ul>\n", tables.checks));
+    }
+    out
+}
+
+struct Tables<'a> {
+    scope: &'a Scope,
+    comments: &'a Comments,
+    unit: &'a str,
+    /// Where the next field begins, as long as that is the same in every message.
+    place_bits: Option<u32>,
+    fields: String,
+    vars: String,
+    checks: String,
+}
+
+impl Tables<'_> {
+    fn items(&mut self, items: impl Iterator<Item = UnitItem>) {
+        let mut behind_choice = false;
+        for item in items {
+            let is_field = matches!(item, UnitItem::Field(_) | UnitItem::Bits(_) | UnitItem::Switch(_));
+            if std::mem::take(&mut behind_choice) && is_field {
+                self.heading("then");
+            } else {
+                behind_choice = false;
+            }
+            match item {
+                UnitItem::Field(field) => self.field(&field),
+                UnitItem::Var(var) => self.var(&var),
+                UnitItem::Check(check) => self.check(&check),
+                UnitItem::Literal(literal) => {
+                    let has_attrs = literal.attrs().next().is_some();
+                    let bytes = literal.bytes().and_then(|bytes| u32::try_from(bytes.len()).ok());
+                    self.advance(bytes.filter(|_| !has_attrs).and_then(|bytes| bytes.checked_mul(8)));
+                }
+                UnitItem::Bits(group) => {
+                    for field in group.fields() {
+                        let bits = field.width().and_then(|width| constant(&width));
+                        let attrs: Vec<Attr> = field.attrs().collect();
+                        let name = field.name();
+                        let ty = bits.map_or(String::new(), |bits| {
+                            format!("{bits} {}", if bits == 1 { "bit" } else { "bits" })
+                        });
+                        if let Some(name) = name {
+                            self.row(name.text(), &ty, &attrs, Vec::new(), field.range());
+                        }
+                        self.advance(bits);
+                    }
+                }
+                UnitItem::Switch(switch) => {
+                    let subject = switch.subject().map_or(String::new(), |subject| one_line(&subject));
+                    for arm in switch.arms() {
+                        let values: Vec<String> = arm.patterns().map(|pattern| one_line(&pattern)).collect();
+                        let said = sentence(&self.comments.above(arm.range().start));
+                        self.arm(
+                            &format!("{} is {} {said}", code(&subject), code(&values.join(", "))),
+                            arm.items(),
+                        );
+                    }
+                    if let Some(arm) = switch.otherwise() {
+                        let said = sentence(&self.comments.above(arm.range().start));
+                        self.arm(&format!("{} is anything else {said}", code(&subject)), arm.items());
+                    }
+                    self.place_bits = None;
+                    behind_choice = true;
+                }
+                UnitItem::Property(_) => {}
+            }
+        }
+    }
+
+    fn arm(&mut self, condition: &str, items: impl Iterator<Item = UnitItem>) {
+        let place = self.place_bits;
+        let before = self.fields.len();
+        self.heading(&format!("where {}", condition.trim_end()));
+        let empty = self.fields.len();
+        self.items(items);
+        if self.fields.len() == empty {
+            self.fields.truncate(before); // no field: nothing to explain
+        }
+        self.place_bits = place;
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.fields
+            .push_str(&format!("<tr class=\"case\"><th scope=\"rowgroup\" colspan=\"5\">{text}</th></tr>\n"));
+    }
+
+    fn advance(&mut self, bits: Option<u32>) {
+        self.place_bits = match (self.place_bits, bits) {
+            (Some(place), Some(bits)) => place.checked_add(bits),
+            _ => None,
+        };
+    }
+
+    fn field(&mut self, field: &UnitField) {
+        let attrs: Vec<Attr> = field.attrs().collect();
+        let ty = field.ty();
+        let mut bounds = Vec::new();
+        if let Some(ty) = &ty {
+            bounds.extend(bound_of(ty));
+        }
+        let link = ty.as_ref().map_or(String::new(), |ty| self.scope.type_link(ty));
+        let bits = match &ty {
+            Some(Type::Named(ty)) => self.scope.bits_of(ty).or_else(|| constant_length(&attrs)),
+            _ => None,
+        };
+        if let Some(name) = field.name() {
+            self.row(name.text(), &link, &attrs, bounds, field.range());
+        }
+        let is_always = !attrs.iter().any(|attr| name_of(attr) == "if");
+        self.advance(bits.filter(|_| is_always));
+    }
+
+    fn row(
+        &mut self,
+        name: &str,
+        ty: &str,
+        attrs: &[Attr],
+        mut bounds: Vec<String>,
+        range: std::ops::Range<usize>,
+    ) {
+        let mut meaning = vec![sentence(&self.comments.about(range))];
+        for attr in attrs {
+            match self.attr(attr) {
+                Said::Bound(text) => bounds.push(text),
+                Said::Meaning(text) => meaning.push(text),
+            }
+        }
+        let meaning = sentences(meaning);
+        let place = self.place_bits.map_or(String::new(), |bits| match bits % 8 {
+            0 => format!("{}", bits / 8),
+            rest => format!("{}, bit {rest}", bits / 8),
+        });
+        self.fields.push_str(&format!(
+            "<tr id=\"{}\"><th scope=\"row\">{}</th><td>{ty}</td><td>{place}</td><td>{}</td><td>{}</td></tr>\n",
+            escape(&field_id(self.unit, name)),
+            escape(name),
+            bounds.join("; "),
+            meaning
+        ));
+    }
+
+    fn var(&mut self, var: &UnitVar) {
+        let Some(name) = var.name() else { return };
+        let mut value = String::new();
+        let mut meaning = vec![sentence(&self.comments.about(var.range()))];
+        for attr in var.attrs() {
+            let text = attr.value().map_or(String::new(), |value| code_of(&value));
+            match name_of(&attr).as_str() {
+                "parse" => value = text,
+                "any" => value = format!("{text} for any of them"),
+                "kept" => value = "what the request that it answers said in <code>%keep</code>".to_owned(),
+                "serialize" => {
+                    let target = attr.target().map_or(String::new(), |target| code_of(&target));
+                    meaning.push(format!("When it is changed, {target} becomes {text}."));
+                }
+                _ => meaning.push(code_of(&attr)),
+            }
+        }
+        let meaning = sentences(meaning);
+        let ty = var.ty().map_or(String::new(), |ty| self.scope.type_link(&ty));
+        self.vars.push_str(&format!(
+            "<tr id=\"{}\"><th scope=\"row\">{}</th><td>{ty}</td><td>{value}</td><td>{}</td></tr>\n",
+            escape(&field_id(self.unit, name.text())),
+            escape(name.text()),
+            meaning
+        ));
+    }
+
+    fn check(&mut self, check: &UnitCheck) {
+        let Some(condition) = check.condition() else { return };
+        let fault = check.attrs().find(|attr| name_of(attr) == "fault").and_then(|attr| attr.value());
+        let fault = fault.map_or(String::new(), |fault| format!(" (else {})", code_of(&fault)));
+        let said = sentence(&self.comments.about(check.range()));
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        self.checks.push_str(&format!("<li>{}{fault}{said}</li>\n", code_of(&condition)));
+    }
+
+    /// Says what an attribute means.
+    fn attr(&self, attr: &Attr) -> Said {
+        let name = name_of(attr);
+        let Some(value) = attr.value() else {
+            return match name.as_str() {
+                "streamed" => Said::Bound("passed on as it arrives".to_owned()),
+                "to_close" => Said::Bound("all until the peer closes".to_owned()),
+                "signed" => Said::Bound("a minus sign may stand before it".to_owned()),
+                "nocase" => Said::Bound("keys in any case".to_owned()),
+                "optional" => Said::Bound("may be missing".to_owned()),
+                _ => Said::Meaning(code_of(attr)),
+            };
+        };
+        let text = code_of(&value);
+        let keys = || key_list(&value);
+        match name.as_str() {
+            "length" => Said::Bound(format!("{text} bytes")),
+            "of" => Said::Bound(format!("of {}", class_link(self.scope, &value))),
+            "until" => Said::Bound(format!("up to {}", literal_code(&value))),
+            "min" => Said::Bound(format!("at least {text}")),
+            "count" => Said::Bound(format!("{text} of them")),
+            "last" => Said::Bound(format!("the last with {text}")),
+            "children" => Said::Bound(format!("each opens {text} more")),
+            "if" => Said::Bound(format!("only if {text}")),
+            "requires" => Said::Bound(format!("refused unless {text}")),
+            "fault" => Said::Meaning(format!("Else the message is refused as {text}.")),
+            "key" => Said::Meaning(format!("Looked up by {text}.")),
+            "value" => Said::Meaning(format!("What is found is {text}.")),
+            "once" => Said::Meaning(format!("At most once each: {}.", keys())),
+            "cut" => Said::Meaning(format!("Never forwarded: {}.", keys())),
+            "cut_listed" => Said::Meaning(format!("Nor is what {} names.", keys())),
+            "keep_cut" => Said::Meaning(format!("Forwarded all the same if {text}.")),
+            "serialize" => Said::Meaning(format!("Written as {text}.")),
+            _ => Said::Meaning(code_of(attr)),
+        }
+    }
+}
+
+/// What an attribute says: something about the bytes, or something about their use. HTML.
+enum Said {
+    Bound(String),
+    Meaning(String),
+}
+
+/// Joins what is said about one thing; what has no full stop is given one if more follows.
+fn sentences(mut texts: Vec<String>) -> String {
+    texts.retain(|text| !text.is_empty());
+    let mut out = String::new();
+    for text in texts {
+        if !out.is_empty() {
+            out.push_str(if out.ends_with(['.', '!', '?', ':']) { " " } else { ". " });
+        }
+        out.push_str(&text);
+    }
+    out
+}
+
+fn name_of(attr: &Attr) -> String {
+    attr.name().map_or(String::new(), |name| name.text().to_owned())
+}
+
+fn constant_length(attrs: &[Attr]) -> Option<u32> {
+    let length = attrs.iter().find(|attr| name_of(attr) == "length")?.value()?;
+    constant(&length)?.checked_mul(8)
+}
+
+/// Says what the type itself bounds.
+fn bound_of(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Named(named) => {
+            let size = code_of(&named.size()?);
+            let count = escape(&one_line(&named.size()?));
+            Some(match named.name()?.text() {
+                "string" | "bytes" => format!("at most {size} bytes"),
+                "decimal" => digits(&count, ""),
+                "hex" => digits(&count, "hexadecimal "),
+                "varint" => format!("at most {size} bytes"),
+                _ => return None,
+            })
+        }
+        Type::List(list) => Some(format!("at most {}", code_of(&list.len()?))),
+        Type::Tuple(_) => None,
+    }
+}
+
+/// Returns the keys of `["a", "b"]`.
+fn key_list(value: &Expr) -> String {
+    let Expr::List(list) = value else { return literal_code(value) };
+    let keys: Vec<String> = list.items().map(|item| literal_code(&item).replace("&quot;", "")).collect();
+    keys.join(", ")
+}

@@ -1,0 +1,122 @@
+//! Text to HTML.
+//! Promises: what came from the author never becomes markup.
+
+use flick_syntax::ast::AstNode;
+use flick_syntax::{FlickLanguage, SyntaxKind, SyntaxNode};
+
+/// Escapes `text` for an element or a quoted attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Escapes `text` as a piece of the program.
+pub(crate) fn code(text: &str) -> String {
+    format!("<code>{}</code>", escape(text))
+}
+
+/// Returns the text of a node on one line, without comments.
+pub(crate) fn one_line(node: &impl AstNode<Language = FlickLanguage>) -> String {
+    let mut out = String::new();
+    let mut gap = false;
+    for token in node.syntax().descendants_with_tokens().filter_map(|element| element.into_token()) {
+        if token.kind().is_trivia() {
+            gap = true;
+            continue;
+        }
+        if std::mem::take(&mut gap) && !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(token.text());
+    }
+    out
+}
+
+/// Returns a node on one line, escaped, as a piece of the program.
+pub(crate) fn code_of(node: &impl AstNode<Language = FlickLanguage>) -> String {
+    code(&one_line(node))
+}
+
+/// Turns prose of the author into paragraphs: `` `code` `` is code, an empty line or a label such as `Promises:` begins a
+/// paragraph.
+pub(crate) fn prose(lines: &[String]) -> String {
+    let mut paragraphs: Vec<String> = Vec::new();
+    let mut begins = true;
+    for line in lines {
+        let line = line.trim();
+        if line.is_empty() {
+            begins = true;
+            continue;
+        }
+        match paragraphs.last_mut() {
+            Some(last) if !begins && label_of(line).is_none() => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => paragraphs.push(line.to_owned()),
+        }
+        begins = false;
+    }
+    paragraphs.iter().map(|text| format!("<p>{}</p>\n", paragraph(text))).collect()
+}
+
+/// Returns prose without paragraphs, for a cell of a table.
+pub(crate) fn sentence(lines: &[String]) -> String {
+    inline(&lines.join(" "))
+}
+
+/// Returns the label that a paragraph begins with, as `Promises:` does.
+fn label_of(text: &str) -> Option<&str> {
+    let (label, _) = text.split_once(": ")?;
+    let mut letters = label.chars();
+    let is_label =
+        letters.next().is_some_and(|c| c.is_ascii_uppercase()) && letters.all(|c| c.is_ascii_lowercase());
+    is_label.then_some(label)
+}
+
+fn paragraph(text: &str) -> String {
+    match label_of(text) {
+        Some(label) => format!("<b>{label}:</b>{}", inline(&text[label.len() + 1..])),
+        None => inline(text),
+    }
+}
+
+/// Escapes prose and turns what stands between back quotes into code.
+fn inline(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escape(text); // a back quote without its partner is one
+    }
+    let pieces = parts.iter().enumerate();
+    pieces.map(|(index, part)| if index % 2 == 1 { code(part) } else { escape(part) }).collect()
+}
+
+/// Returns the source with its comments, strings and words marked.
+pub(crate) fn source(root: &SyntaxNode) -> String {
+    let mut out = String::new();
+    for token in root.descendants_with_tokens().filter_map(|element| element.into_token()) {
+        let class = match token.kind() {
+            SyntaxKind::Comment => "c",
+            SyntaxKind::Str => "s",
+            kind if kind.is_keyword() => "k",
+            _ => "",
+        };
+        let text = escape(token.text());
+        if class.is_empty() {
+            out.push_str(&text);
+        } else {
+            out.push_str(&format!("<i class=\"{class}\">{text}</i>"));
+        }
+    }
+    out
+}

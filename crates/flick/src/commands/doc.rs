@@ -1,0 +1,82 @@
+//! `flick doc`: a grammar or library as a page of HTML.
+//! Promises: only what the checker accepts gets a page; a page is there whole or not at all; its name is printed.
+//! Not here: what the page says (`flick-doc`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::library::Loader;
+use crate::{compile, report};
+
+/// Writes a page for each grammar.
+#[derive(Debug, Args)]
+pub struct Doc {
+    /// A file, or the name of a library such as `memcached_binary`
+    #[arg(required = true, value_name = "FILE|LIBRARY")]
+    grammars: Vec<PathBuf>,
+    /// The directory for the pages
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+}
+
+impl Doc {
+    /// Writes the pages; a mistake in one grammar does not keep the others from theirs.
+    pub fn run(self) -> Outcome {
+        fs::create_dir_all(&self.out)
+            .map_err(|error| Failure::failed(format!("cannot make {}: {error}", self.out.display())))?;
+        let mut is_right = true;
+        for grammar in &self.grammars {
+            is_right &= self.page(grammar)?;
+        }
+        if is_right { Ok(()) } else { Err(Failure::reported()) }
+    }
+
+    /// Writes one page; says whether there was no mistake.
+    fn page(&self, grammar: &Path) -> Result<bool, Failure> {
+        let (path, text) = read(grammar)?;
+        let checked = compile::check_text(&path, &text)?;
+        let is_wrong = report::report(&checked.diagnostics, &checked.sources);
+        if is_wrong || checked.program.is_none() {
+            return Ok(false);
+        }
+        let name =
+            path.file_stem().map_or_else(|| "grammar".to_owned(), |stem| stem.to_string_lossy().into_owned());
+        let loader = Loader::beside(&path);
+        let page = flick_doc::page(&name, &text, &|library| loader.load(library).map(|(_, text)| text));
+        let target = self.out.join(format!("{name}.html"));
+        write(&target, &page)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", target.display())))?;
+        anstream::println!("wrote {}", target.display());
+        Ok(true)
+    }
+}
+
+/// Finds the text: that of a file, else of a library with this name.
+fn read(grammar: &Path) -> Result<(PathBuf, String), Failure> {
+    match fs::read_to_string(grammar) {
+        Ok(text) => Ok((grammar.to_owned(), text)),
+        Err(error) => {
+            let name = grammar.to_str().filter(|name| !name.contains(['/', '.']));
+            let library = name.and_then(|name| Loader::beside(grammar).load(name));
+            let (path, text) = library.ok_or_else(|| {
+                let path = grammar.display();
+                Failure::failed(format!("cannot read {path}: {error}; nor is there a library of this name"))
+            })?;
+            Ok((PathBuf::from(path), text))
+        }
+    }
+}
+
+/// Writes a new file beside the old page and puts it in its place.
+fn write(target: &Path, page: &str) -> std::io::Result<()> {
+    let beside = target.with_extension(format!("html.{}.tmp", std::process::id()));
+    let result = fs::write(&beside, page).and_then(|()| fs::rename(&beside, target));
+    if result.is_err() {
+        // It may never have been made; then there is nothing to remove.
+        let _ = fs::remove_file(&beside);
+    }
+    result
+}
