@@ -66,12 +66,18 @@ pub struct Link {
     pub is_idle: bool,
     /// The backend has said that the reply under way is the last on it.
     pub is_last: bool,
+    /// The reply under way makes it a tunnel.
+    pub becomes_tunnel: bool,
+    /// The session that it is a tunnel for.
+    pub tunnel: Option<Key>,
     /// Who waited for what comes on it has gone: it is ended at the next chance.
     pub is_abandoned: bool,
     /// The reply under way answers an ask, and is gathered whole.
     pub gathers: bool,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
+    /// It stands in the worker's list of connections that were stalled.
+    pub is_listed: bool,
     /// The last stall, until a byte has been passed on: who, and until when it is borne.
     pub grace: Option<(Key, u64)>,
     /// When the present stall began.
@@ -111,9 +117,12 @@ impl Link {
             exchanges: 0,
             is_idle: false,
             is_last: false,
+            becomes_tunnel: false,
+            tunnel: None,
             is_abandoned: false,
             gathers: false,
             stalled: None,
+            is_listed: false,
             grace: None,
             stalled_since_ns: 0,
             dropped_ns: 0,

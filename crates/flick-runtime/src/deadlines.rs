@@ -16,10 +16,12 @@ pub enum Kind {
     Idle = 2,
     /// The client has closed its side, and its last replies are on their way out.
     Flush = 3,
+    /// Nothing has moved in a tunnel for long.
+    Tunnel = 4,
 }
 
 /// Number of kinds.
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {

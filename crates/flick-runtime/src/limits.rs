@@ -45,6 +45,8 @@ pub const IDLE_LINK_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
+/// How long nothing may move in a tunnel.
+pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

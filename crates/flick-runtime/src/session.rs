@@ -55,6 +55,19 @@ pub enum Upload {
     },
 }
 
+/// The other end of a session that has become a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Slot of the connection.
+    pub link: u32,
+    /// Its generation.
+    pub epoch: u32,
+    /// The client's end has been passed on.
+    pub client_is_over: bool,
+    /// The backend's end has been passed on.
+    pub backend_is_over: bool,
+}
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {
@@ -74,6 +87,8 @@ pub struct Session {
     pub held_bytes: u64,
     /// Body under way.
     pub upload: Upload,
+    /// Raw bytes in both directions.
+    pub tunnel: Option<Tunnel>,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
     /// The request under way is its last: it ends with the reply.
@@ -114,6 +129,7 @@ impl Session {
             fill: None,
             held_bytes: 0,
             upload: Upload::None,
+            tunnel: None,
             barrier: false,
             is_last: false,
             clogged: None,

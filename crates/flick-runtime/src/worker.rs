@@ -20,6 +20,7 @@ mod requests;
 mod rules;
 mod sending;
 mod timers;
+mod tunnels;
 mod uploads;
 
 pub use audit::Audit;
@@ -118,6 +119,8 @@ pub struct Worker<D: Driver> {
     blocked: VecDeque<Key>,
     unblock: bool,
     stalled_links: u32,
+    /// Links that were stalled since the last look; some of them may not be any more.
+    stalled: Vec<u32>,
     filled: Vec<Key>,
     filled_links: Vec<u32>,
     scratch: Option<Box<Scratch>>,
@@ -209,6 +212,7 @@ impl<D: Driver> Worker<D> {
             blocked: VecDeque::with_capacity(sessions_max),
             unblock: false,
             stalled_links: 0,
+            stalled: Vec::with_capacity(links.len()),
             filled: Vec::with_capacity(sessions_max),
             filled_links: Vec::with_capacity(links.len()),
             scratch: Some(Box::default()),
@@ -433,11 +437,10 @@ impl<D: Driver> Worker<D> {
                 self.enqueue_session(key);
             }
         }
-        if self.stalled_links > 0 {
-            for link in 0..self.links.len() as u32 {
-                if self.links[link as usize].stalled.is_some() {
-                    self.enqueue_link(link);
-                }
+        while let Some(link) = self.stalled.pop() {
+            self.links[link as usize].is_listed = false;
+            if self.links[link as usize].stalled.is_some() {
+                self.enqueue_link(link);
             }
         }
     }

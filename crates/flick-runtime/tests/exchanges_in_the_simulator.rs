@@ -366,3 +366,86 @@ fn a_resting_connection_is_closed_in_time() {
         expect quiet"#,
     );
 }
+
+#[test]
+fn h10_behind_a_reply_that_says_so_both_directions_are_raw() {
+    check(
+        r#"client a  sends "up k0\nget"
+        backend 0 expects "up k0\n", sends "ok tunnel\nraw"
+        client a  expects "ok tunnel\nraw", sends " !\n"
+        backend 0 expects "get !\n", sends "1\n"
+        client a  expects "1\n", half-closes
+        backend 0 sends "2\n"
+        client a  expects "2\n"
+        backend 0 closes
+        client a  expects closed
+        expect counter tunnels == 1
+        expect counter truncated == 0
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h10_without_it_what_follows_is_a_request() {
+    check(
+        r#"client a  sends "up k0\nget k1\n"
+        backend 0 expects "up k0\n", sends "ok\n"
+        backend 0 expects "get k1\n", sends "ok\n"
+        client a  expects "ok\nok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn the_end_of_either_side_of_a_tunnel_reaches_the_other() {
+    for (first, second) in [("client a", "backend 0"), ("backend 0", "client a")] {
+        check(&format!(
+            r#"client a  sends "up k0\n"
+            backend 0 expects "up k0\n", sends "ok tunnel\n"
+            client a  expects "ok tunnel\n"
+            {first} resets
+            {second} expects closed
+            expect quiet"#
+        ));
+        check(&format!(
+            r#"client a  sends "up k0\n"
+            backend 0 expects "up k0\n", sends "ok tunnel\n"
+            client a  expects "ok tunnel\n"
+            {first} sends 300000 bytes
+            {second} expects 300000 bytes
+            {first} half-closes
+            {second} sends 100000 bytes
+            {first} expects 100000 bytes
+            {second} closes
+            {first} expects closed
+            expect quiet"#
+        ));
+    }
+}
+
+#[test]
+fn a_tunnel_in_which_nothing_moves_ends() {
+    check(
+        r#"client a  sends "up k0\n"
+        backend 0 expects "up k0\n", sends "ok tunnel\n"
+        client a  expects "ok tunnel\n", sends "x"
+        backend 0 expects "x"
+        wait 601000 ms
+        client a  expects closed
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_draining_worker_does_not_wait_for_tunnels() {
+    check(
+        r#"client a  sends "up k0\n"
+        backend 0 expects "up k0\n", sends "ok tunnel\n"
+        client a  expects "ok tunnel\n"
+        drain within 5000 ms
+        client a  expects closed
+        expect finished"#,
+    );
+}

@@ -249,6 +249,9 @@ impl<D: Driver> Worker<D> {
         self.unblock = true;
         self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
         self.break_lent(session.upload);
+        if let Some(tunnel) = session.tunnel {
+            self.leave_tunnel(tunnel);
+        }
         if self.accept_paused {
             self.resume_accept();
         }

@@ -44,6 +44,7 @@ impl<D: Driver> Worker<D> {
         state.exchanges = 0;
         state.is_last = false;
         state.is_abandoned = false;
+        state.becomes_tunnel = false;
         state.gathers = false;
         self.roles[conn.index as usize] = Role::Link { link, epoch: state.epoch };
         self.note_due(deadline_ns);
@@ -97,6 +98,8 @@ impl<D: Driver> Worker<D> {
         state.conn = None;
         state.epoch = state.epoch.wrapping_add(1);
         state.uploading = false;
+        state.becomes_tunnel = false;
+        let tunnel = state.tunnel.take();
         // A shared link gets a time to be dialled again below.
         state.deadline_ns = u64::MAX;
         let download = state.download.take();
@@ -124,6 +127,9 @@ impl<D: Driver> Worker<D> {
         }
         let mishap = event.map(|event| Mishap { event, backend: backend as u32 });
         let handled = self.fail_all(link, reason, mishap);
+        if let Some(key) = tunnel {
+            self.end_session(key, true);
+        }
         // Of an exclusive protocol: a connection that rests may end at any time, and means nothing.
         let matters = if exclusive { was == LinkState::Connecting } else { !lent };
         if let Some(mishap) = mishap.filter(|_| !handled && matters) {

@@ -58,6 +58,11 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let receive = state.stalled.is_none();
+        if let Some(key) = state.tunnel {
+            self.link_receives(link, receive);
+            self.tunnel_rests(link, key);
+            return;
+        }
         if receive && state.eof {
             let mut event = if state.conn.is_some() { Event::Closed } else { Event::Broken };
             let until_close = state.download.filter(|download| download.body.is_until_close());
@@ -70,7 +75,14 @@ impl<D: Driver> Worker<D> {
                 event = Event::Broken;
             }
             self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(event));
-        } else if state.receiving != receive
+        } else {
+            self.link_receives(link, receive);
+        }
+    }
+
+    fn link_receives(&mut self, link: u32, receive: bool) {
+        let state = &mut self.links[link as usize];
+        if state.receiving != receive
             && let Some(conn) = state.conn
         {
             state.receiving = receive;
@@ -87,6 +99,9 @@ impl<D: Driver> Worker<D> {
             self.counters.orphan_replies.add(1);
             self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
             return Flow::Stop;
+        }
+        if let Some(key) = state.tunnel {
+            return self.tunnel_back(link, key);
         }
         if let Some(download) = state.download {
             return self.forward_reply_body(link, download);
@@ -204,6 +219,13 @@ impl<D: Driver> Worker<D> {
         let last = !flags.has(MessageFlags::MORE);
         let state = &mut self.links[link as usize];
         state.is_last |= flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
+        if flags.has(MessageFlags::TUNNEL) {
+            if !state.lent || state.uploading {
+                // A shared connection is not one client's; nor does a request end in the middle of its body.
+                return self.backend_fault(link);
+            }
+            state.becomes_tunnel = heard && !flags.has(MessageFlags::SILENT);
+        }
         let silent = flags.has(MessageFlags::SILENT);
         if !heard {
             self.counters.orphan_replies.add(1);
@@ -348,13 +370,17 @@ impl<D: Driver> Worker<D> {
         assert!(popped == Some(request), "replies are booked in the order of their requests");
         let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
         let (lent, early) = (state.lent, state.uploading || unsent);
+        let tunnels = std::mem::take(&mut state.becomes_tunnel);
+        let session = self.ledger.get(request).session;
         state.rests_since_ns = self.driver.now_ns();
         state.exchanges = state.exchanges.saturating_add(1);
         let exclusive = self.backends[state.backend as usize].exclusive;
         if self.ledger_has_session(request) {
             self.finish_request(request);
         }
-        if lent && early {
+        if let Some(key) = session.filter(|_| tunnels) {
+            self.begin_tunnel(key, link);
+        } else if lent && early {
             // Answered before all of it was sent: the books of this connection no longer balance.
             self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
         } else if exclusive {
@@ -368,7 +394,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Pauses a connection because a client does not read what it gets from it.
-    fn stall(&mut self, link: u32, key: crate::slab::Key) {
+    pub(super) fn stall(&mut self, link: u32, key: crate::slab::Key) {
         let now_ns = self.driver.now_ns();
         let timeouts = &self.setup.timeouts;
         // A connection that is lent holds up nobody but the client itself.
@@ -388,6 +414,9 @@ impl<D: Driver> Worker<D> {
         state.stalled = Some((key, until));
         state.stalled_since_ns = now_ns;
         self.stalled_links += 1;
+        if !std::mem::replace(&mut state.is_listed, true) {
+            self.stalled.push(link);
+        }
         self.note_due(until);
     }
 

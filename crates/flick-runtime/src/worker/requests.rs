@@ -46,6 +46,10 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.queued = false;
         session.wait = Wait::Nothing;
+        if session.tunnel.is_some() {
+            self.run_tunnel_session(key);
+            return;
+        }
         if !self.run_steps(|worker| worker.session_step(key)) {
             self.enqueue_session(key);
             return;
@@ -105,7 +109,7 @@ impl<D: Driver> Worker<D> {
 
     fn session_step(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
-        if session.phase != Phase::Open {
+        if session.phase != Phase::Open || session.tunnel.is_some() {
             return Flow::Stop;
         }
         match session.upload {

@@ -122,6 +122,7 @@ impl<D: Driver> Worker<D> {
                 self.end_session(key, true);
             }
             Kind::Linger | Kind::Flush => self.linger_on(key),
+            Kind::Tunnel => self.end_tunnel(key),
             Kind::Idle => {
                 let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {
@@ -153,6 +154,12 @@ impl<D: Driver> Worker<D> {
             let quiet = session.requests.is_empty()
                 && session.inbox.is_empty()
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
+            if session.tunnel.is_some() {
+                if quiet || late {
+                    self.end_tunnel(key);
+                }
+                continue;
+            }
             if session.phase == Phase::Open && (quiet || late) {
                 self.stop_reading(key);
                 self.abandon_upload(key);

@@ -1,0 +1,142 @@
+//! Tunnels: behind a reply that says so, a session and the connection it was lent are raw bytes in both directions.
+//! Promises: constant memory, back-pressure both ways; each side's end is passed on while the other side goes on; a reset
+//! ends both. What the client had sent behind its request before the tunnel began is its first bytes, in order.
+//! Refuses: looking at what goes through.
+
+use flick_net::Driver;
+
+use super::{Flow, Worker};
+use crate::backend::LinkState;
+use crate::deadlines::Kind;
+use crate::limits::{SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
+use crate::session::{Phase, Tunnel, Wait};
+use crate::slab::Key;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+impl<D: Driver> Worker<D> {
+    /// Joins a session and the connection that its last exchange was on.
+    pub(super) fn begin_tunnel(&mut self, key: Key, link: u32) {
+        let epoch = self.links[link as usize].epoch;
+        let Some(session) = self.sessions.get_mut(key) else {
+            self.retire_link(link);
+            return;
+        };
+        session.tunnel = Some(Tunnel { link, epoch, client_is_over: false, backend_is_over: false });
+        session.is_last = false;
+        self.links[link as usize].tunnel = Some(key);
+        self.counters.tunnels.add(1);
+        self.tunnel_moves(key);
+        self.enqueue_session(key);
+        self.enqueue_link(link);
+    }
+
+    /// Something goes through: it is not idle.
+    fn tunnel_moves(&mut self, key: Key) {
+        let now_ns = self.driver.now_ns();
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.active_ns = now_ns;
+        }
+        self.set_deadline(key.index, Kind::Tunnel, now_ns + TUNNEL_IDLE_MS * MS);
+    }
+
+    /// The client's side has had its turn.
+    pub(super) fn run_tunnel_session(&mut self, key: Key) {
+        if !self.run_steps(|worker| worker.tunnel_out(key)) {
+            self.enqueue_session(key);
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let receives = session.wait == Wait::Nothing && !session.eof && session.phase == Phase::Open;
+        self.set_receiving(key, receives);
+        self.end_tunnel_if_over(key);
+    }
+
+    /// Passes on what the client has sent.
+    fn tunnel_out(&mut self, key: Key) -> Flow {
+        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(tunnel) = session.tunnel.as_mut().filter(|_| session.phase == Phase::Open) else {
+            return Flow::Stop;
+        };
+        let state = &self.links[tunnel.link as usize];
+        let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch) else { return Flow::Stop };
+        if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
+            return self.wait_for(key, Wait::Shared);
+        }
+        if let Some(piece) = session.inbox.take_raw(&mut self.pieces, u64::MAX) {
+            self.driver.send(conn, piece);
+            self.tunnel_moves(key);
+            return Flow::Go;
+        }
+        if session.eof && !tunnel.client_is_over {
+            tunnel.client_is_over = true;
+            self.driver.shutdown(conn);
+        }
+        Flow::Stop
+    }
+
+    /// Passes on what the backend has sent.
+    pub(super) fn tunnel_back(&mut self, link: u32, key: Key) -> Flow {
+        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let (Some(tunnel), Phase::Open) = (session.tunnel.as_mut(), session.phase) else { return Flow::Stop };
+        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+            self.stall(link, key);
+            return Flow::Stop;
+        }
+        let state = &mut self.links[link as usize];
+        state.grace = None;
+        if let Some(piece) = state.inbox.take_raw(&mut self.pieces, u64::MAX) {
+            self.driver.send(session.conn, piece);
+            self.tunnel_moves(key);
+            return Flow::Go;
+        }
+        if state.eof && state.conn.is_some() && !tunnel.backend_is_over {
+            tunnel.backend_is_over = true;
+            self.driver.shutdown(session.conn);
+        }
+        Flow::Stop
+    }
+
+    /// The backend's side of a tunnel has nothing more to pass on. Whether the connection is over.
+    pub(super) fn tunnel_rests(&mut self, link: u32, key: Key) {
+        let state = &self.links[link as usize];
+        if state.eof && state.conn.is_none() && state.stalled.is_none() {
+            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            return;
+        }
+        self.end_tunnel_if_over(key);
+    }
+
+    /// Both sides have said that they send no more: what is left goes out, and both connections end.
+    fn end_tunnel_if_over(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let over = session.tunnel.filter(|tunnel| tunnel.client_is_over && tunnel.backend_is_over);
+        let Some(tunnel) = over else { return };
+        session.tunnel = None;
+        session.phase = Phase::Lingering;
+        session.unsent_bytes = usize::MAX;
+        self.links[tunnel.link as usize].tunnel = None;
+        self.retire_link(tunnel.link);
+        self.linger_on(key);
+    }
+
+    /// Ends a tunnel in which nothing has moved for long, or that a worker that drains does not wait for.
+    pub(super) fn end_tunnel(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            // What is still on its way to the client goes out.
+            session.phase = Phase::Lingering;
+        }
+        self.end_session(key, true);
+    }
+
+    /// The session of a tunnel has ended.
+    pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
+        let state = &mut self.links[tunnel.link as usize];
+        if state.epoch == tunnel.epoch && state.state != LinkState::Down {
+            state.tunnel = None;
+            state.is_abandoned = true;
+            self.enqueue_link(tunnel.link);
+        }
+    }
+}
