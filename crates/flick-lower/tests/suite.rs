@@ -35,6 +35,8 @@ mod rules;
 mod session;
 #[path = "suite/source.rs"]
 mod source;
+#[path = "suite/structured.rs"]
+mod structured;
 #[path = "suite/updates.rs"]
 mod updates;
 #[path = "suite/values.rs"]

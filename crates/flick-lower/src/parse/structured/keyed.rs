@@ -110,6 +110,8 @@ impl Emitter<'_, '_> {
         if keys.is_empty() {
             return;
         }
+        // What is cut or copied around must be there.
+        self.need(0);
         let which = self.get_key(Key::Which(id));
         let behind = self.body.f.new_block(&[]);
         let cases: Vec<(i64, BlockId)> =
@@ -228,14 +230,14 @@ impl Emitter<'_, '_> {
     /// Where the elements end; the delimiter behind them is there too.
     fn end_of_elements(&mut self, id: FieldId) -> Value {
         let FieldKind::List(list) = &self.info.field(id).kind else { panic!("a list is a list") };
-        let end = self.place(self.at);
-        match &list.end {
-            ListEnd::Until(until) => {
-                let len = self.body.f.int(until.len() as i64);
-                self.body.f.binary(Type::Int, Binary::Sub, end, len)
-            }
-            _ => end,
-        }
+        let behind = match &list.end {
+            ListEnd::Until(until) => until.len() as u32,
+            _ => 0,
+        };
+        // A list with a delimiter ends at one place only, so the delimiter is still in sight.
+        self.need(0);
+        let fixed = self.at.fixed.checked_sub(behind).expect("the delimiter has just been found");
+        self.place(Spot { fixed, ..self.at })
     }
 
     /// Cuts what a value names; without a value all is done, since the places are taken in order.

@@ -148,11 +148,11 @@ impl Emitter<'_, '_> {
     /// One element, from the question whether there is one to the next question.
     fn element(&mut self, own: &mut Loop<'_>) {
         let (id, list) = (own.id, own.list);
-        self.is_there_more(own);
-        if self.needs.has(Key::Seen(id)) {
-            let (seen, max) = (own.seen, list.max);
-            let (Some(seen), Some(max)) = (seen, max) else { panic!("a bounded list is counted") };
+        if let Some(seen) = own.seen {
             self.keep(Key::Seen(id), seen);
+        }
+        self.is_there_more(own);
+        if let (Some(seen), Some(max), false) = (own.seen, list.max, matches!(list.end, ListEnd::Count(_))) {
             let most = self.body.f.int(i64::from(max));
             let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
             let cause = match self.info.field(id).cause {
@@ -292,6 +292,7 @@ impl Emitter<'_, '_> {
         let value = match list.element {
             Some(element) => self.get_key(Key::Field(element)),
             None => {
+                self.need(0);
                 let (start, end) = (self.get_key(Key::Element(id)), self.place(self.at));
                 self.body.f.define(Type::Bytes, Op::MessageBytes { start, end })
             }

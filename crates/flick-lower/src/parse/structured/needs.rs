@@ -292,6 +292,9 @@ impl Finder<'_, '_> {
             }
             match key {
                 Key::Field(id) => self.value(id),
+                Key::Length(id) if matches!(self.info.field(id).kind, FieldKind::List(_)) => {
+                    self.open.push(Key::Seen(id));
+                }
                 Key::At(list, _) => {
                     let FieldKind::List(own) = &self.info.field(list).kind else {
                         panic!("only lists are looked into by key")

@@ -20,17 +20,17 @@ pub struct Spot {
     pub fixed: u32,
     /// Largest value of the place.
     pub most: u64,
-    /// Bytes behind `base` that are there.
-    pub covered: u32,
+    /// Bytes behind `base` that are there; `None`: not even `base` may be.
+    pub covered: Option<u32>,
 }
 
 impl Spot {
     /// The start of a message or part.
-    pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: 0 };
+    pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: Some(0) };
 
     /// A computed place.
     pub fn at(base: Value, most: u64) -> Self {
-        Self { base: Some(base), fixed: 0, most, covered: 0 }
+        Self { base: Some(base), fixed: 0, most, covered: None }
     }
 
     /// Some bytes further.
@@ -92,7 +92,7 @@ impl Emitter<'_, '_> {
         if here.base.is_some() {
             self.at = Spot::at(self.body.f.params(stage)[0], here.most);
         } else {
-            self.at.covered = 0;
+            self.at.covered = Some(0);
         }
         state
     }
@@ -123,7 +123,7 @@ impl Emitter<'_, '_> {
 
     /// Goes on when `bytes` from here on are there.
     pub fn need(&mut self, bytes: u32) {
-        if self.at.covered >= self.at.fixed + bytes {
+        if self.at.covered.is_some_and(|covered| covered >= self.at.fixed + bytes) {
             return;
         }
         let state = self.stage();
@@ -137,7 +137,7 @@ impl Emitter<'_, '_> {
         let then = self.body.f.new_block(&[]);
         self.body.f.end(Terminator::Need { base: self.at.base, bytes, then, state });
         self.body.f.go_on_in(then);
-        self.at.covered = bytes;
+        self.at.covered = Some(bytes);
     }
 
     /// Refuses the message where `bytes` from here on lead beyond the longest head.
@@ -194,7 +194,7 @@ impl Emitter<'_, '_> {
         let same = ends.windows(2).all(|pair| all_at(pair[0].1) == all_at(pair[1].1));
         let params: &[Type] = if same { &[] } else { &[Type::Int] };
         let join = self.body.f.new_block(params);
-        let covered = ends.iter().map(|(_, spot)| spot.covered).min().unwrap_or(0);
+        let covered = ends.iter().map(|(_, spot)| spot.covered).min().flatten();
         let first = ends[0].1;
         for (block, spot) in ends {
             self.body.f.go_on_in(block);

@@ -472,7 +472,7 @@ impl Emitter<'_, '_> {
             let found = self.load(offset, IntRepr { width_bytes: 1, signed: false }, true);
             let same = self.is_byte(found, *byte, literal.nocase);
             self.body.f.branch_to(same, there, absent);
-            ends.push((absent, Spot { covered: 0, ..behind }));
+            ends.push((absent, behind));
             self.body.f.go_on_in(there);
         }
         let covered = self.at.covered;
