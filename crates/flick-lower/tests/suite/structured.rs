@@ -453,3 +453,90 @@ fn items_at(frame: &Frame, index: usize) -> (u32, u32) {
     let word = frame.slots[FRAME_HEAD_SLOTS + index];
     (word as u32, (word >> 32) as u32)
 }
+
+/// A length, data, an end; `optional`: the program looks at data of up to 4 bytes.
+fn block_of_data(optional: bool) -> Program {
+    let fields = vec![named("len", number(10, 6)), named("data", bytes(field(0), None))];
+    let body = vec![item(0), literal(b"\r\n"), item(1), literal(b"\r\n")];
+    let mut program = program(fields, body, Facts::default(), &[0]);
+    if optional {
+        let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
+        view.push(ViewField { field: FieldId(1), max: Some(4), optional: true });
+    }
+    program
+}
+
+fn parts(subject: &Subject, data: &[u8]) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let parse = |frame: &mut Frame, have: &[u8]| {
+        let step = subject.engines.parse(subject.parser, frame, have);
+        if step == Step::Done {
+            found.push((frame.head_bytes(), frame.total_bytes()));
+        }
+        step
+    };
+    let (told, _) = feed(parse, data, 0, &[data.len()]);
+    assert_eq!(told, Told::Done(data.len() as u64));
+    found
+}
+
+#[test]
+fn long_data_in_the_middle_passes_and_short_data_is_waited_for() {
+    let message = |len: usize| [format!("{len}\r\n").as_bytes(), &vec![b'x'; len], b"\r\n"].concat();
+    let subject = Subject::new(&block_of_data(false), "parse_reply");
+    subject.done(&message(0));
+    subject.done(&message(5));
+    assert_eq!(parts(&subject, &message(5)), [(10, 10)]);
+    assert_eq!(parts(&subject, &message(8192)), [(8200, 8200)]);
+    assert_eq!(parts(&subject, &message(8193)), [(6, 8199), (2, 2)]);
+    assert_eq!(subject.fault(b"3\r\nabcde"), 1);
+    let subject = Subject::new(&block_of_data(true), "parse_reply");
+    let data = message(4);
+    assert_eq!(slot(&subject.done(&data), 1, &data), Some(&b"xxxx"[..]));
+    let data = message(5);
+    assert_eq!(slot(&subject.done(&data), 1, &data), None);
+    assert_eq!(parts(&subject, &message(9000)), [(6, 9006), (2, 2)]);
+    let subject = Subject::new(&block_of_data(true), "parse_asked");
+    let data = message(4);
+    assert_eq!(slot(&subject.done(&data), 1, &data), Some(&b"xxxx"[..]));
+    assert_eq!(parts(&subject, &message(9000)), [(9008, 9008)]);
+    let (told, _) = subject.told(&message(16384)[..100]);
+    assert_eq!(told, Told::Fault(1, 3), "it fits no head");
+}
+
+/// Frames until a length is reached, and a message that ends with its connection.
+fn streams(end: ListEnd) -> Program {
+    let list = List {
+        body: vec![item(2), literal(b":"), item(3)],
+        end,
+        max: None,
+        element: None,
+        keyed: None,
+        elem_bytes_max: 0,
+    };
+    let fields = vec![
+        named("n", number(10, 3)),
+        named("all", FieldKind::List(Box::new(list))),
+        named("all.len", number(10, 3)),
+        named("all.data", bytes(field(2), Some(9))),
+        named("rest", FieldKind::ToClose { text: false }),
+    ];
+    program(fields, vec![item(0), literal(b"\n"), item(1)], Facts::default(), &[0])
+}
+
+#[test]
+fn lists_that_nobody_reads_pass_element_by_element() {
+    let subject = Subject::new(&streams(ListEnd::Bytes(field(0))), "parse_reply");
+    subject.done(b"0\n");
+    assert_eq!(parts(&subject, b"9\n0:1:a2:bc"), [(2, 2), (2, 2), (3, 3), (4, 4)]);
+    subject.done(b"9\n0:1:a2:bc");
+    assert_eq!(subject.fault(b"8\n0:1:a2:bc"), 1);
+    let subject = Subject::new(&streams(ListEnd::Count(field(0))), "parse_reply");
+    assert_eq!(parts(&subject, b"3\n0:1:a2:bc"), [(2, 2), (2, 2), (3, 3), (4, 4)]);
+    subject.done(b"3\n0:1:a2:bc");
+    let subject = Subject::new(&streams(ListEnd::Until(b"end".to_vec())), "parse_reply");
+    assert_eq!(parts(&subject, b"3\n0:1:aend"), [(2, 2), (2, 2), (3, 3), (3, 3)]);
+    subject.done(b"3\n0:1:aend");
+    let subject = Subject::new(&streams(ListEnd::Count(field(0))), "parse_asked");
+    assert_eq!(parts(&subject, b"3\n0:1:a2:bc"), [(11, 11)]);
+}

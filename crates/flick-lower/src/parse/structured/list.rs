@@ -172,23 +172,26 @@ impl Emitter<'_, '_> {
 
     /// Leaves the loop where no element follows.
     fn is_there_more(&mut self, own: &mut Loop<'_>) {
-        let id = own.id;
-        let (more, over) = match &own.list.end {
-            ListEnd::Count(_) | ListEnd::Children(_) => {
-                let (rest, zero) = (self.get_key(Key::Rest(id)), self.body.f.int(0));
-                let more = self.body.f.binary(Type::Bool, Binary::LtS, zero, rest);
-                self.fork(more)
-            }
-            ListEnd::Bytes(_) => {
-                let (end, place) = (self.get_key(Key::Rest(id)), self.place(self.at));
-                let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, end);
-                self.body.expect(fits, id.0, self.info.field(id).cause);
-                let more = self.body.f.binary(Type::Bool, Binary::LtS, place, end);
-                self.fork(more)
-            }
-            ListEnd::Until(until) => return self.is_delimiter_here(own, until),
-            ListEnd::Last(_) => return,
+        match &own.list.end {
+            ListEnd::Until(until) => self.is_delimiter_here(own, until),
+            ListEnd::Last(_) => {}
+            ListEnd::Count(_) | ListEnd::Children(_) | ListEnd::Bytes(_) => self.leave_if_over(own),
+        }
+    }
+
+    /// Leaves the loop where what is left says so.
+    fn leave_if_over(&mut self, own: &mut Loop<'_>) {
+        let rest = self.get_key(Key::Rest(own.id));
+        let more = if let ListEnd::Bytes(_) = own.list.end {
+            let place = self.place(self.at);
+            let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, rest);
+            self.body.expect(fits, own.id.0, self.info.field(own.id).cause);
+            self.body.f.binary(Type::Bool, Binary::LtS, place, rest)
+        } else {
+            let zero = self.body.f.int(0);
+            self.body.f.binary(Type::Bool, Binary::LtS, zero, rest)
         };
+        let (more, over) = self.fork(more);
         own.exits.push((over, self.at));
         self.body.f.go_on_in(more);
     }
@@ -273,6 +276,10 @@ impl Emitter<'_, '_> {
             }
         };
         if own.ends_parts {
+            // The last element ends the last part, where that is known.
+            if !matches!(list.end, ListEnd::Until(_) | ListEnd::Last(_)) {
+                self.leave_if_over(own);
+            }
             self.keep(Key::Seen(id), seen);
             self.part(None);
         }
