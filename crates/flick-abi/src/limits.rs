@@ -9,7 +9,7 @@ pub const ITEMS_MAX: usize = 256;
 /// Ranges of one message that are never forwarded.
 pub const CUTS_MAX: usize = 32;
 /// Messages that one activation of a rule may send.
-pub const SENDS_MAX: usize = 16;
+pub const SENDS_MAX: usize = 128;
 /// Asks that one suspension of an activation may wait for; also the longest array that `ask all` may be used on.
 pub const ASKS_MAX: usize = 64;
 /// Messages of one activation: the one that started it and all replies to its asks.

@@ -73,7 +73,7 @@ pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> F
         blocks: Vec::new(),
     };
     let (sends_left, calls_left) = match kind {
-        FuncKind::Rule => (SENDS_MAX, 3),
+        FuncKind::Rule => (SENDS_MAX.min(16), 3),
         FuncKind::Helper => (sends_of(earlier.len()), 1),
         _ => (0, 0),
     };
