@@ -47,6 +47,8 @@ pub const IDLE_LINK_MS: u64 = 30_000;
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 /// How long nothing may move in a tunnel.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
+/// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
+pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::HEAD_BYTES_MAX;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

@@ -12,6 +12,7 @@ mod audit;
 mod bodies;
 mod deliver;
 mod events;
+mod judging;
 mod links;
 mod merging;
 mod pool;

@@ -449,3 +449,17 @@ fn a_draining_worker_does_not_wait_for_tunnels() {
         expect finished"#,
     );
 }
+
+#[test]
+fn what_a_program_builds_is_read_before_it_leaves() {
+    check(
+        r#"client a  sends "get quiet\nget wrong\nget wrong0\nget local\n"
+        client a  expects "fail 0\nfail 0\nok len=5\nlocal"
+        backend 0 expects nothing for 5 ms
+        expect counter silent == 1
+        client a  sends "put wrong0 len=3\nabcget local\n"
+        client a  expects "fail 0\nok len=5\nlocal", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}

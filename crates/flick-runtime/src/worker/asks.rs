@@ -5,11 +5,13 @@
 //! comes after its ask was given up is drained, never taken for another; nobody answers twice.
 //! Refuses: keeping replies too long to gather (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
 
+use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{Event, FailureReason, MessageFlags, Outcome, RuleAction, Send, SendBody, Step};
 use flick_buffers::{Class, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::deliver::restore_echo;
+use super::judging::Verdict;
 use super::replies::Heard;
 use super::rules::{Paused, Scratch};
 use super::sending::{Mishap, Outgoing, Patches, Unsent, Waiter, outgoing};
@@ -32,6 +34,7 @@ impl<D: Driver> Worker<D> {
     ) {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
+        self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
         let mute = scratch.frame.flags().has(MessageFlags::MUTE);
         let activation = Activation {
             session: Some(session),
@@ -239,18 +242,32 @@ impl<D: Driver> Worker<D> {
     /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
     /// behind the others when the request has been sent on.
     fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(activation) = self.activations.get_mut(key) else { return };
+        let Some(activation) = self.activations.get(key) else { return };
         let (request, session, forwards) = (activation.request, activation.session, activation.forwards);
         if let Some(request) = request {
-            activation.is_answered = true;
+            let entry = self.ledger.get(request);
+            let (echo, kept) = (entry.echo, entry.kept);
+            let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
             if self.is_silent(key, send.body) {
+                verdict = Verdict::Silent;
+            }
+            if verdict == Verdict::Wrong {
+                self.counters.sends_dropped.add(1);
+                return;
+            }
+            if let Some(activation) = self.activations.get_mut(key) {
+                activation.is_answered = true;
+            }
+            if verdict == Verdict::Silent {
                 self.counters.silent.add(1);
                 return;
             }
-            let entry = self.ledger.get_mut(request);
-            entry.begun = true;
-            let patches = reply_patches(&self.setup, &entry.echo);
+            self.ledger.get_mut(request).begun = true;
+            let patches = reply_patches(&self.setup, &echo);
             self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
+            if let Some(session) = session.filter(|_| verdict == Verdict::HeardToTheEnd) {
+                self.ends_with_reply(session);
+            }
         } else if let Some(session) = session.filter(|_| forwards) {
             self.answer_directly(session, scratch, send, message);
         } else {
@@ -406,14 +423,37 @@ impl<D: Driver> Worker<D> {
         send: &Send,
         message: Option<&Slice>,
     ) {
-        let echo = self.echo_of(&scratch.frame);
+        let (echo, kept) = (self.echo_of(&scratch.frame), scratch.frame.slots[SLOT_ASKED]);
+        let verdict = self.judge(scratch, send.body, message, (&echo, kept));
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
+        match verdict {
+            Verdict::Heard | Verdict::HeardToTheEnd => {}
+            Verdict::Silent => {
+                self.counters.silent.add(1);
+                self.finish_request(request);
+                return;
+            }
+            Verdict::Wrong => {
+                self.fail_request(request, FailureReason::Unavailable);
+                return;
+            }
+        }
         // What a reply repeats of its request is not the author's business.
         let patches =
             if send.body == SendBody::Original { [None, None] } else { reply_patches(&self.setup, &echo) };
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
         self.deliver_message(request, &message, patches);
         self.finish_request(request);
+        if verdict == Verdict::HeardToTheEnd {
+            self.ends_with_reply(key);
+        }
+    }
+
+    /// The reply that a session is being sent ends where its connection does.
+    fn ends_with_reply(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_last = true;
+        }
     }
 }
 

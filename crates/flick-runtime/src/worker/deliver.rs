@@ -48,8 +48,10 @@ impl<D: Driver> Worker<D> {
     /// has no words for it.
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
         let entry = self.ledger.get(request);
-        let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
-        let Some(key) = session else { return };
+        let begun = entry.begun;
+        if entry.session.is_none() {
+            return;
+        }
         match reason {
             FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
             FailureReason::Timeout => self.counters.failed_timeout.add(1),
@@ -59,13 +61,23 @@ impl<D: Driver> Worker<D> {
             | FailureReason::Unsupported
             | FailureReason::Farewell => {}
         }
+        if self.setup.failure(reason).is_none() && !begun && reason == FailureReason::Farewell {
+            self.finish_request(request);
+        } else if self.deliver_failure(request, reason) {
+            self.finish_request(request);
+        }
+    }
+
+    /// Writes our own reply to a request; ends its session, and says `false`, if its reply has already begun or the
+    /// grammar has no words for it.
+    pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
+        let entry = self.ledger.get(request);
+        let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
         let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
-            if reason == FailureReason::Farewell {
-                self.finish_request(request);
-            } else {
+            if let Some(key) = session {
                 self.end_session(key, true);
             }
-            return;
+            return false;
         };
         // On the stack: failures may arise inside any other work of the worker.
         let (mut frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
@@ -73,7 +85,7 @@ impl<D: Driver> Worker<D> {
         let len = self.setup.engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
-        self.finish_request(request);
+        true
     }
 
     /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.

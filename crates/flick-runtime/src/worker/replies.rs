@@ -1,13 +1,14 @@
 //! The backend's side: bytes from a backend become replies, and each goes to the request the ledger names.
 //! Promises: a reply that the ledger does not expect closes its connection; nothing of it reaches a client.
 
-use flick_abi::{Event, MessageFlags, SendBody, Step};
+use flick_abi::{Event, FailureReason, MessageFlags, SendBody, Step};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::asks::reply_patches;
 use super::bodies::{Piece, next_piece};
 use super::deliver::restore_echo;
+use super::judging::Verdict;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, number_mask, outgoing};
 use super::{Flow, Worker, tools};
@@ -269,20 +270,37 @@ impl<D: Driver> Worker<D> {
     fn pass_reply(&mut self, heard: Heard, scratch: &mut Scratch, message: &Slice) -> bool {
         let Heard { link, channel, request } = heard;
         let element = self.backends[self.links[link as usize].backend as usize].element;
-        let (session, echo) = (self.ledger.get(request).session, self.ledger.get(request).echo);
+        let entry = self.ledger.get(request);
+        let (session, echo, kept) = (entry.session, entry.echo, entry.kept);
         let Some(session) = session else { return false };
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
         let (patches, listened) = (reply_patches(&self.setup, &echo), self.setup.listened);
-        let mut follows = false;
+        let (mut follows, mut answered) = (false, false);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize != listened {
                 continue;
             }
+            match self.judge(scratch, send.body, Some(message), (&echo, kept)) {
+                Verdict::Heard => {}
+                Verdict::HeardToTheEnd => self.links[link as usize].is_last = true,
+                Verdict::Silent => {
+                    self.counters.silent.add(1);
+                    continue;
+                }
+                Verdict::Wrong => {
+                    scratch.failure = scratch.failure.or(Some(FailureReason::Unavailable));
+                    continue;
+                }
+            }
+            answered = true;
             self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);
             follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        }
+        if let Some(reason) = scratch.failure.filter(|_| !answered) {
+            self.deliver_failure(request, reason);
         }
         follows
     }

@@ -11,7 +11,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::around::Around;
-use crate::limits::FEW_MESSAGES;
+use crate::limits::{FEW_MESSAGES, JOINED_BYTES_MAX};
 use crate::locals::StateId;
 use crate::setup::Setup;
 use crate::slab::Key;
@@ -24,6 +24,8 @@ pub(super) struct Scratch {
     pub has_frame: bool,
     /// For a second look at what is sent.
     pub other: Frame,
+    /// Bytes put together for that.
+    pub joined: Vec<u8>,
     /// Where rules build.
     pub out: Vec<u8>,
     /// Bytes of it in use.
@@ -48,6 +50,7 @@ impl Default for Scratch {
             frame: Frame::new(),
             has_frame: false,
             other: Frame::new(),
+            joined: Vec::with_capacity(JOINED_BYTES_MAX),
             out: vec![0; OUT_BYTES_MAX],
             out_len: 0,
             sends: SendList::new(),

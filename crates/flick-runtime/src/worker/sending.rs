@@ -3,11 +3,12 @@
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_LOUD};
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, Step, WireField};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
+use super::judging::Judged;
 use super::rules::Scratch;
 use crate::ledger::{RequestId, Tie};
 use crate::limits::COPY_BYTES_MAX;
@@ -59,13 +60,15 @@ pub(super) enum Unsent {
     Busy,
     /// It would not be answered, or end the connection for everybody.
     Unanswerable,
+    /// What the program built is not of the grammar.
+    Wrong,
 }
 
 impl Unsent {
     /// What its client is told.
     pub fn reason(self) -> FailureReason {
         match self {
-            Unsent::Nowhere | Unsent::Down(_) => FailureReason::Unavailable,
+            Unsent::Nowhere | Unsent::Down(_) | Unsent::Wrong => FailureReason::Unavailable,
             Unsent::Full | Unsent::Busy => FailureReason::Overload,
             Unsent::Unanswerable => FailureReason::Malformed,
         }
@@ -104,7 +107,13 @@ impl<D: Driver> Worker<D> {
         } else {
             self.backends[backend as usize].shared
         };
-        let examined = self.examine(scratch, send, message, matches!(waiter, Waiter::Ask { .. }));
+        let examined = match self.examine(scratch, send, message) {
+            Judged::Wrong => {
+                self.give_back_unused(link, exclusive);
+                return Err(Unsent::Wrong);
+            }
+            judged => judged == Judged::Known,
+        };
         let number = self.links[link as usize].next_number;
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
@@ -181,34 +190,6 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Looks again, into `scratch.other`, at a request that is not the one that started the rule: the program may have
-    /// changed what decides its loud twin, and what its reply repeats. Whether the grammar knew it.
-    pub(super) fn examine(
-        &self,
-        scratch: &mut Scratch,
-        send: &Send,
-        message: Option<&Slice>,
-        is_ask: bool,
-    ) -> bool {
-        let channel = send.channel as usize;
-        let protocol = self.setup.protocol_of(channel);
-        let matters = is_ask || protocol.loud.is_some() || protocol.exclusive;
-        let is_original = matches!(send.body, SendBody::Original | SendBody::Message(0));
-        if is_original || !matters {
-            return false;
-        }
-        let view = self.setup.program.channels[channel].view.as_ref();
-        let Some(view) = view.or(self.setup.program.channels[self.setup.listened].view.as_ref()) else {
-            return false;
-        };
-        let mut other = std::mem::take(&mut scratch.other);
-        other.restart();
-        let front = outgoing(scratch, send.body, message).front;
-        let known = self.setup.engine.parse(view.parse_request, &mut other, front) == Step::Done;
-        scratch.other = other;
-        known
-    }
-
     /// What to overwrite in a request on a backend connection: its number, and its loud twin.
     pub(super) fn request_patches(
         &self,
@@ -255,25 +236,46 @@ pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
     }
 }
 
-/// How a whole message leaves: short ones are copied, of long ones only the front is. `message` is the one that started
-/// the rule; another one that `body` names is in `scratch.named`.
-pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
-    match body {
-        SendBody::Original | SendBody::Message(0) => {
-            let message = message.expect("a rule without a message sends what it builds");
-            front_and_rest(message, scratch.frame.head_bytes() as u32, &scratch.frame)
-        }
-        SendBody::Message(_) => {
-            let message = scratch.named.as_ref().expect("the message that is sent has been named");
-            front_and_rest(message, COPY_BYTES_MAX, &scratch.named_frame)
-        }
-        SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
-            let front = &scratch.out[offset as usize..(offset + len) as usize];
-            let tail = if tail_of == 0 { message } else { scratch.named.as_ref() };
-            let rest = tail.filter(|tail| tail_from < tail.len()).map(|tail| tail.sub(tail_from..tail.len()));
-            Outgoing { front, cuts: None, rest }
+/// What the bodies of sends refer to.
+pub(super) struct Given<'a> {
+    /// Of the message that started the rule.
+    pub frame: &'a Frame,
+    /// What the rule has built.
+    pub out: &'a [u8],
+    /// Another message that the body names.
+    pub named: Option<&'a Slice>,
+    /// What of that one is not forwarded.
+    pub named_frame: &'a Frame,
+}
+
+impl<'a> Given<'a> {
+    /// How a whole message leaves: short ones are copied, of long ones only the front is. `message` is the one that
+    /// started the rule.
+    pub fn outgoing(self, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
+        match body {
+            SendBody::Original | SendBody::Message(0) => {
+                let message = message.expect("a rule without a message sends what it builds");
+                front_and_rest(message, self.frame.head_bytes() as u32, self.frame)
+            }
+            SendBody::Message(_) => {
+                let message = self.named.expect("the message that is sent has been named");
+                front_and_rest(message, COPY_BYTES_MAX, self.named_frame)
+            }
+            SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
+                let front = &self.out[offset as usize..(offset + len) as usize];
+                let tail = if tail_of == 0 { message } else { self.named };
+                let rest = tail.filter(|tail| tail_from < tail.len());
+                let rest = rest.map(|tail| tail.sub(tail_from..tail.len()));
+                Outgoing { front, cuts: None, rest }
+            }
         }
     }
+}
+
+/// How a whole message of the rule that ran in `scratch` leaves.
+pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
+    let Scratch { frame, out, named, named_frame, .. } = scratch;
+    Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message)
 }
 
 fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {

@@ -8,6 +8,7 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::bodies::{Piece, next_piece};
+use super::judging::Judged;
 use super::requests::fault_reason;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, outgoing};
@@ -66,7 +67,13 @@ impl<D: Driver> Worker<D> {
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, link: u32, head: Slice) {
         let number = self.links[link as usize].next_number;
         let channel = send.channel as usize;
-        let examined = self.examine(scratch, send, Some(&head), false);
+        let examined = self.examine(scratch, send, Some(&head));
+        if examined == Judged::Wrong {
+            self.give_back(link);
+            self.answer_large(key, scratch, &head, Some(FailureReason::Unavailable));
+            return;
+        }
+        let examined = examined == Judged::Known;
         let patches = self.request_patches(scratch, channel, examined, number);
         let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
         let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];

@@ -7,7 +7,8 @@
 //! ok len=3\nabc                     a reply; or `parts`, or `close`: until the connection ends; `len=asked`: what `keep` said
 //! ok last, ok tunnel, wait more     the last on its connection; raw behind it; not the last reply
 //! ```
-//! A key that begins with `local` is answered by the rule, `ask` asked, `made` sent on as another request.
+//! A key that begins with `local` is answered by the rule, `ask` asked, `made` sent on as another request; `quiet` is
+//! answered with what its client does not want to hear, `wrong` with what is no message, or, with a digit, sent on as such.
 
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
             "retry" => MessageFlags::RETRY,
             "tunnel" => MessageFlags::TUNNEL,
             "more" => MessageFlags::MORE,
+            "silent" => MessageFlags::SILENT,
             _ => 0,
         };
         match word.split_once('=') {
@@ -164,7 +166,7 @@ impl Engine for Tiny {
         }
         let (start, len) = ((call.frame.slots[KEY] >> 32) as usize, call.frame.slots[KEY] as u32 as usize);
         let key = &call.message[start..start + len];
-        let element = u64::from(key.last().map_or(0, |byte| byte - b'0')) % call.channel_lens[1].max(1);
+        let element = u64::from(key.last().map_or(0, |byte| byte & 7)) % call.channel_lens[1].max(1);
         if key.starts_with(b"local") {
             let body = Self::built(call, "ok len=5\nlocal");
             call.sends.push(Send { channel: 0, element: 0, body });
@@ -172,6 +174,13 @@ impl Engine for Tiny {
             let send = Send { channel: 1, element, body: SendBody::Original };
             call.asks.push(Ask { send, timeout_ns: 0 });
             return Outcome::Suspended(1);
+        } else if key.starts_with(b"quiet") {
+            let body = Self::built(call, "ok silent len=5\nquiet");
+            call.sends.push(Send { channel: 0, element: 0, body });
+        } else if key.starts_with(b"wrong") {
+            let body = Self::built(call, if key == b"wrong" { "ok !\n" } else { "get !\n" });
+            let channel = u32::from(key != b"wrong");
+            call.sends.push(Send { channel, element, body });
         } else if key.starts_with(b"made") {
             let body = Self::built(call, "get other0 keep=3\n");
             call.sends.push(Send { channel: 1, element, body });
