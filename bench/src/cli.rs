@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Dictionary(DictionaryArgs),
     /// Compiled functions of the language beside the same in Rust
     Kernels(KernelArgs),
+    /// Parsers of grammars beside parsers in Rust
+    Parsing(ParsingArgs),
     /// From text to machine code: the examples, and a generated program of 5,000 lines
     Compile(CompileArgs),
     /// Any server that is already running: drives it, checks every reply, prints what was seen each second
@@ -59,6 +61,23 @@ pub(crate) struct CompileArgs {
     /// Rounds; the best counts
     #[arg(long, default_value_t = 10)]
     pub(crate) rounds: u32,
+}
+
+/// Which parsers, how often.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ParsingArgs {
+    /// Rounds; each takes the best of ten batches
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: u32,
+    /// Only rows whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// Prints the parsers in the IR's text form, and the generated code
+    #[arg(long)]
+    pub(crate) asm: bool,
+    /// Writes the table there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
 }
 
 /// Which functions, how often.

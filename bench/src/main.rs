@@ -14,6 +14,7 @@ mod drive;
 mod hadoop;
 mod kernels;
 mod memcached_proxy;
+mod parsing;
 mod store;
 
 mod machine;
@@ -29,6 +30,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::MemcachedProxy(args) => memcached_proxy::run(&args),
+        cli::Command::Parsing(args) => parsing::run(&args).map_err(std::io::Error::other),
         cli::Command::Kernels(args) => kernels::run(&args).map_err(std::io::Error::other),
         cli::Command::Hadoop(args) => hadoop::run(&args),
         cli::Command::HadoopMerge(args) => hadoop::merge(&args),
