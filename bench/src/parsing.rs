@@ -34,7 +34,8 @@ struct Row<'a> {
 pub fn run(args: &ParsingArgs) -> Result<(), String> {
     let (http, scans) = (http_parsers(args)?, scanning::Scans::new()?);
     let rows = http.iter().flat_map(Parser::rows).chain(scans.rows());
-    let mut table = String::from("| messages | flick, ns | rival | rival, ns | times as fast |\n|---|--:|---|--:|--:|\n");
+    let mut table =
+        String::from("| messages | flick, ns | rival | rival, ns | times as fast |\n|---|--:|---|--:|--:|\n");
     for row in rows {
         if args.only.as_ref().is_some_and(|only| !row.name.contains(only)) {
             continue;

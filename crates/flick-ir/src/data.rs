@@ -27,7 +27,8 @@ pub enum FuncKind {
     Rule,
     /// A function of the program, called by rules and other functions; may `Send` and `Emit`.
     Helper,
-    /// Params `(frame)`; emits one whole reply of the platform and returns nothing.
+    /// Params `(frame)`; emits one whole reply of the platform and returns nothing. What it formats or joins is emitted by
+    /// that: all of its output is the reply.
     Builder,
     /// Params `(frame)`, the frame of message 0; compares messages 0 and 1 and returns one `Int`: below, at or above 0.
     /// May read only.
@@ -320,7 +321,7 @@ pub enum Op {
         message: Option<Value>,
     },
     /// Whether the second is an item of the list with commas that the first is, in any case (`Bool`). Spaces and tabs around
-    /// items do not count; an empty one is never found.
+    /// items do not count; an empty one is never found. A missing list has none.
     HasToken(Value, Value),
     /// Makes new bytes in the output; missing where the old ones are not of the form.
     Transform {

@@ -56,7 +56,8 @@ pub(super) extern "C" fn whole(call: &mut RawCall<'_>, message: u64) -> u64 {
 }
 
 pub(super) extern "C" fn has_token(call: &RawCall<'_>, list: u64, token: u64) -> u64 {
-    u64::from(semantics::has_token(call.bytes(list), call.bytes(token)))
+    let is_there = BytesRef(list) != BytesRef::MISSING;
+    u64::from(is_there && semantics::has_token(call.bytes(list), call.bytes(token)))
 }
 
 pub(super) extern "C" fn transform(call: &mut RawCall<'_>, kind: u64, value: u64, max_bytes: u64) -> u64 {

@@ -230,6 +230,7 @@ impl Activation<'_, '_> {
             Op::BytesEndsWith(a, b) => u64::from(bytes(*a).ends_with(bytes(*b))),
             Op::BytesContains(a, b) => u64::from(semantics::contains(bytes(*a), bytes(*b))),
             Op::BytesLess(a, b) => u64::from(bytes(*a) < bytes(*b)),
+            Op::HasToken(a, _) if BytesRef(get(*a)) == BytesRef::MISSING => 0,
             Op::HasToken(a, b) => u64::from(semantics::has_token(bytes(*a), bytes(*b))),
             Op::Guard { bytes: a, class, without } => {
                 let class = class.map(|class| &self.module.classes[class as usize]);

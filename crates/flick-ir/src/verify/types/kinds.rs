@@ -20,7 +20,9 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::Items { .. } | Op::Whole { .. } | Op::Transform { .. } => acts || kind == FuncKind::Order,
         Op::WordGet { .. } | Op::WordSet { .. } => acts || kind == FuncKind::Order,
         Op::FormatAddress(_) => acts || kind == FuncKind::Order,
-        Op::Concat { .. } | Op::FormatInt { .. } | Op::Split { .. } => acts || kind == FuncKind::Order,
+        // What a builder makes is its output.
+        Op::Concat { .. } | Op::FormatInt { .. } => kind != FuncKind::Parser,
+        Op::Split { .. } => acts || kind == FuncKind::Order,
         Op::Case { .. } | Op::WordsNew { .. } | Op::Pack { .. } => acts || kind == FuncKind::Order,
         Op::PackedBytes { .. } => acts || kind == FuncKind::Order,
         Op::AskOriginal { .. } | Op::AskRebuilt { .. } | Op::AskMessage { .. } => kind == FuncKind::Rule,
