@@ -365,6 +365,13 @@ pub enum Op {
     },
     /// Remembers the end of the activation's output (`Int`): where a rebuilt head starts.
     OutMark,
+    /// What was appended to the output since a mark (`Bytes`).
+    Written {
+        /// Result of an `OutMark`.
+        mark: Value,
+        /// Longest result.
+        max_bytes: u32,
+    },
     /// Appends an integer to the activation's output.
     EmitInt {
         /// What; the bits beyond the width are dropped.

@@ -27,6 +27,7 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         Op::StateStore { value: a, .. } | Op::StateStoreBytes { value: a, .. } => visit(a),
         Op::ScanRun { from: a, .. } | Op::Seek { from: a, .. } | Op::ItemPush(a) => visit(a),
         Op::FormatAddress(a) => visit(a),
+        Op::Written { mark: a, .. } => visit(a),
         Op::Transform { bytes: a, .. } | Op::Guard { bytes: a, .. } => visit(a),
         Op::Whole { message } => message.iter_mut().for_each(visit),
         Op::Items { message, from, count, .. } => {

@@ -36,7 +36,7 @@ pub const SUSPEND_STEPS: u64 = 16;
 /// Steps of one instruction; for a call, without the body of the callee.
 pub fn op_steps(op: &Op) -> u64 {
     match op {
-        Op::Const(_) | Op::ConstBytes { .. } | Op::OutMark | Op::AsMessage(_) => 0,
+        Op::Const(_) | Op::ConstBytes { .. } | Op::OutMark | Op::Written { .. } | Op::AsMessage(_) => 0,
         Op::Binary(Binary::DivS | Binary::DivU | Binary::ModS | Binary::ModU, ..) => DIVISION_STEPS,
         Op::Binary(..) | Op::Not(_) | Op::Select { .. } | Op::Len(_) | Op::Place(_) => 1,
         Op::FrameGet { .. } | Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => 1,

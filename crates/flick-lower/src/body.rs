@@ -12,6 +12,7 @@ use crate::builder::{ConstPool, FunctionBuilder};
 use crate::carrier::Carrier;
 use crate::context::Context;
 use crate::interval::Interval;
+use crate::part::Part;
 use crate::unit::Key;
 use crate::value::{Num, Shape, Val};
 
@@ -118,8 +119,10 @@ impl<'p> Body<'p> {
         let block = self.f.new_block(&[]);
         self.f.go_on_in(block);
         if self.never_faults {
-            let none = self.f.int(0);
-            self.set_slot(SLOT_FLAGS as u16, none);
+            if self.cx.unit(self.scope.0).unit.body.is_none() {
+                let none = self.f.int(0);
+                self.set_slot(SLOT_FLAGS as u16, none);
+            }
             self.f.end(Terminator::Done);
         } else {
             self.f.end(Terminator::Fault { field, cause });
@@ -222,6 +225,8 @@ impl<'p> Body<'p> {
         let info = self.cx.unit(unit);
         match (&info.unit.fields[field.0 as usize].kind, val) {
             (FieldKind::Bytes { .. }, val) => val,
+            (_, val @ Val::Bytes(_)) if info.part_type(Part::Field(field)) == Type::Bytes => val,
+            (FieldKind::Flag { .. }, val) => val,
             (_, Val::Num(num)) => Val::Num(Num::one(num.value(), info.range(field))),
             (_, Val::Bool(value)) => {
                 let value = self.f.bool_to_int(value);

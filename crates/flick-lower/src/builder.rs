@@ -2,7 +2,7 @@
 //! Promises: every block it hands back is ended exactly once; a value's type is known when it is made.
 //! Refuses: to check what the verifier checks (dominance, coverage of loads); it only keeps the books.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use flick_abi::FuncId;
 use flick_ir::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
@@ -57,6 +57,7 @@ pub struct FunctionBuilder {
     kind: FuncKind,
     results: Vec<Type>,
     values: Vec<Type>,
+    constant_bytes: HashSet<Value>,
     blocks: Vec<OpenBlock>,
     current: BlockId,
     origin: Origin,
@@ -80,6 +81,7 @@ impl FunctionBuilder {
             kind,
             results,
             values: Vec::new(),
+            constant_bytes: HashSet::new(),
             blocks: Vec::new(),
             current: BlockId(0),
             origin: Origin::default(),
@@ -145,6 +147,9 @@ impl FunctionBuilder {
     /// Appends an instruction that defines a value.
     pub fn define(&mut self, ty: Type, op: Op) -> Value {
         let result = self.new_value(ty);
+        if matches!(op, Op::ConstBytes { .. }) {
+            self.constant_bytes.insert(result);
+        }
         self.append(Some(result), op);
         result
     }
@@ -162,6 +167,11 @@ impl FunctionBuilder {
     /// A truth constant.
     pub fn bool(&mut self, value: bool) -> Value {
         self.define(Type::Bool, Op::Const(i64::from(value)))
+    }
+
+    /// Whether a value is constant bytes that are there.
+    pub fn is_constant_bytes(&self, value: Value) -> bool {
+        self.constant_bytes.contains(&value)
     }
 
     /// A two-operand instruction.

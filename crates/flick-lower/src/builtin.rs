@@ -3,7 +3,7 @@
 
 use flick_abi::{HostCall, Policy};
 use flick_check::hir::{BinaryOp, Builtin, CounterId, Expr, ExprKind, Ty};
-use flick_ir::data::{Binary, Op, Type, Value};
+use flick_ir::data::{Binary, Op, Transform, Type, Value};
 
 use crate::body::Body;
 use crate::interval::Interval;
@@ -30,6 +30,11 @@ impl Body<'_> {
             }
             (Builtin::Split, [text, separator, ..]) => return self.split(text, separator, ty),
             (Builtin::Hash, [arg]) => return self.hash(arg),
+            (Builtin::Wire, [message]) => {
+                let Ty::Bytes { max, .. } = ty else { panic!("the bytes of a message are bytes") };
+                let record = self.expr(message).record();
+                return self.wire_of(&record, *max);
+            }
             _ => {}
         }
         let vals: Vec<Val> = args.iter().map(|arg| self.expr(arg)).collect();
@@ -75,6 +80,10 @@ impl Body<'_> {
                 self.host_effect(HostCall::Log, vec![val.bytes()]);
                 Val::Nothing
             }
+            Builtin::PercentDecode => self.transform(Transform::PercentDecode, val, ty),
+            Builtin::PercentEncode => self.transform(Transform::PercentEncode, val, ty),
+            Builtin::Base64Decode => self.transform(Transform::Base64Decode, val, ty),
+            Builtin::Base64Encode => self.transform(Transform::Base64Encode, val, ty),
             Builtin::Alive => Val::Bool(self.host(Type::Bool, HostCall::Alive, vec![val.chan()])),
             Builtin::Load => {
                 let load = self.host(Type::Int, HostCall::Load, vec![val.chan()]);
@@ -106,6 +115,7 @@ impl Body<'_> {
             Builtin::Contains => self.bytes_test(Op::BytesContains(a.bytes(), b.bytes())),
             Builtin::EndsWith => self.bytes_test(Op::BytesEndsWith(a.bytes(), b.bytes())),
             Builtin::SameText => self.bytes_test(Op::SameText(a.bytes(), b.bytes())),
+            Builtin::HasToken => self.has_token(a, b),
             Builtin::Find => {
                 let at = self.f.define(Type::Int, Op::Find(a.bytes(), b.bytes()));
                 self.unless_negative(at, Interval::new(0, i128::from(u32::MAX)))
@@ -115,6 +125,31 @@ impl Body<'_> {
             Builtin::Ketama => self.pick(Policy::Ketama, a.chan(), Some(b), &index),
             Builtin::Rendezvous => self.pick(Policy::Rendezvous, a.chan(), Some(b), &index),
             builtin => panic!("the checker gives {builtin:?} another number of arguments"),
+        }
+    }
+
+    /// Bytes in another form, or an option of them where not all can be.
+    fn transform(&mut self, kind: Transform, val: &Val, ty: &Ty) -> Val {
+        let (max_bytes, is_option) = match ty {
+            Ty::Bytes { max, .. } => (*max, false),
+            Ty::Option(inner) => match &**inner {
+                Ty::Bytes { max, .. } => (*max, true),
+                other => panic!("the checker transforms bytes into bytes, not {other:?}"),
+            },
+            other => panic!("the checker transforms bytes into bytes, not {other:?}"),
+        };
+        let word = self.f.define(Type::Bytes, Op::Transform { kind, bytes: val.bytes(), max_bytes });
+        if is_option { self.option_of(word) } else { Val::Bytes(word) }
+    }
+
+    /// `has_token(list, token)`, of a list that may be missing: then it has none.
+    fn has_token(&mut self, list: &Val, token: &Val) -> Val {
+        match list {
+            Val::Option { present, value } => {
+                let has = self.f.define(Type::Bool, Op::HasToken(value.bytes(), token.bytes()));
+                Val::Bool(self.f.binary(Type::Bool, Binary::And, *present, has))
+            }
+            list => self.bytes_test(Op::HasToken(list.bytes(), token.bytes())),
         }
     }
 

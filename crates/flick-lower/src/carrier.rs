@@ -6,17 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flick_check::hir::{FieldId, Ty, UnitId};
+use flick_check::hir::{Ty, UnitId};
 use flick_ir::data::{BlockId, Op, Type, Value};
 
 use crate::body::{Body, Mode, int_range};
 use crate::context::Context;
 use crate::interval::Interval;
-use crate::unit::Key;
+use crate::part::Part;
 use crate::value::{Num, Record, Shape, ShapeKind, Val, Word};
 
-/// The shapes that a message may have, with the fields that each may replace.
-pub type Layout = BTreeMap<ShapeKind, BTreeSet<FieldId>>;
+/// The shapes that a message may have, with the parts that each may replace.
+pub type Layout = BTreeMap<ShapeKind, BTreeSet<Part>>;
 
 /// How a value is carried in words.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub enum Carrier {
     /// A channel.
     Chan,
     /// A message: a selector if there are several shapes; for each shape the number of its message, if it has one,
-    /// and a word for each field.
+    /// and a word for each part.
     Record(UnitId, Layout),
     /// All parts.
     Group(Vec<Carrier>),
@@ -82,9 +82,9 @@ impl Carrier {
             Self::Record(unit, layout) => {
                 let mut types = if layout.len() > 1 { vec![Type::Int] } else { Vec::new() };
                 let info = cx.unit(*unit);
-                for (kind, fields) in layout {
+                for (kind, parts) in layout {
                     types.extend(kind.is_other().then_some(Type::Message));
-                    types.extend(fields.iter().map(|field| info.key_type(Key::Field(*field))));
+                    types.extend(parts.iter().map(|part| info.part_type(*part)));
                 }
                 types
             }
@@ -200,24 +200,18 @@ impl Body<'_> {
                 if constants.is_empty() { self.f.int(0) } else { self.select_shape(record, &constants) };
             words.push(selector);
         }
-        for (&kind, fields) in layout {
+        for (&kind, parts) in layout {
             let shape = record.shape(kind).cloned();
             if kind.is_other() {
                 let message = shape.as_ref().and_then(|shape| shape.message);
                 words.push(message.unwrap_or_else(|| self.f.message(0)));
             }
-            for &field in fields {
+            for &part in parts {
                 let val = match &shape {
-                    Some(shape) => {
-                        let val = self.shape_field(shape, field);
-                        self.fit_to_field(record.unit, field, val)
-                    }
-                    None => self.empty_field(record.unit, field),
+                    Some(shape) => self.shape_part(shape, part),
+                    None => self.empty_part(record.unit, part),
                 };
-                words.push(match val {
-                    Val::Num(num) => num.value(),
-                    other => other.bytes(),
-                });
+                words.push(val.word());
             }
         }
     }
@@ -238,12 +232,9 @@ impl Body<'_> {
             Carrier::Record(unit, layout) => {
                 let info = self.cx.unit(*unit);
                 let selector = (layout.len() > 1).then(&mut next);
-                let shapes = layout.iter().map(|(&kind, fields)| {
+                let shapes = layout.iter().map(|(&kind, parts)| {
                     let message = kind.is_other().then(&mut next);
-                    let overrides = fields
-                        .iter()
-                        .map(|&field| (field, info.key_val(Key::Field(field), next())))
-                        .collect();
+                    let overrides = parts.iter().map(|&part| (part, info.part_val(part, next()))).collect();
                     Shape { kind, unit: *unit, message, overrides }
                 });
                 let shapes = shapes.collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind, Fun, Program, StateId, Ty, UnitId};
+use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Fun, Program, StateId, Ty, UnitId};
 use flick_ir::data::Type;
 
 use crate::carrier::{Carrier, Layout};
@@ -10,6 +10,7 @@ use crate::layout::{items, state_words};
 use crate::limits::IN_PLACE_PARTS_MAX;
 use crate::parse::kept_keys;
 use crate::parse::plan::Role;
+use crate::part::Part;
 use crate::unit::UnitInfo;
 use crate::value::ShapeKind;
 use crate::walk::{keys_of, walk_block, walk_program};
@@ -43,10 +44,14 @@ struct FunInfo {
 /// What the program does with messages of a grammar.
 #[derive(Clone, Debug, Default)]
 struct UnitUse {
-    changed: BTreeSet<FieldId>,
-    built: BTreeSet<FieldId>,
+    changed: BTreeSet<Part>,
+    built: BTreeSet<Part>,
     is_changed: bool,
     is_built: bool,
+    /// Fields that are read.
+    read: BTreeSet<FieldId>,
+    /// Keys that are read.
+    read_keys: BTreeSet<(FieldId, u32)>,
     /// Lists of them are made otherwise than by `ask all`.
     is_listed: bool,
 }
@@ -60,9 +65,10 @@ impl<'p> Context<'p> {
             .enumerate()
             .map(|(index, unit)| UnitInfo::new(UnitId(index as u32), unit))
             .collect();
-        let (uses, has_others) = unit_uses(program);
+        let (uses, has_others) = unit_uses(program, &units);
         for (info, used) in units.iter_mut().zip(&uses) {
-            info.note_updates(&used.changed);
+            info.note_changes(&used.changed);
+            info.note_reads(&used.read, &used.read_keys);
         }
         for info in &mut units {
             let mut keys: BTreeSet<_> = info.echo().into_iter().map(crate::unit::Key::Field).collect();
@@ -232,7 +238,7 @@ impl<'p> Context<'p> {
 }
 
 /// What the program does with messages, by grammar; and whether an activation has several.
-fn unit_uses(program: &Program) -> (Vec<UnitUse>, bool) {
+fn unit_uses(program: &Program, units: &[UnitInfo<'_>]) -> (Vec<UnitUse>, bool) {
     let mut uses = vec![UnitUse::default(); program.units.len()];
     let mut has_others = program.process.as_ref().is_some_and(|process| !process.merges.is_empty());
     let mut listed: BTreeSet<u32> = BTreeSet::new();
@@ -240,12 +246,34 @@ fn unit_uses(program: &Program) -> (Vec<UnitUse>, bool) {
         (ExprKind::With(_, fields), Ty::Record(unit)) => {
             let used = &mut uses[unit.0 as usize];
             used.is_changed = true;
-            used.changed.extend(fields.iter().map(|(field, _)| *field));
+            used.changed.extend(fields.iter().map(|(field, _)| Part::Field(*field)));
+        }
+        (ExprKind::Field(message, field), _) => {
+            if let Ty::Record(unit) = message.ty {
+                uses[unit.0 as usize].read.insert(*field);
+            }
+        }
+        (ExprKind::FieldKey(message, list, key), _) => {
+            if let Ty::Record(unit) = message.ty {
+                uses[unit.0 as usize].read_keys.insert((*list, *key));
+            }
+        }
+        (ExprKind::WithKey(_, list, key, _), Ty::Record(unit)) => {
+            let used = &mut uses[unit.0 as usize];
+            used.is_changed = true;
+            used.changed.extend([Part::Key(*list, *key), Part::KeyState(*list, *key)]);
         }
         (ExprKind::Build(unit, fields), _) => {
             let used = &mut uses[unit.0 as usize];
             used.is_built = true;
-            used.built.extend(fields.iter().map(|(field, _)| *field));
+            let given: BTreeSet<FieldId> = fields.iter().map(|(field, _)| *field).collect();
+            let implied = units[unit.0 as usize].implied(&given).into_iter().map(|(field, _)| field);
+            used.built.extend(given.iter().copied().chain(implied).map(Part::Field));
+        }
+        (ExprKind::BuildWire(unit, _), _) => {
+            let used = &mut uses[unit.0 as usize];
+            used.is_built = true;
+            used.built.insert(Part::Wire);
         }
         (ExprKind::Ask { .. } | ExprKind::AskAll { .. }, _) => has_others = true,
         (ExprKind::List(_) | ExprKind::MapList { .. }, Ty::List { elem, .. }) => {
@@ -253,10 +281,10 @@ fn unit_uses(program: &Program) -> (Vec<UnitUse>, bool) {
         }
         _ => {}
     });
-    for (unit, used) in program.units.iter().zip(&mut uses) {
-        let on_wire = |field: &FieldId| !matches!(unit.fields[field.0 as usize].kind, FieldKind::Var { .. });
-        used.changed.retain(on_wire);
-        used.built.retain(on_wire);
+    for (info, used) in units.iter().zip(&mut uses) {
+        let is_written = |part: &Part| !matches!(part, Part::Field(field) if !info.is_writable(*field));
+        used.changed.retain(is_written);
+        used.built.retain(is_written);
     }
     for unit in listed {
         uses[unit as usize].is_listed = true;

@@ -32,7 +32,14 @@ impl Body<'_> {
             ExprKind::Field(message, field) => {
                 let record = self.expr(message).record();
                 self.at(&expr.span);
-                self.record_field(&record, *field)
+                match &expr.ty {
+                    Ty::Option(_) => self.record_option(&record, *field, &expr.ty),
+                    _ => self.record_field(&record, *field),
+                }
+            }
+            ExprKind::FieldKey(message, list, key) => {
+                let record = self.expr(message).record();
+                self.record_key(&record, *list, *key, &expr.ty)
             }
             ExprKind::SelfField(field) => self.self_field(*field),
             ExprKind::LenOf(field) => self.self_len_of(*field),
@@ -60,6 +67,10 @@ impl Body<'_> {
                 Val::Chan(self.f.define(Type::Chan, Op::ChanElem { chan, index }))
             }
             ExprKind::With(record, fields) => self.lower_with(record, fields),
+            ExprKind::WithKey(record, list, key, value) => {
+                self.lower_with_key(record, *list, *key, value.as_deref())
+            }
+            ExprKind::BuildWire(unit, bytes) => self.lower_build_wire(*unit, bytes),
             ExprKind::Build(unit, fields) => self.lower_build(*unit, fields),
             _ => self.expr_of_parts(expr),
         }

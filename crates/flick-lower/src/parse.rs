@@ -70,7 +70,9 @@ pub fn lower_reply_flags(cx: &Context<'_>, consts: &mut ConstPool, unit: UnitId)
     body.never_faults = true;
     body.with_scope(unit, SelfScope::Frame, Mode::Exact { field: 0 }, |body| {
         let flags = [(&facts.silent, MessageFlags::SILENT), (&facts.more, MessageFlags::MORE)];
-        body.set_flags(&flags.map(|(fact, bit)| (fact.as_ref(), bit)));
+        let flags = flags.map(|(fact, bit)| (fact.as_ref(), bit));
+        // The parser of a plain unit finds no flags of a reply.
+        if body.cx.unit(unit).unit.body.is_some() { body.add_flags(&flags) } else { body.set_flags(&flags) }
     });
     body.f.end(Terminator::Done);
     Some(body.f.finish())
@@ -80,6 +82,28 @@ impl Body<'_> {
     /// Sets the message's flags: each bit whose condition holds.
     pub fn set_flags(&mut self, flags: &[(Option<&Expr>, u64)]) {
         let none = self.f.int(0);
+        let all = self.flags_of(flags, none).unwrap_or(none);
+        self.set_slot(SLOT_FLAGS as u16, all);
+    }
+
+    /// Sets these of the message's flags, and keeps the others.
+    fn add_flags(&mut self, flags: &[(Option<&Expr>, u64)]) {
+        let mask = flags.iter().fold(0, |mask, (_, bit)| mask | bit);
+        let (known, mask) = (self.get_flags(), self.f.int(!mask as i64));
+        let others = self.f.binary(Type::Int, Binary::BitAnd, known, mask);
+        let none = self.f.int(0);
+        let all = match self.flags_of(flags, none) {
+            None => others,
+            Some(flags) => self.f.binary(Type::Int, Binary::BitOr, others, flags),
+        };
+        self.set_slot(SLOT_FLAGS as u16, all);
+    }
+
+    fn get_flags(&mut self) -> Value {
+        self.f.define(Type::Int, Op::FrameGet { slot: SLOT_FLAGS as u16 })
+    }
+
+    fn flags_of(&mut self, flags: &[(Option<&Expr>, u64)], none: Value) -> Option<Value> {
         let mut all: Option<Value> = None;
         for (fact, bit) in flags {
             let Some(fact) = fact else { continue };
@@ -91,6 +115,6 @@ impl Body<'_> {
                 Some(others) => self.f.binary(Type::Int, Binary::Add, others, flag),
             });
         }
-        self.set_slot(SLOT_FLAGS as u16, all.unwrap_or(none));
+        all
     }
 }

@@ -142,7 +142,7 @@ fn lower_channels(
     let mut protocols = Vec::new();
     let mut channels = Vec::new();
     for channel in &process.channels {
-        let unit = channel.receives.or(channel.sends).expect("the checker refuses a channel of nothing");
+        let unit = protocol_unit(cx, channel);
         let view = channel.receives.map(|unit| lower_view(cx, consts, channel, unit, functions));
         let protocol = *protocol_of.entry(unit.0).or_insert_with(|| {
             protocols.push(lower_protocol(cx, consts, unit, functions));
@@ -152,6 +152,13 @@ fn lower_channels(
         channels.push(Channel { name, is_array, view, sends, protocol });
     }
     (channels, protocols)
+}
+
+/// The unit that says how requests and replies of a channel go together: the one of its requests.
+fn protocol_unit(cx: &Context<'_>, channel: &hir::Channel) -> UnitId {
+    let units = || channel.receives.into_iter().chain(channel.sends);
+    let asks = |unit: &UnitId| cx.unit(*unit).unit.facts.replies.is_some();
+    units().find(asks).or_else(|| units().next()).expect("the checker refuses a channel of nothing")
 }
 
 fn counter_of(counter: &hir::Counter) -> Counter {
@@ -260,7 +267,7 @@ fn lower_protocol(
     Protocol {
         name: info.unit.name.clone(),
         order: info.order(),
-        exclusive: false,
+        exclusive: facts.exclusive,
         correlate: facts.correlate.map(|field| info.wire_field(field)),
         loud: facts.loud.as_ref().map(|(field, _)| info.wire_field(*field)),
         echo: info.echo().into_iter().map(|field| info.wire_field(field)).collect(),

@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flick_check::hir::{Expr, FieldId, FieldKind, UnitId};
+use flick_check::hir::{Expr, FieldId, UnitId};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
 use crate::interval::Interval;
+use crate::part::Part;
 use crate::unit::{Formula, Key};
 use crate::value::{Num, Record, Shape, ShapeKind, Val, Word};
 
@@ -23,16 +24,35 @@ impl Body<'_> {
             [val] => return val.clone(),
             _ => {}
         }
-        let vals: Vec<Val> = vals.into_iter().map(|val| self.fit_to_field(record.unit, field, val)).collect();
-        let words: Vec<Value> = vals
-            .iter()
-            .map(|val| match val {
-                Val::Num(num) => num.value(),
-                other => other.bytes(),
+        let words: Vec<Value> =
+            vals.into_iter().map(|val| self.fit_to_field(record.unit, field, val).word()).collect();
+        let word = self.select_shape(record, &words);
+        self.cx.unit(record.unit).part_val(Part::Field(field), word)
+    }
+
+    /// Reads something of each shape of a message, and chooses that of the shape which the message has.
+    pub fn of_each_shape(
+        &mut self,
+        record: &Record,
+        absent: impl FnOnce(&mut Self) -> Val,
+        mut read: impl FnMut(&mut Self, &Shape) -> Val,
+    ) -> Val {
+        let vals: Vec<Val> = record.shapes.iter().map(|shape| read(self, shape)).collect();
+        match vals.as_slice() {
+            [] => return absent(self),
+            [val] => return val.clone(),
+            _ => {}
+        }
+        let carrier = self.carrier_of(&vals.iter().collect::<Vec<_>>());
+        let rows: Vec<Vec<Value>> = vals.iter().map(|val| self.words(&carrier, val)).collect();
+        let columns = rows.first().map_or(0, Vec::len);
+        let words: Vec<Value> = (0..columns)
+            .map(|column| {
+                let words: Vec<Value> = rows.iter().map(|row| row[column]).collect();
+                self.select_shape(record, &words)
             })
             .collect();
-        let word = self.select_shape(record, &words);
-        self.cx.unit(record.unit).key_val(Key::Field(field), word)
+        self.arrived(&carrier, &mut words.into_iter())
     }
 
     /// The word of `words` that belongs to the shape which the message has.
@@ -49,12 +69,14 @@ impl Body<'_> {
     /// Reads a field of one shape of a message.
     pub fn shape_field(&mut self, shape: &Shape, field: FieldId) -> Val {
         let info = self.cx.unit(shape.unit);
+        if let Some(val) = self.structured_field(shape, field) {
+            return val;
+        }
         let follows = info.formula(field).filter(|formula| match shape.kind {
             ShapeKind::Original | ShapeKind::Other => false,
             ShapeKind::Built => true,
             ShapeKind::Changed | ShapeKind::OtherChanged => {
-                let affected = info.affected(shape.overrides.keys().copied());
-                formula.keys().iter().any(|key| affected.contains(&key.id()))
+                info.is_touched(&formula.keys(), &info.affected_parts(shape.overrides.keys().copied()))
             }
         });
         if let Some(formula) = follows {
@@ -66,7 +88,7 @@ impl Body<'_> {
             });
             return self.fit_to_field(shape.unit, field, val);
         }
-        match (shape.overrides.get(&field), shape.kind) {
+        match (shape.overrides.get(&Part::Field(field)), shape.kind) {
             (Some(val), _) => val.clone(),
             (None, ShapeKind::Built) => self.empty_field(shape.unit, field),
             (None, _) => self.received(shape, Key::Field(field)),
@@ -82,11 +104,15 @@ impl Body<'_> {
         info.key_val(key, value)
     }
 
-    /// The length of a bytes field of one shape of a message.
+    /// The length of a bytes field of one shape of a message, or the number of elements of a list.
     pub fn shape_len_of(&mut self, shape: &Shape, field: FieldId) -> Val {
-        if let Some(val) = shape.overrides.get(&field) {
+        let info = self.cx.unit(shape.unit);
+        if info.list(field).is_some() {
+            return self.shape_list_len(shape, field);
+        }
+        if let Some(val) = shape.overrides.get(&Part::Field(field)) {
             let len = self.f.define(Type::Int, Op::Len(val.bytes()));
-            return Val::Num(Num::one(len, self.cx.unit(shape.unit).range(field)));
+            return Val::Num(Num::one(len, info.range(field)));
         }
         match shape.kind {
             ShapeKind::Built => Val::Num(self.constant(0)),
@@ -96,27 +122,32 @@ impl Body<'_> {
 
     /// What a field is that nobody gave a value: 0 or empty.
     pub fn empty_field(&mut self, unit: UnitId, field: FieldId) -> Val {
-        let ty = self.cx.unit(unit).key_type(Key::Field(field));
-        if ty == Type::Bytes {
-            let op = self.consts.intern(b"");
-            return Val::Bytes(self.f.define(ty, op));
+        let ty = self.cx.unit(unit).part_type(Part::Field(field));
+        match ty {
+            Type::Bytes => Val::Bytes(self.empty_bytes()),
+            Type::Bool => Val::Bool(self.f.bool(false)),
+            _ => Val::Num(Num::one(self.f.define(ty, Op::Const(0)), Interval::of(0))),
         }
-        Val::Num(Num::one(self.f.define(ty, Op::Const(0)), Interval::of(0)))
     }
 
     /// `message with field = value, ...`: the values are computed from the message as it was.
     pub fn lower_with(&mut self, record: &Expr, fields: &[(FieldId, Expr)]) -> Val {
         let record = self.expr(record).record();
         let changes = self.field_values(record.unit, fields);
+        self.changed(&record, &changes)
+    }
+
+    /// The message with these parts replaced.
+    pub fn changed(&mut self, record: &Record, changes: &BTreeMap<Part, Val>) -> Val {
         let mut shapes: Vec<Shape> = Vec::new();
         let mut places: Vec<usize> = Vec::new();
         for (index, mut shape) in record.shapes.iter().cloned().enumerate() {
-            shape.overrides.extend(changes.iter().map(|(field, val)| (*field, val.clone())));
+            shape.overrides.extend(changes.iter().map(|(part, val)| (*part, val.clone())));
             shape.kind = shape.kind.changed();
             // As it arrived and changed before have become the same kind: one shape is enough, with either's values.
             match shapes.iter().position(|known| known.kind == shape.kind) {
                 Some(place) => {
-                    shapes[place] = self.merge_shapes(&record, &shape, &shapes[place].clone(), index);
+                    shapes[place] = self.merge_shapes(record, &shape, &shapes[place].clone(), index);
                     places.push(place);
                 }
                 None => {
@@ -127,12 +158,12 @@ impl Body<'_> {
         }
         let selector = (shapes.len() > 1).then(|| {
             let words: Vec<Value> = places.iter().map(|&place| self.f.int(place as i64)).collect();
-            self.select_shape(&record, &words)
+            self.select_shape(record, &words)
         });
         Val::Record(Record { unit: record.unit, selector, shapes })
     }
 
-    /// One changed shape in place of two: each field has the value of the shape that the message has.
+    /// One changed shape in place of two: each part has the value of the shape that the message has.
     fn merge_shapes(&mut self, record: &Record, a: &Shape, b: &Shape, a_index: usize) -> Shape {
         let selector = record.selector.expect("a message of several shapes has a selector");
         let index = self.f.int(a_index as i64);
@@ -141,33 +172,38 @@ impl Body<'_> {
             (Some(a), Some(b)) => Some(self.f.define(Type::Message, Op::Select { cond, a, b })),
             _ => None,
         };
-        let fields: BTreeSet<FieldId> = a.overrides.keys().chain(b.overrides.keys()).copied().collect();
+        let parts: BTreeSet<Part> = a.overrides.keys().chain(b.overrides.keys()).copied().collect();
         let mut overrides = BTreeMap::new();
-        for field in fields {
-            let [a, b] = [a, b].map(|shape| match shape.overrides.get(&field) {
+        for part in parts {
+            let [a, b] = [a, b].map(|shape| match shape.overrides.get(&part) {
                 Some(val) => val.clone(),
-                None => self.received(shape, Key::Field(field)),
+                None => self.part_as_arrived(shape, part),
             });
             let val = match (a, b) {
                 (Val::Num(a), Val::Num(b)) => Val::Num(self.select_num(cond, a, b)),
                 (a, b) => {
-                    let (a, b) = (a.bytes(), b.bytes());
-                    Val::Bytes(self.f.define(Type::Bytes, Op::Select { cond, a, b }))
+                    let (a, b) = (a.word(), b.word());
+                    let word = self.f.define(self.f.type_of(a), Op::Select { cond, a, b });
+                    self.cx.unit(record.unit).part_val(part, word)
                 }
             };
-            overrides.insert(field, val);
+            overrides.insert(part, val);
         }
         Shape { kind: a.kind, unit: a.unit, message, overrides }
     }
 
     /// `unit{field = value, ...}`.
     pub fn lower_build(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> Val {
-        let overrides = self.field_values(unit, fields);
+        let mut overrides = self.field_values(unit, fields);
+        for (field, pattern) in self.cx.unit(unit).implied(&fields.iter().map(|(id, _)| *id).collect()) {
+            let val = self.expr(pattern);
+            overrides.insert(Part::Field(field), self.fit_to_field(unit, field, val));
+        }
         let shape = Shape { kind: ShapeKind::Built, unit, message: None, overrides };
         Val::Record(Record { unit, selector: None, shapes: vec![shape] })
     }
 
-    fn field_values(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> BTreeMap<FieldId, Val> {
+    fn field_values(&mut self, unit: UnitId, fields: &[(FieldId, Expr)]) -> BTreeMap<Part, Val> {
         let vals: Vec<(FieldId, Val)> = fields
             .iter()
             .map(|(field, expr)| {
@@ -175,8 +211,10 @@ impl Body<'_> {
                 (*field, self.fit_to_field(unit, *field, val))
             })
             .collect();
+        let info = self.cx.unit(unit);
         vals.into_iter()
-            .filter(|(field, _)| !matches!(self.cx.unit(unit).field(*field).kind, FieldKind::Var { .. }))
+            .filter(|(field, _)| info.is_writable(*field))
+            .map(|(field, val)| (Part::Field(field), val))
             .collect()
     }
 

@@ -37,8 +37,7 @@ impl Body<'_> {
             Source::List(list) => {
                 let Ty::List { elem, max } = &list.ty else { panic!("the checker found a list here") };
                 let memory = self.expr(list).bytes();
-                let count = self.list_len(memory, elem);
-                Run { kind: RunKind::List { memory, elem: (**elem).clone() }, count, trips_max: *max }
+                self.run_of_list(memory, elem, *max)
             }
             Source::Range { lo, hi, trips_max } => {
                 let (lo, hi) = (self.expr(lo).num(), self.expr(hi).num());
@@ -55,6 +54,12 @@ impl Body<'_> {
                 self.run_of_channels(chan, CHANNEL_ELEMENTS_MAX as u32)
             }
         }
+    }
+
+    /// A loop over the elements of a list.
+    pub fn run_of_list(&mut self, memory: Value, elem: &Ty, trips_max: u32) -> Run {
+        let count = self.list_len(memory, elem);
+        Run { kind: RunKind::List { memory, elem: elem.clone() }, count, trips_max }
     }
 
     /// A loop over the elements of an array of channels.

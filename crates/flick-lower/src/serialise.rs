@@ -3,11 +3,15 @@
 //! Refuses: values that do not fit their field: the checker's ranges exclude them.
 //! Source: FLICK §4.2 (`&serialize`).
 
+use std::collections::BTreeSet;
+
+use flick_abi::FailureReason;
 use flick_abi::frame::SLOT_HEAD;
 use flick_check::hir::{FieldId, FieldKind};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use crate::body::Body;
+use crate::part::Part;
 use crate::unit::Key;
 use crate::value::{Record, Shape, ShapeKind, Val};
 
@@ -16,6 +20,8 @@ use crate::value::{Record, Shape, ShapeKind, Val};
 pub enum Parcel {
     /// As it arrived: the message that started the activation, or another.
     Whole(Option<Value>),
+    /// Nothing: the message has a value that cannot be written.
+    Unwritable,
     /// What was written since the mark, and the rest of a message.
     Rebuilt {
         /// Result of an `OutMark`.
@@ -31,33 +37,45 @@ impl Body<'_> {
     /// Sends a message to a channel.
     pub fn send(&mut self, record: &Record, chan: Value) {
         self.for_each_shape(record, |body, parcel| {
-            body.f.effect(match parcel {
+            let op = match parcel {
+                Parcel::Unwritable => {
+                    let reason = body.f.int(FailureReason::Unavailable as i64);
+                    Op::Fail { reason }
+                }
                 Parcel::Whole(None) => Op::SendOriginal { chan },
                 Parcel::Whole(Some(message)) => Op::SendMessage { chan, message },
                 Parcel::Rebuilt { mark, tail_from, tail_of } => {
                     Op::SendRebuilt { chan, mark, tail_from, tail_of }
                 }
-            });
+            };
+            body.f.effect(op);
         });
     }
 
     /// Asks a channel with what was made ready.
     pub fn ask_with(&mut self, parcel: Parcel, chan: Value, timeout_ns: Value) {
-        self.f.effect(match parcel {
+        let op = match parcel {
+            Parcel::Unwritable => {
+                // An element that no array has: the answer is that it is unavailable.
+                let index = self.f.int(-1);
+                let chan = self.f.define(Type::Chan, Op::ChanElem { chan, index });
+                let mark = self.f.define(Type::Int, Op::OutMark);
+                Op::AskRebuilt { chan, mark, tail_from: None, tail_of: None, timeout_ns }
+            }
             Parcel::Whole(None) => Op::AskOriginal { chan, timeout_ns },
             Parcel::Whole(Some(message)) => Op::AskMessage { chan, message, timeout_ns },
             Parcel::Rebuilt { mark, tail_from, tail_of } => {
                 Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns }
             }
-        });
+        };
+        self.f.effect(op);
     }
 
     /// Makes each shape that a message may have ready, and runs `hand_over` where the message has that shape.
     pub fn for_each_shape(&mut self, record: &Record, mut hand_over: impl FnMut(&mut Self, Parcel)) {
         let Some(selector) = record.selector else {
             for shape in &record.shapes {
-                let parcel = self.make_ready(shape);
-                hand_over(self, parcel);
+                self.make_ready(shape, &mut hand_over);
             }
             return;
         };
@@ -67,17 +85,19 @@ impl Body<'_> {
         self.f.end(Terminator::Switch { value: selector, cases, default });
         let ends = record.shapes.iter().zip(&blocks).map(|(shape, &block)| {
             self.f.go_on_in(block);
-            let parcel = self.make_ready(shape);
-            hand_over(self, parcel);
+            self.make_ready(shape, &mut hand_over);
             (self.f.current(), Val::Nothing)
         });
         let ends = ends.collect();
         self.join(ends);
     }
 
-    fn make_ready(&mut self, shape: &Shape) -> Parcel {
+    fn make_ready(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
         if shape.kind.is_unchanged() {
-            return Parcel::Whole(shape.message);
+            return hand_over(self, Parcel::Whole(shape.message));
+        }
+        if self.cx.unit(shape.unit).unit.body.is_some() {
+            return self.make_structured(shape, hand_over);
         }
         let mark = self.f.define(Type::Int, Op::OutMark);
         let tail_from = if shape.kind == ShapeKind::Built {
@@ -87,11 +107,14 @@ impl Body<'_> {
             self.emit_changed(shape)
         };
         let tail_of = tail_from.and(shape.message);
-        Parcel::Rebuilt { mark, tail_from, tail_of }
+        hand_over(self, Parcel::Rebuilt { mark, tail_from, tail_of });
     }
 
     /// Writes all fields of a message that was built.
     pub fn emit_built(&mut self, shape: &Shape) {
+        if let Some(body) = &self.cx.unit(shape.unit).unit.body {
+            return self.write_items(shape, body);
+        }
         for (field, _) in self.cx.unit(shape.unit).fields() {
             self.emit_field(shape, field);
         }
@@ -100,15 +123,15 @@ impl Body<'_> {
     /// Writes the head of a changed message. Returns where the rest of the original follows, if it does.
     fn emit_changed(&mut self, shape: &Shape) -> Option<Value> {
         let info = self.cx.unit(shape.unit);
-        let affected = info.affected(shape.overrides.keys().copied());
+        let affected = info.affected_parts(shape.overrides.keys().copied());
         let on_wire = |id: &FieldId| !matches!(info.field(*id).kind, FieldKind::Var { .. });
         let last_of_unit = info.fields().map(|(id, _)| id).rfind(on_wire);
-        let last_affected = affected.iter().copied().rfind(|id| on_wire(id));
+        let last_affected = affected_fields(&affected).filter(on_wire).last();
         let mut place = Place { at: None, fixed: 0 };
         let mut copied = place;
         for (field, _) in info.fields().take_while(|(id, _)| last_affected.is_some_and(|last| *id <= last)) {
             let behind = self.behind_original(shape, field, place);
-            if affected.contains(&field) && on_wire(&field) {
+            if affected.contains(&Part::Field(field)) && on_wire(&field) {
                 self.emit_message(shape, copied, place);
                 self.emit_field(shape, field);
                 copied = behind;
@@ -137,15 +160,16 @@ impl Body<'_> {
         self.emit_range(shape, start, end);
     }
 
-    fn emit_range(&mut self, shape: &Shape, start: Value, end: Value) {
+    /// Copies a range of the original message.
+    pub fn emit_range(&mut self, shape: &Shape, start: Value, end: Value) {
         self.f.effect(match shape.message {
             None => Op::EmitMessage { start, end },
             Some(message) => Op::EmitMessageOf { message, start, end },
         });
     }
 
-    /// Writes one field as the shape has it.
-    fn emit_field(&mut self, shape: &Shape, field: FieldId) {
+    /// Writes one field of fixed or announced length as the shape has it.
+    pub fn emit_field(&mut self, shape: &Shape, field: FieldId) {
         let kind = &self.cx.unit(shape.unit).field(field).kind;
         match kind {
             FieldKind::Int { repr, big_endian, .. } => {
@@ -161,14 +185,14 @@ impl Body<'_> {
                 self.emit_vint(value);
             }
             FieldKind::Bytes { .. } => {
-                if shape.kind == ShapeKind::Built && !shape.overrides.contains_key(&field) {
+                if shape.kind == ShapeKind::Built && !shape.overrides.contains_key(&Part::Field(field)) {
                     return;
                 }
                 let value = self.shape_field(shape, field).bytes();
                 self.f.effect(Op::EmitBytes { value });
             }
             FieldKind::Var { .. } => {}
-            _ => panic!("the checker makes no field of a structured unit yet"),
+            _ => panic!("fields of structured units are written by `write_value`"),
         }
     }
 
@@ -188,7 +212,7 @@ impl Body<'_> {
                 };
                 Place { at: Some(at), fixed: place.fixed }
             }
-            _ => panic!("the checker makes no field of a structured unit yet"),
+            _ => panic!("fields of structured units know their places"),
         }
     }
 
@@ -209,4 +233,12 @@ impl Body<'_> {
 struct Place {
     at: Option<Value>,
     fixed: i64,
+}
+
+/// The fields among parts, in order of the wire.
+pub fn affected_fields(parts: &BTreeSet<Part>) -> impl Iterator<Item = FieldId> {
+    parts.iter().filter_map(|part| match part {
+        Part::Field(field) => Some(*field),
+        _ => None,
+    })
 }

@@ -243,7 +243,11 @@ impl<'p> UnitInfo<'p> {
     /// How replies find their requests.
     pub fn order(&self) -> ReplyOrder {
         let facts = &self.unit.facts;
-        if facts.in_order || facts.correlate.is_some() { ReplyOrder::InOrder } else { ReplyOrder::None }
+        if facts.in_order || facts.correlate.is_some() || facts.replies.is_some() || facts.exclusive {
+            ReplyOrder::InOrder
+        } else {
+            ReplyOrder::None
+        }
     }
 
     /// Largest message, in bytes; saturates.

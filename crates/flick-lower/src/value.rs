@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use flick_check::hir::{FieldId, UnitId};
+use flick_check::hir::UnitId;
 use flick_ir::data::Value;
 
 use crate::interval::Interval;
+use crate::part::Part;
 
 /// The value of an expression.
 #[derive(Clone, Debug)]
@@ -88,8 +89,8 @@ pub struct Shape {
     pub unit: UnitId,
     /// Number of the message (`Message`) for [`ShapeKind::Other`] and [`ShapeKind::OtherChanged`].
     pub message: Option<Value>,
-    /// Replaced fields; empty for [`ShapeKind::Original`] and [`ShapeKind::Other`].
-    pub overrides: BTreeMap<FieldId, Val>,
+    /// Replaced parts; empty for [`ShapeKind::Original`] and [`ShapeKind::Other`].
+    pub overrides: BTreeMap<Part, Val>,
 }
 
 /// Where unchanged fields of a message come from.
@@ -158,6 +159,15 @@ impl Val {
         match self {
             Val::Chan(value) => *value,
             other => panic!("the checker found a channel here, lowering made {other:?}"),
+        }
+    }
+
+    /// The one word of a number, truth value or bytes. Panics on anything else.
+    pub fn word(&self) -> Value {
+        match self {
+            Val::Num(num) => num.value(),
+            Val::Bool(value) => *value,
+            other => other.bytes(),
         }
     }
 

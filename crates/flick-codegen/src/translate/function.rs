@@ -237,6 +237,15 @@ impl Translator<'_, '_> {
                 let call = self.raw_call();
                 self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN)
             }
+            Op::Written { mark, .. } => {
+                let call = self.raw_call();
+                let len = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
+                let mark = self.get(*mark);
+                let len = self.builder.ins().isub(len, mark);
+                let place = self.builder.ins().ishl_imm_u(mark, i64::from(BYTES_OFFSET_MAX.count_ones()));
+                let place = self.builder.ins().bor_imm_u(place, (Region::Out as i64) << 56);
+                self.builder.ins().bor(place, len)
+            }
             Op::EmitInt { value, width_bytes, big_endian } => {
                 self.emit_int(*value, *width_bytes, *big_endian);
                 return None;

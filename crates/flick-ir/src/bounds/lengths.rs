@@ -188,6 +188,7 @@ impl Round<'_> {
             Op::ConstBytes { len, .. } => u64::from(*len),
             Op::FrameGet { .. } | Op::MessageGet { .. } | Op::MessageBytes { .. } => self.head,
             Op::Whole { .. } => self.head,
+            Op::Written { max_bytes, .. } => u64::from(*max_bytes),
             // A missing one; there are no other constants of bytes.
             Op::Const(_) => 0,
             Op::Select { a, b, .. } => of(a).max(of(b)),

@@ -13,6 +13,12 @@ impl Activation<'_, '_> {
         let get = |value: Value| registers.get(value);
         match op {
             Op::OutMark => return Some(self.call.out_len as u64),
+            Op::Written { mark, max_bytes } => {
+                let mark = get(*mark);
+                let len = (self.call.out_len as u64).checked_sub(mark).expect("a mark lies in the output");
+                assert!(len <= u64::from(*max_bytes), "what was written is longer than its bound");
+                return Some(BytesRef::new(Region::Out, mark, len as u32).0);
+            }
             Op::SendOriginal { chan } => self.send(get(*chan), SendBody::Original),
             Op::SendMessage { chan, message } => {
                 let body = semantics::message_body(self.message_number(get(*message)));

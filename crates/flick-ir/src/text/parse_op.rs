@@ -161,6 +161,7 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
             let (from, count) = (reader.value()?, reader.comma_value()?);
             Op::Items { message: of(reader)?, from, count, count_max: max(reader)? }
         }
+        "written" => Op::Written { mark: reader.value()?, max_bytes: max(reader)? },
         "whole" => Op::Whole { message: of(reader)? },
         "has_token" => Op::HasToken(reader.value()?, reader.comma_value()?),
         "guard" => {

@@ -99,6 +99,7 @@ fn bounded_op(name: &str, op: &Op) -> String {
         Op::Items { message, from, count, count_max } => {
             format!("{name} {}{} max {count_max}", list(&[*from, *count]), of(*message))
         }
+        Op::Written { mark, max_bytes } => format!("{name} v{} max {max_bytes}", mark.0),
         Op::Whole { message } => format!("{name}{}", of(*message)),
         Op::Transform { bytes, max_bytes, .. } => format!("{name} v{} max {max_bytes}", bytes.0),
         Op::Guard { bytes, class, without } => {

@@ -10,7 +10,9 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => kind == FuncKind::Parser,
         Op::Cut { .. } | Op::CutListed { .. } => kind == FuncKind::Parser,
         Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => kind == FuncKind::Parser,
-        Op::OutMark | Op::EmitInt { .. } | Op::EmitBytes { .. } => acts || kind == FuncKind::Builder,
+        Op::OutMark | Op::Written { .. } | Op::EmitInt { .. } | Op::EmitBytes { .. } => {
+            acts || kind == FuncKind::Builder
+        }
         Op::EmitMessage { .. } | Op::EmitMessageOf { .. } => acts,
         Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } | Op::Fail { .. } => acts,
         Op::StateLoad { .. } | Op::StateStore { .. } => acts,
@@ -49,6 +51,7 @@ pub(crate) fn acts(op: &Op) -> bool {
     matches!(
         op,
         Op::OutMark
+            | Op::Written { .. }
             | Op::EmitInt { .. }
             | Op::EmitBytes { .. }
             | Op::EmitMessage { .. }

@@ -18,6 +18,10 @@ impl Checker<'_, '_> {
         use Class::{Bytes, Chan, Message, Number, State, Word};
         match op {
             Op::OutMark | Op::ResumeState => Some(Number),
+            Op::Written { mark, .. } => {
+                self.takes(op, &[(*mark, Number)]);
+                Some(Bytes)
+            }
             Op::WordGet { bytes, index } => {
                 self.takes(op, &[(*bytes, Bytes), (*index, Number)]);
                 Some(Word)

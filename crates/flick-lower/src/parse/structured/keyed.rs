@@ -12,9 +12,7 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 use super::Emitter;
 use super::needs::FURTHER_MAX;
 use super::stage::Spot;
-use crate::body::Body;
 use crate::unit::Key;
-use crate::value::Val;
 
 impl Emitter<'_, '_> {
     /// Before the first element.
@@ -250,22 +248,5 @@ impl Emitter<'_, '_> {
         let start = self.get_key(Key::Start(id));
         let has_room = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
         self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
-    }
-}
-
-impl Body<'_> {
-    /// `self.list["key"]`: the value of the occurrence under way, or the first one.
-    pub fn self_key(&mut self, list: FieldId, key: u32) -> Val {
-        if let Some((own, value)) = self.occurrence
-            && own == (list, key)
-        {
-            let present = self.f.bool(true);
-            return Val::Option { present, value: Box::new(Val::Bytes(value)) };
-        }
-        let unit = self.scope.0;
-        let value = self.get_key(unit, Key::At(list, key)).bytes();
-        let is_missing = self.f.define(Type::Bool, Op::IsMissing(value));
-        let present = self.f.define(Type::Bool, Op::Not(is_missing));
-        Val::Option { present, value: Box::new(Val::Bytes(value)) }
     }
 }

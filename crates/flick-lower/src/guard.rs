@@ -1,0 +1,157 @@
+//! Whether what a program computed can be written at all.
+//! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends it
+//! stands, too few, and numbers of too many digits. A message of such a value is not sent.
+//! Refuses: constants; the checker does.
+//! Source: RELIABILITY P9.
+
+use flick_check::hir::{FieldId, FieldKind, List};
+use flick_ir::data::{Binary, Op, Type, Value};
+
+use crate::body::{Body, Mode, SelfScope};
+use crate::carrier::Carrier;
+use crate::interval::Interval;
+use crate::part::{KEY_SET, Part};
+use crate::unit::Formula;
+use crate::value::{Num, Shape, Val};
+
+impl Body<'_> {
+    /// Whether a structured message that was changed or built can be written; `None`: it can.
+    pub fn guard_of(&mut self, shape: &Shape) -> Option<Value> {
+        let info = self.cx.unit(shape.unit);
+        let mut all = None;
+        for part in info.affected_parts(shape.overrides.keys().copied()) {
+            let guard = match part {
+                Part::Field(field) => self.field_guard(shape, field),
+                Part::Key(list, key) => self.key_guard(shape, list, key),
+                Part::KeyState(..) | Part::Wire => None,
+            };
+            all = self.both(all, guard);
+        }
+        all
+    }
+
+    fn both(&mut self, a: Option<Value>, b: Option<Value>) -> Option<Value> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.f.binary(Type::Bool, Binary::And, a, b)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn field_guard(&mut self, shape: &Shape, field: FieldId) -> Option<Value> {
+        let info = self.cx.unit(shape.unit);
+        match &info.field(field).kind {
+            FieldKind::Text { .. } => {
+                let given = shape.overrides.get(&Part::Field(field))?.bytes();
+                self.text_guard(shape, field, given)
+            }
+            FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } => {
+                self.number_guard(shape, field)
+            }
+            FieldKind::List(list) => {
+                let given = shape.overrides.get(&Part::Field(field))?.bytes();
+                self.list_guard(shape, field, list, given)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a text field can hold bytes; `None`: it can hold these. Missing ones are not written.
+    fn text_guard(&mut self, shape: &Shape, field: FieldId, bytes: Value) -> Option<Value> {
+        if self.f.is_constant_bytes(bytes) {
+            return None;
+        }
+        let FieldKind::Text { class, until, min_bytes, .. } = &self.cx.unit(shape.unit).field(field).kind
+        else {
+            return None;
+        };
+        let class = class.map(|class| {
+            let set = self.cx.program.classes[class.0 as usize].set;
+            self.consts.class(set)
+        });
+        let without = until.as_ref().map(|until| match self.consts.intern(until) {
+            Op::ConstBytes { offset, len } => (offset, len),
+            other => panic!("constant bytes are constants, not {other:?}"),
+        });
+        let guard = (class.is_some() || without.is_some())
+            .then(|| self.f.define(Type::Bool, Op::Guard { bytes, class, without }));
+        let long_enough = (*min_bytes > 0).then(|| {
+            let (len, least) = (self.f.define(Type::Int, Op::Len(bytes)), self.f.int(i64::from(*min_bytes)));
+            self.f.binary(Type::Bool, Binary::LeS, least, len)
+        });
+        let holds = self.both(guard, long_enough)?;
+        let is_missing = self.f.define(Type::Bool, Op::IsMissing(bytes));
+        Some(self.f.binary(Type::Bool, Binary::Or, is_missing, holds))
+    }
+
+    /// What a number will be, with what is known of it before it is taken to fit its field; `None`: it is as it was.
+    fn unfitted_number(&mut self, shape: &Shape, field: FieldId) -> Option<Num> {
+        let info = self.cx.unit(shape.unit);
+        if let Some(formula) = info.formula(field) {
+            let scope = SelfScope::Shape(shape.clone());
+            let val = self.with_scope(shape.unit, scope, Mode::Wrapping, |body| match formula {
+                Formula::LengthOf(bytes) => body.self_len_of(bytes),
+                Formula::Expr(expr) => body.expr(expr),
+            });
+            return Some(val.num());
+        }
+        None
+    }
+
+    fn number_guard(&mut self, shape: &Shape, field: FieldId) -> Option<Value> {
+        let (lo, hi) = self.cx.unit(shape.unit).field(field).kind.number_range()?;
+        let num = self.unfitted_number(shape, field)?;
+        let allowed = Interval::new(lo, hi);
+        if num.range.within(allowed) {
+            return None;
+        }
+        let mut all = None;
+        for (bound, op, is_needed) in [
+            (lo, flick_check::hir::BinaryOp::Ge, num.range.lo < lo),
+            (hi, flick_check::hir::BinaryOp::Le, num.range.hi > hi),
+        ] {
+            if is_needed {
+                let bound = self.constant(bound);
+                let holds = self.compare(op, num, bound);
+                all = self.both(all, Some(holds));
+            }
+        }
+        all
+    }
+
+    fn key_guard(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<Value> {
+        let (_, keyed) = self.cx.unit(shape.unit).keyed(list);
+        let (state, value) = self.key_change(shape, list, key)?;
+        let guard = self.text_guard(shape, keyed.value, value)?;
+        let is_set = self.is_state(state, KEY_SET);
+        let is_not = self.f.define(Type::Bool, Op::Not(is_set));
+        Some(self.f.binary(Type::Bool, Binary::Or, is_not, guard))
+    }
+
+    /// Whether all elements that a program gives a list can be written.
+    fn list_guard(&mut self, shape: &Shape, field: FieldId, list: &List, given: Value) -> Option<Value> {
+        let texts: Vec<FieldId> = match (&list.keyed, list.element) {
+            (Some(keyed), _) => vec![keyed.key, keyed.value],
+            (None, Some(element)) => vec![element],
+            (None, None) => return None,
+        };
+        let info = self.cx.unit(shape.unit);
+        if !texts.iter().any(|text| matches!(info.field(*text).kind, FieldKind::Text { .. })) {
+            return None;
+        }
+        let run = self.run_of_given(shape.unit, field, given);
+        let start = Val::Bool(self.f.bool(true));
+        let all = self.repeat(&run, vec![(Carrier::Bool, start)], |body, element, _, carried| {
+            let parts = match element {
+                Val::Group(parts) => parts,
+                other => vec![other],
+            };
+            let mut all = Some(carried[0].bool());
+            for (text, part) in texts.iter().zip(&parts) {
+                let guard = body.text_guard(shape, *text, part.bytes());
+                all = body.both(all, guard);
+            }
+            vec![all.map_or(carried[0].clone(), Val::Bool)]
+        });
+        Some(all[0].bool())
+    }
+}

@@ -1,0 +1,415 @@
+//! Writes what structured units are made of: items in the order of the wire.
+//! Promises: literals and numbers are written as the grammar says; of a choice the arm that was given, or that its value
+//! leads to; what is written can be read back as what was given (`guard.rs` sees to values that cannot).
+//! Refuses: elements of lists in which lists or choices would have to be given: a program gives one text for each.
+
+use flick_check::hir::{Choice, Expr, FieldId, FieldKind, Item, List, ListEnd, UnitId};
+use flick_ir::data::{Binary, BlockId, Op, Type, Value};
+
+use crate::body::Body;
+use crate::carrier::Carrier;
+use crate::interval::Interval;
+use crate::part::{KEY_KEPT, KEY_SET, Part, any_field};
+use crate::unit::{Formula, Key};
+use crate::value::{Num, Shape, ShapeKind, Val};
+use crate::walk::keys_of;
+
+/// What a byte of a variable-length integer counts to, and the mark of one that others follow.
+const GROUP: i64 = 128;
+
+impl Body<'_> {
+    /// Writes all of a message that was built.
+    pub fn write_items(&mut self, shape: &Shape, items: &[Item]) {
+        for item in items {
+            match item {
+                Item::Field(field) => self.write_field(shape, *field),
+                Item::Literal(literal) => self.write_bytes(&literal.bytes),
+                Item::Check(_) => {}
+                Item::Switch(choice) => self.write_choice(shape, choice),
+            }
+        }
+    }
+
+    /// Writes constant bytes.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        let bytes = self.consts.intern(bytes);
+        let value = self.f.define(Type::Bytes, bytes);
+        self.f.effect(Op::EmitBytes { value });
+    }
+
+    /// Writes a field and what ends it.
+    fn write_field(&mut self, shape: &Shape, field: FieldId) {
+        let info = self.cx.unit(shape.unit);
+        self.write_value(shape, field);
+        match &info.field(field).kind {
+            FieldKind::Text { until: Some(until), .. } => self.write_bytes(until),
+            FieldKind::List(list) => {
+                if let ListEnd::Until(until) = &list.end {
+                    self.write_bytes(until);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes a field as the shape has it, without what ends it.
+    pub fn write_value(&mut self, shape: &Shape, field: FieldId) {
+        let info = self.cx.unit(shape.unit);
+        match &info.field(field).kind {
+            FieldKind::Int { .. } | FieldKind::Vint { .. } => {
+                if !self.write_bits(shape, field) {
+                    self.emit_field(shape, field);
+                }
+            }
+            FieldKind::Bytes { .. } | FieldKind::Text { .. } | FieldKind::ToClose { .. } => {
+                let value = self.shape_field(shape, field).bytes();
+                self.f.effect(Op::EmitBytes { value });
+            }
+            FieldKind::Number { base, signed, .. } => {
+                let (base, signed) = (*base, *signed);
+                let value = self.shape_field(shape, field).num().value();
+                let value = self.f.define(Type::Bytes, Op::FormatInt { value, signed, base });
+                self.f.effect(Op::EmitBytes { value });
+            }
+            FieldKind::Varint { bytes_max, .. } => {
+                let value = self.shape_field(shape, field).num().value();
+                self.write_varint(value, *bytes_max);
+            }
+            FieldKind::List(list) => self.write_list(shape, field, list),
+            FieldKind::Var { .. }
+            | FieldKind::Bits { .. }
+            | FieldKind::Flag { .. }
+            | FieldKind::TextVar { .. }
+            | FieldKind::Asked => {}
+        }
+    }
+
+    /// Writes an integer that is made of bits. Returns whether it is.
+    fn write_bits(&mut self, shape: &Shape, field: FieldId) -> bool {
+        let info = self.cx.unit(shape.unit);
+        let bits: Vec<(FieldId, u8)> = info
+            .fields()
+            .filter_map(|(id, bits)| match bits.kind {
+                FieldKind::Bits { of, shift, .. } if of == field => Some((id, shift)),
+                _ => None,
+            })
+            .collect();
+        let FieldKind::Int { repr, big_endian, .. } = info.field(field).kind else { return false };
+        if bits.is_empty() {
+            return false;
+        }
+        let mut all = self.f.int(0);
+        for (id, shift) in bits {
+            let value = self.shape_field(shape, id).num().value();
+            let place = self.f.int(1_i64.wrapping_shl(u32::from(shift)));
+            let moved = self.f.binary(Type::Int, Binary::Mul, value, place);
+            all = self.f.binary(Type::Int, Binary::Add, all, moved);
+        }
+        self.f.effect(Op::EmitInt { value: all, width_bytes: repr.width_bytes, big_endian });
+        true
+    }
+
+    /// Seven bits at a time, low ones first, until nothing is left.
+    fn write_varint(&mut self, value: Value, bytes_max: u8) {
+        let group = self.f.int(GROUP);
+        let done = self.f.new_block(&[]);
+        let mut value = value;
+        for number in 1..=bytes_max {
+            let rest = self.f.binary(Type::Int, Binary::DivU, value, group);
+            if number == bytes_max {
+                self.f.effect(Op::EmitInt { value, width_bytes: 1, big_endian: true });
+                break;
+            }
+            let is_last = self.f.binary(Type::Bool, Binary::LtU, value, group);
+            let marked = self.f.binary(Type::Int, Binary::BitOr, value, group);
+            let byte = self.select(is_last, value, marked);
+            self.f.effect(Op::EmitInt { value: byte, width_bytes: 1, big_endian: true });
+            let more = self.f.new_block(&[]);
+            self.f.branch_to(is_last, done, more);
+            self.f.go_on_in(more);
+            value = rest;
+        }
+        self.f.jump(done, Vec::new());
+        self.f.go_on_in(done);
+    }
+
+    /// Writes the elements of a list that a program gives, and keys that are changed or follow.
+    fn write_list(&mut self, shape: &Shape, field: FieldId, list: &List) {
+        if let Some(given) = shape.overrides.get(&Part::Field(field)).map(Val::bytes) {
+            let run = self.run_of_given(shape.unit, field, given);
+            let others = self.replaced_keys(shape, field);
+            self.repeat(&run, Vec::new(), |body, element, _, _| {
+                body.write_given_element(shape, field, list, element, &others);
+                Vec::new()
+            });
+        } else if matches!(list.end, ListEnd::Last(_) | ListEnd::Children(_)) {
+            let element = element_shape(shape, &[]);
+            self.write_items(&element, &list.body);
+        }
+        self.write_set_keys(shape, field);
+    }
+
+    fn write_given_element(
+        &mut self,
+        shape: &Shape,
+        field: FieldId,
+        list: &List,
+        element: Val,
+        replaced: &[(u32, Value)],
+    ) {
+        let Some(keyed) = &list.keyed else {
+            return match list.element {
+                None => self.f.effect(Op::EmitBytes { value: element.bytes() }),
+                Some(of) => {
+                    let shape = element_shape(shape, &[(of, element)]);
+                    self.write_items(&shape, &list.body);
+                }
+            };
+        };
+        let pair = element.group();
+        let (key, value) = (pair[0].clone(), pair[1].clone());
+        let element = element_shape(shape, &[(keyed.key, key.clone()), (keyed.value, value)]);
+        if replaced.is_empty() {
+            return self.write_items(&element, &list.body);
+        }
+        let is_replaced = self.is_one_of(shape.unit, field, key.bytes(), replaced);
+        let (stays, next) = (self.f.new_block(&[]), self.f.new_block(&[]));
+        self.f.branch_to(is_replaced, next, stays);
+        self.f.go_on_in(stays);
+        self.write_items(&element, &list.body);
+        self.f.jump(next, Vec::new());
+        self.f.go_on_in(next);
+    }
+
+    /// Keys of a list that do not stay where they stand, each with whether it is so.
+    pub fn replaced_keys(&mut self, shape: &Shape, list: FieldId) -> Vec<(u32, Value)> {
+        let info = self.cx.unit(shape.unit);
+        let keys = info.list(list).and_then(|list| list.keyed.as_ref()).map_or(0, |keyed| keyed.keys.len());
+        let mut found = Vec::new();
+        for key in 0..keys as u32 {
+            let changed = self.key_change(shape, list, key).map(|(state, _)| {
+                let kept = self.is_state(state, KEY_KEPT);
+                self.f.define(Type::Bool, Op::Not(kept))
+            });
+            let followed = self.followed_key(shape, list, key).map(|(cond, _)| cond);
+            match (changed, followed) {
+                (Some(a), Some(b)) => found.push((key, self.f.binary(Type::Bool, Binary::Or, a, b))),
+                (Some(cond), None) | (None, Some(cond)) => found.push((key, cond)),
+                (None, None) => {}
+            }
+        }
+        found
+    }
+
+    /// Whether bytes are one of the keys that do not stay.
+    pub fn is_one_of(&mut self, unit: UnitId, list: FieldId, bytes: Value, keys: &[(u32, Value)]) -> Value {
+        let mut any = self.f.bool(false);
+        for (key, cond) in keys {
+            let is_key = self.is_key(unit, list, *key, bytes);
+            let hit = self.f.binary(Type::Bool, Binary::And, is_key, *cond);
+            any = self.f.binary(Type::Bool, Binary::Or, any, hit);
+        }
+        any
+    }
+
+    /// Writes the keys that a program sets or that follow, at the end of their list.
+    pub fn write_set_keys(&mut self, shape: &Shape, list: FieldId) {
+        let info = self.cx.unit(shape.unit);
+        let Some(keyed) = info.list(list).and_then(|list| list.keyed.as_ref()) else { return };
+        for key in 0..keyed.keys.len() as u32 {
+            let changed = self
+                .key_change(shape, list, key)
+                .map(|(state, value)| (self.is_state(state, KEY_SET), value));
+            let followed = self.followed_key(shape, list, key);
+            // What follows from a field is believed, not what is said besides.
+            let set = match (changed, followed) {
+                (None, None) => continue,
+                (Some(set), None) | (None, Some(set)) => set,
+                (Some((is_set, value)), Some((cond, text))) => {
+                    let value = self.select(cond, text, value);
+                    (self.f.binary(Type::Bool, Binary::Or, is_set, cond), value)
+                }
+            };
+            self.where_holds(set.0, |body| body.write_pair(shape, list, key, set.1));
+        }
+    }
+
+    fn write_pair(&mut self, shape: &Shape, list: FieldId, key: u32, value: Value) {
+        let (list, keyed) = self.cx.unit(shape.unit).keyed(list);
+        let name = self.consts.intern(&keyed.keys[key as usize]);
+        let name = Val::Bytes(self.f.define(Type::Bytes, name));
+        let element = element_shape(shape, &[(keyed.key, name), (keyed.value, Val::Bytes(value))]);
+        self.write_items(&element, &list.body);
+    }
+
+    /// Runs `write` where a condition holds.
+    pub fn where_holds(&mut self, cond: Value, write: impl FnOnce(&mut Self)) {
+        let (then, next) = (self.f.new_block(&[]), self.f.new_block(&[]));
+        self.f.branch_to(cond, then, next);
+        self.f.go_on_in(then);
+        write(self);
+        self.f.jump(next, Vec::new());
+        self.f.go_on_in(next);
+    }
+
+    /// Writes the arm of a choice that was given; where that is not known, the one that its value leads to.
+    fn write_choice(&mut self, shape: &Shape, choice: &Choice) {
+        let is_given = |field: FieldId| shape.overrides.contains_key(&Part::Field(field));
+        let rows = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+        let given: Vec<&Vec<Item>> = rows.filter(|items| any_field(items, &is_given)).collect();
+        if self.is_decided(shape, &choice.on) {
+            return self.write_arm_of_value(shape, choice);
+        }
+        match given.as_slice() {
+            [] => self.write_arm_of_value(shape, choice),
+            [items] => self.write_items(shape, items),
+            several => self.write_arm_given(shape, several),
+        }
+    }
+
+    /// Whether all that an expression of the grammar reads was given by the program.
+    fn is_decided(&self, shape: &Shape, expr: &Expr) -> bool {
+        let info = self.cx.unit(shape.unit);
+        let keys = keys_of(expr);
+        !keys.is_empty()
+            && keys.iter().all(|key| match *key {
+                Key::Field(field) => match info.formula(field) {
+                    Some(Formula::Expr(formula)) => self.is_decided(shape, formula),
+                    Some(Formula::LengthOf(of)) => shape.overrides.contains_key(&Part::Field(of)),
+                    None => shape.overrides.contains_key(&Part::Field(field)),
+                },
+                Key::Length(field) => shape.overrides.contains_key(&Part::Field(field)),
+                _ => false,
+            })
+    }
+
+    fn write_arm_of_value(&mut self, shape: &Shape, choice: &Choice) {
+        let value = self.self_expr(shape, &choice.on);
+        let blocks: Vec<BlockId> = choice.arms.iter().map(|_| self.f.new_block(&[])).collect();
+        let default = self.f.new_block(&[]);
+        let next = self.f.new_block(&[]);
+        let targets = choice
+            .arms
+            .iter()
+            .zip(&blocks)
+            .flat_map(|((patterns, _), &block)| patterns.iter().map(move |pattern| (pattern, block)));
+        self.switch_on(&value, targets, default);
+        let rows = choice.arms.iter().map(|(_, items)| items.as_slice());
+        let rows = rows.chain([choice.otherwise.as_deref().unwrap_or_default()]);
+        for (items, block) in rows.zip(blocks.iter().copied().chain([default])) {
+            self.f.go_on_in(block);
+            self.write_items(shape, items);
+            self.f.jump(next, Vec::new());
+        }
+        self.f.go_on_in(next);
+    }
+
+    /// Several arms were given, on different ways here: the one with bytes that are not missing, else the last.
+    fn write_arm_given(&mut self, shape: &Shape, rows: &[&Vec<Item>]) {
+        let next = self.f.new_block(&[]);
+        let (texts, numbers): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .map(|items| (*items, self.given_texts(shape, items)))
+            .partition(|(_, texts)| !texts.is_empty());
+        let (last, others) = match (numbers.first(), texts.split_last()) {
+            (Some(last), _) => (last, texts.as_slice()),
+            (None, Some((last, others))) => (last, others),
+            (None, None) => panic!("several arms were given"),
+        };
+        for (items, words) in others {
+            let mut any = self.f.bool(false);
+            for word in words {
+                let is_missing = self.f.define(Type::Bool, Op::IsMissing(*word));
+                let is_there = self.f.define(Type::Bool, Op::Not(is_missing));
+                any = self.f.binary(Type::Bool, Binary::Or, any, is_there);
+            }
+            let (this, other) = (self.f.new_block(&[]), self.f.new_block(&[]));
+            self.f.branch_to(any, this, other);
+            self.f.go_on_in(this);
+            self.write_items(shape, items);
+            self.f.jump(next, Vec::new());
+            self.f.go_on_in(other);
+        }
+        self.write_items(shape, last.0);
+        self.f.jump(next, Vec::new());
+        self.f.go_on_in(next);
+    }
+
+    /// The words of bytes and lists that were given to fields among these items.
+    fn given_texts(&self, shape: &Shape, items: &[Item]) -> Vec<Value> {
+        let mut found = Vec::new();
+        for (part, val) in &shape.overrides {
+            if let (Part::Field(field), Val::Bytes(word)) = (part, val)
+                && any_field(items, &|known| known == *field)
+            {
+                found.push(*word);
+            }
+        }
+        found
+    }
+
+    /// What the elements of a list that a program gives take on the wire, in bytes.
+    pub fn list_wire_bytes(&mut self, shape: &Shape, field: FieldId, memory: Value) -> Value {
+        let info = self.cx.unit(shape.unit);
+        let list = info.list(field).expect("the checker found a list here");
+        let run = self.run_of_given(shape.unit, field, memory);
+        let range = Interval::new(0, i128::from(i64::MAX));
+        let carrier = Carrier::Num(Type::Int, range);
+        let zero = Val::Num(Num::one(self.f.int(0), range));
+        let sum = self.repeat(&run, vec![(carrier, zero)], |body, element, _, carried| {
+            let bytes = match list.element {
+                None => body.f.define(Type::Int, Op::Len(element.bytes())),
+                Some(of) => {
+                    let element = element_shape(shape, &[(of, element)]);
+                    body.items_wire_bytes(&element, &list.body)
+                }
+            };
+            let sum = body.f.binary(Type::Int, Binary::Add, carried[0].num().value(), bytes);
+            vec![Val::Num(Num::one(sum, range))]
+        });
+        sum[0].num().value()
+    }
+
+    /// What items take on the wire, in bytes. Panics on choices and lists among them.
+    fn items_wire_bytes(&mut self, shape: &Shape, items: &[Item]) -> Value {
+        let info = self.cx.unit(shape.unit);
+        let mut sum = self.f.int(0);
+        for item in items {
+            let bytes = match item {
+                Item::Literal(literal) => self.f.int(literal.bytes.len() as i64),
+                Item::Check(_) => continue,
+                Item::Switch(_) => panic!("elements that fill a length have no choices"),
+                Item::Field(field) => match &info.field(*field).kind {
+                    FieldKind::Int { repr, .. } => self.f.int(i64::from(repr.width_bytes)),
+                    FieldKind::Bytes { .. } | FieldKind::Text { .. } => {
+                        let value = self.shape_field(shape, *field).bytes();
+                        let len = self.f.define(Type::Int, Op::Len(value));
+                        let until = match &info.field(*field).kind {
+                            FieldKind::Text { until: Some(until), .. } => until.len() as i64,
+                            _ => 0,
+                        };
+                        let until = self.f.int(until);
+                        self.f.binary(Type::Int, Binary::Add, len, until)
+                    }
+                    FieldKind::Number { base, signed, .. } => {
+                        let (base, signed) = (*base, *signed);
+                        let value = self.shape_field(shape, *field).num().value();
+                        let digits = self.f.define(Type::Bytes, Op::FormatInt { value, signed, base });
+                        self.f.define(Type::Int, Op::Len(digits))
+                    }
+                    kind if !kind.is_on_wire() => continue,
+                    _ => panic!("elements that fill a length are texts and numbers"),
+                },
+            };
+            sum = self.f.binary(Type::Int, Binary::Add, sum, bytes);
+        }
+        sum
+    }
+}
+
+/// An element of a list of `shape` with these fields; what else is in it follows or is empty.
+fn element_shape(shape: &Shape, fields: &[(FieldId, Val)]) -> Shape {
+    let mut overrides = shape.overrides.clone();
+    overrides.extend(fields.iter().map(|(field, val)| (Part::Field(*field), val.clone())));
+    Shape { kind: ShapeKind::Built, unit: shape.unit, message: None, overrides }
+}
