@@ -70,6 +70,14 @@ pub struct Link {
     pub becomes_tunnel: bool,
     /// The session that it is a tunnel for.
     pub tunnel: Option<Key>,
+    /// The session whose own it is.
+    pub owner: Option<Key>,
+    /// The next one of that session.
+    pub next_of_owner: Option<u32>,
+    /// Large message under way to that session, and whether it hears it.
+    pub private_body: Option<(Body, bool)>,
+    /// Nothing has come on it, and no rule has run for that.
+    pub is_fresh: bool,
     /// Who waited for what comes on it has gone: it is ended at the next chance.
     pub is_abandoned: bool,
     /// The reply under way answers an ask, and is gathered whole.
@@ -119,6 +127,10 @@ impl Link {
             is_last: false,
             becomes_tunnel: false,
             tunnel: None,
+            owner: None,
+            next_of_owner: None,
+            private_body: None,
+            is_fresh: false,
             is_abandoned: false,
             gathers: false,
             stalled: None,
@@ -152,6 +164,8 @@ pub struct Backend {
     /// Every exchange has a connection for itself; the shared link is one of them, dialled to find out how the backend
     /// is.
     pub exclusive: bool,
+    /// Each session has connections of its own to it; they come and go as those of an exclusive protocol, but never rest.
+    pub private: bool,
     /// Exclusive: connections that rest, the one that was used last behind the others.
     pub idle: Vec<u32>,
     /// Exclusive: slots of lent links without a connection.

@@ -49,6 +49,9 @@ pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::HEAD_BYTES_MAX;
+/// Backend connections for each session of a service whose sessions have their own, on average: an array of many
+/// backends has fewer for each.
+pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

@@ -89,6 +89,14 @@ pub struct Session {
     pub upload: Upload,
     /// Raw bytes in both directions.
     pub tunnel: Option<Tunnel>,
+    /// Its own backend connections, if it has any: the first of a row.
+    pub private_links: Option<u32>,
+    /// Which of them is in the middle of a message for the client.
+    pub speaker: Option<u32>,
+    /// Nothing has come on it, and no rule has run for that.
+    pub is_fresh: bool,
+    /// That the client sends no more has been passed on.
+    pub client_is_over: bool,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
     /// The request under way is its last: it ends with the reply.
@@ -130,6 +138,10 @@ impl Session {
             held_bytes: 0,
             upload: Upload::None,
             tunnel: None,
+            private_links: None,
+            speaker: None,
+            is_fresh: true,
+            client_is_over: false,
             barrier: false,
             is_last: false,
             clogged: None,

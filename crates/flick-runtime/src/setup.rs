@@ -5,10 +5,11 @@ mod merging;
 
 use std::sync::Arc;
 
-use flick_abi::{Engine, FailureReason, Program, Protocol, ReplyOrder, RuleAction, View};
+use flick_abi::{Engine, FailureReason, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+use crate::limits::PRIVATE_LINKS_PER_SESSION;
 use crate::merge::MergeSetup;
 use crate::needs::Needs;
 use crate::pick::Places;
@@ -83,6 +84,8 @@ pub struct Setup {
     pub loud_echo: Option<usize>,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
     pub lends_always: bool,
+    /// Each session has backend connections of its own.
+    pub private: bool,
     /// The merge, if the process is one.
     pub merge: Option<MergeSetup>,
 }
@@ -122,10 +125,11 @@ impl Setup {
         let (backends, elements) = bind_backends(&program, &config.connect)?;
         let channel_lens = elements.iter().map(|(_, count)| u64::from((*count).max(1))).collect();
         let protocol = &program.protocols[program.channels[listened].protocol];
-        if protocol.order == ReplyOrder::None {
+        let private = protocol.is_private();
+        if private && program.rules.iter().any(|rule| rule.asks) {
             return Err(StartError::Program(format!(
-                "the grammar of `{}` does not say how replies find their requests, so its backend connections cannot \
-                 be shared; write `%order = in_order;` or `%correlate = self.FIELD;` in the unit",
+                "the grammar of `{}` does not say how replies find their requests, so rules cannot ask; write \
+                 `%order = in_order;` or `%correlate = self.FIELD;` in the unit",
                 protocol.name
             )));
         }
@@ -154,6 +158,7 @@ impl Setup {
             correlate_echo,
             loud_echo,
             lends_always: backends_are_exclusive(&program),
+            private,
             merge: None,
             program,
         })
@@ -171,7 +176,12 @@ impl Setup {
 
     /// Connections of one worker to one backend of a channel that are lent to single exchanges.
     pub fn lent_links_max(&self, channel: usize) -> u32 {
-        if self.protocol_of(channel).exclusive {
+        if self.private {
+            // As many as sessions could want, but in all not many times their number.
+            let (sessions, backends) = (self.limits.sessions_max, self.backends.len() as u32);
+            let share = sessions.saturating_mul(PRIVATE_LINKS_PER_SESSION) / backends.max(1);
+            share.max(self.limits.exclusive_links_max).min(sessions).max(1)
+        } else if self.protocol_of(channel).exclusive {
             self.limits.exclusive_links_max.max(1)
         } else {
             self.limits.lent_links_max

@@ -16,6 +16,7 @@ mod judging;
 mod links;
 mod merging;
 mod pool;
+mod private;
 mod replies;
 mod requests;
 mod rules;
@@ -253,7 +254,8 @@ impl<D: Driver> Worker<D> {
 
     /// Dials every backend.
     pub fn start(&mut self) {
-        for backend in 0..self.backends.len() as u32 {
+        let dialled = if self.setup.private { 0 } else { self.backends.len() as u32 };
+        for backend in 0..dialled {
             self.dial_shared(backend);
         }
     }
@@ -496,7 +498,8 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
     let mut backends = Vec::new();
     for (index, backend) in setup.backends.iter().enumerate() {
         let shared_link = links.len() as u32;
-        let exclusive = setup.protocol_of(backend.channel).exclusive;
+        let private = setup.private;
+        let exclusive = setup.protocol_of(backend.channel).exclusive || private;
         let lent_max = setup.lent_links_max(backend.channel);
         let lent = shared_link + 1..shared_link + 1 + lent_max;
         let mut spare = Vec::with_capacity(lent_max as usize);
@@ -511,6 +514,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
             lent,
             failures: 0,
             exclusive,
+            private,
             idle: Vec::with_capacity(1 + lent_max as usize),
             spare,
             is_up: false,

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use flick_testkit::scenario::stage::Simulated;
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
+use tiny::Kind;
 
-fn check_with(asks: bool, text: &str) {
+fn check_with(kind: Kind, text: &str) {
     // Lines are written indented here, which would make them go on with the one before.
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let scenario = parse(&lines.join("\n")).expect("a scenario");
-    let subject = Subject { program: tiny::program(asks), engine: Arc::new(tiny::Tiny) };
+    let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };
     let mut stage = Simulated::new(&scenario, &subject).expect("limits that there are");
     if let Err(what) = play(&scenario, &mut stage) {
         panic!("{what}\n{text}");
@@ -22,7 +23,7 @@ fn check_with(asks: bool, text: &str) {
 }
 
 fn check(text: &str) {
-    check_with(false, text);
+    check_with(Kind::Exclusive, text);
 }
 
 #[test]
@@ -313,7 +314,7 @@ fn a_client_that_goes_ends_its_exchange() {
 #[test]
 fn asks_have_connections_for_themselves_and_are_answered_whole() {
     check_with(
-        true,
+        Kind::Asks,
         r#"client a  sends "get ask0 hop keep=3\n"
         client b  sends "get ask0\n"
         backend 0 expects "get ask0 keep=3\n", sends "ok hop len=asked\nabc"
@@ -460,6 +461,131 @@ fn what_a_program_builds_is_read_before_it_leaves() {
         client a  sends "put wrong0 len=3\nabcget local\n"
         client a  expects "fail 0\nok len=5\nlocal", closes
         wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_raw_relay_dials_at_once_and_passes_on_every_end() {
+    check_with(
+        Kind::Raw,
+        r#"client a  expects nothing for 1 ms
+        backend 0 sends "hello", expects nothing for 1 ms
+        client a  expects "hello", sends "abc"
+        backend 0 expects "abc", sends 300000 bytes
+        client a  expects 300000 bytes, sends 300000 bytes
+        backend 0 expects 300000 bytes
+        client a  half-closes
+        backend 0 sends "last"
+        client a  expects "last"
+        backend 0 closes
+        client a  expects closed
+        expect counter truncated == 0
+        expect quiet"#,
+    );
+    check_with(
+        Kind::Raw,
+        r#"client a  sends "abc"
+        backend 0 expects "abc", sends "def", closes
+        client a  expects "def", expects closed
+        client b  sends "abc"
+        backend 0 expects "abc"
+        client b  resets
+        backend 0 expects closed
+        client c  sends "abc"
+        backend 0 expects "abc", resets
+        client c  expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_backend_that_is_down_ends_a_relay() {
+    check_with(
+        Kind::Raw,
+        r#"simulator only
+        backend 0 refuses
+        client a  expects "fail 0\n", expects closed
+        backend 0 returns
+        client b  sends "x"
+        backend 0 expects "x"
+        client b  closes
+        wait 20 ms
+        backend 0 closes
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_session_of_its_own_connections_never_mixes_messages() {
+    check_with(
+        Kind::Private,
+        r#"backends 2
+        client a  sends "get k0\nget k1\n"
+        client b  sends "get j0\n"
+        backend 0 expects "get j0\n", sends "b\n"
+        backend 0 expects "get k0\n", sends "ok len=40000\n"
+        client a  expects "ok len=40000\n"
+        backend 1 expects "get k1\n", sends "one\n"
+        client a  expects nothing for 5 ms
+        backend 0 sends 40000 bytes
+        client a  expects 40000 bytes, expects "one\n"
+        client b  expects "b\n", sends "get local0\n"
+        client b  expects "ok len=5\nlocal"
+        backend 1 sends "push\n"
+        client a  expects "push\n", closes
+        client b  closes
+        wait 20 ms
+        backend 0 expects closed
+        expect counter truncated == 0"#,
+    );
+}
+
+#[test]
+fn large_messages_and_parts_pass_both_ways_on_connections_of_ones_own() {
+    check_with(
+        Kind::Private,
+        r#"client a  sends "put k0 parts\n3\nabc"
+        backend 0 expects "put k0 parts\n3\nabc", sends "ok parts\n2\nxy"
+        client a  expects "ok parts\n2\nxy", sends "0\nput k0 len=30000\n"
+        backend 0 expects "0\n", sends "0 hop\nnext\n"
+        client a  expects "0\nnext\n"
+        backend 0 expects "put k0 len=30000\n"
+        client a  sends 30000 bytes
+        backend 0 expects 30000 bytes
+        client a  sends "put k0 len=30000\nabc"
+        backend 0 expects "put k0 len=30000\nabc"
+        client a  half-closes
+        backend 0 expects closed
+        client a  expects closed
+        expect counter truncated == 1
+        expect quiet"#,
+    );
+    check_with(
+        Kind::Private,
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client a  sends "get !\n", expects "fail 3\n", expects closed
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn whoever_does_not_read_holds_up_the_other_side_and_no_memory_grows() {
+    check_with(
+        Kind::Raw,
+        r#"client a  sends "x", stops reading
+        backend 0 expects "x", sends 3000000 bytes
+        wait 100 ms
+        client a  reads again
+        client a  expects 3000000 bytes
+        backend 0 stops reading
+        client a  sends 3000000 bytes
+        wait 100 ms
+        backend 0 reads again
+        backend 0 expects 3000000 bytes, closes
+        client a  expects closed
         expect quiet"#,
     );
 }

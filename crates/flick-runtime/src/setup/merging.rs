@@ -69,6 +69,7 @@ pub(super) fn bind(
         correlate_echo: None,
         loud_echo: None,
         lends_always: false,
+        private: false,
         merge: Some(MergeSetup {
             merge,
             streams,

@@ -62,6 +62,10 @@ impl<D: Driver> Worker<D> {
             session.receiving = true;
         }
         self.driver.receive(conn, true);
+        if self.setup.private {
+            // A relay of raw bytes has its message begin with the connection.
+            self.enqueue_session(key);
+        }
     }
 
     pub(super) fn accept_failed(&mut self, errno: i32) {

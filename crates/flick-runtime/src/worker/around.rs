@@ -29,7 +29,7 @@ impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
     pub(super) fn is_usable(&self, links: &[Link]) -> bool {
         if self.exclusive {
-            return self.failures == 0;
+            return self.private || self.failures == 0;
         }
         let link = &links[self.shared as usize];
         match link.state {

@@ -61,9 +61,8 @@ impl<D: Driver> Worker<D> {
             | FailureReason::Unsupported
             | FailureReason::Farewell => {}
         }
-        if self.setup.failure(reason).is_none() && !begun && reason == FailureReason::Farewell {
-            self.finish_request(request);
-        } else if self.deliver_failure(request, reason) {
+        let is_unspoken = reason == FailureReason::Farewell && !begun && self.setup.failure(reason).is_none();
+        if is_unspoken || self.deliver_failure(request, reason) {
             self.finish_request(request);
         }
     }
@@ -264,6 +263,7 @@ impl<D: Driver> Worker<D> {
         if let Some(tunnel) = session.tunnel {
             self.leave_tunnel(tunnel);
         }
+        self.drop_private_links(session.private_links);
         if self.accept_paused {
             self.resume_accept();
         }

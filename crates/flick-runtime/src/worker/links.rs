@@ -99,15 +99,16 @@ impl<D: Driver> Worker<D> {
         state.epoch = state.epoch.wrapping_add(1);
         state.uploading = false;
         state.becomes_tunnel = false;
-        let tunnel = state.tunnel.take();
+        let (tunnel, owner) = (state.tunnel.take(), state.owner.take());
+        let private_body = state.private_body.take();
         // A shared link gets a time to be dialled again below.
         state.deadline_ns = u64::MAX;
         let download = state.download.take();
         state.fill = None;
         state.grace = None;
         state.inbox.clear(&mut self.pieces, &mut self.frames);
-        if let Some(download) = download {
-            self.drop_body(download.body);
+        for body in [download.map(|download| download.body), private_body.map(|(body, _)| body)] {
+            self.drop_rest(body);
         }
         self.unstall(link);
         self.counters.links_failed.add(1);
@@ -130,8 +131,11 @@ impl<D: Driver> Worker<D> {
         if let Some(key) = tunnel {
             self.end_session(key, true);
         }
+        if let Some(key) = owner {
+            self.private_lost(key, link, was == LinkState::Up);
+        }
         // Of an exclusive protocol: a connection that rests may end at any time, and means nothing.
-        let matters = if exclusive { was == LinkState::Connecting } else { !lent };
+        let matters = if exclusive && !self.setup.private { was == LinkState::Connecting } else { !lent };
         if let Some(mishap) = mishap.filter(|_| !handled && matters) {
             self.tell_of_backend(mishap);
         }

@@ -135,7 +135,10 @@ impl<D: Driver> Worker<D> {
         if link != probe {
             backend.spare.push(link);
         }
-        if was == LinkState::Connecting && self.links[probe as usize].state == LinkState::Down {
+        if was == LinkState::Connecting
+            && !self.backends[at].private
+            && self.links[probe as usize].state == LinkState::Down
+        {
             if std::mem::take(&mut self.backends[at].is_up) {
                 self.backend_counters[at].up.sub(1);
             }
@@ -151,7 +154,9 @@ impl<D: Driver> Worker<D> {
             self.backend_counters[at].up.add(1);
         }
         let state = &self.links[link as usize];
-        if state.requests.is_empty() && !state.uploading && !state.is_abandoned {
+        if self.backends[at].private {
+            self.enqueue_link(link);
+        } else if state.requests.is_empty() && !state.uploading && !state.is_abandoned {
             self.rest_link(link);
         }
     }

@@ -1,6 +1,8 @@
 //! The backend's side: bytes from a backend become replies, and each goes to the request the ledger names.
 //! Promises: a reply that the ledger does not expect closes its connection; nothing of it reaches a client.
 
+use std::time::Duration;
+
 use flick_abi::{Event, FailureReason, MessageFlags, SendBody, Step};
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -15,7 +17,7 @@ use super::{Flow, Worker, tools};
 use crate::backend::{Download, LinkState};
 use crate::inbox::{Look, Next, Tools};
 use crate::ledger::{RequestId, Tie};
-use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX};
+use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
 
 /// A reply as it is heard.
 #[derive(Clone, Copy)]
@@ -64,6 +66,10 @@ impl<D: Driver> Worker<D> {
             self.tunnel_rests(link, key);
             return;
         }
+        if let Some(key) = state.owner {
+            self.private_link_rests(link, key);
+            return;
+        }
         if receive && state.eof {
             let mut event = if state.conn.is_some() { Event::Closed } else { Event::Broken };
             let until_close = state.download.filter(|download| download.body.is_until_close());
@@ -81,7 +87,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn link_receives(&mut self, link: u32, receive: bool) {
+    pub(super) fn link_receives(&mut self, link: u32, receive: bool) {
         let state = &mut self.links[link as usize];
         if state.receiving != receive
             && let Some(conn) = state.conn
@@ -97,12 +103,19 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         if state.is_abandoned {
-            self.counters.orphan_replies.add(1);
-            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            self.counters.orphan_replies.add(u64::from(!state.requests.is_empty()));
+            if state.is_last && state.requests.is_empty() {
+                self.retire_link(link);
+            } else {
+                self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            }
             return Flow::Stop;
         }
         if let Some(key) = state.tunnel {
             return self.tunnel_back(link, key);
+        }
+        if let Some(key) = state.owner {
+            return self.private_link_step(link, key);
         }
         if let Some(download) = state.download {
             return self.forward_reply_body(link, download);
@@ -416,7 +429,14 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.driver.now_ns();
         let timeouts = &self.setup.timeouts;
         // A connection that is lent holds up nobody but the client itself.
-        let patience = if self.links[link as usize].lent { timeouts.request } else { timeouts.slow_client };
+        let state = &self.links[link as usize];
+        let patience = if state.tunnel.is_some() || state.owner.is_some() {
+            Duration::from_millis(TUNNEL_IDLE_MS)
+        } else if state.lent {
+            timeouts.request
+        } else {
+            timeouts.slow_client
+        };
         let patience_ns = patience.as_nanos() as u64;
         let state = &mut self.links[link as usize];
         if now_ns.saturating_sub(state.dropped_ns) > patience_ns * CALM_SHARE {

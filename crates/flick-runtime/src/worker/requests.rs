@@ -50,6 +50,10 @@ impl<D: Driver> Worker<D> {
             self.run_tunnel_session(key);
             return;
         }
+        if self.setup.private {
+            self.run_private_session(key);
+            return;
+        }
         if !self.run_steps(|worker| worker.session_step(key)) {
             self.enqueue_session(key);
             return;

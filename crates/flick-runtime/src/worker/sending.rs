@@ -95,7 +95,8 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
         waiter: Waiter,
     ) -> Result<(), Unsent> {
-        let backend = self.backend_of(send).ok_or(Unsent::Nowhere)?;
+        // Of a private service only sessions reach backends.
+        let backend = self.backend_of(send).filter(|_| !self.setup.private).ok_or(Unsent::Nowhere)?;
         if !self.shared_link_is_usable(backend) {
             self.backend_counters[backend as usize].failures.add(1);
             return Err(Unsent::Down(backend));

@@ -154,7 +154,7 @@ impl<D: Driver> Worker<D> {
             let quiet = session.requests.is_empty()
                 && session.inbox.is_empty()
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
-            if session.tunnel.is_some() {
+            if session.tunnel.is_some() || (self.setup.private && session.phase == Phase::Open) {
                 if quiet || late {
                     self.end_tunnel(key);
                 }

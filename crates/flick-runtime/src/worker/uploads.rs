@@ -16,7 +16,7 @@ use super::{Flow, Worker, tools};
 use crate::body::Body;
 use crate::deadlines::Kind;
 use crate::inbox::Tools;
-use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX};
+use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Upload, Wait};
 use crate::slab::Key;
 
@@ -180,7 +180,9 @@ impl<D: Driver> Worker<D> {
             }
             return Flow::Go;
         };
-        if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
+        // What is shared is worth more memory than what is one client's own.
+        let most = if self.setup.private { SESSION_BACKLOG_BYTES_MAX } else { LINK_BACKLOG_BYTES_MAX };
+        if self.driver.backlog_bytes(conn) > most {
             session.wait = Wait::Shared;
             self.blocked.push_back(key);
             self.upload_waits(link);

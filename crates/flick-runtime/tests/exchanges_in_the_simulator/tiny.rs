@@ -23,6 +23,8 @@ const REPLY: FuncId = FuncId(1);
 const ASKED: FuncId = FuncId(2);
 const RULE: FuncId = FuncId(3);
 const BUILD: u32 = 4;
+const RAW: FuncId = FuncId(20);
+const FIRST: FuncId = FuncId(21);
 /// Of a request: start and length of its key.
 const KEY: usize = 12;
 /// Longest line.
@@ -145,6 +147,12 @@ impl Tiny {
 impl Engine for Tiny {
     fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
         frame.slots[SLOT_ECHO_READY] = 1;
+        if parser == RAW {
+            frame.slots[SLOT_HEAD] = 0;
+            frame.slots[SLOT_TOTAL] = u64::MAX;
+            frame.slots[SLOT_FLAGS] = MessageFlags::UNTIL_CLOSE;
+            return Step::Done;
+        }
         let parsed = match (parser, frame.slots[SLOT_STATE]) {
             (ASKED, _) => whole(frame, data),
             (_, 0) => first_part(frame, data),
@@ -154,6 +162,10 @@ impl Engine for Tiny {
     }
 
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        if rule == FIRST {
+            call.sends.push(Send { channel: 1, element: 0, body: SendBody::Original });
+            return Outcome::Finished;
+        }
         assert_eq!(rule, RULE);
         if call.resume > 0 {
             match call.answers[0] {
@@ -201,8 +213,24 @@ impl Engine for Tiny {
     }
 }
 
+/// What a service of that protocol is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A proxy whose exchanges have connections for themselves.
+    Exclusive,
+    /// One whose rule may ask.
+    Asks,
+    /// Each client has backend connections of its own.
+    Private,
+    /// The same, and all there is are bytes.
+    Raw,
+}
+
 /// The program: a proxy of that protocol.
-pub fn program(asks: bool) -> Arc<Program> {
+pub fn program(kind: Kind) -> Arc<Program> {
+    let asks = kind == Kind::Asks;
+    let raw =
+        View { parse_request: RAW, parse_reply: RAW, parse_asked: RAW, reply_flags: None, head_bytes_max: 0 };
     let view = View {
         parse_request: REQUEST,
         parse_reply: REPLY,
@@ -213,7 +241,7 @@ pub fn program(asks: bool) -> Arc<Program> {
     let channel = |name: &str, is_array| Channel {
         name: name.into(),
         is_array,
-        view: Some(view.clone()),
+        view: Some(if kind == Kind::Raw { raw.clone() } else { view.clone() }),
         sends: true,
         protocol: 0,
     };
@@ -222,12 +250,20 @@ pub fn program(asks: bool) -> Arc<Program> {
         channels: vec![channel("client", false), channel("backends", true)],
         rules: vec![
             Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false },
-            Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks },
+            Rule {
+                source: 0,
+                action: RuleAction::Run { rule: if kind == Kind::Raw { FIRST } else { RULE } },
+                asks,
+            },
         ],
         protocols: vec![Protocol {
             name: "request".into(),
-            order: ReplyOrder::InOrder,
-            exclusive: true,
+            order: if matches!(kind, Kind::Private | Kind::Raw) {
+                ReplyOrder::None
+            } else {
+                ReplyOrder::InOrder
+            },
+            exclusive: !matches!(kind, Kind::Private | Kind::Raw),
             correlate: None,
             loud: None,
             echo: vec![],
