@@ -42,6 +42,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
     effects::check(&funs, process.as_ref(), &items, sink);
     cost::check(&funs, &process, &items, sink);
     complete::check(&funs, process.as_ref(), sink);
+    items.close_keys(sink);
     Program {
         enums: items.enums,
         structs: items.structs,

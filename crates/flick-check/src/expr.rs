@@ -9,9 +9,12 @@ mod builtin;
 mod bytes;
 mod call;
 mod choice;
+mod constants;
 mod fit;
+mod keys;
 mod loops;
 mod matching;
+mod messages;
 mod ops;
 mod record;
 mod switch;
@@ -31,7 +34,7 @@ use flick_syntax::LiteralValue;
 use flick_syntax::ast;
 
 use crate::diagnostic::Sink;
-use crate::grammar::GrammarScope;
+use crate::grammar::{GrammarScope, Purpose};
 use crate::hir::{EnumId, Expr, ExprKind, Span, Ty};
 use crate::items::Items;
 use crate::load::span_of;
@@ -88,6 +91,16 @@ impl<'a> Exprs<'a> {
 }
 
 impl Exprs<'_> {
+    /// In a grammar whose expressions may look into text.
+    fn sees_text(&self) -> bool {
+        self.grammar.as_ref().is_some_and(|scope| scope.sees_text())
+    }
+
+    /// In what the platform answers by itself.
+    fn builds_answer(&self) -> bool {
+        self.grammar.as_ref().is_some_and(|scope| matches!(scope.purpose, Purpose::Answer(_)))
+    }
+
     /// A place in the file at hand.
     pub(crate) fn span(&self, range: std::ops::Range<usize>) -> Span {
         span_of(self.file, range)
@@ -151,6 +164,9 @@ impl Exprs<'_> {
             ast::Expr::Switch(switch) => self.switch(switch, wanted, span),
             ast::Expr::Map(map) => self.map(map, span),
             ast::Expr::In(set) => self.set(set, span),
+            ast::Expr::Tuple(tuple) if self.builds_answer() => self.tuple(tuple, wanted, span),
+            ast::Expr::List(list) if self.builds_answer() => self.list(list, wanted, span),
+            ast::Expr::Default(default) if self.sees_text() => self.or_else(default, wanted, span),
             other if self.grammar.is_some() => self.not_in_grammars(other, span),
             other => self.compound(other, wanted, span),
         }

@@ -3,20 +3,32 @@
 //! no two lengths follow from each other.
 //! Start reading at [`check`], which names the steps.
 
+mod ambiguous;
+mod attrs;
+mod classes;
 mod derive;
 mod enums;
 mod facts;
 mod flatten;
 mod lengths;
+mod lists;
+mod names;
+mod nodes;
+mod rows;
+mod sizes;
+mod wire_types;
 
-pub(crate) use lengths::longest;
+pub(crate) use ambiguous::check as check_ends;
+pub(crate) use lengths::{longest, slots_of};
+pub(crate) use names::{element_of, self_field, self_key};
+use nodes::Site;
+pub(crate) use sizes::row as row_size;
 
 use crate::diagnostic::Sink;
-use crate::expr::{Exprs, unknown};
-use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Span, Ty, Unit, UnitId};
+use crate::expr::Exprs;
+use crate::hir::{Builtin, Derived, Expr, ExprKind, FieldId, FieldKind, ListEnd, Ty, Unit, UnitId};
 use crate::items::{Decls, Items};
 use crate::range::INT;
-use crate::report;
 use crate::scope::Scope;
 
 /// What an expression of a grammar is for; decides which fields it may use.
@@ -37,27 +49,87 @@ pub(crate) enum Purpose {
 }
 
 /// Where in a grammar an expression stands.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct GrammarScope {
     pub(crate) unit: UnitId,
-    /// Path of the nested unit, with its final dot; empty at the top.
-    pub(crate) prefix: String,
+    site: Site,
     pub(crate) purpose: Purpose,
     /// What `$$` means here.
     pub(crate) dollar: Option<(ExprKind, Ty)>,
+    /// The unit has a tree, whose expressions may look into text.
+    is_structured: bool,
+    /// Computed where a program reads it.
+    pub(crate) is_lazy: bool,
 }
 
-/// Checks all enumerations and units.
+impl GrammarScope {
+    /// At the top of a plain unit.
+    fn new(unit: UnitId, file: u32, purpose: Purpose) -> Self {
+        let site = Site { file, ..Site::default() };
+        GrammarScope { unit, site, purpose, dollar: None, is_structured: false, is_lazy: false }
+    }
+}
+
+impl GrammarScope {
+    /// Fields of an element of that list may be named.
+    fn enter(&mut self, list: FieldId) {
+        self.site.inside.push(list);
+    }
+
+    /// Whether expressions here may look into text.
+    pub(crate) fn sees_text(&self) -> bool {
+        self.is_structured
+    }
+
+    /// Whether a grammar may compute with it here.
+    pub(crate) fn allows(&self, builtin: Builtin) -> bool {
+        let is_writing = matches!(self.purpose, Purpose::Writing);
+        match builtin {
+            Builtin::Hash
+            | Builtin::Len
+            | Builtin::StartsWith
+            | Builtin::EndsWith
+            | Builtin::Contains
+            | Builtin::Min
+            | Builtin::Max => true,
+            Builtin::Find
+            | Builtin::Trim
+            | Builtin::IsDigits
+            | Builtin::SameText
+            | Builtin::ParseInt
+            | Builtin::HasToken => self.is_structured,
+            Builtin::Str | Builtin::Hex => self.is_lazy || is_writing,
+            Builtin::Abs
+            | Builtin::Lower
+            | Builtin::Upper
+            | Builtin::ParseHex
+            | Builtin::Text
+            | Builtin::Raw
+            | Builtin::PercentDecode
+            | Builtin::PercentEncode
+            | Builtin::Base64Decode
+            | Builtin::Base64Encode => self.is_lazy,
+            _ => false,
+        }
+    }
+}
+
+/// Checks all enumerations, classes and units.
 pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     enums::check(decls, items, sink);
-    let drafts: Vec<Vec<flatten::Draft>> = (0..decls.units.len())
+    classes::check(decls, items, sink);
+    let drafts: Vec<nodes::Drafts> = (0..decls.units.len())
         .map(|unit| flatten::flatten(UnitId(unit as u32), decls, items, sink))
         .collect();
     for (unit, drafts) in drafts.iter().enumerate() {
         let unit = UnitId(unit as u32);
-        lengths::check(unit, drafts, items, sink);
-        derive::check(unit, drafts, items, sink);
-        facts::check(unit, &decls.units[unit.0 as usize], items, sink);
+        rows::check(unit, drafts, items, sink);
+        lengths::slots(unit, items, sink);
+        derive::check(unit, &drafts.fields, items, sink);
+    }
+    // An answer may be of another unit.
+    for unit in 0..drafts.len() {
+        facts::check(UnitId(unit as u32), &decls.units[unit], items, sink);
     }
 }
 
@@ -65,66 +137,12 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
 fn with_exprs<T>(
     items: &Items,
     sink: &mut Sink,
-    file: u32,
     scope: GrammarScope,
     check: impl FnOnce(&mut Exprs<'_>) -> T,
 ) -> T {
-    let mut exprs = Exprs::new(items, sink, file, Scope::default());
+    let mut exprs = Exprs::new(items, sink, scope.site.file, Scope::default());
     exprs.grammar = Some(scope);
     check(&mut exprs)
-}
-
-/// `self.a.b` in a grammar.
-pub(crate) fn self_field(exprs: &mut Exprs<'_>, path: &str, span: Span) -> Expr {
-    let Some(scope) = exprs.grammar.clone() else { return unknown(span) };
-    let unit = exprs.items.unit(scope.unit);
-    let full = format!("{}{path}", scope.prefix);
-    let Some(index) = unit.fields.iter().position(|field| field.name.as_deref() == Some(full.as_str()))
-    else {
-        let group = format!("{full}.");
-        let is_group = unit
-            .fields
-            .iter()
-            .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&group)));
-        let report = if is_group {
-            let help = format!("name a field of it: `self.{path}.name`");
-            report::names::wrong_kind(span.clone(), path, "a nested unit", "a value", &help)
-        } else {
-            let known = unit
-                .fields
-                .iter()
-                .filter_map(|field| field.name.as_deref()?.strip_prefix(scope.prefix.as_str()));
-            report::names::unknown_field(span.clone(), &unit.name, path, known, None)
-        };
-        exprs.sink.push(report);
-        return unknown(span);
-    };
-    let field = &unit.fields[index];
-    let is_bytes = matches!(field.kind, FieldKind::Bytes { .. });
-    let id = FieldId(index as u32);
-    let report = match &scope.purpose {
-        Purpose::Reading { what, visible } if index >= *visible => {
-            Some(report::grammar::later_field(span.clone(), what, path, field.span.clone()))
-        }
-        Purpose::Fact(fact) if is_bytes => {
-            Some(report::grammar::fact_needs_number(span.clone(), &format!("`%{fact}`"), path))
-        }
-        Purpose::Answer(kept) if !kept.contains(&id) => {
-            let names: Vec<&str> =
-                kept.iter().filter_map(|id| unit.fields[id.0 as usize].name.as_deref()).collect();
-            Some(report::grammar::not_kept(span.clone(), path, &names))
-        }
-        Purpose::Writing if is_bytes => {
-            let what = "`&serialize`";
-            Some(report::grammar::fact_needs_number(span.clone(), what, path))
-        }
-        _ => None,
-    };
-    if let Some(report) = report {
-        exprs.sink.push(report);
-        return unknown(span);
-    }
-    Expr { kind: ExprKind::SelfField(id), ty: crate::expr::grammar_type(&field.kind), span }
 }
 
 /// The type of a field as an author writes it in a record.
@@ -155,6 +173,17 @@ pub(crate) fn type_name(items: &Items, kind: &FieldKind) -> String {
     }
 }
 
+/// The type of a number as it stands in the grammar.
+pub(crate) fn wire_type_name(kind: &FieldKind) -> String {
+    match kind {
+        FieldKind::Int { repr, .. } => crate::types::int_name(*repr),
+        FieldKind::Number { base: 16, digits_max, .. } => format!("hex<{digits_max}>"),
+        FieldKind::Number { digits_max, .. } => format!("decimal<{digits_max}>"),
+        FieldKind::Varint { bytes_max, .. } => format!("varint<{bytes_max}>"),
+        _ => "number".to_owned(),
+    }
+}
+
 /// Whether a program may give a field another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
@@ -163,20 +192,35 @@ pub(crate) enum Writable {
     Follows,
     /// It is not on the wire.
     Computed,
+    /// It goes on until the peer closes.
+    ToClose,
+    /// A list whose elements have several parts.
+    Parts,
     /// Its length could not follow, because.
     NoLength(String),
 }
 
 /// Says whether a program may give `field` another value.
 pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
-    let length = match &unit.fields[field.0 as usize].kind {
-        FieldKind::Int { derived: Some(_), .. } | FieldKind::Vint { derived: Some(_) } => {
-            return Writable::Follows;
+    let kind = &unit.fields[field.0 as usize].kind;
+    let length = match kind {
+        FieldKind::Int { .. }
+        | FieldKind::Vint { .. }
+        | FieldKind::Number { .. }
+        | FieldKind::Varint { .. } => {
+            return if kind.derived().is_some() { Writable::Follows } else { Writable::Yes };
         }
-        FieldKind::Int { derived: None, .. } | FieldKind::Vint { derived: None } => return Writable::Yes,
-        FieldKind::Var { .. } => return Writable::Computed,
+        FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::TextVar { .. } | FieldKind::Asked => {
+            return Writable::Computed;
+        }
+        FieldKind::Text { .. } | FieldKind::Bits { .. } => return Writable::Yes,
+        FieldKind::ToClose { .. } => return Writable::ToClose,
+        FieldKind::List(list) if list.element.is_none() && list.keyed.is_none() => return Writable::Parts,
+        FieldKind::List(list) if matches!(list.end, ListEnd::Until(_) | ListEnd::Count(_)) => {
+            return Writable::Yes;
+        }
+        FieldKind::List(_) => return Writable::Parts,
         FieldKind::Bytes { length, .. } => length,
-        _ => return Writable::Yes,
     };
     let source = match length.kind {
         ExprKind::SelfField(source) => source,
@@ -188,15 +232,25 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
     if unit.fields.iter().filter(|other| shares(other)).count() > 1 {
         return Writable::NoLength(format!("`{}` is the length of several fields", name(source)));
     }
-    let follows = unit.fields.iter().any(|other| match &other.kind {
-        FieldKind::Int { derived: Some(Derived::LengthOf(measured)), .. }
-        | FieldKind::Vint { derived: Some(Derived::LengthOf(measured)) } => *measured == field,
-        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. }
-        | FieldKind::Vint { derived: Some(Derived::Expr(expr)) } => crate::walk::any(
+    let measures = |expr: &Expr| {
+        crate::walk::any(
             expr,
             &mut |expr| matches!(expr.kind, ExprKind::LenOf(measured) if measured == field),
-        ),
-        _ => false,
+        )
+    };
+    let follows = unit.fields.iter().any(|other| {
+        let by_key = match &other.kind {
+            FieldKind::List(list) => {
+                list.keyed.iter().any(|keyed| keyed.follows.iter().any(|(_, expr)| measures(expr)))
+            }
+            _ => false,
+        };
+        by_key
+            || match other.kind.derived() {
+                Some(Derived::LengthOf(measured)) => *measured == field,
+                Some(Derived::Expr(expr)) => measures(expr),
+                None => false,
+            }
     });
     if follows {
         Writable::Yes

@@ -199,8 +199,10 @@ pub struct Field {
     /// `&requires` checks, of type bool; `Dollar` is this field's value.
     pub requires: Vec<Expr>,
     /// Why a message is refused in which this field is not as it should be (`CAUSE_MALFORMED` unless `&fault` says
-    /// otherwise); a bound that is exceeded is `CAUSE_TOO_LONG` unless `&fault` is there.
+    /// otherwise); where that is `CAUSE_MALFORMED`, a bound that is exceeded is `CAUSE_TOO_LONG`.
     pub cause: u32,
+    /// `&default`: the value of a number in a message that is built without it.
+    pub default: Option<i128>,
     /// Place.
     pub span: Span,
 }
@@ -243,6 +245,8 @@ pub enum FieldKind {
         repr: IntRepr,
         /// `&parse`.
         parse: Expr,
+        /// `&sum`: zero where that list begins; after each element `parse` is added.
+        sum: Option<FieldId>,
     },
     /// Text or bytes that end by what they are made of, or by what stands behind them.
     Text {
@@ -256,6 +260,8 @@ pub enum FieldKind {
         min_bytes: u32,
         /// Largest length accepted.
         max_bytes: u32,
+        /// `&trim`, with `until`: blanks and tabs at its end are no part of the value.
+        trim: bool,
     },
     /// A number in digits, as many as there are, at least one. Decimal: `int64`/`uint64` range of its digits.
     Number {
@@ -422,6 +428,10 @@ pub struct Channel {
     pub sends: Option<UnitId>,
     /// Fields the view of the received type names (all uses in the program are among them).
     pub view: Vec<ViewField>,
+    /// Keys that the program reads of what it receives: keyed list and number in `Keyed::keys`.
+    pub keys: Vec<(FieldId, u32)>,
+    /// The program takes messages of it as bytes (`wire(m)`): they are read whole, nothing of them streams.
+    pub whole: bool,
     /// Place.
     pub span: Span,
 }

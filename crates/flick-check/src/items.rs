@@ -3,6 +3,7 @@
 //! Not here: what is inside a unit (`grammar.rs`), a record (`views.rs`), a function (`funs.rs`).
 
 mod describe;
+mod keys;
 mod values;
 
 pub(crate) use values::declare as declare_values;
@@ -13,8 +14,9 @@ use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::hir::{
-    self, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, StructId, Ty, UnitId, VariantId,
+    self, ClassId, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, StructId, Ty, UnitId, VariantId,
 };
+use crate::limits::KEYS_MAX;
 use crate::load::{File, span_of};
 use crate::{report, types};
 
@@ -23,6 +25,8 @@ use crate::{report, types};
 pub(crate) enum TypeItem {
     Enum(EnumId),
     Unit(UnitId),
+    /// A set of bytes.
+    Class(ClassId),
     /// A record of plain values: no unit has its name.
     Struct(StructId),
     Variant(VariantId),
@@ -58,6 +62,8 @@ pub(crate) struct ViewField {
     pub(crate) ty: Ty,
     /// Bound that the record writes.
     pub(crate) bound: Option<u32>,
+    /// `option<...>`: none where it is absent, longer, or passed on as it arrives.
+    pub(crate) optional: bool,
     pub(crate) span: Span,
 }
 
@@ -103,6 +109,7 @@ pub(crate) struct Items {
     pub(crate) types: BTreeMap<String, TypeItem>,
     /// Parts of declared types are being looked up; how large they are is not known yet.
     pub(crate) is_declaring: bool,
+    pub(crate) keys: keys::Keys,
     pub(crate) views: BTreeMap<u32, View>,
     pub(crate) funs: Vec<FunSig>,
     pub(crate) fun_names: BTreeMap<String, FunId>,
@@ -115,6 +122,8 @@ pub(crate) struct Items {
 pub(crate) struct Decls {
     /// By `UnitId`.
     pub(crate) units: Vec<InFile<ast::UnitDecl>>,
+    /// By `ClassId`.
+    pub(crate) classes: Vec<InFile<ast::ClassDecl>>,
     pub(crate) records: Vec<InFile<ast::RecordDecl>>,
     pub(crate) funs: Vec<InFile<ast::FunDecl>>,
     /// By `EnumId`.
@@ -164,6 +173,21 @@ impl Items {
     /// How `file` enters a name that it declares.
     pub(crate) fn own_key(&self, file: u32, name: &str) -> String {
         format!("{}{name}", self.prefixes.get(file as usize).map_or("", String::as_str))
+    }
+
+    /// Enters the keys that grammar and program name into their lists.
+    pub(crate) fn close_keys(&mut self, sink: &mut Sink) {
+        for (unit, declared) in self.units.iter_mut().enumerate() {
+            for (index, field) in declared.fields.iter_mut().enumerate() {
+                let hir::FieldKind::List(list) = &mut field.kind else { continue };
+                let Some(keyed) = &mut list.keyed else { continue };
+                keyed.keys = self.keys.of(UnitId(unit as u32), FieldId(index as u32));
+                if keyed.keys.len() > KEYS_MAX {
+                    let (span, found) = (field.span.clone(), keyed.keys.len());
+                    sink.push(report::wire::too_many_keys(span, found, KEYS_MAX));
+                }
+            }
+        }
     }
 
     pub(crate) fn enumeration(&self, id: EnumId) -> &hir::Enum {
@@ -295,7 +319,12 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
         }
         ast::Decl::Record(node) => decls.records.push(InFile { file, node }),
         ast::Decl::Fun(node) => decls.funs.push(InFile { file, node }),
-        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Global(_) | ast::Decl::Class(_) => {}
+        ast::Decl::Class(node) => {
+            items.types.insert(name.to_owned(), TypeItem::Class(ClassId(items.classes.len() as u32)));
+            items.classes.push(hir::Class { name: name.to_owned(), set: [0; 4], span });
+            decls.classes.push(InFile { file, node });
+        }
+        ast::Decl::Use(_) | ast::Decl::Proc(_) | ast::Decl::Global(_) => {}
     }
 }
 

@@ -18,6 +18,26 @@ pub const UNIT_EXPANSIONS_MAX: usize = 256;
 /// Fields and variables of one flattened unit that a frame has room for, one slot each; a length that is computed from
 /// several fields takes one more, a `vint` two more.
 pub const UNIT_FIELDS_MAX: usize = flick_abi::limits::FRAME_SLOTS_MAX - flick_abi::limits::FRAME_HEAD_SLOTS;
+/// Most fields and variables of one structured unit; those that are in use together have `UNIT_FIELDS_MAX` places.
+pub const WIRE_FIELDS_MAX: usize = 512;
+/// Longest literal of a grammar, in bytes.
+pub const LITERAL_BYTES_MAX: usize = 64;
+/// Longest delimiter (`&until`), in bytes.
+pub const DELIMITER_BYTES_MAX: usize = 16;
+/// Most digits of a decimal number in a message.
+pub const DECIMAL_DIGITS_MAX: u8 = 19;
+/// Most digits of a hexadecimal number in a message.
+pub const HEX_DIGITS_MAX: u8 = 16;
+/// Most bytes of a LEB128 number in a message.
+pub const VARINT_BYTES_MAX: u8 = 9;
+/// Largest bound of a list in a message.
+pub const LIST_ELEMENTS_MAX: u32 = 1 << 20;
+/// Deepest nesting of classes in classes.
+pub const CLASS_NESTING_MAX: usize = 16;
+/// Most keys of one keyed list that a grammar and its program name.
+pub const KEYS_MAX: usize = 48;
+/// Most elements of lists that programs read of one message.
+pub const LIST_READ_MAX: u64 = flick_abi::limits::ITEMS_MAX as u64;
 /// Most entries of a dictionary.
 pub const DICT_ENTRIES_MAX: u64 = 1 << 28;
 /// How often a snapshot is written where the program does not say.

@@ -81,7 +81,16 @@ pub(crate) fn check(
         .map(|channel| {
             let (receives, sends) = ends(&channel.ty);
             let is_array = matches!(channel.ty, Ty::ChanArray { .. });
-            Channel { name: channel.name, is_array, receives, sends, view: Vec::new(), span: channel.span }
+            Channel {
+                name: channel.name,
+                is_array,
+                receives,
+                sends,
+                view: Vec::new(),
+                keys: Vec::new(),
+                whole: false,
+                span: channel.span,
+            }
         })
         .collect();
     Some(process)

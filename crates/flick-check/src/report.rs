@@ -12,6 +12,7 @@ pub(crate) mod state;
 pub(crate) mod syntax;
 pub(crate) mod types;
 pub(crate) mod values;
+pub(crate) mod wire;
 
 /// Edits after which two names are no longer likely to be meant for each other.
 const EDITS_MAX: usize = 2;

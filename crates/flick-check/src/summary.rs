@@ -3,6 +3,7 @@
 //! follow, which fields a channel decodes, types of names. It is the same for the same program.
 
 mod code;
+mod wire;
 
 use std::fmt::Write;
 
@@ -68,6 +69,12 @@ pub fn summary(program: &Program, with_used: bool) -> String {
                     bound.map_or(field.clone(), |bound| format!("{field}<{bound}>"))
                 })
                 .collect();
+            let keys = channel.keys.iter().filter_map(|(list, key)| {
+                let unit = &program.units[channel.receives?.0 as usize];
+                Some(text.key_name(unit, *list, *key))
+            });
+            let whole = channel.whole.then(|| "all of it".to_owned());
+            let decodes: Vec<String> = decodes.into_iter().chain(keys).chain(whole).collect();
             let decodes = if decodes.is_empty() { "nothing".to_owned() } else { decodes.join(" ") };
             let _ = writeln!(
                 out,
@@ -149,7 +156,11 @@ impl Text<'_> {
 
     fn unit(&self, out: &mut String, unit: &Unit) {
         let _ = writeln!(out, "unit {}", unit.name);
-        for field in &unit.fields {
+        if let Some(body) = &unit.body {
+            self.tree(out, unit, body, 1);
+        }
+        let plain = unit.fields.iter().filter(|_| unit.body.is_none());
+        for field in plain {
             let _ = writeln!(out, "  {}", self.field(unit, field));
         }
         self.facts(out, unit, &unit.facts);
@@ -177,10 +188,10 @@ impl Text<'_> {
                 let streamed = if *streamed { ", streamed" } else { "" };
                 format!("{name}: {kind}{bound}, length {}{streamed}", body.expr(length))
             }
-            FieldKind::Var { repr, parse } => {
+            FieldKind::Var { repr, parse, .. } => {
                 format!("var {name}: {} = {}", crate::types::int_name(*repr), body.expr(parse))
             }
-            other => format!("{name}: {other:?}"),
+            _ => self.wire_kind(unit, field),
         };
         for check in &field.requires {
             let _ = write!(text, ", requires {}", body.expr(check));
@@ -205,11 +216,21 @@ impl Text<'_> {
             ("mute", &facts.mute),
             ("silent", &facts.silent),
             ("more", &facts.more),
+            ("keep", &facts.keep),
+            ("last", &facts.last),
+            ("retry", &facts.retry),
+            ("tunnel", &facts.tunnel),
         ];
         for (name, fact) in truths {
             if let Some(fact) = fact {
                 let _ = writeln!(out, "  %{name} {}", body.expr(fact));
             }
+        }
+        if let Some(replies) = facts.replies {
+            let _ = writeln!(out, "  %replies {}", self.program.units[replies.0 as usize].name);
+        }
+        if facts.exclusive {
+            let _ = writeln!(out, "  %exclusive");
         }
         if facts.in_order {
             let _ = writeln!(out, "  %order in_order");

@@ -115,6 +115,10 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
             Some(TypeItem::Unit(id)) => Ty::Record(id),
             Some(TypeItem::Struct(id)) => Ty::Struct(id),
             Some(TypeItem::Variant(id)) => Ty::Variant(id),
+            Some(TypeItem::Class(_)) => {
+                sink.push(report::wire::class_as_type(span, text));
+                Ty::Unknown
+            }
             None => {
                 unknown(items, &crate::items::qualified(library.as_ref(), text), span, sink);
                 Ty::Unknown

@@ -2,14 +2,16 @@
 //! Promises: afterwards every bytes field has a bound or streams, the head of every unit fits, and the view of a channel
 //! holds exactly the fields its rules read and those whose bound the program narrows.
 
+mod structured;
+
 use std::collections::BTreeSet;
 
 use crate::asked::Asked;
 use crate::diagnostic::Sink;
 use crate::grammar;
 use crate::hir::{
-    BinaryOp, Block, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit,
-    UnitId, ViewField,
+    BinaryOp, Block, Builtin, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty,
+    Unit, UnitId, ViewField,
 };
 use crate::items::Items;
 use crate::limits::VINT_BYTES_MAX;
@@ -29,7 +31,13 @@ enum Kept {
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: BTreeSet<(u32, FieldId)>,
+    /// Keys of keyed lists that are read.
+    keys: BTreeSet<(u32, FieldId, u32)>,
+    /// Units whose messages are taken as bytes.
+    wires: BTreeSet<u32>,
     writes: BTreeSet<(u32, FieldId)>,
+    /// Keyed lists that are looked into or changed by key.
+    touches: BTreeSet<(u32, FieldId)>,
     calls: BTreeSet<u32>,
     /// Dictionaries, counters and locals.
     kept: BTreeSet<Kept>,
@@ -47,6 +55,22 @@ impl Uses {
                     uses.places.push(((unit.0, *field), expr.span.clone()));
                 }
             }
+            ExprKind::FieldKey(base, list, key) => {
+                if let Ty::Record(unit) = base.ty {
+                    uses.keys.insert((unit.0, *list, *key));
+                    uses.touches.insert((unit.0, *list));
+                }
+            }
+            ExprKind::WithKey(base, list, ..) => {
+                if let Ty::Record(unit) = base.ty {
+                    uses.touches.insert((unit.0, *list));
+                }
+            }
+            ExprKind::Builtin(Builtin::Wire, args) => {
+                if let Some(Ty::Record(unit)) = args.first().map(|arg| &arg.ty) {
+                    uses.wires.insert(unit.0);
+                }
+            }
             ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
                 let unit = match expr.ty {
                     Ty::Record(unit) => unit.0,
@@ -59,6 +83,9 @@ impl Uses {
                 uses.calls.insert(fun.0);
                 if let Some(callee) = funs.get(fun.0 as usize) {
                     uses.reads.extend(&callee.reads);
+                    uses.keys.extend(&callee.keys);
+                    uses.wires.extend(&callee.wires);
+                    uses.touches.extend(&callee.touches);
                     uses.writes.extend(&callee.writes);
                     uses.calls.extend(&callee.calls);
                     uses.kept.extend(&callee.kept);
@@ -108,8 +135,15 @@ pub(crate) fn check(
     let whole = whole_units(process.as_ref(), items);
     all.push(&whole);
     for unit in 0..items.units.len() {
-        close_last(UnitId(unit as u32), &all, items, sink);
-        head_size(UnitId(unit as u32), items, sink);
+        if items.units[unit].body.is_some() {
+            let id = Some(UnitId(unit as u32));
+            let channels = process.iter().flat_map(|process| &process.channels);
+            let travels = channels.into_iter().any(|channel| channel.receives == id || channel.sends == id);
+            structured::close(UnitId(unit as u32), travels, &all, items, sink);
+        } else {
+            close_last(UnitId(unit as u32), &all, items, sink);
+            head_size(UnitId(unit as u32), items, sink);
+        }
     }
     for unit in 0..items.units.len() {
         let is_written = all.iter().any(|uses| uses.writes.iter().any(|(of, _)| *of == unit as u32));
@@ -124,15 +158,24 @@ pub(crate) fn check(
         let id = ChannelId(index as u32);
         let works = works.iter().filter(|work| work.sources.contains(&id) || work.asked.contains(&id));
         let mut fields: BTreeSet<FieldId> = BTreeSet::new();
+        let mut keys: BTreeSet<(FieldId, u32)> = BTreeSet::new();
         for work in works {
+            let own = work.uses.keys.iter().filter(|(of, ..)| *of == unit.0);
+            keys.extend(own.map(|(_, list, key)| (*list, *key)));
+            channel.whole |= work.sources.contains(&id) && work.uses.wires.contains(&unit.0);
             fields.extend(work.uses.reads.iter().filter(|(of, _)| *of == unit.0).map(|(_, field)| *field));
         }
         let view = items.views.get(&unit.0).map_or(&[][..], |view| view.fields.as_slice());
-        let bound =
-            |field: FieldId| view.iter().find(|known| known.field == field).and_then(|known| known.bound);
+        let of = |field: FieldId| view.iter().find(|known| known.field == field);
+        let bound = |field: FieldId| of(field).and_then(|known| known.bound);
+        let optional = |field: FieldId| of(field).is_some_and(|known| known.optional);
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
-        channel.view =
-            fields.into_iter().map(|field| ViewField { field, max: bound(field), optional: false }).collect();
+        channel.view = fields
+            .into_iter()
+            .map(|field| ViewField { field, max: bound(field), optional: optional(field) })
+            .collect();
+        channel.keys = keys.into_iter().collect();
+        structured::elements(unit, channel, items, sink);
     }
     let body_uses: Vec<&Uses> = works.iter().map(|work| &work.uses).collect();
     warn_unused(funs, &all, &body_uses, items, sink);
@@ -254,11 +297,18 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
 fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
     let declared = items.unit(unit);
     for field in &declared.fields {
-        let FieldKind::Int { repr, derived: Some(Derived::Expr(expr)), .. } = &field.kind else { continue };
+        let Some(Derived::Expr(expr)) = field.kind.derived() else { continue };
+        let allowed = match &field.kind {
+            FieldKind::Int { repr, .. } => Range::of_repr(*repr),
+            other => match other.number_range() {
+                Some((lo, hi)) => Range { lo, hi },
+                None => continue,
+            },
+        };
         let Some(range) = range_when_changed(declared, expr) else { continue };
-        if !range.is_inside(Range::of_repr(*repr)) {
+        if !range.is_inside(allowed) {
             let name = field.name.as_deref().unwrap_or_default();
-            let ty = crate::types::int_name(*repr);
+            let ty = grammar::wire_type_name(&field.kind);
             sink.push(report::grammar::derived_too_wide(expr.span.clone(), name, &ty, &range.describe()));
         }
     }
@@ -269,6 +319,7 @@ fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
 fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
     let length = |field: FieldId| match &unit.fields[field.0 as usize].kind {
         FieldKind::Bytes { max_bytes, .. } => max_bytes.map(|max| Range { lo: 0, hi: i128::from(max) }),
+        FieldKind::Text { max_bytes, .. } => Some(Range { lo: 0, hi: i128::from(*max_bytes) }),
         _ => None,
     };
     match &expr.kind {
@@ -279,6 +330,8 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
             FieldKind::Vint { .. } => Some(INT),
             FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Some(Range::of_repr(*repr)),
             FieldKind::Bytes { .. } => None,
+            FieldKind::Number { derived: Some(Derived::LengthOf(measured)), .. }
+            | FieldKind::Varint { derived: Some(Derived::LengthOf(measured)), .. } => length(*measured),
             other => other.number_range().map(|(lo, hi)| Range { lo, hi }),
         },
         ExprKind::Binary(op, a, b) => {

@@ -39,8 +39,17 @@ fn view(record: &InFile<ast::RecordDecl>, unit: UnitId, span: Span, items: &Item
         };
         let id = FieldId(index as u32);
         // A field of a refused type is known all the same, so that it is not reported again where it is read.
-        let (ty, bound) = field_type(unit, id, &ty, record.file, items, sink).unwrap_or((Ty::Unknown, None));
-        fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, span: place });
+        let inner = option_of(&ty);
+        let optional = inner.is_some();
+        let shown = inner.as_ref().unwrap_or(&ty);
+        let (ty, bound) =
+            field_type(unit, id, shown, optional, record.file, items, sink).unwrap_or((Ty::Unknown, None));
+        let ty = match ty {
+            Ty::Unknown => Ty::Unknown,
+            ty if optional => Ty::Option(Box::new(ty)),
+            ty => ty,
+        };
+        fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, optional, span: place });
     }
     View { span, fields }
 }
@@ -94,26 +103,42 @@ fn group(
             field: FieldId(index as u32),
             ty,
             bound: None,
+            optional: false,
             span: place.clone(),
         });
     }
 }
 
+/// What is inside `option<...>`.
+fn option_of(ty: &ast::Type) -> Option<ast::Type> {
+    match ty {
+        ast::Type::Named(named) if named.library().is_none() && named.name()?.text() == "option" => {
+            named.args().next()
+        }
+        _ => None,
+    }
+}
+
 /// As `field_type`, for text and bytes with the bound that the record writes.
 fn bytes_view(field: &Field, bound: Option<u32>, span: Span, sink: &mut Sink) -> (Ty, Option<u32>) {
-    let FieldKind::Bytes { text, max_bytes, length, .. } = &field.kind else {
-        unreachable!("called for text and bytes only");
+    let (text, max_bytes, open) = match &field.kind {
+        FieldKind::Bytes { text, max_bytes, length, .. } => {
+            (*text, *max_bytes, grammar::longest(length, bound))
+        }
+        FieldKind::Text { text, max_bytes, .. } | FieldKind::TextVar { text, max_bytes, .. } => {
+            (*text, Some(*max_bytes), *max_bytes)
+        }
+        _ => unreachable!("called for text and bytes only"),
     };
     if let (Some(bound), Some(allowed)) = (bound, max_bytes)
-        && bound > *allowed
+        && bound > allowed
     {
         let shown = field.name.as_deref().unwrap_or_default();
-        sink.push(report::bounds::view_wider(span, shown, bound, *allowed, field.span.clone()));
+        sink.push(report::bounds::view_wider(span, shown, bound, allowed, field.span.clone()));
     }
-    let max = max_bytes
-        .map_or_else(|| grammar::longest(length, bound), |allowed| bound.unwrap_or(allowed).min(allowed));
+    let max = max_bytes.map_or(open, |allowed| bound.unwrap_or(allowed).min(allowed));
     let narrows = bound.filter(|bound| max_bytes.is_none_or(|allowed| *bound < allowed));
-    (Ty::Bytes { max, text: *text }, narrows)
+    (Ty::Bytes { max, text }, narrows)
 }
 
 /// The type that the program sees, and the bound it writes.
@@ -121,6 +146,7 @@ fn field_type(
     unit: UnitId,
     id: FieldId,
     ty: &ast::Type,
+    optional: bool,
     file: u32,
     items: &Items,
     sink: &mut Sink,
@@ -130,6 +156,9 @@ fn field_type(
     let shown = field.name.as_deref().unwrap_or_default();
     let named = match ty {
         ast::Type::Named(named) => named,
+        ast::Type::List(list) if matches!(field.kind, FieldKind::List(_)) => {
+            return list_view(field, list, span, file, items, sink);
+        }
         _ => {
             types::value_type(items, ty, file, sink);
             return None;
@@ -159,13 +188,29 @@ fn field_type(
             fits.then(|| (range.ty(), None))
         }
         FieldKind::Vint { .. } => matches!(written, "int" | "int64").then(|| (INT.ty(), None)),
-        FieldKind::Bytes { text, .. } => {
+        FieldKind::Text { text, .. } | FieldKind::TextVar { text, .. } | FieldKind::Bytes { text, .. } => {
             let bound = types::bound(named, file, sink);
             let fits = written == if *text { "string" } else { "bytes" };
             fits.then(|| bytes_view(field, bound, span.clone(), sink))
         }
-        _ => None,
+        FieldKind::Flag { .. } => (written == "bool").then_some((Ty::Bool, None)),
+        FieldKind::ToClose { .. } => {
+            let report = report::wire::to_close_read(span, shown, field.span.clone());
+            sink.push(report);
+            return None;
+        }
+        FieldKind::List(_) => None,
+        kind => {
+            let range = kind.number_range().map(|(lo, hi)| Range { lo, hi });
+            let sized = types::sized_int(written).map(Range::of_repr);
+            let fits = |range: &Range| {
+                written == "int" && range.is_inside(INT) || sized.is_some_and(|sized| range.is_inside(sized))
+            };
+            range.filter(fits).map(|range| (range.ty(), None))
+        }
     };
+    let is_text = matches!(fits, Some((Ty::Bytes { .. }, _)));
+    let fits = fits.filter(|_| is_text || !optional);
     if fits.is_none() {
         let own = grammar::type_name(items, &field.kind);
         let mut allowed = vec![own.as_str()];
@@ -176,4 +221,34 @@ fn field_type(
         sink.push(report::types::view_type(span, shown, &found, field.span.clone(), &allowed));
     }
     fits
+}
+
+/// `args : [bytes<64>]<8>`, or the unit of the elements, as the grammar has it.
+fn list_view(
+    field: &Field,
+    written: &ast::ListType,
+    span: Span,
+    file: u32,
+    items: &Items,
+    sink: &mut Sink,
+) -> Option<(Ty, Option<u32>)> {
+    let FieldKind::List(list) = &field.kind else { return None };
+    let shown = field.name.as_deref().unwrap_or_default();
+    if list.max.is_none() {
+        sink.push(report::wire::unbounded_list_read(span, shown, field.span.clone()));
+        return None;
+    }
+    let own = crate::expr::grammar_type(&field.kind);
+    let wanted = if list.elem_text { "string" } else { "bytes" };
+    let word = match written.element()? {
+        ast::Type::Named(named) => named.name()?.text().to_owned(),
+        _ => String::new(),
+    };
+    let is_unit = matches!(items.type_named(file, None, &word), Some(TypeItem::Unit(_)));
+    if word == wanted || is_unit {
+        return Some((own, None));
+    }
+    let allowed = items.spell(&own);
+    sink.push(report::types::view_type(span, shown, "another list", field.span.clone(), &[allowed.as_str()]));
+    None
 }

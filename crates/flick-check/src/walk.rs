@@ -54,7 +54,9 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::LenOf(_)
         | ExprKind::Dollar => {}
         ExprKind::None | ExprKind::State(_) | ExprKind::Dict(_) | ExprKind::Counter(_) => {}
-        ExprKind::FieldKey(inner, ..) | ExprKind::BuildWire(_, inner) => visit(Child::Expr(inner)),
+        ExprKind::FieldKey(inner, ..) | ExprKind::IsOf(inner, _) | ExprKind::BuildWire(_, inner) => {
+            visit(Child::Expr(inner))
+        }
         ExprKind::WithKey(base, _, _, value) => {
             visit(Child::Expr(base));
             value.iter().for_each(|value| visit(Child::Expr(value)));

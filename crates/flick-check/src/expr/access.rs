@@ -182,7 +182,7 @@ impl Exprs<'_> {
                 }
                 Some(self.variant(id, member, None, span))
             }
-            TypeItem::Struct(_) | TypeItem::Unit(_) => None,
+            TypeItem::Struct(_) | TypeItem::Unit(_) | TypeItem::Class(_) => None,
         }
     }
 
@@ -244,6 +244,9 @@ impl Exprs<'_> {
         if view.is_none()
             && let Some(index) = index
         {
+            if !self.is_readable(unit, FieldId(index as u32), span) {
+                return None;
+            }
             return Some((FieldId(index as u32), grammar_type(&declared[index].kind)));
         }
         let hidden_type = index.map(|index| grammar::type_name(self.items, &declared[index].kind));
@@ -275,6 +278,27 @@ impl Exprs<'_> {
     }
 }
 
+impl Exprs<'_> {
+    /// Refuses what no program sees whole.
+    fn is_readable(&mut self, unit: UnitId, id: FieldId, span: &Span) -> bool {
+        let field = self.items.field(unit, id);
+        let name = field.name.as_deref().unwrap_or_default();
+        let place = field.span.clone();
+        let report = match &field.kind {
+            FieldKind::List(list) if list.max.is_none() => {
+                report::wire::unbounded_list_read(span.clone(), name, place)
+            }
+            FieldKind::ToClose { .. } => report::wire::to_close_read(span.clone(), name, place),
+            _ => match grammar::element_of(self.items.unit(unit), id) {
+                Some(list) => report::wire::field_of_an_element(span.clone(), name, &list, place),
+                None => return true,
+            },
+        };
+        self.sink.push(report);
+        false
+    }
+}
+
 /// The type of a field for a program that has no record of the unit.
 pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
     match kind {
@@ -291,7 +315,11 @@ pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
             kind.number_range().map_or(Ty::Unknown, |(lo, hi)| Range { lo, hi }.ty())
         }
         FieldKind::Flag { .. } => Ty::Bool,
-        FieldKind::ToClose { .. } | FieldKind::List(_) => Ty::Unknown,
+        FieldKind::List(list) => {
+            let elem = Box::new(Ty::Bytes { max: list.elem_bytes_max, text: list.elem_text });
+            Ty::List { elem, max: list.max.unwrap_or(0) }
+        }
+        FieldKind::ToClose { .. } => Ty::Unknown,
     }
 }
 

@@ -57,6 +57,13 @@ const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("millis", Builtin::InUnits(1_000_000), 1),
     ("seconds", Builtin::InUnits(1_000_000_000), 1),
     ("unix", Builtin::Unix, 1),
+    ("wire", Builtin::Wire, 1),
+    ("has_token", Builtin::HasToken, 2),
+    ("is_digits", Builtin::IsDigits, 1),
+    ("percent_decode", Builtin::PercentDecode, 1),
+    ("percent_encode", Builtin::PercentEncode, 1),
+    ("base64_decode", Builtin::Base64Decode, 1),
+    ("base64_encode", Builtin::Base64Encode, 1),
 ];
 /// Bytes of a 64-bit number in decimal, with its sign.
 const DECIMAL_BYTES_MAX: u32 = 20;
@@ -80,20 +87,20 @@ pub(crate) fn builtin_name(builtin: Builtin) -> &'static str {
 }
 
 /// What calls a built-in, for its checks.
-struct Call<'n> {
-    builtin: Builtin,
+pub(super) struct Call<'n> {
+    pub(super) builtin: Builtin,
     name: &'n str,
-    args: Vec<Expr>,
-    span: Span,
+    pub(super) args: Vec<Expr>,
+    pub(super) span: Span,
 }
 
 impl Call<'_> {
     /// The call with its checked arguments, giving a value of type `ty`.
-    fn gives(self, ty: Ty) -> Expr {
+    pub(super) fn gives(self, ty: Ty) -> Expr {
         Expr { kind: ExprKind::Builtin(self.builtin, self.args), ty, span: self.span }
     }
 
-    fn arg(&self, index: usize) -> &Ty {
+    pub(super) fn arg(&self, index: usize) -> &Ty {
         &self.args[index].ty
     }
 }
@@ -115,7 +122,7 @@ impl Exprs<'_> {
             self.sink.push(report::types::argument_count(span, name, wanted, found, None, is_piped));
             return unknown_call(builtin, args);
         }
-        if self.grammar.is_some() && !works_in_grammars(builtin) {
+        if !self.grammar.as_ref().is_none_or(|scope| scope.allows(builtin)) {
             let help = "a grammar computes with numbers and the fields of its message";
             let what = "a built-in of programs";
             self.sink.push(report::names::wrong_kind(span, name, what, "part of a grammar", help));
@@ -143,12 +150,13 @@ impl Exprs<'_> {
             Builtin::Lower | Builtin::Upper | Builtin::Trim => self.same_bytes(call),
             Builtin::ParseInt | Builtin::ParseHex => self.parse_number(call),
             Builtin::Text | Builtin::Raw => self.as_text_or_bytes(call),
-            Builtin::Wire
-            | Builtin::HasToken
-            | Builtin::PercentDecode
+            Builtin::Wire => self.wire(call),
+            Builtin::HasToken => self.has_token(call),
+            Builtin::IsDigits => self.is_digits(call),
+            Builtin::PercentDecode
             | Builtin::PercentEncode
             | Builtin::Base64Decode
-            | Builtin::Base64Encode => unreachable!("no name leads to these"),
+            | Builtin::Base64Encode => self.transform(call),
             Builtin::Log => self.log(call),
             Builtin::Count | Builtin::Set | Builtin::Value => self.counter(call),
             Builtin::Alive | Builtin::Load | Builtin::Peer => self.of_channel(call),
@@ -160,7 +168,7 @@ impl Exprs<'_> {
     }
 
     /// Reports an argument of a kind that the built-in does not take.
-    fn refuse_argument(&mut self, call: &Call<'_>, index: usize, help: &str) {
+    pub(super) fn refuse_argument(&mut self, call: &Call<'_>, index: usize, help: &str) {
         let arg = &call.args[index];
         let found = self.items.describe(&arg.ty);
         let report = match (&arg.ty, help) {
@@ -222,6 +230,7 @@ fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
     let ty = match builtin {
         Builtin::Hash => crate::range::UINT.ty(),
         Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains | Builtin::SameText => Ty::Bool,
+        Builtin::HasToken | Builtin::IsDigits => Ty::Bool,
         Builtin::Alive | Builtin::Remove => Ty::Bool,
         Builtin::Value | Builtin::InUnits(_) | Builtin::Unix => INT.ty(),
         Builtin::Now => Ty::Time,
@@ -231,20 +240,6 @@ fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
         _ => Ty::Unknown,
     };
     Expr { kind: ExprKind::Int(0), ty, span }
-}
-
-/// Whether a grammar may compute with it.
-fn works_in_grammars(builtin: Builtin) -> bool {
-    matches!(
-        builtin,
-        Builtin::Hash
-            | Builtin::Len
-            | Builtin::StartsWith
-            | Builtin::EndsWith
-            | Builtin::Contains
-            | Builtin::Min
-            | Builtin::Max
-    )
 }
 
 /// The number that an argument is, if it is written as a literal.

@@ -37,7 +37,13 @@ impl Exprs<'_> {
 
     /// `base[index]`, `base[from..to]`.
     pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Expr {
+        if let Some(found) = self.self_index(index, &span) {
+            return found;
+        }
         let base = self.opt_expr(index.base(), &span);
+        if let Some(found) = self.message_key(&base, index.index(), &span) {
+            return found;
+        }
         if let Some(range) = index.slice() {
             return self.slice(base, &range, span);
         }

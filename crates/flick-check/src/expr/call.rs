@@ -74,6 +74,9 @@ impl Exprs<'_> {
             }
             return self.some(args, wanted, span);
         }
+        if text == "is_of" && piped.is_none() {
+            return self.is_of(args, span);
+        }
         if CONSTANTS.contains(&text) {
             return self.constant(text, args, span);
         }
@@ -231,6 +234,9 @@ pub(super) fn type_as_value(item: TypeItem, name: &str) -> (&'static str, String
     match item {
         TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{name}.name`")),
         TypeItem::Variant(_) => ("a variant", format!("name one of its cases: `{name}.case(value)`")),
+        TypeItem::Class(_) => {
+            ("a class of bytes", format!("write `&of = {name}` behind a text in a grammar"))
+        }
         TypeItem::Struct(_) => ("a record", format!("build one with `{name}{{field = value}}`")),
         _ => ("a type of message", format!("build a message with `{name}{{field = value}}`")),
     }

@@ -228,7 +228,7 @@ impl Exprs<'_> {
         if let (BinaryOp::Add, Ty::Bytes { text: a, .. }, Ty::Bytes { text: b, .. }) =
             (op, &left.ty, &right.ty)
             && a == b
-            && self.grammar.is_none()
+            && self.grammar.as_ref().is_none_or(|scope| scope.is_lazy)
         {
             return self.concat(left, right, span);
         }

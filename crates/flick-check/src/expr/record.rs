@@ -2,6 +2,7 @@
 
 use flick_syntax::ast;
 
+use super::constants::{KeyInit, same_key, with_keys};
 use super::{Exprs, unknown};
 use crate::grammar::{self, Writable};
 use crate::hir::{Expr, ExprKind, FieldId, Span, Ty, UnitId};
@@ -19,7 +20,9 @@ impl Exprs<'_> {
             Some(TypeItem::Struct(id)) if self.grammar.is_none() => {
                 return self.struct_build(id, record, span);
             }
-            Some(item @ (TypeItem::Enum(_) | TypeItem::Variant(_) | TypeItem::Struct(_))) => {
+            Some(
+                item @ (TypeItem::Enum(_) | TypeItem::Variant(_) | TypeItem::Struct(_) | TypeItem::Class(_)),
+            ) => {
                 let (is, help) = super::call::type_as_value(item, name.text());
                 let place = self.span(name.range());
                 let what = "a type of message";
@@ -33,9 +36,14 @@ impl Exprs<'_> {
                 return unknown(span);
             }
         };
+        if let Some(whole) = self.build_wire(unit, record, &span) {
+            return whole;
+        }
         self.check_buildable(unit, &span);
-        let fields = self.inits(unit, record.fields());
-        Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span }
+        let (fields, keys) = self.inits(unit, record.fields());
+        self.one_arm(unit, &fields);
+        let built = Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span };
+        with_keys(built, keys)
     }
 
     /// `kv(a, b)`: the fields of the program's record, in its order.
@@ -75,7 +83,9 @@ impl Exprs<'_> {
         for (value, (_, _, name)) in values.into_iter().zip(&fields) {
             let place = value.span.clone();
             let Some((field, ty)) = self.written_field(unit, name, &place) else { continue };
-            given.push((field, self.coerce(value, &ty, &format!("`{name}`"), Some(place))));
+            let value = self.coerce(value, &ty, &format!("`{name}`"), Some(place));
+            self.check_constant(unit, field, name, &value);
+            given.push((field, value));
         }
         Expr { kind: ExprKind::Build(unit, given), ty, span }
     }
@@ -110,17 +120,36 @@ impl Exprs<'_> {
                 return unknown(span);
             }
         };
-        let fields = self.inits(unit, with.fields());
-        Expr { kind: ExprKind::With(Box::new(base), fields), ty: Ty::Record(unit), span }
+        let (fields, keys) = self.inits(unit, with.fields());
+        self.one_arm(unit, &fields);
+        if fields.is_empty() && !keys.is_empty() {
+            return with_keys(base, keys);
+        }
+        let changed = Expr { kind: ExprKind::With(Box::new(base), fields), ty: Ty::Record(unit), span };
+        with_keys(changed, keys)
     }
 
-    fn inits(&mut self, unit: UnitId, inits: impl Iterator<Item = ast::FieldInit>) -> Vec<(FieldId, Expr)> {
+    fn inits(
+        &mut self,
+        unit: UnitId,
+        inits: impl Iterator<Item = ast::FieldInit>,
+    ) -> (Vec<(FieldId, Expr)>, Vec<KeyInit>) {
+        let mut keys: Vec<KeyInit> = Vec::new();
         let mut out: Vec<(FieldId, Expr)> = Vec::new();
         let mut places: Vec<(FieldId, Span)> = Vec::new();
         for init in inits {
             let Some(name) = init.name() else { continue };
             let span = self.span(name.range());
             let whole = self.span(init.range());
+            if let Some(key) = init.key() {
+                let given = self.key_init(unit, &name, &key, init.value(), &whole);
+                if let Some(first) = given.as_ref().and_then(|given| same_key(&keys, given)) {
+                    self.sink.push(report::names::given_twice(whole, name.text(), first));
+                    continue;
+                }
+                keys.extend(given);
+                continue;
+            }
             let value = self.opt_expr(init.value(), &whole);
             let Some((field, ty)) = self.written_field(unit, name.text(), &span) else { continue };
             if let Some((_, first)) = places.iter().find(|(known, _)| *known == field) {
@@ -129,10 +158,11 @@ impl Exprs<'_> {
             }
             let target = format!("`{}`", name.text());
             let value = self.coerce(value, &ty, &target, Some(span.clone()));
+            self.check_constant(unit, field, name.text(), &value);
             places.push((field, span));
             out.push((field, value));
         }
-        out
+        (out, keys)
     }
 
     /// Finds a field that may be given a value; reports one that may not.
@@ -140,6 +170,11 @@ impl Exprs<'_> {
         let (field, ty) = self.any_field(unit, name, span)?;
         let declared = self.items.field(unit, field);
         let place = declared.span.clone();
+        if let Some(list) = grammar::element_of(self.items.unit(unit), field) {
+            self.sink.push(report::wire::field_of_an_element(span.clone(), name, &list, place));
+            return None;
+        }
+        let ty = self.items.written_type(unit, field).unwrap_or(ty);
         match grammar::writable(self.items.unit(unit), field) {
             Writable::Yes => Some((field, ty)),
             Writable::Follows => {
@@ -148,6 +183,14 @@ impl Exprs<'_> {
             }
             Writable::Computed => {
                 self.sink.push(report::grammar::written_var(span.clone(), name, place));
+                None
+            }
+            Writable::ToClose => {
+                self.sink.push(report::wire::to_close_read(span.clone(), name, place));
+                None
+            }
+            Writable::Parts => {
+                self.sink.push(report::wire::list_is_read_only(span.clone(), name, place));
                 None
             }
             Writable::NoLength(why) => {

@@ -92,6 +92,29 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty: Ty::Bool, span }
     }
 
+    /// What a `switch` of a grammar decides by.
+    pub(crate) fn switch_subject(&mut self, subject: &ast::Expr) -> Expr {
+        let value = self.expr(subject);
+        self.decidable(value)
+    }
+
+    /// A case of a `switch` of a grammar.
+    pub(crate) fn constant_pattern(
+        &mut self,
+        pattern: &ast::Pattern,
+        subject: &Ty,
+        seen: &mut Vec<Expr>,
+    ) -> Option<Expr> {
+        if let Some(binding) = pattern.binding() {
+            let place = self.span(binding.range());
+            if *subject != Ty::Unknown {
+                let found = self.items.describe(subject);
+                self.sink.push(report::values::binds_in_plain(place, &found));
+            }
+        }
+        self.pattern(pattern, subject, seen)
+    }
+
     fn subject(&mut self, subject: Option<ast::Expr>, around: &Span) -> Expr {
         let value = self.opt_expr(subject, around);
         self.decidable(value)

@@ -3,7 +3,7 @@
 
 use flick_syntax::ast;
 
-use super::flatten::Draft;
+use super::nodes::Draft;
 use super::{GrammarScope, Purpose, with_exprs};
 use crate::diagnostic::Sink;
 use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
@@ -16,9 +16,8 @@ use crate::walk;
 pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mut Sink) {
     let lengths = measured(items, unit);
     for &(source, measured) in &lengths {
-        if let FieldKind::Int { derived, .. } | FieldKind::Vint { derived } =
-            &mut items.units[unit.0 as usize].fields[source.0 as usize].kind
-            && derived.is_none()
+        if let Some(derived @ None) =
+            items.units[unit.0 as usize].fields[source.0 as usize].kind.derived_mut()
         {
             *derived = Some(Derived::LengthOf(measured));
         }
@@ -58,7 +57,7 @@ fn serialize(
     items: &mut Items,
     sink: &mut Sink,
 ) {
-    let span = span_of(draft.file, attr.range());
+    let span = span_of(draft.site.file, attr.range());
     let own = items.field(unit, var).name.clone().unwrap_or_default();
     let (Some(target), Some(value)) = (attr.target(), attr.value()) else {
         if attr.value().is_some() {
@@ -80,12 +79,16 @@ fn serialize(
         };
         (ExprKind::LenOf(field), Range { lo: 0, hi: longest }.ty())
     });
-    let prefix = draft.prefix.clone();
-    let scope = GrammarScope { unit, prefix, purpose: Purpose::Writing, dollar };
-    let (target, value) =
-        with_exprs(items, sink, draft.file, scope, |exprs| (exprs.expr(&target), exprs.expr(&value)));
+    let scope = GrammarScope {
+        site: draft.site.clone(),
+        dollar,
+        is_structured: items.unit(unit).body.is_some(),
+        ..GrammarScope::new(unit, draft.site.file, Purpose::Writing)
+    };
+    let (target, value) = with_exprs(items, sink, scope, |exprs| (exprs.expr(&target), exprs.expr(&value)));
     let field = match target.kind {
         ExprKind::SelfField(field) => field,
+        ExprKind::SelfKey(list, key) => return follows_key(unit, list, key, value, items, sink),
         _ if target.ty == Ty::Unknown => return,
         _ => {
             sink.push(report::grammar::serialize(
@@ -103,18 +106,30 @@ fn serialize(
     set_derived(unit, field, value, target.span, items, sink);
 }
 
+/// Enters the text that a key follows from.
+fn follows_key(unit: UnitId, list: FieldId, key: u32, value: Expr, items: &mut Items, sink: &mut Sink) {
+    if !matches!(value.ty, Ty::Bytes { .. } | Ty::Unknown) {
+        let found = items.describe(&value.ty);
+        sink.push(report::types::mismatch(value.span.clone(), "text", &found, None));
+        return;
+    }
+    if let FieldKind::List(list) = &mut items.units[unit.0 as usize].fields[list.0 as usize].kind
+        && let Some(keyed) = &mut list.keyed
+    {
+        keyed.follows.push((key, value));
+    }
+}
+
 /// Enters what a field follows from, unless it cannot follow or follows already.
 fn set_derived(unit: UnitId, field: FieldId, value: Expr, place: Span, items: &mut Items, sink: &mut Sink) {
     let name = items.field(unit, field).name.clone().unwrap_or_default();
-    let (why, help) = match &mut items.units[unit.0 as usize].fields[field.0 as usize].kind {
-        FieldKind::Int { derived: derived @ None, .. } | FieldKind::Vint { derived: derived @ None } => {
+    let (why, help) = match items.units[unit.0 as usize].fields[field.0 as usize].kind.derived_mut() {
+        Some(derived @ None) => {
             *derived = Some(Derived::Expr(value));
             return;
         }
-        FieldKind::Int { .. } | FieldKind::Vint { .. } => {
-            ("follows from something else already", "let each field follow from one length only")
-        }
-        _ => ("is no number of the message", "set a number that is in the message"),
+        Some(_) => ("follows from something else already", "let each field follow from one length only"),
+        None => ("is no number of the message", "set a number that is in the message"),
     };
     sink.push(report::grammar::serialize(place, &format!("sets `{name}`, which {why}"), help));
 }
@@ -144,9 +159,8 @@ fn circles(unit: UnitId, items: &Items, sink: &mut Sink) {
 }
 
 fn derived_expr(kind: &FieldKind) -> Option<&Expr> {
-    match kind {
-        FieldKind::Int { derived: Some(Derived::Expr(expr)), .. }
-        | FieldKind::Vint { derived: Some(Derived::Expr(expr)) } => Some(expr),
+    match kind.derived() {
+        Some(Derived::Expr(expr)) => Some(expr),
         _ => None,
     }
 }

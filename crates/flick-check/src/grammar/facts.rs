@@ -1,23 +1,28 @@
 //! Properties of a unit: what the platform must know to carry its messages.
 //! Promises: every fact is of the kind the platform expects; fields it keeps stand at fixed places.
 
+use flick_syntax::LiteralValue;
 use flick_syntax::ast;
 
 use super::{GrammarScope, Purpose, with_exprs};
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
 use crate::hir::{Expr, ExprKind, Facts, FieldId, FieldKind, Span, Ty, UnitId};
-use crate::items::{InFile, Items};
+use crate::items::{InFile, Items, TypeItem};
 use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
 use crate::report;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 
 /// Reasons for which the platform answers in a backend's stead.
-const REASONS: &[&str] = &["unavailable", "timeout", "overload", "malformed", "farewell"];
+const REASONS: &[&str] =
+    &["unavailable", "timeout", "overload", "malformed", "too_long", "unsupported", "farewell"];
 
 pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
     let mut reader = Reader { unit, file: decl.file, items, sink, facts: Facts::default() };
+    let named = |property: &ast::UnitProperty| property.name().is_some_and(|name| name.text() == "replies");
+    let replies = decl.node.properties().find(named).and_then(|property| property.value());
+    reader.facts.replies = replies.and_then(|value| reader.replies(&value));
     let mut seen: Vec<(String, Span)> = Vec::new();
     let mut answers = Vec::new();
     for property in decl.node.properties() {
@@ -78,6 +83,12 @@ impl Reader<'_> {
             "mute" => self.facts.mute = self.truth(property, "mute"),
             "silent" => self.facts.silent = self.truth(property, "silent"),
             "more" => self.facts.more = self.truth(property, "more"),
+            "last" => self.facts.last = self.truth(property, "last"),
+            "retry" => self.facts.retry = self.truth(property, "retry"),
+            "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
+            "keep" => self.facts.keep = self.kept_number(property),
+            "exclusive" => self.facts.exclusive = self.is_exclusive(property),
+            "replies" => {}
             "correlate" => {
                 self.facts.correlate =
                     property.value().and_then(|value| self.fixed_field(&value, "correlate"));
@@ -93,11 +104,14 @@ impl Reader<'_> {
     }
 
     fn scope(&self, fact: &'static str) -> GrammarScope {
-        GrammarScope { unit: self.unit, prefix: String::new(), purpose: Purpose::Fact(fact), dollar: None }
+        GrammarScope {
+            is_structured: self.items.unit(self.unit).body.is_some(),
+            ..GrammarScope::new(self.unit, self.file, Purpose::Fact(fact))
+        }
     }
 
     fn exprs<T>(&mut self, scope: GrammarScope, check: impl FnOnce(&mut Exprs<'_>) -> T) -> T {
-        with_exprs(self.items, self.sink, self.file, scope, check)
+        with_exprs(self.items, self.sink, scope, check)
     }
 
     fn truth(&mut self, property: &ast::UnitProperty, fact: &'static str) -> Option<Expr> {
@@ -109,6 +123,73 @@ impl Reader<'_> {
             exprs.coerce(checked, &Ty::Bool, &target, None)
         });
         Some(checked)
+    }
+
+    /// `%keep = self.length`.
+    fn kept_number(&mut self, property: &ast::UnitProperty) -> Option<Expr> {
+        let value = property.value()?;
+        let scope = self.scope("keep");
+        let checked = self.exprs(scope, |exprs| exprs.expr(&value));
+        match checked.ty {
+            Ty::Int { lo, .. } if lo >= 0 => Some(checked),
+            Ty::Unknown => None,
+            _ => {
+                let wanted = "a number that is not negative";
+                self.sink.push(report::grammar::bad_fact(
+                    checked.span,
+                    "keep",
+                    wanted,
+                    "%keep = self.opcode;",
+                ));
+                None
+            }
+        }
+    }
+
+    /// `%exclusive = true`.
+    fn is_exclusive(&mut self, property: &ast::UnitProperty) -> bool {
+        let Some(value) = property.value() else { return false };
+        let literal = match value.clone().unparenthesised() {
+            Some(ast::Expr::Literal(literal)) => literal.value(),
+            _ => None,
+        };
+        if let Some(LiteralValue::Bool(truth)) = literal {
+            return truth;
+        }
+        let span = span_of(self.file, value.range());
+        self.sink.push(report::grammar::bad_fact(
+            span,
+            "exclusive",
+            "`true` or `false`",
+            "%exclusive = true;",
+        ));
+        false
+    }
+
+    /// `%replies = response`.
+    fn replies(&mut self, value: &ast::Expr) -> Option<UnitId> {
+        let span = span_of(self.file, value.range());
+        let (library, name) = match value {
+            ast::Expr::Name(name) => (None, name.name()),
+            ast::Expr::Field(field) => match crate::expr::unfold_path(field) {
+                (Some(ast::Expr::Name(library)), Some(path)) if path.len() == 1 => {
+                    (library.name(), path.into_iter().next())
+                }
+                _ => (None, None),
+            },
+            _ => (None, None),
+        };
+        let item = name.as_ref().and_then(|name| {
+            self.items.type_named(self.file, library.as_ref().map(ast::Name::text), name.text())
+        });
+        match item {
+            Some(TypeItem::Unit(unit)) => Some(unit),
+            _ => {
+                let wanted = "the unit of the replies";
+                self.sink.push(report::grammar::bad_fact(span, "replies", wanted, "%replies = response;"));
+                None
+            }
+        }
     }
 
     /// A number at a fixed place, named by `value`.
@@ -220,17 +301,14 @@ impl Reader<'_> {
             return;
         }
         let Some(value) = property.value() else { return };
-        let scope = GrammarScope {
-            unit: self.unit,
-            prefix: String::new(),
-            purpose: Purpose::Answer(self.facts.echo.clone()),
-            dollar: None,
-        };
+        let purpose = Purpose::Answer(self.facts.echo.clone());
+        let scope = GrammarScope::new(self.unit, self.file, purpose);
         let built = self.exprs(scope, |exprs| exprs.expr(&value));
-        let is_own = matches!(built.kind, ExprKind::Build(unit, _) if unit == self.unit);
-        if !is_own {
+        let answers = self.facts.replies.unwrap_or(self.unit);
+        let is_answer = matches!(built.kind, ExprKind::Build(unit, _) if unit == answers);
+        if !is_answer {
             if built.ty != Ty::Unknown {
-                let name = &self.items.unit(self.unit).name;
+                let name = &self.items.unit(answers).name;
                 let help = format!("write `{name}{{field = value, ...}}`");
                 self.sink.push(report::grammar::answer(
                     built.span,
@@ -246,8 +324,8 @@ impl Reader<'_> {
 
     /// The platform writes its answers into a small buffer of their own.
     fn answer_size(&mut self, built: &Expr) {
-        let ExprKind::Build(_, inits) = &built.kind else { return };
-        let fields = self.items.unit(self.unit).fields.iter();
+        let ExprKind::Build(unit, inits) = &built.kind else { return };
+        let fields = self.items.unit(*unit).fields.iter();
         let fixed: u64 = fields
             .map(|field| match &field.kind {
                 FieldKind::Int { repr, .. } => u64::from(repr.width_bytes),

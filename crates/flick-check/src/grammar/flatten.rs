@@ -1,52 +1,59 @@
-//! A unit as one row of fields: nested units are laid out in place, under dotted names.
-//! Promises: field types are known afterwards; lengths and variables are not (`lengths.rs`).
+//! A unit as one row of fields: nested units are laid out in place, under dotted names; and as a tree of what stands where.
+//! Promises: field types are known afterwards; lengths, variables and conditions are not (`lengths.rs`).
+
+mod parts;
+
+use std::cell::OnceCell;
+use std::rc::Rc;
 
 use flick_syntax::ast;
 
+use super::nodes::{Args, Draft, Drafts, IfNode, Node, Site, attr};
+use super::wire_types::{self, Context, Found};
 use crate::diagnostic::Sink;
-use crate::hir::{CAUSE_MALFORMED, Expr, ExprKind, Field, FieldKind, IntRepr, Span, Ty, UnitId};
-use crate::items::{Decls, Items, TypeItem};
-use crate::limits::{UNIT_EXPANSIONS_MAX, UNIT_FIELDS_MAX, UNIT_NESTING_MAX};
+use crate::hir::{CAUSE_MALFORMED, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Span, Ty, UnitId};
+use crate::items::{Decls, Items};
+use crate::limits::{UNIT_EXPANSIONS_MAX, UNIT_FIELDS_MAX, UNIT_NESTING_MAX, WIRE_FIELDS_MAX};
 use crate::load::span_of;
 use crate::report;
 use crate::types;
 
-/// What the later steps need to know of a field beyond its type; one for each field of the flat unit.
-pub(super) struct Draft {
-    pub(super) file: u32,
-    /// Path of the nested unit it stands in, with a final dot.
-    pub(super) prefix: String,
-    pub(super) attrs: Vec<ast::Attr>,
-    /// Place of the name, or of the whole field.
-    pub(super) place: Span,
-    /// Bound written in the grammar.
-    pub(super) bound: Option<u32>,
-    /// The type could not be understood; nothing more is said of the field.
-    pub(super) is_broken: bool,
-}
+/// Properties of which only the parser of a tree tells the platform.
+const TREE_FACTS: &[&str] = &["last", "retry", "tunnel", "keep"];
 
 /// Lays a unit out: fills its fields in `items` and returns the drafts beside them.
-pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Vec<Draft> {
+pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Drafts {
     let mut flat = Flat {
         decls,
         items,
         sink,
         drafts: Vec::new(),
         fields: Vec::new(),
+        nodes: Vec::new(),
         nesting: vec![unit],
         expansions: 0,
+        has_wire: false,
+        is_structured: false,
     };
-    flat.unit(unit, "");
-    let Flat { drafts, fields, expansions, .. } = flat;
+    let decl = &decls.units[unit.0 as usize];
+    let has_fact =
+        |property: ast::UnitProperty| property.name().is_some_and(|name| TREE_FACTS.contains(&name.text()));
+    flat.is_structured = decl.node.properties().any(has_fact);
+    let site = Site { file: decl.file, ..Site::default() };
+    let args = flat.args(unit, Vec::new(), None, site.clone());
+    let site = Site { args, ..site };
+    flat.unit(unit, &site);
+    let Flat { drafts, fields, nodes, expansions, has_wire, is_structured, .. } = flat;
     let name = items.unit(unit).name.clone();
     let place = items.unit(unit).span.clone();
-    if !fields.iter().any(|field| !matches!(field.kind, FieldKind::Var { .. })) {
+    let fields_max = if is_structured { WIRE_FIELDS_MAX } else { UNIT_FIELDS_MAX };
+    if !has_wire {
         sink.push(report::grammar::empty_unit(place, &name));
-    } else if fields.len() > UNIT_FIELDS_MAX || expansions > UNIT_EXPANSIONS_MAX {
-        sink.push(report::grammar::too_many_fields(place, &name, fields.len(), UNIT_FIELDS_MAX));
+    } else if fields.len() > fields_max || expansions > UNIT_EXPANSIONS_MAX {
+        sink.push(report::grammar::too_many_fields(place, &name, fields.len(), fields_max));
     }
     items.units[unit.0 as usize].fields = fields;
-    drafts
+    Drafts { fields: drafts, nodes, is_structured }
 }
 
 struct Flat<'a> {
@@ -55,68 +62,104 @@ struct Flat<'a> {
     sink: &'a mut Sink,
     drafts: Vec<Draft>,
     fields: Vec<Field>,
+    /// The row at hand.
+    nodes: Vec<Node>,
     /// Units being laid out, outermost first.
     nesting: Vec<UnitId>,
     /// Nested units met so far.
     expansions: usize,
+    /// Something has bytes.
+    has_wire: bool,
+    is_structured: bool,
+}
+
+/// A field as it is written.
+struct Written {
+    full: Option<String>,
+    place: Span,
+    attrs: Vec<ast::Attr>,
 }
 
 impl Flat<'_> {
-    fn unit(&mut self, unit: UnitId, prefix: &str) {
+    fn unit(&mut self, unit: UnitId, site: &Site) {
         let decl = &self.decls.units[unit.0 as usize];
         let byteorder = byteorder(&decl.node, decl.file, self.sink);
         for item in decl.node.items() {
-            match item {
-                ast::UnitItem::Property(_)
-                | ast::UnitItem::Literal(_)
-                | ast::UnitItem::Bits(_)
-                | ast::UnitItem::Check(_)
-                | ast::UnitItem::Switch(_) => {}
-                ast::UnitItem::Field(field) => self.field(&field, decl.file, prefix, byteorder),
-                ast::UnitItem::Var(var) => self.var(&var, decl.file, prefix),
-            }
+            self.item(item, site, byteorder, true);
         }
     }
 
-    fn field(&mut self, field: &ast::UnitField, file: u32, prefix: &str, byteorder: Option<bool>) {
+    fn item(&mut self, item: ast::UnitItem, site: &Site, byteorder: Option<bool>, is_top: bool) {
+        if self.fields.len() > WIRE_FIELDS_MAX {
+            return; // the number of fields is refused as a whole
+        }
+        match item {
+            ast::UnitItem::Property(property) if !is_top => {
+                let span = span_of(site.file, property.range());
+                self.sink.push(report::wire::property_inside(span));
+            }
+            ast::UnitItem::Property(_) => {}
+            ast::UnitItem::Field(field) => self.field(&field, site, byteorder),
+            ast::UnitItem::Var(var) => self.var(&var, site),
+            ast::UnitItem::Literal(literal) => self.literal(&literal, site),
+            ast::UnitItem::Bits(bits) => self.bits(&bits, site, byteorder),
+            ast::UnitItem::Check(check) => self.check(&check, site),
+            ast::UnitItem::Switch(switch) => self.switch(&switch, site, byteorder),
+        }
+    }
+
+    /// Lays out what `inside` does as a row of its own.
+    fn row(&mut self, inside: impl FnOnce(&mut Self)) -> Vec<Node> {
+        let outer = std::mem::take(&mut self.nodes);
+        inside(self);
+        std::mem::replace(&mut self.nodes, outer)
+    }
+
+    fn field(&mut self, field: &ast::UnitField, site: &Site, byteorder: Option<bool>) {
         let name = field.name();
-        let place = span_of(file, name.as_ref().map_or(field.range(), ast::Name::range));
-        let full = name.as_ref().map(|name| format!("{prefix}{}", name.text()));
-        if !self.is_new(full.as_deref(), &place) {
+        let place = span_of(site.file, name.as_ref().map_or(field.range(), ast::Name::range));
+        let full = name.as_ref().map(|name| format!("{}{}", site.prefix, name.text()));
+        if !self.is_new(full.as_deref(), site, &place) {
             return;
         }
         let Some(ty) = field.ty() else { return };
-        let ty_span = span_of(file, ty.range());
-        let named = match &ty {
-            ast::Type::Named(named) => named,
-            ast::Type::List(_) => {
-                let help = "the repetition can be one `bytes` field with a length";
-                self.sink.push(report::not_yet::grammar(ty_span, "a repetition", help));
-                return self.broken(full, place, file, prefix);
+        let attrs: Vec<ast::Attr> = field.attrs().collect();
+        let condition = attr(&attrs, "if").and_then(|attr| attr.value());
+        let written = Written { full, place: place.clone(), attrs };
+        let Some(condition) = condition else { return self.typed(written, &ty, site, byteorder) };
+        self.is_structured = true;
+        let visible = self.fields.len();
+        let then = self.row(|flat| flat.typed(written, &ty, site, byteorder));
+        self.nodes.push(Node::If(IfNode { condition, site: site.clone(), visible, then, span: place }));
+    }
+
+    /// A field whose name is known to be new and whose `&if` has been seen to.
+    fn typed(&mut self, written: Written, ty: &ast::Type, site: &Site, byteorder: Option<bool>) {
+        let ty_span = span_of(site.file, ty.range());
+        let context = Context { items: self.items, file: site.file, byteorder, attrs: &written.attrs };
+        match wire_types::of(&context, ty, self.sink) {
+            Found::Broken => self.broken(written, site),
+            Found::Unit(inner, values) => self.nested(inner, values, written, ty_span, site),
+            Found::List(inner, values, max) => self.list(inner, values, max, written, ty_span, site),
+            Found::Kind(kind, bound) => {
+                if let FieldKind::Int { repr, .. } = &kind
+                    && repr.width_bytes > 1
+                    && byteorder.is_none()
+                    && !self.has_byteorder()
+                {
+                    let shown = written
+                        .full
+                        .as_deref()
+                        .map_or("this field", |full| full.strip_prefix(site.prefix.as_str()).unwrap_or(full));
+                    self.sink.push(report::grammar::byteorder(written.place.clone(), Some(shown)));
+                }
+                self.is_structured |=
+                    !matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. } | FieldKind::Bytes { .. })
+                        || attr(&written.attrs, "fault").is_some();
+                self.has_wire = true;
+                self.push(written, kind, site, bound, false);
             }
-            ast::Type::Tuple(_) => {
-                let help = "write one field for each value";
-                self.sink.push(report::grammar::field_type(ty_span, "a tuple", help));
-                return self.broken(full, place, file, prefix);
-            }
-        };
-        let Some(type_name) = named.name() else { return self.broken(full, place, file, prefix) };
-        if let Some(TypeItem::Unit(inner)) = self.items.type_named(file, None, type_name.text()) {
-            return self.nested(inner, full, field, ty_span, file);
         }
-        let bound = types::bound(named, file, self.sink);
-        let Some(kind) = self.wire_type(type_name.text(), ty_span, byteorder, file) else {
-            return self.broken(full, place, file, prefix);
-        };
-        if let FieldKind::Int { repr, .. } = &kind
-            && repr.width_bytes > 1
-            && byteorder.is_none()
-            && !self.has_byteorder()
-        {
-            let shown = name.as_ref().map_or("this field", |name| name.text());
-            self.sink.push(report::grammar::byteorder(place.clone(), Some(shown)));
-        }
-        self.push(full, kind, place, file, prefix, field.attrs().collect(), bound, false);
     }
 
     /// Whether the unit at hand has a byte order property, were it a bad one, or was told to have one.
@@ -136,112 +179,104 @@ impl Flat<'_> {
         self.sink.has("E0611", &Span { file: decl.file, range: range.start as u32..range.end as u32 })
     }
 
-    fn wire_type(&mut self, name: &str, span: Span, byteorder: Option<bool>, file: u32) -> Option<FieldKind> {
-        let big_endian = byteorder.unwrap_or(true);
-        if let Some(repr) = types::sized_int(name) {
-            return Some(FieldKind::Int { repr, big_endian, enumeration: None, derived: None });
-        }
-        match (name, self.items.type_named(file, None, name)) {
-            ("vint", None) => Some(FieldKind::Vint { derived: None }),
-            ("string" | "bytes", _) => {
-                let length = Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span };
-                Some(FieldKind::Bytes { text: name == "string", max_bytes: None, length, streamed: false })
-            }
-            (_, Some(TypeItem::Enum(id))) => {
-                let enumeration = self.items.enumeration(id);
-                let Some(repr) = enumeration.repr else {
-                    let help = format!("declare it with its width: `type {name} = enum uint8 {{ ... }};`");
-                    self.sink.push(report::grammar::field_type(
-                        span,
-                        &format!("the enumeration `{name}`"),
-                        &help,
-                    ));
-                    return None;
-                };
-                Some(FieldKind::Int { repr, big_endian, enumeration: Some(id), derived: None })
-            }
-            ("int", _) => {
-                self.sink.push(report::grammar::field_type(
-                    span,
-                    "`int`",
-                    "write how many bits it has: `uint32`",
-                ));
-                None
-            }
-            ("bool", _) => {
-                self.sink.push(report::grammar::field_type(
-                    span,
-                    "`bool`",
-                    "write `uint8`, and compare it with 0 where it is read",
-                ));
-                None
-            }
-            (_, Some(_)) => None,
-            (_, None) => {
-                types::unknown(self.items, name, span, self.sink);
-                None
-            }
-        }
-    }
-
-    fn nested(&mut self, inner: UnitId, full: Option<String>, field: &ast::UnitField, span: Span, file: u32) {
+    /// Whether a unit may be laid out in this place; says why not.
+    fn may_enter(&mut self, inner: UnitId, span: &Span) -> bool {
         self.expansions += 1;
-        if self.expansions > UNIT_EXPANSIONS_MAX || self.fields.len() > UNIT_FIELDS_MAX {
-            return; // the number of fields is refused as a whole
+        if self.expansions > UNIT_EXPANSIONS_MAX {
+            return false; // the number of fields is refused as a whole
         }
         if let Some(start) = self.nesting.iter().position(|unit| *unit == inner) {
             // Every unit of the circle meets it; the one declared first says so.
             if self.nesting[start..].iter().all(|unit| inner.0 <= unit.0) {
                 let name = &self.items.unit(inner).name;
-                self.sink.push(report::grammar::nests_itself(span, name));
+                self.sink.push(report::grammar::nests_itself(span.clone(), name));
             }
-            return;
+            return false;
         }
         if self.nesting.len() >= UNIT_NESTING_MAX {
-            self.sink.push(report::grammar::nested_too_deep(span, UNIT_NESTING_MAX));
+            self.sink.push(report::grammar::nested_too_deep(span.clone(), UNIT_NESTING_MAX));
+            return false;
+        }
+        true
+    }
+
+    fn nested(&mut self, inner: UnitId, values: Vec<ast::Expr>, written: Written, span: Span, site: &Site) {
+        if !self.may_enter(inner, &span) {
             return;
         }
-        for attr in field.attrs() {
+        for attr in &written.attrs {
             let name = attr.name().map_or(String::new(), |name| name.text().to_owned());
-            let span = span_of(file, attr.range());
-            self.sink.push(report::grammar::attribute_misplaced(
-                span,
-                &name,
-                "does not stand on a nested unit",
-            ));
+            if name == "if" {
+                continue;
+            }
+            let span = span_of(site.file, attr.range());
+            let why = "does not stand on a nested unit";
+            self.sink.push(report::grammar::attribute_misplaced(span, &name, why));
         }
-        // Fields of a nested unit without a name cannot be named by anyone; a dot alone keeps them apart.
-        let prefix = format!("{}.", full.unwrap_or_default());
+        let args = self.args(inner, values, Some(span), site.clone());
+        let prefix = self.inner_prefix(written.full, site);
+        let file = self.decls.units[inner.0 as usize].file;
+        let inside = Site { file, prefix, args, inside: site.inside.clone() };
         self.nesting.push(inner);
-        self.unit(inner, &prefix);
+        self.unit(inner, &inside);
         self.nesting.pop();
     }
 
-    fn var(&mut self, var: &ast::UnitVar, file: u32, prefix: &str) {
-        let Some(name) = var.name() else { return };
-        let place = span_of(file, name.range());
-        let full = Some(format!("{prefix}{}", name.text()));
-        if !self.is_new(full.as_deref(), &place) {
-            return;
+    /// Fields of a nested unit without a name cannot be named by anyone from outside.
+    fn inner_prefix(&self, full: Option<String>, site: &Site) -> String {
+        full.map_or_else(|| format!("{}#{}.", site.prefix, self.fields.len()), |full| format!("{full}."))
+    }
+
+    /// What a unit with parameters is given; its values are looked into in the second pass.
+    fn args(
+        &mut self,
+        unit: UnitId,
+        given: Vec<ast::Expr>,
+        span: Option<Span>,
+        site: Site,
+    ) -> Option<Rc<Args>> {
+        let decl = &self.decls.units[unit.0 as usize];
+        let params: Vec<(String, Ty)> = decl
+            .node
+            .params()
+            .filter_map(|param| {
+                let name = param.name()?.text().to_owned();
+                let ty = param.ty().map_or(Ty::Unknown, |ty| self.param_type(&ty, decl.file));
+                Some((name, ty))
+            })
+            .collect();
+        if let Some(span) = span.filter(|_| given.len() != params.len()) {
+            let name = &self.items.unit(unit).name;
+            self.sink.push(report::wire::argument_count(span, name, params.len(), given.len()));
+        } else if params.is_empty() {
+            return None;
         }
-        let repr = match var.ty() {
-            Some(ast::Type::Named(named)) => named.name().and_then(|name| types::sized_int(name.text())),
-            _ => None,
-        };
-        let is_broken = repr.is_none();
-        if let (true, Some(ty)) = (is_broken, var.ty()) {
-            let help = "a variable is a sized integer: `var value_len : uint32`";
-            self.sink.push(report::grammar::field_type(span_of(file, ty.range()), "this type", help));
+        let visible = self.fields.len();
+        let args = Rc::new(Args { params, given, site, visible, values: OnceCell::new() });
+        self.nodes.push(Node::Enter(args.clone()));
+        Some(args)
+    }
+
+    fn param_type(&mut self, ty: &ast::Type, file: u32) -> Ty {
+        match types::value_type(self.items, ty, file, self.sink) {
+            ty @ (Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Unknown) => ty,
+            other => {
+                let found = self.items.describe(&other);
+                self.sink.push(report::wire::param_type(span_of(file, ty.range()), &found));
+                Ty::Unknown
+            }
         }
-        let repr = repr.unwrap_or(IntRepr { width_bytes: 8, signed: true });
-        let parse = Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span: place.clone() };
-        let kind = FieldKind::Var { repr, parse };
-        self.push(full, kind, place, file, prefix, var.attrs().collect(), None, is_broken);
     }
 
     /// Reports a field name given twice.
-    fn is_new(&mut self, full: Option<&str>, place: &Span) -> bool {
+    fn is_new(&mut self, full: Option<&str>, site: &Site, place: &Span) -> bool {
         let Some(full) = full else { return true };
+        let shown = full.strip_prefix(site.prefix.as_str()).unwrap_or(full);
+        let is_param = site.args.iter().any(|args| args.params.iter().any(|(name, _)| name == shown));
+        if is_param {
+            self.sink.push(report::wire::field_named_as_param(place.clone(), shown));
+            return false;
+        }
         let group = format!("{full}.");
         let known = self
             .fields
@@ -249,43 +284,44 @@ impl Flat<'_> {
             .find(|field| field.name.as_deref().is_some_and(|name| name == full || name.starts_with(&group)));
         if let Some(known) = known {
             let first = known.span.clone();
-            let shown = full.rsplit('.').next().unwrap_or(full);
             self.sink.push(report::names::duplicate(place.clone(), "field", shown, first));
             return false;
         }
         true
     }
 
-    fn broken(&mut self, full: Option<String>, place: Span, file: u32, prefix: &str) {
+    fn broken(&mut self, written: Written, site: &Site) {
         let repr = IntRepr { width_bytes: 1, signed: false };
         let kind = FieldKind::Int { repr, big_endian: true, enumeration: None, derived: None };
-        self.push(full, kind, place, file, prefix, Vec::new(), None, true);
+        self.has_wire = true;
+        self.push(Written { attrs: Vec::new(), ..written }, kind, site, None, true);
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the one place where a field and its draft are made together"
-    )]
-    fn push(
-        &mut self,
-        name: Option<String>,
-        kind: FieldKind,
-        place: Span,
-        file: u32,
-        prefix: &str,
-        attrs: Vec<ast::Attr>,
-        bound: Option<u32>,
-        is_broken: bool,
-    ) {
+    fn push(&mut self, written: Written, kind: FieldKind, site: &Site, bound: Option<u32>, is_broken: bool) {
+        let Written { full: name, place, attrs } = written;
+        self.nodes.push(Node::Field(self.fields.len()));
+        let cause = CAUSE_MALFORMED;
         self.fields.push(Field {
             name,
             kind,
             requires: Vec::new(),
-            cause: CAUSE_MALFORMED,
+            cause,
+            default: None,
             span: place.clone(),
         });
-        self.drafts.push(Draft { file, prefix: prefix.to_owned(), attrs, place, bound, is_broken });
+        let site = site.clone();
+        self.drafts.push(Draft { site, attrs, place, bound, is_broken, body: Vec::new(), body_end: 0 });
     }
+
+    /// The field that the next `push` makes.
+    fn next(&self) -> FieldId {
+        FieldId(self.fields.len() as u32)
+    }
+}
+
+/// An expression that the second pass replaces.
+pub(super) fn later(span: Span) -> Expr {
+    Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span }
 }
 
 /// Reads `%byteorder`: `Some(true)` for big; a bad one is reported.

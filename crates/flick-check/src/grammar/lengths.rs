@@ -1,55 +1,104 @@
 //! Attributes of fields: how long each is, how variables are computed, what is required.
 //! Promises: an expression uses only what stands before it; `max_bytes` is the least of the written bound, the default
-//! and what the length can be. A last field without a bound of its own keeps `None` until its readers are known.
+//! and what the length can be. A field that may stream keeps `None` until its readers are known.
 
 use flick_syntax::ast;
 
-use super::flatten::Draft;
-use super::{GrammarScope, Purpose, with_exprs};
-use crate::diagnostic::Sink;
+use super::attrs;
+use super::nodes::{Draft, attr};
+use super::rows::{Place, Rows};
+use super::wire_types::cause;
+use super::{GrammarScope, lists};
 use crate::expr::range_of;
-use crate::hir::{Expr, ExprKind, FieldKind, Ty, UnitId};
-use crate::items::Items;
+use crate::hir::{Expr, ExprKind, FieldId, FieldKind, Ty};
 use crate::limits::{DEFAULT_BYTES_MAX, UNIT_FIELDS_MAX, WRITTEN_BYTES_MAX};
 use crate::load::span_of;
 use crate::report;
 use crate::types;
 
-const FIELD_ATTRS: &[&str] = &["length", "requires", "streamed"];
-const VAR_ATTRS: &[&str] = &["parse", "serialize", "requires"];
-/// Attributes that the language has and this version has not.
-const LATER: &[&str] = &["if", "until", "count", "default", "convert", "chunked", "eod", "bits", "optional"];
-
-pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mut Sink) {
-    let last = last_on_wire(items, unit);
-    for (index, draft) in drafts.iter().enumerate() {
-        if draft.is_broken {
-            continue;
-        }
-        let mut field = items.unit(unit).fields[index].clone();
-        let name = own_name(draft, field.name.as_deref());
-        known_attrs(draft, &field.kind, sink);
-        let mut site = Site { unit, index, draft, name: &name };
-        match &mut field.kind {
-            FieldKind::Int { .. } | FieldKind::Vint { .. } => {}
-            FieldKind::Bytes { length, max_bytes, streamed, .. } => {
-                *length = site.length(items, sink);
-                *streamed = attr(draft, "streamed").is_some();
-                if *streamed && Some(index) != last {
-                    sink.push(report::grammar::streamed_not_last(draft.place.clone(), &name));
-                }
-                let may_stream = Some(index) == last && draft.bound.is_none();
-                *max_bytes = if may_stream { None } else { Some(longest(length, draft.bound)) };
+/// Looks into the attributes of one field.
+pub(super) fn field<'a>(rows: &mut Rows<'a>, index: usize, place: Place) {
+    let draft = rows.draft(index);
+    let mut field = rows.items.unit(rows.unit).fields[index].clone();
+    let name = own_name(draft, field.name.as_deref());
+    attrs::known(draft, &field.kind, rows.sink);
+    field.default = default(draft, &field, rows.sink);
+    field.cause = cause(&draft.attrs, draft.site.file, rows.sink);
+    let mut site = FieldSite { rows, index, draft, name: &name };
+    match &mut field.kind {
+        FieldKind::Int { .. }
+        | FieldKind::Vint { .. }
+        | FieldKind::Text { .. }
+        | FieldKind::Number { .. }
+        | FieldKind::Varint { .. }
+        | FieldKind::Bits { .. }
+        | FieldKind::Asked => {}
+        FieldKind::ToClose { .. } => {
+            if !place.is_last {
+                site.rows.sink.push(report::wire::behind_to_close(draft.place.clone(), &name));
             }
-            FieldKind::Var { parse, .. } => *parse = site.parse(items, sink),
-            _ => {}
         }
-        // `$$` needs the field's type, which is complete only now.
-        items.units[unit.0 as usize].fields[index] = field;
-        let requires = site.requires(items, sink);
-        items.units[unit.0 as usize].fields[index].requires = requires;
+        FieldKind::Bytes { length, max_bytes, streamed, .. } => {
+            *length = site.length();
+            *streamed = attr(&draft.attrs, "streamed").is_some();
+            let may_stream = (place.is_last || place.is_open) && draft.bound.is_none();
+            if *streamed && !place.is_last && !place.is_open {
+                site.rows.sink.push(report::grammar::streamed_not_last(draft.place.clone(), &name));
+            }
+            *max_bytes = if may_stream { None } else { Some(longest(length, draft.bound)) };
+        }
+        FieldKind::Var { parse, sum, .. } if attr(&draft.attrs, "sum").is_some() => {
+            (*parse, *sum) = site.sum();
+        }
+        FieldKind::Var { parse, .. } => *parse = site.parse("parse", &Wanted::Number),
+        FieldKind::TextVar { text, max_bytes, parse } => {
+            let wanted = Wanted::Bytes { text: *text, max: *max_bytes };
+            *parse = site.parse("parse", &wanted);
+        }
+        FieldKind::Flag { parse, any } => {
+            let is_any = attr(&draft.attrs, "any").is_some();
+            *parse = site.parse(if is_any { "any" } else { "parse" }, &Wanted::Truth);
+            *any = if is_any { site.only_key(parse) } else { None };
+        }
+        FieldKind::List(_) => {}
     }
-    let declared = items.unit(unit);
+    // `$$` needs the field's type, which is complete only now.
+    let is_list = matches!(field.kind, FieldKind::List(_));
+    rows.items.units[rows.unit.0 as usize].fields[index] = field;
+    if is_list {
+        lists::check(rows, index, place);
+        return;
+    }
+    let mut site = FieldSite { rows, index, draft, name: &name };
+    let requires = site.requires();
+    rows.items.units[rows.unit.0 as usize].fields[index].requires = requires;
+}
+
+/// `&default = 1`.
+fn default(draft: &Draft, field: &crate::hir::Field, sink: &mut crate::diagnostic::Sink) -> Option<i128> {
+    let attr = draft.attr("default")?;
+    let value = attr.value()?;
+    let range = crate::expr::range_of(&crate::expr::grammar_type(&field.kind));
+    let literal = super::wire_types::literal_number(&value).map(i128::from);
+    match literal.filter(|value| range.is_none_or(|range| range.contains(*value))) {
+        Some(value) => Some(value),
+        None => {
+            sink.push(report::wire::default_value(span_of(draft.site.file, value.range())));
+            None
+        }
+    }
+}
+
+/// A plain unit has a slot for every field; what structured units use is counted when their readers are known.
+pub(super) fn slots(
+    rows_unit: crate::hir::UnitId,
+    items: &crate::items::Items,
+    sink: &mut crate::diagnostic::Sink,
+) {
+    let declared = items.unit(rows_unit);
+    if declared.body.is_some() {
+        return;
+    }
     let slots: usize = declared.fields.iter().map(slots_of).sum();
     if slots > UNIT_FIELDS_MAX {
         let place = declared.span.clone();
@@ -58,13 +107,14 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
 }
 
 /// Slots that a field may take in the frame of a message.
-fn slots_of(field: &crate::hir::Field) -> usize {
+pub(crate) fn slots_of(field: &crate::hir::Field) -> usize {
     match &field.kind {
         // A length that is another field's value has that field's slot.
         FieldKind::Bytes { length, .. } if matches!(length.kind, ExprKind::SelfField(_)) => 1,
-        FieldKind::Bytes { .. } => 2,
+        FieldKind::Bytes { .. } | FieldKind::Text { .. } => 2,
         // Its value, its first byte, its length.
         FieldKind::Vint { .. } => 3,
+        FieldKind::List(_) => 4,
         _ => 1,
     }
 }
@@ -80,190 +130,198 @@ pub(crate) fn longest(length: &Expr, bound: Option<u32>) -> u32 {
     possible.min(i128::from(bound)) as u32
 }
 
-/// The last field that has bytes on the wire.
-fn last_on_wire(items: &Items, unit: UnitId) -> Option<usize> {
-    items.unit(unit).fields.iter().rposition(|field| field.kind.is_on_wire())
+pub(super) fn own_name(draft: &Draft, full: Option<&str>) -> String {
+    full.map_or("this field", |full| full.strip_prefix(draft.site.prefix.as_str()).unwrap_or(full)).to_owned()
 }
 
-fn own_name(draft: &Draft, full: Option<&str>) -> String {
-    full.map_or("this field", |full| full.strip_prefix(draft.prefix.as_str()).unwrap_or(full)).to_owned()
-}
-
-fn attr(draft: &Draft, name: &str) -> Option<ast::Attr> {
-    draft.attrs.iter().find(|attr| attr.name().is_some_and(|known| known.text() == name)).cloned()
-}
-
-fn known_attrs(draft: &Draft, kind: &FieldKind, sink: &mut Sink) {
-    let known = if matches!(kind, FieldKind::Var { .. }) { VAR_ATTRS } else { FIELD_ATTRS };
-    let mut seen: Vec<(String, crate::hir::Span)> = Vec::new();
-    for attr in &draft.attrs {
-        let Some(name) = attr.name() else { continue };
-        let span = span_of(draft.file, attr.range());
-        let text = name.text();
-        if LATER.contains(&text) {
-            sink.push(report::not_yet::grammar(
-                span,
-                &format!("`&{text}`"),
-                "describe the rest of the message as one `bytes` field",
-            ));
-        } else if !known.contains(&text) {
-            let other = if known == VAR_ATTRS { FIELD_ATTRS } else { VAR_ATTRS };
-            if other.contains(&text) {
-                let why = if known == VAR_ATTRS {
-                    "does not stand on a variable, which has no bytes"
-                } else {
-                    "stands only on a `var`"
-                };
-                sink.push(report::grammar::attribute_misplaced(span, text, why));
-            } else {
-                sink.push(report::grammar::unknown_attribute(span, text, known));
-            }
-        } else if matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. }) && text != "requires" {
-            sink.push(report::grammar::attribute_misplaced(
-                span,
-                text,
-                "does not stand on a number, whose type says how long it is",
-            ));
-        } else if let Some((_, first)) = seen.iter().find(|(seen, _)| seen == text && text != "requires") {
-            sink.push(report::names::duplicate(span, "attribute", text, first.clone()));
-        } else {
-            if attr.value().is_none() && text != "streamed" {
-                let example = match text {
-                    "length" => "&length = self.key_len",
-                    "requires" => "&requires = $$ > 0",
-                    "serialize" => "&serialize = self.total_len = self.key_len + $$",
-                    _ => "&parse = self.total_len - self.key_len",
-                };
-                sink.push(report::grammar::attribute_needs_value(span.clone(), text, example));
-            }
-            seen.push((text.to_owned(), span));
-        }
-    }
+/// What a variable is.
+enum Wanted {
+    Number,
+    Truth,
+    Bytes { text: bool, max: u32 },
 }
 
 /// One field while its attributes are checked.
-struct Site<'a> {
-    unit: UnitId,
+struct FieldSite<'r, 'a> {
+    rows: &'r mut Rows<'a>,
     index: usize,
     draft: &'a Draft,
-    name: &'a str,
+    name: &'r str,
 }
 
-impl Site<'_> {
+impl FieldSite<'_, '_> {
     fn scope(&self, what: String, visible: usize) -> GrammarScope {
-        let purpose = Purpose::Reading { what, visible };
-        GrammarScope { unit: self.unit, prefix: self.draft.prefix.clone(), purpose, dollar: None }
+        self.rows.scope(&self.draft.site, what, visible)
     }
 
     fn nothing(&self) -> Expr {
         crate::expr::unknown(self.draft.place.clone())
     }
 
-    fn length(&mut self, items: &Items, sink: &mut Sink) -> Expr {
-        let Some(attr) = attr(self.draft, "length") else {
+    fn length(&mut self) -> Expr {
+        let Some(attr) = self.draft.attr("length") else {
             // An attribute that was refused may have been meant to say it.
-            let is_known =
-                |attr: &ast::Attr| attr.name().is_some_and(|name| FIELD_ATTRS.contains(&name.text()));
-            if self.draft.attrs.iter().all(is_known) {
-                sink.push(report::grammar::missing_length(self.draft.place.clone(), self.name));
+            if self.draft.attrs.iter().all(attrs::is_of_field) {
+                self.rows.sink.push(report::grammar::missing_length(self.draft.place.clone(), self.name));
             }
             return self.nothing();
         };
         let Some(value) = attr.value() else { return self.nothing() };
         let scope = self.scope(format!("the length of `{}`", self.name), self.index);
-        let length = with_exprs(items, sink, self.draft.file, scope, |exprs| exprs.expr(&value));
+        let length = self.rows.exprs(scope, |exprs| exprs.expr(&value));
         match &length.ty {
             Ty::Unknown => {}
             Ty::Int { hi, .. } if *hi < 0 => {
                 let range = range_of(&length.ty).map_or(String::new(), |range| range.describe());
-                sink.push(report::grammar::impossible_length(length.span.clone(), self.name, &range));
+                let report = report::grammar::impossible_length(length.span.clone(), self.name, &range);
+                self.rows.sink.push(report);
             }
-            Ty::Int { .. } => self.signed(&length, items, sink),
+            Ty::Int { .. } => self.signed(&length),
             other => {
-                let found = items.describe(other);
-                sink.push(report::types::mismatch(length.span.clone(), "a number", &found, None));
+                let found = self.rows.items.describe(other);
+                self.rows.sink.push(report::types::mismatch(length.span.clone(), "a number", &found, None));
             }
         }
         length
     }
 
     /// A signed field as a length is a mistake in the grammar: a negative one could only be refused.
-    fn signed(&self, length: &Expr, items: &Items, sink: &mut Sink) {
+    fn signed(&mut self, length: &Expr) {
         let ExprKind::SelfField(source) = length.kind else { return };
-        let field = items.field(self.unit, source);
+        let field = self.rows.items.field(self.rows.unit, source);
         if let FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } = field.kind
             && repr.signed
         {
             let name = field.name.as_deref().unwrap_or_default();
-            sink.push(report::grammar::signed_length(
-                length.span.clone(),
-                name,
-                &types::int_name(repr),
-                field.span.clone(),
-            ));
+            let (ty, place) = (types::int_name(repr), field.span.clone());
+            self.rows.sink.push(report::grammar::signed_length(length.span.clone(), name, &ty, place));
         }
     }
 
-    fn parse(&mut self, items: &Items, sink: &mut Sink) -> Expr {
-        let Some(attr) = attr(self.draft, "parse") else {
-            sink.push(report::grammar::missing_parse(self.draft.place.clone(), self.name));
+    fn parse(&mut self, attribute: &str, wanted: &Wanted) -> Expr {
+        let Some(attr) = self.draft.attr(attribute) else {
+            self.rows.sink.push(report::grammar::missing_parse(self.draft.place.clone(), self.name));
             return self.nothing();
         };
         let Some(value) = attr.value() else { return self.nothing() };
-        if self.circle(&value, items, sink) {
+        if self.circle(&value) {
             return self.nothing();
         }
-        let scope = self.scope(format!("`{}`", self.name), self.index);
-        let parse = with_exprs(items, sink, self.draft.file, scope, |exprs| exprs.expr(&value));
-        if !matches!(parse.ty, Ty::Int { .. } | Ty::Unknown) {
-            let found = items.describe(&parse.ty);
-            sink.push(report::types::mismatch(parse.span.clone(), "a number", &found, None));
+        let mut scope = self.scope(format!("`{}`", self.name), self.index);
+        scope.is_lazy = matches!(wanted, Wanted::Bytes { .. });
+        let target = format!("`{}`", self.name);
+        self.rows.exprs(scope, |exprs| {
+            let parse = exprs.expr(&value);
+            match wanted {
+                Wanted::Truth => exprs.coerce(parse, &Ty::Bool, &target, None),
+                Wanted::Bytes { text, max } => {
+                    exprs.coerce(parse, &Ty::Bytes { max: *max, text: *text }, &target, None)
+                }
+                Wanted::Number => {
+                    if !matches!(parse.ty, Ty::Int { .. } | Ty::Unknown) {
+                        let found = exprs.items.describe(&parse.ty);
+                        let report = match &parse.ty {
+                            Ty::Option(inner) => {
+                                let inner = exprs.items.describe(inner);
+                                report::values::may_be_none(parse.span.clone(), &inner)
+                            }
+                            _ => report::types::mismatch(parse.span.clone(), "a number", &found, None),
+                        };
+                        exprs.sink.push(report);
+                    }
+                    parse
+                }
+            }
+        })
+    }
+
+    /// `&sum = e`, of fields of the elements of one list that stands before.
+    fn sum(&mut self) -> (Expr, Option<FieldId>) {
+        let Some(value) = self.draft.attr("sum").and_then(|attr| attr.value()) else {
+            return (self.nothing(), None);
+        };
+        let fields = &self.rows.items.unit(self.rows.unit).fields;
+        let prefix = self.draft.site.prefix.as_str();
+        let named = self_paths(&value).into_iter().find_map(|(path, _)| {
+            let full = format!("{prefix}{path}");
+            let id = fields.iter().position(|field| field.name.as_deref() == Some(full.as_str()))?;
+            let unit = self.rows.items.unit(self.rows.unit);
+            super::names::owners(unit, FieldId(id as u32))
+                .last()
+                .map(|(list, field)| (list, field.kind.clone()))
+        });
+        let Some((list, FieldKind::List(declared))) = named else {
+            let span = span_of(self.draft.site.file, value.range());
+            self.rows.sink.push(report::wire::sum_of(span));
+            return (self.nothing(), None);
+        };
+        let mut scope = self.scope(format!("`{}`", self.name), declared.fields_end as usize);
+        scope.enter(list);
+        let target = self.rows.exprs(scope, |exprs| {
+            let sum = exprs.expr(&value);
+            if !matches!(sum.ty, Ty::Int { .. } | Ty::Unknown) {
+                let found = exprs.items.describe(&sum.ty);
+                exprs.sink.push(report::types::mismatch(sum.span.clone(), "a number", &found, None));
+            }
+            sum
+        });
+        (target, Some(list))
+    }
+
+    /// The one key that an `&any` looks at.
+    fn only_key(&mut self, parse: &Expr) -> Option<(FieldId, u32)> {
+        let mut keys: Vec<(FieldId, u32)> = Vec::new();
+        crate::walk::expr(parse, &mut |expr| {
+            if let ExprKind::SelfKey(list, key) = expr.kind
+                && !keys.contains(&(list, key))
+            {
+                keys.push((list, key));
+            }
+        });
+        match keys.as_slice() {
+            [one] => Some(*one),
+            _ => {
+                if parse.ty != Ty::Unknown {
+                    self.rows.sink.push(report::wire::any_key(parse.span.clone(), keys.len()));
+                }
+                None
+            }
         }
-        parse
     }
 
     /// Reports a variable that is computed from itself, or from a later variable that is computed from it.
-    fn circle(&self, value: &ast::Expr, items: &Items, sink: &mut Sink) -> bool {
-        let fields = &items.unit(self.unit).fields;
-        let full = |text: &str| format!("{}{text}", self.draft.prefix);
+    fn circle(&mut self, value: &ast::Expr) -> bool {
+        let fields = &self.rows.items.unit(self.rows.unit).fields;
+        let full = |text: &str| format!("{}{text}", self.draft.site.prefix);
         for (path, range) in self_paths(value) {
             let Some(other) =
                 fields.iter().position(|field| field.name.as_deref() == Some(full(&path).as_str()))
             else {
                 continue;
             };
-            let is_var = matches!(fields[other].kind, FieldKind::Var { .. });
+            let is_var = matches!(
+                fields[other].kind,
+                FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::TextVar { .. }
+            );
             if other < self.index || !is_var {
                 continue;
             }
             let own = fields[self.index].name.clone().unwrap_or_default();
             let needs_own = other == self.index
-                || self
-                    .later_parse(other, items)
+                || later_parse(&self.rows.drafts.fields[other])
                     .is_some_and(|parse| self_paths(&parse).iter().any(|(path, _)| full(path) == own));
             if needs_own {
-                let span = span_of(self.draft.file, range);
-                sink.push(report::grammar::circular(span, self.name, &path, fields[other].span.clone()));
+                let span = span_of(self.draft.site.file, range);
+                let place = fields[other].span.clone();
+                self.rows.sink.push(report::grammar::circular(span, self.name, &path, place));
                 return true;
             }
         }
         false
     }
 
-    /// The `&parse` of a later variable, found through its place in the tree.
-    fn later_parse(&self, other: usize, items: &Items) -> Option<ast::Expr> {
-        use flick_syntax::ast::AstNode;
-        let place = &items.unit(self.unit).fields[other].span;
-        let root = self.draft.attrs.first()?.syntax().ancestors().last()?;
-        let var = root.descendants().filter_map(ast::UnitVar::cast).find(|var| {
-            var.name().is_some_and(|name| name.range().start as u32 == place.range.start)
-                && place.file == self.draft.file
-        })?;
-        var.attrs().find(|attr| attr.name().is_some_and(|name| name.text() == "parse"))?.value()
-    }
-
-    fn requires(&mut self, items: &Items, sink: &mut Sink) -> Vec<Expr> {
-        let kind = &items.unit(self.unit).fields[self.index].kind;
+    fn requires(&mut self) -> Vec<Expr> {
+        let kind = &self.rows.items.unit(self.rows.unit).fields[self.index].kind;
         let dollar = crate::expr::grammar_type(kind);
         let mut out = Vec::new();
         for attr in &self.draft.attrs {
@@ -273,7 +331,7 @@ impl Site<'_> {
             let Some(value) = attr.value() else { continue };
             let mut scope = self.scope(format!("the check of `{}`", self.name), self.index + 1);
             scope.dollar = Some((ExprKind::Dollar, dollar.clone()));
-            let check = with_exprs(items, sink, self.draft.file, scope, |exprs| {
+            let check = self.rows.exprs(scope, |exprs| {
                 let check = exprs.expr(&value);
                 exprs.coerce(check, &Ty::Bool, "`&requires`", None)
             });
@@ -281,6 +339,11 @@ impl Site<'_> {
         }
         out
     }
+}
+
+/// The `&parse` of a later variable.
+fn later_parse(draft: &Draft) -> Option<ast::Expr> {
+    draft.attr("parse").or_else(|| draft.attr("any"))?.value()
 }
 
 /// Every `self.a.b` below `expr`, with its place.

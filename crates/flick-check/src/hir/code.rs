@@ -2,8 +2,8 @@
 //! Promises: operand types are as each kind says; lists, dictionaries and options carry the types of what they hold.
 
 use super::{
-    ChannelId, CounterId, DictId, EnumId, FieldId, FunId, IntRepr, LocalId, Span, StateId, StructId, UnitId,
-    VariantId,
+    ChannelId, ClassId, CounterId, DictId, EnumId, FieldId, FunId, IntRepr, LocalId, Span, StateId, StructId,
+    UnitId, VariantId,
 };
 
 /// Type of an expression.
@@ -194,6 +194,8 @@ pub enum Builtin {
     Wire,
     /// `has_token(list, token) -> bool`: of a comma list, blanks trimmed, in any case.
     HasToken,
+    /// `is_digits(text) -> bool`: ASCII digits, at least one.
+    IsDigits,
     /// `percent_decode(text) -> option<text>`.
     PercentDecode,
     /// `percent_encode(text) -> text`.
@@ -223,6 +225,8 @@ pub enum ExprKind {
     Channel(ChannelId),
     /// `message.field`.
     Field(Box<Expr>, FieldId),
+    /// `is_of(text, class)`: every byte is of the class.
+    IsOf(Box<Expr>, ClassId),
     /// `self.field` in a grammar.
     SelfField(FieldId),
     /// `self.list["key"]` in a grammar: the first value of that key (index in `Keyed::keys`), an option of bytes.

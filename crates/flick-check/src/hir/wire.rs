@@ -54,6 +54,8 @@ pub struct Literal {
     pub nocase: bool,
     /// It need not be there: what stands in its place is taken as what follows.
     pub optional: bool,
+    /// `&cut`: not passed on.
+    pub cut: bool,
     /// Fault cause where it is not there.
     pub cause: u32,
     /// Place.
@@ -91,6 +93,8 @@ pub struct Choice {
 pub struct List {
     /// What an element is made of; the fields of all elements are the same ones.
     pub body: Vec<Item>,
+    /// Fields of an element are those behind the list's own, up to this one.
+    pub fields_end: u32,
     /// Where it ends.
     pub end: ListEnd,
     /// Most elements; `None`: any number, for a list that no program reads.
@@ -101,6 +105,11 @@ pub struct List {
     pub keyed: Option<Keyed>,
     /// Longest element that a program may read, in bytes: of `element`, or on the wire.
     pub elem_bytes_max: u32,
+    /// An element is text (`string`) to a program, rather than `bytes`.
+    pub elem_text: bool,
+    /// Passed on element by element as it arrives: no program reads it, and nothing stands behind it. Else it is part
+    /// of the head, of which a longer one than the platform holds is `CAUSE_TOO_LONG`.
+    pub streamed: bool,
 }
 
 /// Where a list ends.

@@ -17,6 +17,12 @@ const FACTS: &[&str] = &[
     "ends",
     "mute",
     "on",
+    "replies",
+    "exclusive",
+    "keep",
+    "last",
+    "retry",
+    "tunnel",
 ];
 
 pub(crate) fn unknown_property(span: Span, name: &str) -> Diagnostic {

@@ -243,8 +243,32 @@ impl Body<'_> {
                 };
                 format!("ask all {asks}{}", self.timeout(timeout.as_deref()))
             }
+            ExprKind::SelfKey(list, key) => {
+                self.text.unit.map_or(String::new(), |unit| self.text.key_name(unit, *list, *key))
+            }
+            ExprKind::FieldKey(base, list, key) => {
+                format!("{}.{}", self.expr(base), self.key_of(base, *list, *key))
+            }
+            ExprKind::WithKey(base, list, key, value) => {
+                let value = value.as_ref().map_or("none".to_owned(), |value| self.expr(value));
+                format!("{} with {}={value}", self.expr(base), self.key_of(base, *list, *key))
+            }
+            ExprKind::BuildWire(_, bytes) => {
+                format!("{}{{wire={}}}", self.text.ty(&expr.ty), self.expr(bytes))
+            }
+            ExprKind::IsOf(value, class) => {
+                let class = &self.text.program.classes[class.0 as usize].name;
+                format!("is_of({}, {class})", self.expr(value))
+            }
             // Every other kind has an arm in `expr` or `value`.
             other => unreachable!("the summary has no words for {other:?}"),
+        }
+    }
+
+    fn key_of(&self, message: &Expr, list: FieldId, key: u32) -> String {
+        match message.ty {
+            Ty::Record(unit) => self.text.key_name(&self.text.program.units[unit.0 as usize], list, key),
+            _ => String::new(),
         }
     }
 

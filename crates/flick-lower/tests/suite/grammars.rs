@@ -33,6 +33,7 @@ fn unit(random: &mut Random) -> Unit {
                 kind: FieldKind::Vint { derived: None },
                 requires: Vec::new(),
                 cause: flick_check::hir::CAUSE_MALFORMED,
+                default: None,
                 span: Span::default(),
             },
             1..=6 => {
@@ -44,9 +45,10 @@ fn unit(random: &mut Random) -> Unit {
             }
             7..=8 => Field {
                 name: Some("v".to_owned()),
-                kind: FieldKind::Var { repr, parse: number(random, &ints, 3) },
+                kind: FieldKind::Var { repr, parse: number(random, &ints, 3), sum: None },
                 requires: Vec::new(),
                 cause: flick_check::hir::CAUSE_MALFORMED,
+                default: None,
                 span: Span::default(),
             },
             _ => bytes_field("b", length(random, &ints), Some(BYTES_MAX), false),
@@ -178,6 +180,8 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
         receives: Some(UnitId(0)),
         sends: Some(UnitId(1)),
         view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
+        keys: Vec::new(),
+        whole: false,
         span: Span::default(),
     };
     let process = Proc {

@@ -49,6 +49,7 @@ pub fn int_field(name: &str, repr: IntRepr, derived: Option<Derived>) -> Field {
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        default: None,
         span: Span::default(),
     }
 }
@@ -61,18 +62,20 @@ pub fn bytes_field(name: &str, length: Expr, max_bytes: Option<u32>, streamed: b
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        default: None,
         span: Span::default(),
     }
 }
 
 /// A variable.
 pub fn var_field(name: &str, repr: IntRepr, parse: Expr) -> Field {
-    let kind = FieldKind::Var { repr, parse };
+    let kind = FieldKind::Var { repr, parse, sum: None };
     Field {
         name: Some(name.to_owned()),
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        default: None,
         span: Span::default(),
     }
 }
@@ -86,6 +89,8 @@ pub fn program(fields: Vec<Field>, facts: Facts, view: &[u32]) -> Program {
         receives: Some(UnitId(0)),
         sends: Some(UnitId(0)),
         view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
+        keys: Vec::new(),
+        whole: false,
         span: Span::default(),
     };
     let process = Proc {

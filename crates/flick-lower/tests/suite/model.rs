@@ -51,7 +51,7 @@ impl Reader<'_> {
                     at += i128::from(repr.width_bytes);
                     Value::Int(integer(&data[from..at as usize], *repr, *big_endian))
                 }
-                FieldKind::Var { repr, parse } => {
+                FieldKind::Var { repr, parse, sum: None } => {
                     let value = self.int(parse, None);
                     good &= fits(value, *repr);
                     Value::Int(value)

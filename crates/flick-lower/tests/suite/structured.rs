@@ -16,12 +16,12 @@ use crate::source::verified;
 
 fn named(name: &str, kind: FieldKind) -> Field {
     let name = Some(name.to_owned());
-    Field { name, kind, requires: Vec::new(), cause: CAUSE_MALFORMED, span: Span::default() }
+    Field { name, kind, requires: Vec::new(), cause: CAUSE_MALFORMED, default: None, span: Span::default() }
 }
 
 fn literal(bytes: &[u8]) -> Item {
     let (bytes, span) = (bytes.to_vec(), Span::default());
-    Item::Literal(Literal { bytes, nocase: false, optional: false, cause: CAUSE_MALFORMED, span })
+    Item::Literal(Literal { bytes, nocase: false, optional: false, cut: false, cause: CAUSE_MALFORMED, span })
 }
 
 fn item(id: u32) -> Item {
@@ -29,12 +29,19 @@ fn item(id: u32) -> Item {
 }
 
 fn run(class: u32, min_bytes: u32, max_bytes: u32) -> FieldKind {
-    FieldKind::Text { text: true, class: Some(ClassId(class)), until: None, min_bytes, max_bytes }
+    FieldKind::Text {
+        text: true,
+        class: Some(ClassId(class)),
+        until: None,
+        min_bytes,
+        max_bytes,
+        trim: false,
+    }
 }
 
 fn until(class: Option<u32>, end: &[u8], max_bytes: u32) -> FieldKind {
     let until = Some(end.to_vec());
-    FieldKind::Text { text: true, class: class.map(ClassId), until, min_bytes: 0, max_bytes }
+    FieldKind::Text { text: true, class: class.map(ClassId), until, min_bytes: 0, max_bytes, trim: false }
 }
 
 fn number(base: u8, digits_max: u8) -> FieldKind {
@@ -90,6 +97,8 @@ fn program(fields: Vec<Field>, body: Vec<Item>, facts: Facts, view: &[u32]) -> P
         receives: Some(UnitId(0)),
         sends: Some(UnitId(0)),
         view,
+        keys: Vec::new(),
+        whole: false,
         span: Span::default(),
     };
     let process = Proc {
@@ -219,7 +228,7 @@ fn http(view: &[u32]) -> Program {
         span: Span::default(),
     };
     let length = int_expr(ExprKind::OrElse(Box::new(parsed), block(int(-1))));
-    let length = FieldKind::Var { repr: IntRepr { width_bytes: 8, signed: false }, parse: length };
+    let length = FieldKind::Var { repr: IntRepr { width_bytes: 8, signed: false }, parse: length, sum: None };
     let keyed = Keyed {
         key: FieldId(4),
         value: FieldId(5),
@@ -240,6 +249,9 @@ fn http(view: &[u32]) -> Program {
         element: None,
         keyed: Some(keyed),
         elem_bytes_max: 100,
+        elem_text: false,
+        fields_end: 0,
+        streamed: false,
     };
     let chunks = List {
         body: vec![item(11), item(12), item(13), literal(b"\r\n")],
@@ -248,6 +260,9 @@ fn http(view: &[u32]) -> Program {
         element: None,
         keyed: None,
         elem_bytes_max: 0,
+        elem_text: false,
+        fields_end: 0,
+        streamed: false,
     };
     let fields = vec![
         named("method", run(WORD, 1, 8)),
@@ -346,7 +361,17 @@ fn binary(view: &[u32]) -> Program {
     };
     let list = |body: Vec<Item>, end: ListEnd, max: u32, element: Option<u32>| {
         let element = element.map(FieldId);
-        FieldKind::List(Box::new(List { body, end, max: Some(max), element, keyed: None, elem_bytes_max: 9 }))
+        FieldKind::List(Box::new(List {
+            body,
+            end,
+            max: Some(max),
+            element,
+            keyed: None,
+            elem_bytes_max: 9,
+            elem_text: false,
+            fields_end: 0,
+            streamed: false,
+        }))
     };
     let has = |body: Vec<Item>| {
         Item::Switch(Choice {
@@ -388,6 +413,7 @@ fn binary(view: &[u32]) -> Program {
         bytes: b"\r\n".to_vec(),
         nocase: false,
         optional: true,
+        cut: false,
         cause: 1,
         span: Span::default(),
     });
@@ -513,6 +539,9 @@ fn streams(end: ListEnd) -> Program {
         element: None,
         keyed: None,
         elem_bytes_max: 0,
+        elem_text: false,
+        fields_end: 0,
+        streamed: false,
     };
     let fields = vec![
         named("n", number(10, 3)),

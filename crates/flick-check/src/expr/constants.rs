@@ -1,0 +1,202 @@
+//! Constants that are written into fields which cannot hold them; and what is never in one message.
+//! Promises: a constant in a program without errors can be written and read back as it is.
+
+use flick_syntax::ast;
+
+use super::Exprs;
+use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, UnitId};
+use crate::items::Items;
+use crate::report;
+
+/// `headers["host"] = value`, or `= none`.
+pub(super) struct KeyInit {
+    list: FieldId,
+    key: u32,
+    value: Option<Expr>,
+    span: Span,
+}
+
+/// The place of an earlier one of the same key.
+pub(super) fn same_key(known: &[KeyInit], new: &KeyInit) -> Option<Span> {
+    let same = known.iter().find(|known| (known.list, known.key) == (new.list, new.key));
+    same.map(|known| known.span.clone())
+}
+
+/// Gives keys to a message, one after another.
+pub(super) fn with_keys(message: Expr, keys: Vec<KeyInit>) -> Expr {
+    keys.into_iter().fold(message, |message, given| {
+        let (ty, span) = (message.ty.clone(), message.span.clone());
+        let kind = ExprKind::WithKey(Box::new(message), given.list, given.key, given.value.map(Box::new));
+        Expr { kind, ty, span }
+    })
+}
+
+impl Items {
+    /// What a list is written from: texts, or pairs of key and value.
+    pub(crate) fn written_type(&self, unit: UnitId, field: FieldId) -> Option<Ty> {
+        let FieldKind::List(list) = &self.field(unit, field).kind else { return None };
+        let of = |field: FieldId| crate::expr::grammar_type(&self.field(unit, field).kind);
+        let elem = match (&list.keyed, list.element) {
+            (Some(keyed), _) => Ty::Tuple(vec![of(keyed.key), of(keyed.value)]),
+            (None, Some(element)) => of(element),
+            (None, None) => return None,
+        };
+        let max = list.max.unwrap_or(u32::MAX).min(crate::types::longest_list(self, &elem));
+        Some(Ty::List { elem: Box::new(elem), max })
+    }
+}
+
+impl Exprs<'_> {
+    /// `unit{wire = bytes}`; `None` where the unit has a field of that name, or no such is given.
+    pub(super) fn build_wire(&mut self, unit: UnitId, record: &ast::RecordExpr, span: &Span) -> Option<Expr> {
+        let has_field =
+            self.items.unit(unit).fields.iter().any(|field| field.name.as_deref() == Some("wire"));
+        if has_field || self.items.unit(unit).body.is_none() || self.grammar.is_some() {
+            return None;
+        }
+        let is_wire = |init: &ast::FieldInit| init.name().is_some_and(|name| name.text() == "wire");
+        let wire = record.fields().find(is_wire)?;
+        if let Some(other) = record.fields().find(|init| !is_wire(init)) {
+            let place = self.span(other.range());
+            self.sink.push(report::wire::wire_and_fields(place));
+        }
+        let value = self.opt_expr(wire.value(), span);
+        if !matches!(value.ty, Ty::Bytes { .. } | Ty::Unknown) {
+            let found = self.items.describe(&value.ty);
+            self.sink.push(report::types::mismatch(value.span.clone(), "bytes", &found, None));
+        }
+        let kind = ExprKind::BuildWire(unit, Box::new(value));
+        Some(Expr { kind, ty: Ty::Record(unit), span: span.clone() })
+    }
+
+    /// `headers["host"] = value` behind `with`.
+    pub(super) fn key_init(
+        &mut self,
+        unit: UnitId,
+        name: &ast::Name,
+        key: &ast::Expr,
+        value: Option<ast::Expr>,
+        span: &Span,
+    ) -> Option<KeyInit> {
+        let place = self.span(name.range());
+        let list =
+            self.items.unit(unit).fields.iter().position(|field| field.name.as_deref() == Some(name.text()));
+        let Some(list) = list else {
+            self.opt_expr(value, span);
+            self.find_field(unit, name.text(), &place)?;
+            return None;
+        };
+        let list = FieldId(list as u32);
+        if !matches!(self.items.field(unit, list).kind, FieldKind::List(_)) {
+            self.sink.push(report::wire::not_keyed(place, name.text()));
+            self.opt_expr(value, span);
+            return None;
+        }
+        let (key, ty) = self.key_number(unit, list, name.text(), key)?;
+        let value = self.opt_expr(value, span);
+        if matches!(value.kind, ExprKind::None) {
+            return Some(KeyInit { list, key, value: None, span: span.clone() });
+        }
+        let shown = format!("`{}`", name.text());
+        let value = self.coerce(value, &ty, &shown, Some(place));
+        if let FieldKind::List(declared) = &self.items.field(unit, list).kind
+            && let Some(keyed) = &declared.keyed
+        {
+            self.check_constant(unit, keyed.value, name.text(), &value);
+        }
+        Some(KeyInit { list, key, value: Some(value), span: span.clone() })
+    }
+
+    /// Refuses a constant that its field cannot hold.
+    pub(super) fn check_constant(&mut self, unit: UnitId, field: FieldId, name: &str, value: &Expr) {
+        let declared = self.items.field(unit, field);
+        let place = declared.span.clone();
+        match (&declared.kind, &value.kind) {
+            (FieldKind::Text { class, until, min_bytes, .. }, ExprKind::Str(bytes)) => {
+                let class = class.map(|class| &self.items.classes[class.0 as usize]);
+                if let Some(byte) = class.and_then(|class| bytes.iter().find(|byte| !class.has(**byte))) {
+                    let why = "its bytes are of a class";
+                    self.sink.push(report::wire::cannot_hold(value.span.clone(), name, *byte, why, place));
+                } else if let Some(until) = until
+                    && ends_early(bytes, until)
+                {
+                    let why = "it ends where that comes";
+                    self.sink.push(report::wire::cannot_hold(value.span.clone(), name, until[0], why, place));
+                } else if bytes.len() < *min_bytes as usize {
+                    let report =
+                        report::wire::too_short(value.span.clone(), name, bytes.len(), *min_bytes, place);
+                    self.sink.push(report);
+                }
+            }
+            (FieldKind::List(list), ExprKind::List(items)) => {
+                for item in items {
+                    match (&list.keyed, list.element, &item.kind) {
+                        (Some(keyed), _, ExprKind::Tuple(parts)) => {
+                            if let [key, value] = parts.as_slice() {
+                                self.check_constant(unit, keyed.key, name, key);
+                                self.check_constant(unit, keyed.value, name, value);
+                            }
+                        }
+                        (None, Some(element), _) => self.check_constant(unit, element, name, item),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Refuses fields of two cases of one choice.
+    pub(super) fn one_arm(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
+        let Some(body) = &self.items.unit(unit).body else { return };
+        let mut found = None;
+        choices(body, &mut |choice| {
+            let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+            let mut first: Option<(FieldId, Span)> = None;
+            for row in rows {
+                let mut inside = Vec::new();
+                fields(row, &mut inside);
+                let here = given.iter().find(|(field, _)| inside.contains(field));
+                if let Some((field, value)) = here {
+                    match &first {
+                        None => first = Some((*field, value.span.clone())),
+                        Some((one, place)) => found = Some((*one, place.clone(), *field, value.span.clone())),
+                    }
+                }
+            }
+        });
+        if let Some((one, place, other, span)) = found {
+            let name = |id: FieldId| self.items.field(unit, id).name.clone().unwrap_or_default();
+            self.sink.push(report::wire::two_arms(span, &name(one), &name(other), place));
+        }
+    }
+}
+
+/// Whether `until` comes before the end of a value that it is written behind.
+fn ends_early(bytes: &[u8], until: &[u8]) -> bool {
+    let whole = [bytes, until].concat();
+    whole.windows(until.len()).position(|part| part == until).is_some_and(|at| at < bytes.len())
+}
+
+fn choices<'a>(body: &'a [Item], visit: &mut dyn FnMut(&'a Choice)) {
+    for item in body {
+        if let Item::Switch(choice) = item {
+            visit(choice);
+            let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+            rows.for_each(|row| choices(row, visit));
+        }
+    }
+}
+
+fn fields(body: &[Item], out: &mut Vec<FieldId>) {
+    for item in body {
+        match item {
+            Item::Field(field) => out.push(*field),
+            Item::Switch(choice) => {
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                rows.for_each(|row| fields(row, out));
+            }
+            Item::Literal(_) | Item::Check(_) => {}
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Built-ins of messages as bytes and of encoded text.
+//! Promises: a result is never longer than its type says.
+
+use flick_syntax::ast;
+
+use super::builtin::Call;
+use super::{Exprs, unknown, value_block};
+use crate::hir::{Builtin, Expr, ExprKind, Span, Ty};
+use crate::items::TypeItem;
+use crate::limits::WRITTEN_BYTES_MAX;
+use crate::report;
+use flick_abi::limits::HEAD_BYTES_MAX;
+
+impl Exprs<'_> {
+    /// `wire(message)`.
+    pub(super) fn wire(&mut self, call: Call<'_>) -> Expr {
+        if !matches!(call.arg(0), Ty::Record(_)) {
+            self.refuse_argument(&call, 0, "`wire` gives the bytes of a whole message: `wire(req)`");
+            return unknown(call.span);
+        }
+        call.gives(Ty::Bytes { max: HEAD_BYTES_MAX as u32, text: false })
+    }
+
+    /// `has_token(list, token)`; a list that is not there has no token.
+    pub(super) fn has_token(&mut self, mut call: Call<'_>) -> Expr {
+        let help = "`has_token` looks for one word of a comma list: `has_token(list, \"close\")`";
+        if let Ty::Option(inner) = call.arg(0).clone()
+            && let Ty::Bytes { text, .. } = *inner
+        {
+            let list = call.args.remove(0);
+            let span = list.span.clone();
+            let kind = ExprKind::Str(Vec::new());
+            let empty = Expr { kind, ty: Ty::Bytes { max: 0, text }, span: span.clone() };
+            let kind = ExprKind::OrElse(Box::new(list), value_block(empty));
+            call.args.insert(0, Expr { kind, ty: *inner, span });
+        }
+        for index in 0..2 {
+            if !matches!(call.arg(index), Ty::Bytes { .. }) {
+                self.refuse_argument(&call, index, help);
+                return Expr { ty: Ty::Bool, ..unknown(call.span) };
+            }
+        }
+        if let (Ty::Bytes { text, .. }, ExprKind::Str(_)) = (call.arg(0).clone(), &call.args[1].kind)
+            && let Ty::Bytes { text: own, .. } = &mut call.args[1].ty
+        {
+            *own = text;
+        }
+        call.gives(Ty::Bool)
+    }
+
+    /// `is_digits(text)`.
+    pub(super) fn is_digits(&mut self, call: Call<'_>) -> Expr {
+        if !matches!(call.arg(0), Ty::Bytes { .. }) {
+            self.refuse_argument(&call, 0, "it works on text and bytes");
+            return Expr { ty: Ty::Bool, ..unknown(call.span) };
+        }
+        call.gives(Ty::Bool)
+    }
+
+    /// `is_of(text, class)`.
+    pub(super) fn is_of(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+        let truth = Expr { ty: Ty::Bool, ..unknown(span.clone()) };
+        let [value, class] = args else {
+            self.sink.push(report::types::argument_count(span, "is_of", 2, args.len(), None, false));
+            return truth;
+        };
+        let value = self.expr(value);
+        let item = match class {
+            ast::Expr::Name(name) => {
+                name.name().and_then(|name| self.items.type_named(self.file, None, name.text()))
+            }
+            ast::Expr::Field(field) => match super::unfold_path(field) {
+                (Some(ast::Expr::Name(library)), Some(path)) if path.len() == 1 => {
+                    library.name().and_then(|library| {
+                        self.items.type_named(self.file, Some(library.text()), path[0].text())
+                    })
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(TypeItem::Class(class)) = item else {
+            let place = self.span(class.range());
+            self.sink.push(report::wire::not_a_class(place));
+            return truth;
+        };
+        match &value.ty {
+            Ty::Bytes { .. } => Expr { kind: ExprKind::IsOf(Box::new(value), class), ty: Ty::Bool, span },
+            Ty::Unknown => truth,
+            Ty::Option(inner) => {
+                let inner = self.items.describe(inner);
+                self.sink.push(report::values::may_be_none(value.span.clone(), &inner));
+                truth
+            }
+            other => {
+                let found = self.items.describe(other);
+                let help = "`is_of` works on text and bytes";
+                self.sink.push(report::types::prefix(value.span.clone(), "is_of", &found, help));
+                truth
+            }
+        }
+    }
+
+    /// `percent_decode(text)` and the like: text of the same kind.
+    pub(super) fn transform(&mut self, call: Call<'_>) -> Expr {
+        let Ty::Bytes { max, text } = *call.arg(0) else {
+            self.refuse_argument(&call, 0, "it works on text and bytes");
+            return unknown(call.span);
+        };
+        let longest = match call.builtin {
+            Builtin::PercentEncode => u64::from(max) * 3,
+            Builtin::Base64Encode => u64::from(max).div_ceil(3) * 4,
+            Builtin::Base64Decode => u64::from(max) / 4 * 3 + 2,
+            _ => u64::from(max),
+        };
+        if longest > u64::from(WRITTEN_BYTES_MAX) {
+            let span = call.span.clone();
+            self.sink.push(report::values::joined_too_long(span, longest, WRITTEN_BYTES_MAX));
+        }
+        let ty = Ty::Bytes { max: longest.min(u64::from(WRITTEN_BYTES_MAX)) as u32, text };
+        match call.builtin {
+            Builtin::PercentDecode | Builtin::Base64Decode => call.gives(Ty::Option(Box::new(ty))),
+            _ => call.gives(ty),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Lists: where they end, what an element is to a program, and how they are looked into by key.
+//! Promises: a list ends in exactly one way; its keys are literals that an element can have.
+
+use flick_syntax::LiteralValue;
+use flick_syntax::ast;
+
+use super::nodes::{Draft, attr};
+use super::rows::{Place, Rows};
+use super::wire_types::delimiter;
+use crate::hir::{Expr, FieldId, FieldKind, Item, Keyed, ListEnd, Ty};
+use crate::load::span_of;
+use crate::report;
+use flick_abi::limits::HEAD_BYTES_MAX;
+
+/// Attributes that say where a list ends.
+const ENDS: &[&str] = &["until", "count", "length", "children", "last"];
+/// Attributes that only lists with keys have.
+const KEYED_ATTRS: &[&str] = &["value", "nocase", "once", "cut", "cut_listed", "keep_cut"];
+
+/// Looks into a list and its elements.
+pub(super) fn check<'a>(rows: &mut Rows<'a>, index: usize, place: Place) {
+    let draft = rows.draft(index);
+    let is_keyed = attr(&draft.attrs, "key").is_some();
+    let name = super::lengths::own_name(draft, rows.items.unit(rows.unit).fields[index].name.as_deref());
+    let is_open = place.is_last && !is_keyed;
+    let before = end(rows, index, draft, &name, true);
+    let body = rows.row(&draft.body, Place { is_last: false, is_open });
+    let end = before.or_else(|| end(rows, index, draft, &name, false));
+    let keyed = if is_keyed { keyed(rows, index, draft) } else { None };
+    if !is_keyed {
+        for attr in &draft.attrs {
+            if let Some(word) = attr.name().filter(|word| KEYED_ATTRS.contains(&word.text())) {
+                let span = span_of(draft.site.file, attr.range());
+                rows.sink.push(report::wire::keyed_attribute(span, word.text()));
+            }
+        }
+    }
+    if draft.bound.is_none() && !is_open {
+        rows.sink.push(report::wire::list_without_bound(draft.place.clone(), &name, is_keyed));
+    }
+    let element = lone_element(rows, &body);
+    let fields = &rows.items.unit(rows.unit).fields;
+    let size = super::sizes::row(fields, &body);
+    if size.least == 0 && !body.is_empty() {
+        rows.sink.push(report::wire::empty_element(draft.place.clone(), &name));
+    }
+    let (elem_text, longest) = match element.map(|element| &fields[element.0 as usize].kind) {
+        Some(FieldKind::Text { text, max_bytes, .. }) => (*text, Some(u64::from(*max_bytes))),
+        Some(FieldKind::Bytes { text, max_bytes, .. }) => (*text, max_bytes.map(u64::from)),
+        _ => (false, size.most),
+    };
+    let elem_bytes_max = longest.unwrap_or(u64::MAX).min(HEAD_BYTES_MAX as u64) as u32;
+    if let FieldKind::List(list) = rows.kind_mut(index) {
+        list.body = body;
+        list.end = end.unwrap_or(ListEnd::Until(vec![b'\n']));
+        list.element = element;
+        list.elem_text = elem_text;
+        list.elem_bytes_max = elem_bytes_max;
+        list.keyed = keyed;
+        list.streamed = is_open;
+    }
+}
+
+/// Where the list ends; of those that are known before its elements, or else of those that look at one.
+fn end<'a>(
+    rows: &mut Rows<'a>,
+    index: usize,
+    draft: &'a Draft,
+    name: &str,
+    is_before: bool,
+) -> Option<ListEnd> {
+    let given: Vec<&ast::Attr> = draft
+        .attrs
+        .iter()
+        .filter(|attr| attr.name().is_some_and(|name| ENDS.contains(&name.text())))
+        .collect();
+    let [attr] = given.as_slice() else {
+        if is_before {
+            let second = given.get(1).map(|attr| span_of(draft.site.file, attr.range()));
+            rows.sink.push(match second {
+                None => report::wire::list_without_end(draft.place.clone(), name),
+                Some(span) => report::wire::two_ends(span, name),
+            });
+        }
+        return None;
+    };
+    let word = attr.name()?;
+    let is_after = matches!(word.text(), "children" | "last");
+    if is_after == is_before {
+        return None;
+    }
+    if word.text() == "until" {
+        return delimiter(draft.site.file, attr, rows.sink).map(ListEnd::Until);
+    }
+    let value = attr.value()?;
+    let (mut site, mut visible) = (draft.site.clone(), index);
+    if is_after {
+        site.inside.push(FieldId(index as u32));
+        visible = draft.body_end;
+    }
+    let scope = rows.scope(&site, format!("the end of `{name}`"), visible);
+    let checked = rows.exprs(scope, |exprs| {
+        let checked = exprs.expr(&value);
+        match word.text() {
+            "last" => exprs.coerce(checked, &Ty::Bool, "`&last`", None),
+            _ => number(exprs, checked),
+        }
+    });
+    Some(match word.text() {
+        "count" => ListEnd::Count(checked),
+        "length" => ListEnd::Bytes(checked),
+        "children" => ListEnd::Children(checked),
+        _ => ListEnd::Last(checked),
+    })
+}
+
+fn number(exprs: &mut crate::expr::Exprs<'_>, checked: Expr) -> Expr {
+    match &checked.ty {
+        Ty::Int { .. } | Ty::Unknown => checked,
+        other => {
+            let found = exprs.items.describe(other);
+            exprs.sink.push(report::types::mismatch(checked.span.clone(), "a number", &found, None));
+            checked
+        }
+    }
+}
+
+/// The only text of an element, if it has just one; else an element is its bytes.
+fn lone_element(rows: &Rows<'_>, body: &[Item]) -> Option<FieldId> {
+    let mut found: Vec<FieldId> = Vec::new();
+    texts(rows, body, &mut found);
+    match found.as_slice() {
+        [one] => Some(*one),
+        _ => None,
+    }
+}
+
+fn texts(rows: &Rows<'_>, body: &[Item], found: &mut Vec<FieldId>) {
+    for item in body {
+        match item {
+            Item::Field(field) => {
+                let declared = rows.items.field(rows.unit, *field);
+                let is_text = matches!(declared.kind, FieldKind::Text { .. } | FieldKind::Bytes { .. });
+                let is_list = matches!(declared.kind, FieldKind::List(_));
+                let named = declared.name.as_deref().and_then(|name| name.rsplit('.').next());
+                if is_list || is_text && named.is_some_and(|name| !name.starts_with('#')) {
+                    found.push(*field);
+                }
+            }
+            Item::Switch(choice) => {
+                // What is there only sometimes is not what an element is.
+                choice.arms.iter().for_each(|(_, row)| {
+                    texts(rows, row, found);
+                    texts(rows, row, found);
+                });
+                choice.otherwise.iter().for_each(|row| {
+                    texts(rows, row, found);
+                    texts(rows, row, found);
+                });
+            }
+            Item::Literal(_) | Item::Check(_) => {}
+        }
+    }
+}
+
+/// `&key`, `&value` and what goes with them.
+fn keyed<'a>(rows: &mut Rows<'a>, index: usize, draft: &'a Draft) -> Option<Keyed> {
+    let nocase = attr(&draft.attrs, "nocase").is_some();
+    let list = FieldId(index as u32);
+    rows.items.keys.declare(rows.unit, list, nocase);
+    let key = member(rows, index, draft, "key");
+    let value = member(rows, index, draft, "value");
+    let once = key_list(rows, list, draft, "once");
+    let cut = key_list(rows, list, draft, "cut");
+    let cut_listed = attr(&draft.attrs, "cut_listed").and_then(|attr| one_key(rows, list, draft, &attr));
+    let keep_cut = attr(&draft.attrs, "keep_cut").and_then(|attr| attr.value()).map(|value| {
+        // What is or-ed over the elements is declared behind the list, and known at its end.
+        let visible = rows.items.unit(rows.unit).fields.len();
+        let scope = rows.scope(&draft.site, "`&keep_cut`".to_owned(), visible);
+        rows.exprs(scope, |exprs| {
+            let checked = exprs.expr(&value);
+            exprs.coerce(checked, &Ty::Bool, "`&keep_cut`", None)
+        })
+    });
+    let (key, value) = (key?, value?);
+    Some(Keyed { key, value, nocase, keys: Vec::new(), once, cut, cut_listed, keep_cut, follows: Vec::new() })
+}
+
+/// The field of an element that `&key = name` or `&value = name` says.
+fn member(rows: &mut Rows<'_>, index: usize, draft: &Draft, attribute: &str) -> Option<FieldId> {
+    let Some(attr) = attr(&draft.attrs, attribute) else {
+        rows.sink.push(report::wire::keyed_without(draft.place.clone(), attribute));
+        return None;
+    };
+    let span = span_of(draft.site.file, attr.range());
+    let word = match attr.value()? {
+        ast::Expr::Name(name) => name.name()?.text().to_owned(),
+        ast::Expr::Field(field) => match crate::expr::unfold_path(&field) {
+            (Some(ast::Expr::Name(first)), Some(path)) => {
+                let path: Vec<&str> = path.iter().map(|name| name.text()).collect();
+                format!("{}.{}", first.name()?.text(), path.join("."))
+            }
+            _ => String::new(),
+        },
+        _ => String::new(),
+    };
+    let fields = &rows.items.unit(rows.unit).fields;
+    let own = fields[index].name.clone().map(|name| format!("{name}."));
+    let prefix = own.unwrap_or_else(|| format!("{}#{index}.", draft.site.prefix));
+    let full = format!("{prefix}{word}");
+    let found = fields.iter().position(|field| field.name.as_deref() == Some(full.as_str()));
+    let is_text = found
+        .is_some_and(|found| matches!(fields[found].kind, FieldKind::Text { .. } | FieldKind::Bytes { .. }));
+    if !is_text {
+        let texts = fields[index + 1..draft.body_end]
+            .iter()
+            .filter(|field| matches!(field.kind, FieldKind::Text { .. } | FieldKind::Bytes { .. }));
+        let texts: Vec<String> = texts
+            .filter_map(|field| Some(field.name.as_deref()?.strip_prefix(prefix.as_str())?.to_owned()))
+            .collect();
+        rows.sink.push(report::wire::keyed_member(span, attribute, &word, &texts));
+        return None;
+    }
+    found.map(|found| FieldId(found as u32))
+}
+
+fn key_list(rows: &mut Rows<'_>, list: FieldId, draft: &Draft, attribute: &str) -> Vec<u32> {
+    let Some(attr) = attr(&draft.attrs, attribute) else { return Vec::new() };
+    let Some(value) = attr.value() else { return Vec::new() };
+    let items: Vec<ast::Expr> = match &value {
+        ast::Expr::List(list) => list.items().collect(),
+        other => vec![other.clone()],
+    };
+    let mut keys = Vec::new();
+    for item in items {
+        let span = span_of(draft.site.file, item.range());
+        match literal_bytes(&item) {
+            Some(bytes) => keys.extend(rows.items.keys.index(rows.unit, list, &bytes)),
+            None => rows.sink.push(report::wire::key_list(span, attribute)),
+        }
+    }
+    keys
+}
+
+fn one_key(rows: &mut Rows<'_>, list: FieldId, draft: &Draft, attr: &ast::Attr) -> Option<u32> {
+    let value = attr.value()?;
+    let Some(bytes) = literal_bytes(&value) else {
+        let span = span_of(draft.site.file, value.range());
+        rows.sink.push(report::wire::key_literal(span));
+        return None;
+    };
+    rows.items.keys.index(rows.unit, list, &bytes)
+}
+
+fn literal_bytes(expr: &ast::Expr) -> Option<Vec<u8>> {
+    match expr.clone().unparenthesised()? {
+        ast::Expr::Literal(literal) => match literal.value()? {
+            LiteralValue::Bytes(bytes) => Some(bytes),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,244 @@
+//! What streams of a structured unit, how long its head is, and how much room its fields need.
+//! Promises: afterwards a list streams exactly when no program needs it and nothing stands behind it; every bytes field
+//! outside of such has a bound or streams.
+
+use std::collections::BTreeSet;
+
+use super::Uses;
+use crate::diagnostic::Sink;
+use crate::grammar::{self, row_size, slots_of};
+use crate::hir::{Channel, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, ListEnd, UnitId};
+use crate::items::Items;
+use crate::limits::{LIST_READ_MAX, UNIT_FIELDS_MAX};
+use crate::{report, walk};
+use flick_abi::limits::HEAD_BYTES_MAX;
+
+/// Decides what streams.
+pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
+    let touched: BTreeSet<FieldId> = all
+        .iter()
+        .flat_map(|uses| uses.reads.iter().chain(&uses.writes).chain(&uses.touches))
+        .filter(|(of, _)| *of == unit.0)
+        .map(|(_, field)| *field)
+        .collect();
+    let mut fields = items.unit(unit).fields.clone();
+    for index in 0..fields.len() {
+        let id = FieldId(index as u32);
+        let view =
+            items.views.get(&unit.0).and_then(|view| view.fields.iter().find(|known| known.field == id));
+        let (view_bound, is_optional) = view.map_or((None, false), |known| (known.bound, known.optional));
+        let is_read = !is_optional && (touched.contains(&id) || view_bound.is_some());
+        let is_kept_element = owners(&fields, index).any(|list| !list.streamed);
+        match &mut fields[index].kind {
+            FieldKind::List(list) => list.streamed &= !touched.contains(&id),
+            FieldKind::Bytes { streamed, max_bytes: max_bytes @ None, length, .. } => {
+                let declared = std::mem::replace(streamed, !is_read && !is_kept_element);
+                if !*streamed {
+                    *max_bytes = Some(grammar::longest(length, view_bound));
+                }
+                if declared && is_read {
+                    read_of_streamed(unit, id, all, items, sink);
+                }
+            }
+            _ => {}
+        }
+    }
+    for index in (0..fields.len()).rev() {
+        let FieldKind::List(list) = &fields[index].kind else { continue };
+        if list.streamed {
+            continue;
+        }
+        let longest = match list.element.map(|element| &fields[element.0 as usize].kind) {
+            Some(FieldKind::Text { max_bytes, .. }) => u64::from(*max_bytes),
+            Some(FieldKind::Bytes { max_bytes: Some(max), .. }) => u64::from(*max),
+            _ => row_size(&fields, &list.body).most.unwrap_or(u64::MAX),
+        };
+        if let FieldKind::List(list) = &mut fields[index].kind {
+            list.elem_bytes_max = longest.min(HEAD_BYTES_MAX as u64) as u32;
+        }
+    }
+    grammar::check_ends(items.unit(unit), &fields, &items.classes, travels, sink);
+    if travels {
+        head_size(unit, &fields, items, sink);
+        slots(unit, &fields, &touched, items, sink);
+    }
+    items.units[unit.0 as usize].fields = fields;
+}
+
+/// The lists in an element of which a field stands.
+fn owners(fields: &[Field], index: usize) -> impl Iterator<Item = &crate::hir::List> {
+    fields[..index].iter().filter_map(move |field| match &field.kind {
+        FieldKind::List(list) if (index as u32) < list.fields_end => Some(&**list),
+        _ => None,
+    })
+}
+
+fn read_of_streamed(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, sink: &mut Sink) {
+    let field = items.field(unit, id);
+    let places = all.iter().flat_map(|uses| &uses.places).filter(|(known, _)| *known == (unit.0, id));
+    let span = places.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
+    let name = field.name.clone().unwrap_or_default();
+    sink.push(report::grammar::streamed_read(span, &name, field.span.clone()));
+}
+
+/// What single fields of the head may have together; lists are held to the bound when a message comes.
+fn head_size(unit: UnitId, fields: &[Field], items: &Items, sink: &mut Sink) {
+    let declared = items.unit(unit);
+    let Some(body) = &declared.body else { return };
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    let total = head(fields, body, &mut parts);
+    if total > HEAD_BYTES_MAX as u64 {
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let span = declared.span.clone();
+        let report =
+            report::bounds::head_too_large(span, &declared.name, total, HEAD_BYTES_MAX as u64, &parts);
+        sink.push(report);
+    }
+}
+
+fn head(fields: &[Field], body: &[Item], parts: &mut Vec<(String, u64)>) -> u64 {
+    let mut total = 0u64;
+    for item in body {
+        total = total.saturating_add(match item {
+            Item::Field(id) => {
+                let field = &fields[id.0 as usize];
+                let one = [item.clone()];
+                let bytes = match &field.kind {
+                    FieldKind::List(_) | FieldKind::Bytes { max_bytes: None, .. } => 0,
+                    _ => row_size(fields, &one).most.unwrap_or(0),
+                };
+                if let (true, Some(name)) = (bytes > 0, &field.name) {
+                    parts.push((format!("`{name}`"), bytes));
+                }
+                bytes
+            }
+            Item::Switch(choice) => {
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                rows.map(|row| head(fields, row, parts)).max().unwrap_or(0)
+            }
+            Item::Literal(_) | Item::Check(_) => {
+                row_size(fields, std::slice::from_ref(item)).most.unwrap_or(0)
+            }
+        });
+    }
+    total
+}
+
+/// Counts the places in a frame of all that is looked at after it has been passed.
+fn slots(unit: UnitId, fields: &[Field], touched: &BTreeSet<FieldId>, items: &Items, sink: &mut Sink) {
+    let declared = items.unit(unit);
+    let mut used = touched.clone();
+    let mut keys: BTreeSet<(FieldId, u32)> = BTreeSet::new();
+    let mut look = |expr: &Expr| {
+        walk::expr(expr, &mut |expr| match expr.kind {
+            ExprKind::SelfField(field) | ExprKind::LenOf(field) => _ = used.insert(field),
+            ExprKind::SelfKey(list, key) => _ = keys.insert((list, key)),
+            _ => {}
+        });
+    };
+    declared.body.iter().for_each(|body| each_expr(fields, body, &mut look));
+    facts(&declared.facts, &mut look);
+    for field in fields {
+        if let FieldKind::List(list) = &field.kind
+            && let Some(keyed) = &list.keyed
+        {
+            keyed.keep_cut.iter().for_each(&mut look);
+        }
+    }
+    for (index, field) in fields.iter().enumerate() {
+        if let FieldKind::List(list) = &field.kind {
+            used.insert(FieldId(index as u32));
+            if list.keyed.is_some() {
+                let known = 0..items.keys.of(unit, FieldId(index as u32)).len() as u32;
+                keys.extend(known.map(|key| (FieldId(index as u32), key)));
+            }
+        }
+    }
+    let bits = fields.iter().enumerate().filter_map(|(index, field)| match field.kind {
+        FieldKind::Bits { of, .. } => Some((FieldId(index as u32), of)),
+        _ => None,
+    });
+    for (bit, of) in bits.collect::<Vec<_>>() {
+        if used.contains(&bit) {
+            used.insert(of);
+        }
+    }
+    let found: usize =
+        used.iter().map(|field| slots_of(&fields[field.0 as usize])).sum::<usize>() + keys.len();
+    if found > UNIT_FIELDS_MAX {
+        let place = declared.span.clone();
+        sink.push(report::grammar::too_many_fields(place, &declared.name, found, UNIT_FIELDS_MAX));
+    }
+}
+
+fn facts(facts: &Facts, look: &mut dyn FnMut(&Expr)) {
+    let all = [
+        &facts.request,
+        &facts.reply,
+        &facts.ends,
+        &facts.mute,
+        &facts.silent,
+        &facts.more,
+        &facts.keep,
+        &facts.last,
+        &facts.retry,
+        &facts.tunnel,
+    ];
+    all.into_iter().flatten().for_each(look);
+}
+
+/// Calls `look` on every expression of a tree.
+fn each_expr(fields: &[Field], body: &[Item], look: &mut dyn FnMut(&Expr)) {
+    for item in body {
+        match item {
+            Item::Literal(_) => {}
+            Item::Check(check) => look(&check.expr),
+            Item::Switch(choice) => {
+                look(&choice.on);
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                rows.for_each(|row| each_expr(fields, row, look));
+            }
+            Item::Field(id) => {
+                let field = &fields[id.0 as usize];
+                field.requires.iter().for_each(&mut *look);
+                match &field.kind {
+                    FieldKind::Bytes { length, .. } => look(length),
+                    FieldKind::Var { parse, .. } | FieldKind::Flag { parse, .. } => look(parse),
+                    FieldKind::List(list) => {
+                        each_expr(fields, &list.body, look);
+                        match &list.end {
+                            ListEnd::Count(end)
+                            | ListEnd::Bytes(end)
+                            | ListEnd::Children(end)
+                            | ListEnd::Last(end) => look(end),
+                            ListEnd::Until(_) => {}
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The elements that programs read of the lists of a message have a bound together.
+pub(super) fn elements(unit: UnitId, channel: &Channel, items: &Items, sink: &mut Sink) {
+    let mut total = 0u64;
+    for known in &channel.view {
+        let field = items.field(unit, known.field);
+        let FieldKind::List(list) = &field.kind else { continue };
+        total += u64::from(list.max.unwrap_or(0));
+        if total > LIST_READ_MAX {
+            let name = field.name.as_deref().unwrap_or_default();
+            let place = field.span.clone();
+            sink.push(report::wire::too_many_elements(
+                channel.span.clone(),
+                name,
+                total,
+                LIST_READ_MAX,
+                place,
+            ));
+            return;
+        }
+    }
+}
