@@ -29,7 +29,7 @@ pub const DICT_ATTEMPTS_MAX: i64 = 8;
 /// Counters and gauges of a program.
 pub const COUNTERS_MAX: usize = 1024;
 /// Bytes that one activation of a rule may build: rebuilt heads of messages and strings.
-pub const OUT_BYTES_MAX: usize = 256 * 1024;
+pub const OUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest head of a message, the part that must lie in one piece before a rule may look at it.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Fields of a request that are kept while its reply is under way.

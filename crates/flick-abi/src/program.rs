@@ -306,6 +306,8 @@ pub struct Bounds {
     pub sends_per_message_max: u64,
     /// Bytes that the costliest activation builds.
     pub out_bytes_max: u64,
+    /// Bytes of them that an activation has built when it waits for replies.
+    pub kept_bytes_max: u64,
     /// Words that any activation keeps across suspensions; 0: no rule asks.
     pub spill_words: u32,
     /// Asks of any activation, over all its suspensions, those of `ask all` on arrays left out.

@@ -10,7 +10,7 @@ use crate::hir::{
 };
 use crate::items::Items;
 use crate::layout::layout;
-use crate::limits::{ASKED_MAX, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
+use crate::limits::{ASKED_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, OUT_BYTES_MAX, SENDS_MAX};
@@ -153,7 +153,7 @@ impl Costs<'_> {
         let stmts = block.stmts.iter().map(|stmt| match stmt {
             Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Expr(value) => self.expr(value),
             Stmt::Assign(_, value) => {
-                let stored = Cost { steps: packed_bytes(self.items, &value.ty), ..Cost::default() };
+                let stored = Cost { steps: spread(packed_bytes(self.items, &value.ty)), ..Cost::default() };
                 self.expr(value).then(stored)
             }
         });
@@ -199,7 +199,7 @@ impl Costs<'_> {
                 // Each attempt looks the entry up and packs a new one.
                 let kept = Cost {
                     built: value.saturating_mul(2),
-                    steps: value.saturating_mul(2),
+                    steps: spread(value.saturating_mul(2)),
                     ..Cost::default()
                 };
                 let attempt = self.block(body).then(kept);
@@ -345,15 +345,20 @@ fn bytes_touched(root: &Expr) -> u64 {
             args.iter().map(longest).sum::<u64>().saturating_add(CHANNEL_ELEMENTS_MAX as u64)
         }
         ExprKind::Builtin(Builtin::LeastLoaded, _) => CHANNEL_ELEMENTS_MAX as u64,
-        ExprKind::Builtin(_, args) => args.iter().map(longest).sum(),
-        ExprKind::Binary(_, a, b) => longest(a).min(longest(b)),
-        ExprKind::Concat(parts) => parts.iter().map(longest).sum(),
+        ExprKind::Builtin(_, args) => spread(args.iter().map(longest).sum()),
+        ExprKind::Binary(_, a, b) => spread(longest(a).min(longest(b))),
+        ExprKind::Concat(parts) => spread(parts.iter().map(longest).sum()),
         ExprKind::Switch { value, arms, .. } => longest(value).saturating_mul(arms.len() as u64),
         ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
-            fields.iter().map(|(_, value)| longest(value)).sum()
+            spread(fields.iter().map(|(_, value)| longest(value)).sum())
         }
-        ExprKind::DictGet(_, key) | ExprKind::DictHas(_, key) => longest(key),
-        ExprKind::DictPut(_, key, value) => longest(key).saturating_add(longest(value)),
+        ExprKind::DictGet(_, key) | ExprKind::DictHas(_, key) => spread(longest(key)),
+        ExprKind::DictPut(_, key, value) => spread(longest(key).saturating_add(longest(value))),
         _ => 0,
     }
+}
+
+/// Steps of going over bytes once, from front to back.
+fn spread(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_STEP)
 }

@@ -50,6 +50,8 @@ pub const RULE_SIZE_MAX: u64 = 1 << 15;
 pub const ASKED_MAX: u64 = flick_abi::limits::MESSAGES_MAX as u64 - 1;
 /// Most work that one message may cause, in steps: one for each operation, call and byte looked at.
 pub const WORK_STEPS_MAX: u64 = 1 << 20;
+/// Bytes that are copied, compared or hashed in one step.
+pub const BYTES_PER_STEP: u64 = 32;
 /// Most functions on one path of calls, so that what walks calls needs a bounded stack.
 pub const CALL_DEPTH_MAX: usize = 64;
 /// Bytes of a word.

@@ -16,7 +16,7 @@ use flick_abi::limits::ASKS_MAX;
 
 use crate::calls;
 use crate::cfg::Cfg;
-use crate::data::{Function, Inst, Module, Op, Origin, Terminator, Value};
+use crate::data::{BlockId, Function, Inst, Module, Op, Origin, Terminator, Value};
 use crate::weights;
 use lengths::Lengths;
 use paths::{Longest, Paths};
@@ -33,6 +33,8 @@ pub struct FunctionBounds {
     pub sends: u64,
     /// Bytes of output built, callees included.
     pub out_bytes: u64,
+    /// Of these, bytes built before the last suspension: they are kept while it waits.
+    pub kept_bytes: u64,
     /// Asks that do not stand in a loop.
     pub asks: u64,
     /// Asks that stand in a loop, each counted once: as often as the array that it goes through has elements.
@@ -148,7 +150,9 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     }
     let longest = |own: &[u64]| paths.longest(own);
     let steps = longest(&steps);
-    let out = longest(&known.sum(|inst| known.out_bytes(inst)));
+    let built = known.sum(|inst| known.out_bytes(inst));
+    let out = longest(&built);
+    let kept = longest(&before_suspensions(function, &cfg, built));
     let sends = longest(&known.sum(|inst| known.sends(inst)));
     let asks = known.sum(|inst| u64::from(is_ask(inst)));
     let asks_total = longest(&asks);
@@ -165,6 +169,7 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         steps: steps.total,
         sends: sends.total,
         out_bytes: out.total,
+        kept_bytes: kept.total,
         asks: longest(&straight).total,
         array_asks: array.iter().sum(),
         asks_total: asks_total.total,
@@ -173,6 +178,23 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         out_places: costliest_places(known, &paths, &out, |inst| known.out_bytes(inst)),
         send_places: costliest_places(known, &paths, &sends, |inst| known.sends(inst)),
     }
+}
+
+/// The weights of blocks from which a suspension can be reached; 0 for the others.
+fn before_suspensions(function: &Function, cfg: &Cfg, mut weights: Vec<u64>) -> Vec<u64> {
+    let suspends = |block: &BlockId| matches!(function.blocks[block.0 as usize].end, Terminator::Suspend { .. });
+    let mut left: Vec<BlockId> = cfg.order.iter().copied().filter(suspends).collect();
+    let mut is_before = vec![false; weights.len()];
+    // Each block is taken up once.
+    while let Some(block) = left.pop() {
+        if !std::mem::replace(&mut is_before[block.0 as usize], true) {
+            left.extend(cfg.predecessors[block.0 as usize].iter().copied());
+        }
+    }
+    for (weight, is_before) in weights.iter_mut().zip(is_before) {
+        *weight = if is_before { *weight } else { 0 };
+    }
+    weights
 }
 
 fn spill_words(function: &Function) -> u32 {

@@ -119,7 +119,7 @@ mod tests {
   counter "served"
   gauge "open"
   state 12 init f2
-  bounds (session 1, global 2, head 3, steps 4, sends 5, out 6, spills 7, asks 8, array_asks 9)
+  bounds (session 1, global 2, head 3, steps 4, sends 5, out 6, kept 10, spills 7, asks 8, array_asks 9)
 }
 
 const "a\"\\\n\x00\xff"

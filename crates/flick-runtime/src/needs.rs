@@ -135,7 +135,7 @@ pub(crate) fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Sha
         return Ok(Shape::default());
     }
     let spill_words = bounds.spill_words as usize;
-    let out_bytes = bounds.out_bytes_max as usize;
+    let out_bytes = bounds.kept_bytes_max as usize;
     assert!(spill_words <= SPILL_WORDS_MAX, "the checker bounds what an activation keeps");
     assert!(out_bytes <= OUT_BYTES_MAX, "the checker bounds what an activation builds");
     Ok(Shape { asks, asks_at_once: asks.min(ASKS_MAX), spill_words, out_bytes })

@@ -8,8 +8,15 @@ use std::path::{Path, PathBuf};
 
 /// Names and texts of the standard library.
 const LIBRARY: &[(&str, &str)] = &[
+    ("frames", include_str!("../../../stdlib/frames.flick")),
     ("hadoop", include_str!("../../../stdlib/hadoop.flick")),
+    ("http", include_str!("../../../stdlib/http.flick")),
+    ("lines", include_str!("../../../stdlib/lines.flick")),
     ("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick")),
+    ("memcached_text", include_str!("../../../stdlib/memcached_text.flick")),
+    ("pcap", include_str!("../../../stdlib/pcap.flick")),
+    ("raw", include_str!("../../../stdlib/raw.flick")),
+    ("resp", include_str!("../../../stdlib/resp.flick")),
 ];
 
 /// Finds the files that one program uses.

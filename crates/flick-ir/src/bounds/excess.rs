@@ -53,13 +53,13 @@ mod tests {
         let text = r#"program "p" { channel "c" single protocol 0 } fn f0 rule "r" {
             b0(v0: frame, v1: uint): v2: int = const 0 jump b1(v2)
             b1(v3: int) loop 99: v4: bool = lt_s v3, v2 branch v4, b2, b3
-            b2(): v5: bytes = words_new v3 max 400 @0:7 v6: bytes = format_int.s10 v3 @0:9 jump b1(v3)
+            b2(): v5: bytes = words_new v3 max 12000 @0:7 v6: bytes = format_int.s10 v3 @0:9 jump b1(v3)
             b3(): v7: bytes = words_new v3 max 500 @0:20 return
         }"#;
         let module = text::parse(text).expect("the test's text is of the form");
         let found = excesses(&module);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].message, "builds up to 322780 bytes, more than 262144");
+        assert_eq!(found[0].message, "builds up to 9509980 bytes, more than 8388608");
         assert_eq!(found[0].origin, Some(Origin { file: 0, offset: 7 }));
     }
 }

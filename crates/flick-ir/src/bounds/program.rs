@@ -80,6 +80,7 @@ pub fn program_bounds(module: &Module) -> Bounds {
         steps_per_message_max: worst.steps,
         sends_per_message_max: worst.sends,
         out_bytes_max: worst.out_bytes,
+        kept_bytes_max: functions.iter().map(|function| function.kept_bytes).max().unwrap_or(0),
         spill_words,
         asks_max: most(&functions, |function| function.asks),
         array_asks_max: most(&functions, |function| function.array_asks),
@@ -93,7 +94,7 @@ fn most(functions: &[FunctionBounds], of: impl Fn(&FunctionBounds) -> u64) -> u3
 /// Locals, and what a waiting activation keeps: words and output.
 fn session_bytes(module: &Module, functions: &[FunctionBounds]) -> u64 {
     let waits = module.functions.iter().zip(functions).filter(|(function, _)| function.suspends());
-    let kept = waits.map(|(_, bounds)| (8 * u64::from(bounds.spill_words)).saturating_add(bounds.out_bytes));
+    let kept = waits.map(|(_, bounds)| (8 * u64::from(bounds.spill_words)).saturating_add(bounds.kept_bytes));
     (8 * u64::from(module.program.state_words)).saturating_add(kept.max().unwrap_or(0))
 }
 

@@ -227,7 +227,7 @@ fn wire_field(reader: &mut Reader) -> Parsed<WireField> {
 }
 
 /// The numbers of the bounds with their names.
-fn bounds_of(bounds: &Bounds) -> [(&'static str, u64); 9] {
+fn bounds_of(bounds: &Bounds) -> [(&'static str, u64); 10] {
     [
         ("session", bounds.session_state_bytes),
         ("global", bounds.global_state_bytes),
@@ -235,6 +235,7 @@ fn bounds_of(bounds: &Bounds) -> [(&'static str, u64); 9] {
         ("steps", bounds.steps_per_message_max),
         ("sends", bounds.sends_per_message_max),
         ("out", bounds.out_bytes_max),
+        ("kept", bounds.kept_bytes_max),
         ("spills", u64::from(bounds.spill_words)),
         ("asks", u64::from(bounds.asks_max)),
         ("array_asks", u64::from(bounds.array_asks_max)),
@@ -253,6 +254,7 @@ fn bounds(reader: &mut Reader) -> Parsed<Bounds> {
             "steps" => bounds.steps_per_message_max = reader.number()?,
             "sends" => bounds.sends_per_message_max = reader.number()?,
             "out" => bounds.out_bytes_max = reader.number()?,
+            "kept" => bounds.kept_bytes_max = reader.number()?,
             "spills" => bounds.spill_words = reader.number()?,
             "asks" => bounds.asks_max = reader.number()?,
             "array_asks" => bounds.array_asks_max = reader.number()?,

@@ -165,6 +165,7 @@ pub fn program(style: Style) -> Arc<Program> {
     program.rules[1].action = flick_abi::RuleAction::Run { rule: RULE };
     program.bounds.spill_words = 2;
     program.bounds.out_bytes_max = 48;
+    program.bounds.kept_bytes_max = 48;
     program.bounds.sends_per_message_max = 1;
     match style {
         Style::All => program.bounds.array_asks_max = 1,

@@ -123,6 +123,7 @@ pub fn program(every_ms: Option<u64>) -> Arc<Program> {
         program.timers = vec![Timer { interval_ns: every_ms * 1_000_000, rule: TICK }];
         program.bounds.asks_max = 1;
         program.bounds.out_bytes_max = 64;
+        program.bounds.kept_bytes_max = 64;
     }
     Arc::new(program)
 }

@@ -277,6 +277,6 @@ pub fn program(kind: Kind) -> Arc<Program> {
         counters: vec![],
         state_words: 0,
         init_state: None,
-        bounds: Bounds { asks_max: u32::from(asks), out_bytes_max: 64, ..Bounds::default() },
+        bounds: Bounds { asks_max: u32::from(asks), out_bytes_max: 64, kept_bytes_max: 64, ..Bounds::default() },
     })
 }

@@ -64,12 +64,12 @@ fn work_in_loops_counts_for_each_round() {
              b2(): send_original v3 jump b1 b3(): return"
         )
     };
-    check(&text(16), &[]);
-    check(&text(17), &["f0 `r`: sends up to 17 messages, more than 16"]);
+    check(&text(128), &[]);
+    check(&text(129), &["f0 `r`: sends up to 129 messages, more than 128"]);
     check(
-        "jump b1 b1() loop 100: v5: bool = const 1 branch v5, b2, b3
+        "jump b1 b1() loop 2000: v5: bool = const 1 branch v5, b2, b3
          b2(): v6: bytes = words_new v2 max 1024 jump b1 b3(): return",
-        &["f0 `r`: builds up to 819200 bytes, more than 262144"],
+        &["f0 `r`: builds up to 16384000 bytes, more than 8388608"],
     );
 }
 
@@ -196,7 +196,7 @@ fn only_rules_wait_and_only_where_the_program_says() {
 fn operations_get_what_they_are_made_for() {
     for (op, expected) in [
         ("v5: bytes = concat(v4, v2) max 9", "`concat` takes bytes, but v2 is int"),
-        ("v5: bytes = concat(v4) max 262145", "no output has room for 262145 bytes"),
+        ("v5: bytes = concat(v4) max 8388609", "no output has room for 8388609 bytes"),
         ("v5: bytes = pack(v3) max 9", "`pack` takes what is packed, but v3 is chan"),
         ("v5: bytes = format_int.s7 v2", "no number is written in base 7"),
         ("v5: bytes = split v4, v4 max 0", "`split` makes 1 to 1024 parts, not 0"),

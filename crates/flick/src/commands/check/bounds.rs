@@ -95,7 +95,7 @@ impl Needs {
             session_view_bytes: size_of::<Frame>() as u64 + heads,
             session_state_bytes: u64::from(program.state_words) * size_of::<u64>() as u64,
             waiting_bytes: if waits {
-                u64::from(bounds.spill_words) * size_of::<u64>() as u64 + bounds.out_bytes_max
+                u64::from(bounds.spill_words) * size_of::<u64>() as u64 + bounds.kept_bytes_max
             } else {
                 0
             },
