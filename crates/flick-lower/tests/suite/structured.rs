@@ -219,7 +219,7 @@ fn texts_numbers_and_literals() {
 }
 
 /// A request line, fields, a body by length or in chunks.
-fn http(view: &[u32]) -> Program {
+pub fn http(view: &[u32]) -> Program {
     let chunked =
         FieldKind::Flag { parse: same(key_or(3, 1, b""), text(b"chunked")), any: Some((FieldId(3), 1)) };
     let parsed = Expr {
