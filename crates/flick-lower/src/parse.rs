@@ -17,6 +17,7 @@ use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
 use crate::context::Context;
 use crate::parse::plan::Role;
+use crate::parse::structured::Way;
 use crate::unit::{Key, UnitInfo};
 
 /// A parser and what it found out about its messages.
@@ -46,7 +47,7 @@ pub fn lower_parsers(cx: &Context<'_>, consts: &mut ConstPool, channel: &Channel
             [Role::Request, Role::Reply].map(|role| emit::lower_parser(cx, consts, channel, unit, role));
         return Parsers { request, reply, asked: None };
     }
-    let [request, reply, asked] = [(Role::Request, true), (Role::Reply, true), (Role::Reply, false)]
+    let [request, reply, asked] = [Way::Request, Way::Reply, Way::Asked]
         .map(|way| structured::lower_structured(cx, consts, channel, unit, way));
     Parsers { request, reply, asked: Some(asked) }
 }

@@ -31,21 +31,33 @@ use needs::Needs;
 use stage::{Scope, Spot};
 use text::Text;
 
-/// Writes the parser of `channel` for messages of `role`; `parts`: a message may be given in parts.
+/// What a parser is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Requests, in parts where they stream.
+    Request,
+    /// Replies, in parts where they stream.
+    Reply,
+    /// Replies in one piece.
+    Asked,
+}
+
+/// Writes a parser of `channel`.
 pub fn lower_structured(
     cx: &Context<'_>,
     consts: &mut ConstPool,
     channel: &Channel,
     unit: UnitId,
-    (role, parts): (Role, bool),
+    way: Way,
 ) -> Parser {
     let info = cx.unit(unit);
     let items = info.unit.body.as_deref().expect("a structured unit has a tree");
-    let name = match (role, parts) {
-        (Role::Request, _) => format!("parse_request.{}", channel.name),
-        (Role::Reply, true) => format!("parse_reply.{}", channel.name),
-        (Role::Reply, false) => format!("parse_asked.{}", channel.name),
+    let (role, name) = match way {
+        Way::Request => (Role::Request, format!("parse_request.{}", channel.name)),
+        Way::Reply => (Role::Reply, format!("parse_reply.{}", channel.name)),
+        Way::Asked => (Role::Reply, format!("parse_asked.{}", channel.name)),
     };
+    let parts = way != Way::Asked && !channel.whole;
     let mut body = Body::new(cx, consts, name, FuncKind::Parser, &[Type::Frame, Type::Int], Vec::new());
     body.scope = (unit, SelfScope::Frame);
     body.mode = Mode::Exact { field: 0 };
@@ -184,17 +196,20 @@ impl Emitter<'_, '_> {
                 self.number(id, *base, *digits_max, *signed, ahead);
             }
             FieldKind::Bits { of, shift, width } => self.bits(id, *of, *shift, *width),
-            FieldKind::Text { class, until, min_bytes, max_bytes, .. } => {
+            FieldKind::Text { class, until, min_bytes, max_bytes, trim, .. } => {
                 let text = Text {
                     class: *class,
                     until: until.as_deref(),
                     min_bytes: *min_bytes,
                     max_bytes: *max_bytes,
+                    trim: *trim,
                 };
                 self.text(id, text, ahead);
             }
             FieldKind::Bytes { length, max_bytes, .. } => self.bytes(id, length, *max_bytes, behind),
-            FieldKind::Var { parse, .. } => self.var(id, parse),
+            FieldKind::Var { parse, sum: None, .. } => self.var(id, parse),
+            // It is set where its list begins.
+            FieldKind::Var { sum: Some(_), .. } => {}
             FieldKind::Flag { parse, any } => {
                 if any.is_none() && self.needs.has(Key::Field(id)) {
                     let value = self.body.expr(parse).bool();

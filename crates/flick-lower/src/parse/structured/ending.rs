@@ -5,7 +5,7 @@
 use flick_abi::MessageFlags;
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
 use flick_abi::limits::HEAD_BYTES_MAX;
-use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, Expr, FieldId, FieldKind, ListEnd};
+use flick_check::hir::{CAUSE_MALFORMED, Expr, FieldId, FieldKind, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -181,8 +181,8 @@ impl Emitter<'_, '_> {
         let narrower = self.needs.view_max(id).filter(|_| !self.needs.is_optional(id));
         let value = match max_bytes.into_iter().chain(narrower).min() {
             Some(max) => {
-                let too_long = if cause == CAUSE_MALFORMED { CAUSE_TOO_LONG } else { cause };
-                self.body.check_range(value, Interval::new(0, i128::from(max)), id.0, too_long)
+                let allowed = Interval::new(0, i128::from(max));
+                self.body.check_range(value, allowed, id.0, self.info.too_long(id))
             }
             None => {
                 let most = Interval::new(0, MESSAGE_BYTES_MAX);

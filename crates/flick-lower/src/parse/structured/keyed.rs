@@ -128,7 +128,10 @@ impl Emitter<'_, '_> {
     /// One occurrence of a key.
     fn occurrence(&mut self, id: FieldId, keyed: &Keyed, key: u32) {
         if self.needs.has(Key::Field(keyed.value)) {
-            let value = self.get_key(Key::Field(keyed.value));
+            let mut value = self.get_key(Key::Field(keyed.value));
+            if let FieldKind::Text { trim: true, .. } = self.info.field(keyed.value).kind {
+                value = self.body.f.define(Type::Bytes, Op::Trim(value));
+            }
             self.keep_first(id, keyed, key, value);
             self.raise_flags(id, key, value);
         }

@@ -10,6 +10,7 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 use super::Emitter;
 use super::sizes::Sizes;
 use super::stage::{Scope, Spot};
+use crate::body::Mode;
 use crate::interval::Interval;
 use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
 use crate::unit::{Key, UnitInfo};
@@ -74,9 +75,7 @@ impl Emitter<'_, '_> {
 
     /// Whether a list is passed on as it arrives.
     fn streams(&self, list: &List) -> bool {
-        let is_open = list.max.is_none() || streams_in(self.info, &list.body);
-        let is_plain = list.keyed.as_ref().is_none_or(|keyed| keyed.keys.is_empty());
-        self.parts && self.is_in_tail() && is_open && is_plain
+        self.parts && list.streamed && self.is_in_tail()
     }
 
     /// How often the head is come back to, at most, in one call.
@@ -115,9 +114,8 @@ impl Emitter<'_, '_> {
                 let value = self.exact_number(count, id, all, cause);
                 let value = match list.max {
                     Some(max) => {
-                        let too_long = if cause == CAUSE_MALFORMED { CAUSE_TOO_LONG } else { cause };
                         let allowed = Interval::new(0, i128::from(max));
-                        let value = self.body.check_range(value, allowed, id.0, too_long);
+                        let value = self.body.check_range(value, allowed, id.0, self.info.too_long(id));
                         self.body.narrow(value)
                     }
                     None => value,
@@ -140,6 +138,10 @@ impl Emitter<'_, '_> {
             let first = self.get(SLOT_ITEMS);
             self.keep(Key::Field(id), first);
         }
+        let zero = self.body.f.int(0);
+        for (var, _) in self.needs.sums.clone().into_iter().filter(|(_, list)| *list == id) {
+            self.keep(Key::Field(var), zero);
+        }
         if let Some(keyed) = &list.keyed {
             self.begin_keys(id, keyed);
         }
@@ -155,11 +157,7 @@ impl Emitter<'_, '_> {
         if let (Some(seen), Some(max), false) = (own.seen, list.max, matches!(list.end, ListEnd::Count(_))) {
             let most = self.body.f.int(i64::from(max));
             let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
-            let cause = match self.info.field(id).cause {
-                CAUSE_MALFORMED => CAUSE_TOO_LONG,
-                cause => cause,
-            };
-            self.body.expect(fits, id.0, cause);
+            self.body.expect(fits, id.0, self.info.too_long(id));
         }
         let place = self.place(self.at);
         self.keep(Key::Element(id), place);
@@ -242,6 +240,9 @@ impl Emitter<'_, '_> {
         if let Some(keyed) = &list.keyed {
             self.element_of_key(id, keyed);
         }
+        for (var, _) in self.needs.sums.clone().into_iter().filter(|(_, list)| *list == id) {
+            self.add_to_sum(var);
+        }
         match &list.end {
             ListEnd::Count(_) => {
                 let (rest, one) = (self.get_key(Key::Rest(id)), self.body.f.int(1));
@@ -292,6 +293,20 @@ impl Emitter<'_, '_> {
             (true, false) => zero,
         };
         self.body.f.jump(own.head, vec![place, zero, seen]);
+    }
+
+    /// Adds what an element adds to a variable.
+    fn add_to_sum(&mut self, var: FieldId) {
+        let field = self.info.field(var);
+        let FieldKind::Var { parse, .. } = &field.kind else { panic!("sums are variables") };
+        self.body.mode = Mode::Exact { field: var.0 };
+        let more = self.number_of(parse);
+        let word = self.get_key(Key::Field(var));
+        let known = self.info.key_val(Key::Field(var), word).num();
+        let sum = self.body.exact_sum(known, more);
+        let sum = self.body.check_range(sum, self.info.range(var), var.0, self.info.too_long(var));
+        let sum = self.body.narrow(sum);
+        self.keep(Key::Field(var), sum.value());
     }
 
     /// Keeps an element for the program.

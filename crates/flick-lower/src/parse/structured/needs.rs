@@ -18,12 +18,16 @@ pub const FURTHER_MAX: u32 = 3;
 pub struct Needs {
     /// Keys that have slots.
     pub kept: BTreeSet<Key>,
+    /// Fields that an expression, the view or code behind the parser reads: not only whoever looks up a key.
+    pub read: BTreeSet<FieldId>,
     /// Lists whose elements become items.
     pub read_lists: BTreeSet<FieldId>,
     /// Fields of the view, by number.
     pub view: BTreeMap<FieldId, ViewField>,
     /// Flags that are kept and follow from a key: flag, list, key.
     pub flags: Vec<(FieldId, FieldId, u32)>,
+    /// Variables that are kept and summed over elements: variable, list.
+    pub sums: Vec<(FieldId, FieldId)>,
     /// Index of the first item, in the order of the text, behind all that somebody behind the parser reads.
     pub tail: usize,
 }
@@ -35,8 +39,10 @@ impl Needs {
             channel.view.iter().map(|field| (field.field, *field)).collect();
         let read_lists: BTreeSet<FieldId> =
             view.keys().copied().filter(|id| is_read_list(info, *id)).collect();
-        let outside = outside_keys(info, role, &view, &read_lists);
-        let mut finder = Finder { info, kept: BTreeSet::new(), open: Vec::new() };
+        let mut outside = outside_keys(info, role, &view, &read_lists);
+        outside.extend(channel.keys.iter().map(|(list, key)| Key::At(*list, *key)));
+        let mut finder = Finder { info, kept: BTreeSet::new(), open: Vec::new(), read: BTreeSet::new() };
+        finder.read.extend(outside.iter().map(|key| key.id()));
         finder.open.extend(&outside);
         finder.items(body, &read_lists);
         finder.close();
@@ -51,7 +57,9 @@ impl Needs {
         let tail = last.map_or(0, |index| index + 1);
         let mut flags = flags_of(info, body);
         flags.retain(|(flag, ..)| finder.kept.contains(&Key::Field(*flag)));
-        Self { kept: finder.kept, read_lists, view, flags, tail }
+        let mut sums = sums_of(info, body);
+        sums.retain(|(var, _)| finder.kept.contains(&Key::Field(*var)));
+        Self { kept: finder.kept, read: finder.read, read_lists, view, flags, sums, tail }
     }
 
     /// Whether a key has a slot.
@@ -143,6 +151,17 @@ fn flags_of(info: &UnitInfo<'_>, body: &[Item]) -> Vec<(FieldId, FieldId, u32)> 
     found
 }
 
+/// Variables that are summed over the elements of lists.
+fn sums_of(info: &UnitInfo<'_>, body: &[Item]) -> Vec<(FieldId, FieldId)> {
+    let mut found = Vec::new();
+    each_field(info, body, &mut |id| {
+        if let FieldKind::Var { sum: Some(list), .. } = &info.field(id).kind {
+            found.push((id, *list));
+        }
+    });
+    found
+}
+
 /// Calls `visit` on every field of a row, elements of lists and arms of choices among them.
 pub fn each_field(info: &UnitInfo<'_>, items: &[Item], visit: &mut dyn FnMut(FieldId)) {
     for item in items {
@@ -197,6 +216,8 @@ struct Finder<'a, 'p> {
     info: &'a UnitInfo<'p>,
     kept: BTreeSet<Key>,
     open: Vec<Key>,
+    /// Fields that expressions read, and elements of lists that are read.
+    read: BTreeSet<FieldId>,
 }
 
 impl Finder<'_, '_> {
@@ -217,7 +238,9 @@ impl Finder<'_, '_> {
     }
 
     fn expr(&mut self, expr: &Expr) {
-        self.open.extend(keys_of(expr));
+        let keys = keys_of(expr);
+        self.read.extend(keys.iter().map(|key| key.id()));
+        self.open.extend(keys);
     }
 
     fn field(&mut self, id: FieldId, read_lists: &BTreeSet<FieldId>) {
@@ -255,7 +278,10 @@ impl Finder<'_, '_> {
         if is_read {
             self.open.push(Key::Field(id));
             match list.element {
-                Some(element) => self.open.push(Key::Field(element)),
+                Some(element) => {
+                    self.read.insert(element);
+                    self.open.push(Key::Field(element));
+                }
                 None => self.open.push(Key::Element(id)),
             }
         }

@@ -4,7 +4,7 @@
 
 use flick_abi::frame::SLOT_SCAN;
 use flick_check::hir::{
-    CAUSE_MALFORMED, CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal,
+    CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal,
 };
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
@@ -25,6 +25,8 @@ pub struct Text<'a> {
     pub min_bytes: u32,
     /// Largest length, in bytes.
     pub max_bytes: u32,
+    /// Blanks at its end are no part of the value.
+    pub trim: bool,
 }
 
 /// Decimal digits.
@@ -41,14 +43,6 @@ const LOWER_BIT: u8 = 0x20;
 const MINUS: u8 = b'-';
 
 impl Emitter<'_, '_> {
-    /// Why a bound of a field is exceeded, for whoever refuses the message.
-    fn too_long(&self, field: FieldId) -> u32 {
-        match self.info.field(field).cause {
-            CAUSE_MALFORMED => CAUSE_TOO_LONG,
-            cause => cause,
-        }
-    }
-
     /// A text field; `ahead`: what stands behind it.
     pub fn text(&mut self, id: FieldId, text: Text<'_>, ahead: &[Item]) {
         let classes = &self.body.cx.program.classes;
@@ -114,7 +108,7 @@ impl Emitter<'_, '_> {
         let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
         let longest = self.body.f.int(i64::from(max));
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
-        self.body.expect(fits, id.0, self.too_long(id));
+        self.body.expect(fits, id.0, self.info.too_long(id));
         self.at = Spot::at(end, self.at.most + u64::from(max));
         self.body.set_slot(SLOT_SCAN as u16, end);
         self.wait(ahead, state);
@@ -128,8 +122,34 @@ impl Emitter<'_, '_> {
             let enough = self.body.f.binary(Type::Bool, Binary::LeS, least, len);
             self.body.expect(enough, id.0, self.info.field(id).cause);
         }
-        self.bytes_found(id, (start, end), Some(text.max_bytes));
-        self.key_found(id, (start, end));
+        let span = if text.trim { self.trimmed(id, (start, end)) } else { (start, end) };
+        self.bytes_found(id, span, Some(text.max_bytes));
+        self.key_found(id, span);
+    }
+
+    /// The value without the blanks at its end, if anybody asks for it; a value that is only looked up by key is trimmed
+    /// when its key is known to matter (`keyed.rs`).
+    fn trimmed(&mut self, id: FieldId, (start, end): (Value, Value)) -> (Value, Value) {
+        let is_asked = self.needs.kept.iter().any(|key| key.id() == id);
+        let only_by_key = !self.needs.read.contains(&id);
+        if !is_asked && self.info.field(id).requires.is_empty() || only_by_key {
+            return (start, end);
+        }
+        let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+        let trimmed = self.body.f.define(Type::Bytes, Op::Trim(bytes));
+        let len = self.body.f.define(Type::Int, Op::Len(trimmed));
+        let first = self.body.f.define(Type::Int, Op::Place(trimmed));
+        let last = self.body.f.binary(Type::Int, Binary::Add, first, len);
+        // Of blanks alone nothing is left, wherever that lies.
+        let zero = self.body.f.int(0);
+        let some = self.body.f.binary(Type::Bool, Binary::LtS, zero, len);
+        let last = self.body.select(some, last, start);
+        let behind = self.at;
+        self.at = Spot::at(last, 0);
+        let state = self.states;
+        self.wait(0, state);
+        self.at = behind;
+        (start, last)
     }
 
     /// The bytes of a field are there: keeps what is needed of them, and checks them.
@@ -405,7 +425,11 @@ impl Emitter<'_, '_> {
             return self.optional_literal(literal);
         }
         self.need(sizes::fixed_ahead(self.info, items));
+        let start = self.at;
         self.expect_bytes(&literal.bytes, literal.nocase, literal.cause);
+        if literal.cut {
+            self.cut(start);
+        }
     }
 
     /// Goes on behind `bytes`, which are there, if they are these.
@@ -476,8 +500,19 @@ impl Emitter<'_, '_> {
             self.body.f.go_on_in(there);
         }
         let covered = self.at.covered;
-        ends.push((self.body.f.current(), Spot { covered, ..behind.advanced(literal.bytes.len() as u32) }));
+        self.at = Spot { covered, ..behind.advanced(literal.bytes.len() as u32) };
+        if literal.cut {
+            self.cut(behind);
+        }
+        ends.push((self.body.f.current(), self.at));
         self.join(ends);
+    }
+
+    /// What lies between `start` and here, which is there, is not passed on.
+    fn cut(&mut self, start: Spot) {
+        let (start, end) = (self.place(start), self.place(self.at));
+        let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
+        self.body.expect(has_room, self.field, CAUSE_TOO_LONG);
     }
 
     fn is_byte(&mut self, found: Value, byte: u8, nocase: bool) -> Value {
