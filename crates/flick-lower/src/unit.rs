@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
 use flick_abi::{ReplyOrder, WireField};
-use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Unit, UnitId};
+use flick_check::hir::{
+    CAUSE_MALFORMED, CAUSE_TOO_LONG, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Unit,
+    UnitId,
+};
 use flick_ir::data::{Type, Value};
 
 use crate::interval::Interval;

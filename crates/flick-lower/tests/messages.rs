@@ -193,18 +193,3 @@ fn choices_runs_and_numbers_in_text() {
     );
     check("calc", &program, &[("calc", CALC)]);
 }
-
-/// A balancer over what a library's units are.
-fn balancer(library: &str, request: &str, reply: &str, field: &str) -> String {
-    format!(
-        "use {library}\n\nproc P: ({request}/{reply} client, [{reply}/{request}] backends)\n  | backends => client\n  \
-         | client => pick(backends)\n\nfun pick: ([-/{request}] backends, req: {request}) -> ()\n  \
-         req => backends[hash(req.{field}) mod len(backends)]\n"
-    )
-}
-
-#[test]
-fn http() {
-    const HTTP: &str = include_str!("../../../stdlib/http.flick");
-    check("http", &balancer("http", "request", "response", "target"), &[("http", HTTP)]);
-}

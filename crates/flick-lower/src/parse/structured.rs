@@ -138,6 +138,7 @@ impl Emitter<'_, '_> {
     /// The items of the unit itself: behind each, the facts that have become known.
     fn top_items(&mut self, items: &[Item]) {
         let mut known = Vec::new();
+        self.tell_known(&known);
         for (index, item) in items.iter().enumerate() {
             if self.is_in_tail() {
                 self.tell();

@@ -9,7 +9,7 @@ use flick_check::hir::{CAUSE_MALFORMED, Expr, FieldId, FieldKind, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use super::Emitter;
-use super::list::is_long;
+use super::list::{is_long, is_of_unit};
 use super::sizes::Sizes;
 use super::stage::Spot;
 use crate::body::{CAUSE_ARITHMETIC, CAUSE_CHECK, Mode};
@@ -30,7 +30,7 @@ pub struct Fact {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// All echo fields are decoded.
+    /// All echo fields are decoded, if there are any: a request that is refused can be answered.
     EchoReady,
     /// A part of `%request` or `%reply` must hold.
     RoleCheck(usize),
@@ -40,6 +40,8 @@ enum What {
     Keep,
     /// The message's flags.
     Flags,
+    /// What a keyed list cuts besides the keys that are always cut.
+    Cuts(FieldId),
 }
 
 /// The flags of a message and the facts that set them.
@@ -68,7 +70,7 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
         exprs.flat_map(keys_of).map(Key::id).collect()
     };
     let mut found = Vec::new();
-    if role == Role::Request && !info.echo().is_empty() {
+    if role == Role::Request {
         found.push(Fact { what: What::EchoReady, reads: info.echo().into_iter().collect() });
     }
     for (index, check) in role_checks(info, role).into_iter().enumerate() {
@@ -78,6 +80,14 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
     if !flags.is_empty() {
         let reads = ids(&mut flags.iter().filter_map(|(fact, _)| *fact));
         found.push(Fact { what: What::Flags, reads });
+    }
+    for (id, list) in info.fields().filter(|(id, _)| is_of_unit(info, *id)) {
+        if let FieldKind::List(list) = &list.kind
+            && let Some(keyed) = &list.keyed
+        {
+            let reads = [id].into_iter().chain(ids(&mut keyed.keep_cut.iter())).collect();
+            found.push(Fact { what: What::Cuts(id), reads });
+        }
     }
     if role == Role::Request {
         let loud = facts.loud.iter().map(|(_, expr)| (What::Loud, expr));
@@ -129,6 +139,10 @@ impl Emitter<'_, '_> {
             What::Flags => {
                 let flags = flags(info, self.role);
                 self.body.set_flags(&flags);
+            }
+            What::Cuts(id) => {
+                let FieldKind::List(list) = &info.field(id).kind else { panic!("lists are lists") };
+                list.keyed.iter().for_each(|keyed| self.cut_rest(id, keyed));
             }
             What::Loud | What::Keep => {
                 let facts = &info.unit.facts;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flick_abi::frame::SLOT_CUTS;
-use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Keyed, ListEnd};
+use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Keyed};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -205,8 +205,11 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Behind the last element: what is cut besides.
-    pub fn end_of_keys(&mut self, id: FieldId, keyed: &Keyed) {
+    /// Behind the last element: cuts what is named, or puts back what was cut.
+    pub fn cut_rest(&mut self, id: FieldId, keyed: &Keyed) {
+        if keyed.keep_cut.is_none() && keyed.cut_listed.is_none() {
+            return;
+        }
         let over = self.body.f.new_block(&[]);
         if let Some(keep) = &keyed.keep_cut {
             let (keeps, cuts) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
@@ -219,26 +222,18 @@ impl Emitter<'_, '_> {
         }
         if let Some(listed) = keyed.cut_listed {
             let others = (0..FURTHER_MAX).map(|number| Key::Further(id, number));
-            let end = self.end_of_elements(id);
+            let end = self.get_key(Key::End(id));
+            // The list has been read, so this never waits.
+            let (here, state) = (self.at, self.states);
+            self.at = Spot::at(end, 0);
+            self.wait(0, state);
+            self.at = here;
             for names in [Key::At(id, listed)].into_iter().chain(others) {
                 self.cut_listed(id, names, end, over);
             }
         }
         self.body.f.jump(over, Vec::new());
         self.body.f.go_on_in(over);
-    }
-
-    /// Where the elements end; the delimiter behind them is there too.
-    fn end_of_elements(&mut self, id: FieldId) -> Value {
-        let FieldKind::List(list) = &self.info.field(id).kind else { panic!("a list is a list") };
-        let behind = match &list.end {
-            ListEnd::Until(until) => until.len() as u32,
-            _ => 0,
-        };
-        // A list with a delimiter ends at one place only, so the delimiter is still in sight.
-        self.need(0);
-        let fixed = self.at.fixed.checked_sub(behind).expect("the delimiter has just been found");
-        self.place(Spot { fixed, ..self.at })
     }
 
     /// Cuts what a value names; without a value all is done, since the places are taken in order.

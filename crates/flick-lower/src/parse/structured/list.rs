@@ -14,6 +14,7 @@ use crate::body::Mode;
 use crate::interval::Interval;
 use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
 use crate::unit::{Key, UnitInfo};
+use crate::value::Val;
 
 /// Most elements of a list that are counted: a list that is longer than that only streams.
 const ELEMENTS_MAX: i128 = 1 << 32;
@@ -307,6 +308,7 @@ impl Emitter<'_, '_> {
         let sum = self.body.check_range(sum, self.info.range(var), var.0, self.info.too_long(var));
         let sum = self.body.narrow(sum);
         self.keep(Key::Field(var), sum.value());
+        self.requires(var, Val::Num(sum));
     }
 
     /// Keeps an element for the program.
@@ -369,8 +371,9 @@ impl Emitter<'_, '_> {
             let word = self.body.f.binary(Type::Int, Binary::Add, first, count);
             self.keep(Key::Field(id), word);
         }
-        if let Some(keyed) = &list.keyed {
-            self.end_of_keys(id, keyed);
+        // Of a list of the unit itself this is a fact: it may hang on what stands behind the list.
+        if let Some(keyed) = list.keyed.as_ref().filter(|_| !is_of_unit(self.info, id)) {
+            self.cut_rest(id, keyed);
         }
     }
 
@@ -378,6 +381,12 @@ impl Emitter<'_, '_> {
     pub fn is_changed(&self, id: FieldId) -> bool {
         self.info.uses.changed_keys.iter().any(|(list, _)| *list == id)
     }
+}
+
+/// Whether a field stands in the unit itself, not in an arm or an element.
+pub fn is_of_unit(info: &UnitInfo<'_>, field: FieldId) -> bool {
+    let items = info.unit.body.as_deref().unwrap_or_default();
+    items.iter().any(|item| matches!(item, Item::Field(id) if *id == field))
 }
 
 /// The bytes behind the first `from` ones, one by one, with their places.

@@ -293,7 +293,7 @@ impl Finder<'_, '_> {
     fn keyed(&mut self, id: FieldId, list: &List, keyed: &Keyed) {
         self.open.extend(keyed.once.iter().map(|key| Key::At(id, *key)));
         if let Some(listed) = keyed.cut_listed {
-            self.open.extend([Key::At(id, listed), Key::Start(id)]);
+            self.open.extend([Key::At(id, listed), Key::Start(id), Key::End(id)]);
             self.open.extend((0..FURTHER_MAX).map(|number| Key::Further(id, number)));
         }
         let changes = self.info.uses.changed_keys.iter().any(|(changed, _)| *changed == id);

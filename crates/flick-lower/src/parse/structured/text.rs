@@ -3,9 +3,7 @@
 //! much is there.
 
 use flick_abi::frame::SLOT_SCAN;
-use flick_check::hir::{
-    CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal,
-};
+use flick_check::hir::{CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal};
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
 use super::stage::Spot;
