@@ -262,7 +262,7 @@ pub fn http(view: &[u32]) -> Program {
         elem_bytes_max: 0,
         elem_text: false,
         fields_end: 0,
-        streamed: false,
+        streamed: true,
     };
     let fields = vec![
         named("method", run(WORD, 1, 8)),
@@ -541,7 +541,7 @@ fn streams(end: ListEnd) -> Program {
         elem_bytes_max: 0,
         elem_text: false,
         fields_end: 0,
-        streamed: false,
+        streamed: true,
     };
     let fields = vec![
         named("n", number(10, 3)),
