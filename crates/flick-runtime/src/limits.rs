@@ -52,6 +52,8 @@ pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::HEAD_BYTES_MAX;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
 /// backends has fewer for each.
 pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;
+/// A service that has no room for this many activations, and wants as many, does not start.
+pub const ACTIVATIONS_MIN: u32 = 256;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

@@ -6,7 +6,7 @@ use flick_abi::Program;
 
 use crate::config::PlatformConfig;
 use crate::ledger::Request;
-use crate::needs::shape_of;
+use crate::needs::{activations_of, shape_of};
 use crate::session::Session;
 use crate::setup::{StartError, elements_of};
 use crate::state::dict_bytes_of;
@@ -29,10 +29,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     let limits = &config.limits;
     let elements = elements_of(program, config)?;
     let shape = shape_of(program, &elements)?;
-    let waits = program.rules.iter().any(|rule| rule.asks)
-        || !program.handlers.is_empty()
-        || !program.timers.is_empty();
-    let activations_max = if waits { limits.activations_max } else { 0 };
+    let activations_max = activations_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
     let tables = u64::from(limits.sessions_max) * per_session

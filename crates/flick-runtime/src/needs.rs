@@ -6,7 +6,8 @@ use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_
 use flick_abi::{Event, FuncId, Program};
 
 use crate::activations::Shape;
-use crate::config::PlatformConfig;
+use crate::config::{Limits, PlatformConfig};
+use crate::limits::ACTIVATIONS_MIN;
 use crate::setup::StartError;
 
 /// What a program's code needs.
@@ -51,7 +52,6 @@ impl Needs {
         let shape = shape_of(program, elements)?;
         let handlers = handlers_of(program)?;
         let asks = program.rules.iter().any(|rule| rule.asks);
-        let waits = asks || !program.handlers.is_empty() || !program.timers.is_empty();
         let (state_words, bounds) = (program.state_words as usize, &program.bounds);
         assert!(state_words <= STATE_WORDS_MAX, "the checker bounds the state of a session");
         let sends = match bounds.sends_per_message_max {
@@ -59,7 +59,7 @@ impl Needs {
             sends => (sends as usize).min(SENDS_MAX),
         };
         let needs = Self {
-            activations_max: if waits { config.limits.activations_max.max(1) } else { 0 },
+            activations_max: activations_of(program, &config.limits, &shape),
             shape,
             state_words,
             entries_per_message: sends + shape.asks_at_once + 1,
@@ -108,6 +108,20 @@ impl Needs {
             self.shape.bytes() + self.state_words as u64 * 8,
         )))
     }
+}
+
+/// Activations that a service has room for: as many as it may have, or, where each needs much, as many as its memory for
+/// state holds; a client whose request needs one more waits.
+pub(crate) fn activations_of(program: &Program, limits: &Limits, shape: &Shape) -> u32 {
+    let asks = program.rules.iter().any(|rule| rule.asks);
+    if !asks && program.handlers.is_empty() && program.timers.is_empty() {
+        return 0;
+    }
+    let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
+    let others = u64::from(limits.sessions_max) * locals + crate::state::dict_bytes(program);
+    let fit = limits.state_bytes.saturating_sub(others) / (shape.bytes() + locals);
+    let fit = u32::try_from(fit).unwrap_or(u32::MAX).max(ACTIVATIONS_MIN);
+    limits.activations_max.max(1).min(fit)
 }
 
 /// Room for one activation of a rule that asks.

@@ -1,14 +1,20 @@
 //! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios. The
 //! engine is written by hand (`exchanges_in_the_simulator/tiny.rs`, which also says what the lines mean).
 
+#[path = "exchanges_in_the_simulator/peers.rs"]
+mod peers;
+#[path = "exchanges_in_the_simulator/storm.rs"]
+mod storm;
 #[path = "exchanges_in_the_simulator/tiny.rs"]
 mod tiny;
 
 use std::sync::Arc;
 
+use flick_net::sim::SimConfig;
 use flick_testkit::scenario::stage::Simulated;
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
+use storm::Faults;
 use tiny::Kind;
 
 fn check_with(kind: Kind, text: &str) {
@@ -588,4 +594,30 @@ fn whoever_does_not_read_holds_up_the_other_side_and_no_memory_grows() {
         client a  expects closed
         expect quiet"#,
     );
+}
+
+#[test]
+fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
+    let faults = Faults { sim: SimConfig::default(), wicked_per_mille: 0, breaks: false, drains: false };
+    storm::check(200, Kind::Exclusive, &faults);
+}
+
+#[test]
+fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
+    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 0, breaks: false, drains: false };
+    storm::check(200, Kind::Exclusive, &faults);
+}
+
+#[test]
+fn nothing_is_left_behind_whatever_servers_do() {
+    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 200, breaks: true, drains: false };
+    storm::check(400, Kind::Exclusive, &faults);
+    let resets = SimConfig { reset_per_mille: 150, ..SimConfig::hostile() };
+    storm::check(200, Kind::Exclusive, &Faults { sim: resets, ..faults });
+}
+
+#[test]
+fn draining_at_any_time_ends() {
+    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 100, breaks: true, drains: true };
+    storm::check(200, Kind::Exclusive, &faults);
 }

@@ -1,0 +1,124 @@
+//! Many clients and servers of the small protocol on a network that a seed makes as bad as it may be.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_net::sim::{Reach, Rng, SimConfig};
+use flick_runtime::Timeouts;
+use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
+
+use super::peers::{Client, Complaints, Server, Verdict};
+use super::tiny::{self, Kind};
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// The network.
+    pub sim: SimConfig,
+    /// Requests of 1000 that servers treat badly.
+    pub wicked_per_mille: u32,
+    /// Servers are killed and cut off; clients break off.
+    pub breaks: bool,
+    /// The worker drains at a random time.
+    pub drains: bool,
+}
+
+const CALM_NS: u64 = 60 * MS;
+const END_NS: u64 = 60_000 * MS;
+
+fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
+    let mut rng = Rng::new(seed ^ 0x7149);
+    let mut config = ServiceConfig::new(seed, 3);
+    config.sim = faults.sim.clone();
+    config.limits.exclusive_links_max = rng.between(1, 5) as u32;
+    config.timeouts = Timeouts {
+        connect: Duration::from_millis(100),
+        reply: Duration::from_millis(200),
+        ..Timeouts::default()
+    };
+    let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };
+    let complaints = Complaints::default();
+    let (told, wicked, mut count) = (Rc::clone(&complaints), faults.wicked_per_mille, 0);
+    let mut service = Service::new(&config, &subject, move |_, _| {
+        count += 1;
+        Some(Box::new(Server::new(seed ^ (count << 20), wicked, CALM_NS, &told)))
+    });
+    if faults.breaks {
+        for _ in 0..rng.between(1, 4) {
+            let server = service.backends[rng.between(0, 2) as usize].clone();
+            service.net.kill_at(rng.between(0, 40 * MS), &server);
+        }
+        for reach in [Reach::Refuse, Reach::BlackHole] {
+            let server = service.backends[rng.between(0, 2) as usize].clone();
+            service.net.set_down_at(rng.between(0, 30 * MS), &server, reach);
+            service.net.set_down_at(CALM_NS, &server, Reach::Up);
+        }
+    }
+    let verdicts: Vec<Rc<RefCell<Verdict>>> = (0..8)
+        .map(|name| {
+            let verdict = Rc::new(RefCell::new(Verdict::default()));
+            let requests = rng.between(1, 12);
+            let client = Client::new(&mut rng, name, requests, faults.breaks, Rc::clone(&verdict));
+            service.net.dial(&service.listen, rng.between(0, 20 * MS), Box::new(client));
+            verdict
+        })
+        .collect();
+    let is_over = |verdict: &Rc<RefCell<Verdict>>| verdict.borrow().finished || verdict.borrow().closed;
+    if faults.drains {
+        let at_ns = rng.between(0, 40 * MS);
+        service.run(at_ns, |_| false)?;
+        service.shared.drain(Duration::from_secs(5));
+        service.run(END_NS, |_| false)?;
+        if !service.is_finished {
+            return Err(format!("drains for ever: {:?}", service.worker.audit()));
+        }
+    } else {
+        service.run(END_NS, |_| verdicts.iter().all(is_over))?;
+    }
+    if let Some(complaint) = complaints.borrow().first() {
+        return Err(complaint.clone());
+    }
+    let (mut answered, mut failed) = (0, 0);
+    for (name, verdict) in verdicts.iter().enumerate() {
+        let verdict = verdict.borrow();
+        if let Some(wrong) = &verdict.wrong {
+            return Err(format!("client {name}: {wrong}"));
+        }
+        if !faults.drains && !(verdict.finished || verdict.closed) {
+            return Err(format!("client {name} waits for ever: {verdict:?} {:?}", service.worker.audit()));
+        }
+        let without_fault = faults.wicked_per_mille == 0 && !faults.breaks && !faults.drains;
+        if without_fault && (verdict.failed > 0 || verdict.cut) {
+            return Err(format!(
+                "client {name} was failed without a fault: {verdict:?} {:?}",
+                service.totals()
+            ));
+        }
+        answered += verdict.answered;
+        failed += verdict.failed;
+    }
+    if !faults.drains {
+        let until_ns = service.net.now_ns() + 2_000 * MS;
+        service.run(until_ns, |_| false)?;
+        service.expect_quiet()?;
+    }
+    Ok((answered, failed))
+}
+
+/// Runs so many seeds.
+pub fn check(count: u64, kind: Kind, faults: &Faults) {
+    let (mut answered, mut failed) = (0, 0);
+    for seed in seeds(count) {
+        match one(seed, kind, faults) {
+            Ok((more, not)) => {
+                answered += more;
+                failed += not;
+            }
+            Err(what) => panic!("FLICK_SEED={seed} {kind:?}: {what}"),
+        }
+    }
+    println!("{kind:?}: {answered} replies, {failed} failures told");
+    assert!(answered > 0, "the test does something");
+}
