@@ -596,28 +596,39 @@ fn whoever_does_not_read_holds_up_the_other_side_and_no_memory_grows() {
     );
 }
 
+const KINDS: [Kind; 3] = [Kind::Exclusive, Kind::Private, Kind::Raw];
+
 #[test]
 fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
     let faults = Faults { sim: SimConfig::default(), wicked_per_mille: 0, breaks: false, drains: false };
-    storm::check(200, Kind::Exclusive, &faults);
+    for kind in KINDS {
+        storm::check(100, kind, &faults);
+    }
 }
 
 #[test]
 fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
     let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 0, breaks: false, drains: false };
-    storm::check(200, Kind::Exclusive, &faults);
+    for kind in KINDS {
+        storm::check(100, kind, &faults);
+    }
 }
 
 #[test]
 fn nothing_is_left_behind_whatever_servers_do() {
     let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 200, breaks: true, drains: false };
-    storm::check(400, Kind::Exclusive, &faults);
     let resets = SimConfig { reset_per_mille: 150, ..SimConfig::hostile() };
-    storm::check(200, Kind::Exclusive, &Faults { sim: resets, ..faults });
+    let resets = Faults { sim: resets, ..faults.clone() };
+    for kind in KINDS {
+        storm::check(200, kind, &faults);
+        storm::check(100, kind, &resets);
+    }
 }
 
 #[test]
 fn draining_at_any_time_ends() {
     let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 100, breaks: true, drains: true };
-    storm::check(200, Kind::Exclusive, &faults);
+    for kind in KINDS {
+        storm::check(100, kind, &faults);
+    }
 }

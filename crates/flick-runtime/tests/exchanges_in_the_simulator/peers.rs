@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use flick_net::sim::{Actor, PeerIo, Rng};
 
+use super::tiny::Kind;
+
 /// Bytes of a body, the same for the same key.
 pub fn body(key: &str, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(flick_abi::hash::hash(key.as_bytes()));
@@ -112,7 +114,7 @@ impl Server {
             0 => (message(&format!("ok {key}"), &long, None), false),
             1 => (message(&format!("ok {key}"), &long, Some(1 + kind as usize % 9_000)), false),
             2 => (message(&format!("ok {key}"), &short, Some(1 + kind as usize % 7)), false),
-            3 => (message(&format!("ok hop {key} last"), &short, None), true),
+            3 => (message(&format!("ok {key} hop last"), &short, None), true),
             4 => ([format!("ok {key} close\n").as_bytes(), &long].concat(), true),
             5 => {
                 let first = format!("wait {key} more\n").into_bytes();
@@ -228,49 +230,61 @@ pub struct Client {
     is_tunnel: bool,
     /// The last reply said that it ends with the connection.
     is_last: bool,
+    /// What is cut comes through.
+    is_raw: bool,
     verdict: Rc<RefCell<Verdict>>,
 }
 
 impl Client {
     /// A client with so many requests; `habits`: it may break off.
-    pub fn new(rng: &mut Rng, name: u64, requests: u64, habits: bool, verdict: Rc<RefCell<Verdict>>) -> Self {
+    pub fn new(
+        rng: &mut Rng,
+        name: u64,
+        requests: u64,
+        (kind, habits): (Kind, bool),
+        verdict: Rc<RefCell<Verdict>>,
+    ) -> Self {
+        // What is only passed on is neither cut nor answered on the way.
+        let hop = if kind == Kind::Raw { "" } else { " hop" };
         let mut all = Vec::new();
         let mut raw = None;
         for at in 0..requests {
             let key = format!("c{name}n{at}x{}", rng.between(0, 7));
             let len = if rng.chance(200) { rng.between(0, 60_000) } else { rng.between(0, 300) } as usize;
             let content = body(&key, len);
-            let bytes = match rng.between(0, 7) {
-                0 => message(&format!("put {key} hop"), &content, None),
-                1 => message(&format!("put {key}"), &content, Some(rng.between(1, 5_000) as usize)),
+            let (long, short) = (rng.between(1, 5_000) as usize, rng.between(1, 5) as usize);
+            match rng.between(0, 7) {
+                0 => all.push((key.clone(), message(&format!("put {key}{hop}"), &content, None))),
+                1 => all.push((key.clone(), message(&format!("put {key}"), &content, Some(long)))),
                 2 => {
-                    message(&format!("put {key}"), &content[..len.min(40)], Some(rng.between(1, 5) as usize))
+                    let content = &content[..len.min(40)];
+                    all.push((key.clone(), message(&format!("put {key}"), content, Some(short))));
                 }
-                3 => format!("get local{at}\n").into_bytes(),
-                _ => format!("get {key} retry\n").into_bytes(),
-            };
-            let key = if bytes.starts_with(b"get local") { "local".to_owned() } else { key };
-            all.push((key, bytes));
+                3 if kind == Kind::Exclusive => {
+                    all.push(("local".to_owned(), format!("get local{at}\n").into_bytes()));
+                }
+                _ => all.push((key.clone(), format!("get {key} retry\n").into_bytes())),
+            }
         }
-        if rng.chance(300) {
+        if kind != Kind::Private && rng.chance(300) {
             let key = format!("c{name}t0");
-            all.push((key.clone(), format!("up {key} hop\n").into_bytes()));
+            all.push((key.clone(), format!("up {key}{hop}\n").into_bytes()));
             raw = Some((body(&key, rng.between(1, 100_000) as usize), 0));
         }
         let gives_up_after =
             if habits && rng.chance(300) { rng.between(1, 50_000) as usize } else { usize::MAX };
-        let pipelines = rng.chance(500);
         Self {
             requests: all,
             sent: 0,
             heard: 0,
             input: Vec::new(),
-            pipelines,
+            pipelines: rng.chance(500),
             gives_up_after,
             got: 0,
             raw,
             is_tunnel: false,
             is_last: false,
+            is_raw: kind == Kind::Raw,
             verdict,
         }
     }
@@ -293,7 +307,8 @@ impl Client {
                     let named = heard.words.iter().any(|word| word == key) || key == "local";
                     let content =
                         if key == "local" { b"local".to_vec() } else { body(key, heard.body.len()) };
-                    if heard.words.iter().any(|word| word == "hop") || !named || heard.body != content {
+                    let is_cut = self.is_raw || heard.words.iter().all(|word| word != "hop");
+                    if !is_cut || !named || heard.body != content {
                         return Err(format!(
                             "{key} was answered {:?} and {} bytes",
                             heard.words,
