@@ -90,6 +90,8 @@ pub(crate) struct Param {
 pub(crate) struct Items {
     pub(crate) enums: Vec<hir::Enum>,
     /// Enumerations that never travel: a value is always a member.
+    /// Units that are given values where they are used.
+    pub(crate) units_with_params: BTreeSet<u32>,
     pub(crate) closed_enums: BTreeSet<u32>,
     pub(crate) classes: Vec<hir::Class>,
     pub(crate) units: Vec<hir::Unit>,
@@ -294,6 +296,9 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
     match decl {
         ast::Decl::Unit(node) => {
             items.types.insert(name.to_owned(), TypeItem::Unit(UnitId(items.units.len() as u32)));
+            if node.params().next().is_some() {
+                items.units_with_params.insert(items.units.len() as u32);
+            }
             let facts = hir::Facts::default();
             items.units.push(hir::Unit {
                 name: name.to_owned(),

@@ -275,6 +275,15 @@ fn channel_type(items: &Items, channel: &ast::Channel, file: u32, sink: &mut Sin
     let mut end = |ty: Option<ast::Type>| -> Result<Option<crate::hir::UnitId>, ()> {
         let Some(ty) = ty else { return Ok(None) };
         match value_type(items, &ty, file, sink) {
+            Ty::Record(unit) if items.units_with_params.contains(&unit.0) => {
+                let span = span_of(file, ast::range_of(ty.syntax()));
+                let declared = items.unit(unit);
+                if !sink.explains("E0642", &declared.span) {
+                    let report = report::wire::message_with_params(span, &declared.name);
+                    sink.push(report.also(declared.span.clone(), "has parameters"));
+                }
+                Err(())
+            }
             Ty::Record(unit) => Ok(Some(unit)),
             Ty::Unknown => Err(()),
             Ty::Struct(id) => {

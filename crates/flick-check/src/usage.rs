@@ -46,6 +46,11 @@ struct Uses {
 }
 
 impl Uses {
+    /// Whether a field is used in any way.
+    fn has(&self, key: &(u32, FieldId)) -> bool {
+        self.reads.contains(key) || self.writes.contains(key) || self.touches.contains(key)
+    }
+
     fn of(block: &Block, funs: &[Uses]) -> Self {
         let mut uses = Uses::default();
         walk::block(block, &mut |expr| match &expr.kind {
@@ -359,14 +364,11 @@ fn warn_unused(funs: &[Fun], all: &[&Uses], body_uses: &[&Uses], items: &Items, 
     for (unit, view) in &items.views {
         for field in view.fields.iter().filter(|field| field.span.file == 0) {
             let key = (*unit, field.field);
-            let is_used = all.iter().any(|uses| uses.reads.contains(&key) || uses.writes.contains(&key));
+            let is_used = all.iter().any(|uses| uses.has(&key));
             // One line may name a whole nested unit; it is used if any of its fields is.
             let shares_line = view.fields.iter().any(|other| {
                 let other_key = (*unit, other.field);
-                other.span == field.span
-                    && all
-                        .iter()
-                        .any(|uses| uses.reads.contains(&other_key) || uses.writes.contains(&other_key))
+                other.span == field.span && all.iter().any(|uses| uses.has(&other_key))
             });
             if !is_used && !shares_line && field.bound.is_none() {
                 let name = field.name.split('.').next().unwrap_or(&field.name);

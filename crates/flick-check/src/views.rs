@@ -1,7 +1,7 @@
 //! Records as views: which fields of a unit a program uses, under which types.
 //! Promises: a view's field exists in its unit, and its type is one the field can have without loss.
 
-use flick_syntax::ast;
+use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::hir::{Field, FieldId, FieldKind, Span, Ty, UnitId};
@@ -249,6 +249,7 @@ fn list_view(
         return Some((own, None));
     }
     let allowed = items.spell(&own);
-    sink.push(report::types::view_type(span, shown, "another list", field.span.clone(), &[allowed.as_str()]));
+    let found = format!("`{}`", written.syntax().text());
+    sink.push(report::types::view_type(span, shown, &found, field.span.clone(), &[allowed.as_str()]));
     None
 }

@@ -264,9 +264,10 @@ impl Exprs<'_> {
             self.sink.push(report::types::no_fields(span.clone(), &found));
             return None;
         }
-        let is_group = declared
-            .iter()
-            .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&format!("{path}."))));
+        let is_group = index.is_none()
+            && declared
+                .iter()
+                .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&format!("{path}."))));
         let report = if is_group {
             let help = format!("name a field of it: `{path}.name`");
             report::names::wrong_kind(span.clone(), path, "a nested unit", "a value", &help)
@@ -290,7 +291,7 @@ impl Exprs<'_> {
             }
             FieldKind::ToClose { .. } => report::wire::to_close_read(span.clone(), name, place),
             _ => match grammar::element_of(self.items.unit(unit), id) {
-                Some(list) => report::wire::field_of_an_element(span.clone(), name, &list, place),
+                Some(list) => report::wire::element_in_a_program(span.clone(), name, &list, place),
                 None => return true,
             },
         };

@@ -51,7 +51,7 @@ impl Exprs<'_> {
     pub(super) fn build_wire(&mut self, unit: UnitId, record: &ast::RecordExpr, span: &Span) -> Option<Expr> {
         let has_field =
             self.items.unit(unit).fields.iter().any(|field| field.name.as_deref() == Some("wire"));
-        if has_field || self.items.unit(unit).body.is_none() || self.grammar.is_some() {
+        if has_field || self.items.unit(unit).body.is_none() {
             return None;
         }
         let is_wire = |init: &ast::FieldInit| init.name().is_some_and(|name| name.text() == "wire");

@@ -1,6 +1,7 @@
 //! Keyed lists: looking into them, giving and removing a key.
 //! Promises: a key is a literal that the list can have.
 
+use flick_syntax::LiteralValue;
 use flick_syntax::ast;
 
 use super::{Exprs, unfold_path};
@@ -23,7 +24,13 @@ impl Exprs<'_> {
     pub(super) fn message_key(&mut self, base: &Expr, key: Option<ast::Expr>, span: &Span) -> Option<Expr> {
         let ExprKind::Field(message, list) = &base.kind else { return None };
         let Ty::Record(unit) = message.ty else { return None };
-        if !self.items.keys.is_keyed(unit, *list) {
+        let is_text = |key: &ast::Expr| match key {
+            ast::Expr::Literal(literal) => matches!(literal.value(), Some(LiteralValue::Bytes(_))),
+            _ => false,
+        };
+        let is_list = matches!(self.items.field(unit, *list).kind, FieldKind::List(_));
+        let is_keyed = self.items.keys.is_keyed(unit, *list);
+        if !is_keyed && !(is_list && key.as_ref().is_some_and(is_text)) {
             return None;
         }
         let name = self.items.field(unit, *list).name.clone().unwrap_or_default();

@@ -318,6 +318,10 @@ impl Exprs<'_> {
 /// What to compare instead of two values that cannot be compared.
 fn comparison_help(left: &Ty, right: &Ty, left_text: &str, is_order: bool) -> String {
     match (left, right) {
+        (Ty::Option(inner), _) | (_, Ty::Option(inner)) if matches!(**inner, Ty::Bytes { .. }) => {
+            "say what is meant without a value, `(... else \"\") == x`, or ask whether there is one: `... == none`"
+                .to_owned()
+        }
         (Ty::Option(_), _) | (_, Ty::Option(_)) => {
             "say what is meant without a value, `(... else 0) == x`, or ask whether there is one: `... == none`"
                 .to_owned()

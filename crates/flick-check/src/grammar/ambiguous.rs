@@ -107,10 +107,15 @@ impl Walk<'_> {
                 let set = class.map_or(ALL, |class| self.classes[class.0 as usize].set);
                 self.ends(field, &name, &set, &follow);
                 let own = Starts::of(set, &field.span);
-                if *min_bytes == 0 { own.or(&follow) } else { own }
+                // One that may be empty is content with what a run before it leaves; and what stands behind it can
+                // be told from that run when it is not empty.
+                if *min_bytes == 0 { Starts { parts: Vec::new(), may_end: follow.may_end } } else { own }
             }
             // Its bytes may be any; those that a run before it takes are no part of the value.
-            FieldKind::Text { until: Some(until), .. } => Starts::of(bytes(&until[..1]), &field.span),
+            FieldKind::Text { until: Some(until), min_bytes: 0, .. } => {
+                Starts::of(bytes(&until[..1]), &field.span)
+            }
+            FieldKind::Text { until: Some(_), .. } => Starts::default(),
             FieldKind::Number { base, signed, .. } => {
                 let digits =
                     if *base == 16 { bytes(b"0123456789abcdefABCDEF") } else { bytes(b"0123456789") };

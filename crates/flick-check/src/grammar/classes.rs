@@ -1,6 +1,8 @@
 //! Classes: sets of bytes with names.
 //! Promises: a class in the tables is complete, and no class is made of itself.
 
+use std::collections::BTreeSet;
+
 use flick_syntax::ast::{self, ClassItemKind};
 
 use crate::diagnostic::Sink;
@@ -12,32 +14,34 @@ use crate::report;
 
 /// Fills in the sets of all classes.
 pub(super) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
+    let mut told = BTreeSet::new();
     for index in 0..decls.classes.len() {
-        let mut reader = Reader { decls, items, sink };
-        let set = reader.set(ClassId(index as u32), 0);
+        let mut reader = Reader { decls, items, sink, told: &mut told, is_damaged: false };
+        let set = reader.set(ClassId(index as u32), &mut Vec::new());
+        let is_damaged =
+            reader.is_damaged || decls.classes[index].node.items().any(|item| item.kind().is_none());
         let class = &items.classes[index];
-        // A circle was reported where it closes.
-        if let (Some([0, 0, 0, 0]), true) = (set, is_whole(&decls.classes[index].node)) {
+        if set == [0; 4] && !is_damaged {
             sink.push(report::wire::empty_class(class.span.clone(), &class.name));
         }
-        items.classes[index].set = set.unwrap_or([u64::MAX; 4]);
+        items.classes[index].set = set;
     }
-}
-
-/// Every member could be read.
-fn is_whole(node: &ast::ClassDecl) -> bool {
-    node.items().all(|item| item.kind().is_some())
 }
 
 struct Reader<'a> {
     decls: &'a Decls,
     items: &'a Items,
     sink: &'a mut Sink,
+    /// Classes of circles that were reported.
+    told: &'a mut BTreeSet<u32>,
+    /// Something of the class could not be read.
+    is_damaged: bool,
 }
 
 impl Reader<'_> {
-    /// The set of a class; `None` where it is made of itself.
-    fn set(&mut self, id: ClassId, depth: usize) -> Option<[u64; 4]> {
+    /// The set of a class, which those of `path` are made of.
+    fn set(&mut self, id: ClassId, path: &mut Vec<ClassId>) -> [u64; 4] {
+        path.push(id);
         let decl = &self.decls.classes[id.0 as usize];
         let (file, node) = (decl.file, decl.node.clone());
         let mut set = [0u64; 4];
@@ -48,8 +52,8 @@ impl Reader<'_> {
                 Some(ClassItemKind::Bytes(bytes)) => bytes.iter().for_each(|byte| add(&mut set, *byte)),
                 Some(ClassItemKind::Range(from, to)) => match (from.as_slice(), to.as_slice()) {
                     ([from], [to]) if from <= to => (*from..=*to).for_each(|byte| add(&mut set, byte)),
-                    ([_], [_]) => self.sink.push(report::wire::class_range_backwards(span)),
-                    _ => self.sink.push(report::wire::class_range(span)),
+                    ([_], [_]) => self.damaged(report::wire::class_range_backwards(span)),
+                    _ => self.damaged(report::wire::class_range(span)),
                 },
                 Some(ClassItemKind::Class(name)) => {
                     let library = item.library();
@@ -57,14 +61,20 @@ impl Reader<'_> {
                     let Some(TypeItem::Class(inner)) = self.items.type_named(file, library, name.text())
                     else {
                         let known = class_names(self.items);
-                        self.sink.push(report::wire::unknown_class(span, name.text(), &known));
+                        let report = report::wire::unknown_class(span, name.text(), &known);
+                        self.damaged(report);
                         continue;
                     };
-                    if inner == id || depth >= CLASS_NESTING_MAX {
-                        self.sink.push(report::wire::class_of_itself(span, name.text()));
-                        return None;
+                    if path.contains(&inner) || path.len() > CLASS_NESTING_MAX {
+                        if !self.told.contains(&inner.0) {
+                            let report = report::wire::class_of_itself(span, name.text());
+                            self.damaged(report);
+                        }
+                        self.is_damaged = true;
+                        self.told.extend(path.iter().map(|class| class.0));
+                        continue;
                     }
-                    let inner = self.set(inner, depth + 1)?;
+                    let inner = self.set(inner, path);
                     set.iter_mut().zip(inner).for_each(|(word, inner)| *word |= inner);
                 }
             }
@@ -72,7 +82,13 @@ impl Reader<'_> {
         if node.is_complement() {
             set.iter_mut().for_each(|word| *word = !*word);
         }
-        Some(set)
+        path.pop();
+        set
+    }
+
+    fn damaged(&mut self, report: crate::diagnostic::Diagnostic) {
+        self.is_damaged = true;
+        self.sink.push(report);
     }
 }
 

@@ -7,7 +7,7 @@ use flick_syntax::ast;
 use super::{GrammarScope, Purpose, with_exprs};
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
-use crate::hir::{Expr, ExprKind, Facts, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::hir::{Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, ListEnd, Span, Ty, Unit, UnitId};
 use crate::items::{InFile, Items, TypeItem};
 use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
@@ -134,7 +134,7 @@ impl Reader<'_> {
             Ty::Int { lo, .. } if lo >= 0 => Some(checked),
             Ty::Unknown => None,
             _ => {
-                let wanted = "a number that is not negative";
+                let wanted = "a number, 0 or more";
                 self.sink.push(report::grammar::bad_fact(
                     checked.span,
                     "keep",
@@ -184,6 +184,12 @@ impl Reader<'_> {
         });
         match item {
             Some(TypeItem::Unit(unit)) => Some(unit),
+            None if name.is_some() => {
+                let known: Vec<&str> = self.items.units.iter().map(|unit| unit.name.as_str()).collect();
+                let name = name.as_ref().map_or("", |name| name.text());
+                self.sink.push(report::names::unknown_type(span, name, known));
+                None
+            }
             _ => {
                 let wanted = "the unit of the replies";
                 self.sink.push(report::grammar::bad_fact(span, "replies", wanted, "%replies = response;"));
@@ -305,7 +311,8 @@ impl Reader<'_> {
         let scope = GrammarScope::new(self.unit, self.file, purpose);
         let built = self.exprs(scope, |exprs| exprs.expr(&value));
         let answers = self.facts.replies.unwrap_or(self.unit);
-        let is_answer = matches!(built.kind, ExprKind::Build(unit, _) if unit == answers);
+        let is_answer =
+            matches!(built.kind, ExprKind::Build(unit, _) | ExprKind::BuildWire(unit, _) if unit == answers);
         if !is_answer {
             if built.ty != Ty::Unknown {
                 let name = &self.items.unit(answers).name;
@@ -324,23 +331,20 @@ impl Reader<'_> {
 
     /// The platform writes its answers into a small buffer of their own.
     fn answer_size(&mut self, built: &Expr) {
-        let ExprKind::Build(unit, inits) = &built.kind else { return };
-        let fields = self.items.unit(*unit).fields.iter();
-        let fixed: u64 = fields
-            .map(|field| match &field.kind {
-                FieldKind::Int { repr, .. } => u64::from(repr.width_bytes),
-                FieldKind::Bytes { length, .. } => match length.kind {
-                    ExprKind::Int(bytes) => bytes as u64,
-                    _ => 0,
-                },
-                FieldKind::Vint { .. } => VINT_BYTES_MAX,
-                _ => 0,
-            })
-            .sum();
-        let given: u64 = inits
-            .iter()
-            .map(|(_, value)| if let Ty::Bytes { max, .. } = value.ty { u64::from(max) } else { 0 })
-            .sum();
+        let (fixed, given) = match &built.kind {
+            ExprKind::Build(unit, inits) => {
+                let declared = self.items.unit(*unit);
+                let given: u64 =
+                    inits.iter().map(|(field, value)| given_bytes(declared, *field, value)).sum();
+                let fixed = match &declared.body {
+                    Some(body) => fixed_bytes(&declared.fields, body),
+                    None => declared.fields.iter().map(plain_bytes).sum(),
+                };
+                (fixed, given)
+            }
+            ExprKind::BuildWire(_, bytes) => (0, text_bytes(bytes)),
+            _ => return,
+        };
         if fixed + given > FAILURE_BYTES_MAX as u64 {
             let why = format!(
                 "may be {} bytes, more than the {FAILURE_BYTES_MAX} there is room for",
@@ -349,4 +353,53 @@ impl Reader<'_> {
             self.sink.push(report::grammar::answer(built.span.clone(), &why, "write a shorter text"));
         }
     }
+}
+
+/// Bytes that a field of a plain unit has where nothing is given.
+fn plain_bytes(field: &Field) -> u64 {
+    match &field.kind {
+        FieldKind::Int { repr, .. } => u64::from(repr.width_bytes),
+        FieldKind::Bytes { length: Expr { kind: ExprKind::Int(bytes), .. }, .. } => *bytes as u64,
+        FieldKind::Vint { .. } => VINT_BYTES_MAX,
+        _ => 0,
+    }
+}
+
+/// The same of a tree, at most.
+fn fixed_bytes(fields: &[Field], row: &[Item]) -> u64 {
+    let item = |item: &Item| match item {
+        Item::Literal(literal) => literal.bytes.len() as u64,
+        Item::Check(_) => 0,
+        Item::Switch(choice) => {
+            let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+            rows.map(|row| fixed_bytes(fields, row)).max().unwrap_or(0)
+        }
+        Item::Field(id) => match &fields[id.0 as usize].kind {
+            FieldKind::Number { digits_max, .. } => u64::from(*digits_max) + 1,
+            FieldKind::Varint { bytes_max, .. } => u64::from(*bytes_max),
+            FieldKind::Text { until: Some(until), .. } => until.len() as u64,
+            FieldKind::List(list) => match &list.end {
+                ListEnd::Until(end) => end.len() as u64,
+                _ => 0,
+            },
+            _ => plain_bytes(&fields[id.0 as usize]),
+        },
+    };
+    row.iter().map(item).sum()
+}
+
+fn text_bytes(value: &Expr) -> u64 {
+    if let Ty::Bytes { max, .. } = value.ty { u64::from(max) } else { 0 }
+}
+
+/// Bytes of what is given, with what stands around elements of lists.
+fn given_bytes(unit: &Unit, field: FieldId, value: &Expr) -> u64 {
+    let FieldKind::List(list) = &unit.fields[field.0 as usize].kind else { return text_bytes(value) };
+    let ExprKind::List(elements) = &value.kind else { return FAILURE_BYTES_MAX as u64 + 1 };
+    let around = fixed_bytes(&unit.fields, &list.body);
+    let element = |element: &Expr| match &element.kind {
+        ExprKind::Tuple(parts) => parts.iter().map(text_bytes).sum::<u64>(),
+        _ => text_bytes(element),
+    };
+    elements.iter().map(|one| element(one) + around).sum()
 }

@@ -275,6 +275,7 @@ impl Flat<'_> {
         let is_param = site.args.iter().any(|args| args.params.iter().any(|(name, _)| name == shown));
         if is_param {
             self.sink.push(report::wire::field_named_as_param(place.clone(), shown));
+            self.has_wire = true;
             return false;
         }
         let group = format!("{full}.");

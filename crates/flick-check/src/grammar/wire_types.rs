@@ -121,7 +121,10 @@ fn named_type(context: &Context<'_>, named: &ast::NamedType, span: Span, sink: &
         },
         ("string" | "bytes", _) => {
             let bound = types::bound(named, context.file, sink);
-            Found::Kind(bytes_kind(context, name == "string", bound, span, sink), bound)
+            match bytes_kind(context, name == "string", bound, span, sink) {
+                Some(kind) => Found::Kind(kind, bound),
+                None => Found::Broken,
+            }
         }
         (_, Some(TypeItem::Enum(id))) => {
             let Some(repr) = context.items.enumeration(id).repr else {
@@ -182,17 +185,20 @@ fn bytes_kind(
     bound: Option<u32>,
     span: Span,
     sink: &mut Sink,
-) -> FieldKind {
+) -> Option<FieldKind> {
     let find = |name: &str| attr(context.attrs, name);
     if find("to_close").is_some() {
-        return FieldKind::ToClose { text };
+        return Some(FieldKind::ToClose { text });
     }
     let (until, of) = (find("until"), find("of"));
     if until.is_none() && of.is_none() {
-        return FieldKind::Bytes { text, max_bytes: None, length: later(span), streamed: false };
+        return Some(FieldKind::Bytes { text, max_bytes: None, length: later(span), streamed: false });
     }
     let delimiter = until.as_ref().map(|attr| delimiter(context.file, attr, sink).unwrap_or(vec![b'\n']));
-    let class = of.and_then(|attr| class(context, &attr, sink));
+    let class = match of {
+        Some(attr) => Some(class(context, &attr, sink)?),
+        None => None,
+    };
     let max_bytes = bound.unwrap_or(DEFAULT_BYTES_MAX);
     let min = find("min").map(|attr| {
         let value = attr.value();
@@ -206,7 +212,14 @@ fn bytes_kind(
         }
     });
     let min_bytes = min.unwrap_or(if delimiter.is_some() { 0 } else { 1 });
-    FieldKind::Text { text, class, until: delimiter, min_bytes, max_bytes, trim: find("trim").is_some() }
+    Some(FieldKind::Text {
+        text,
+        class,
+        until: delimiter,
+        min_bytes,
+        max_bytes,
+        trim: find("trim").is_some(),
+    })
 }
 
 /// The bytes of `&until = "\r\n"`; a bad value is reported.

@@ -388,6 +388,13 @@ pub(crate) fn field_of_an_element(span: Span, path: &str, list: &str, place: Spa
     .help("look at it in the unit of the element, or in the `&last` of the list")
 }
 
+pub(crate) fn element_in_a_program(span: Span, path: &str, list: &str, place: Span) -> Diagnostic {
+    Diagnostic::error("E0643", span, format!("`{path}` is a field of each element of `{list}`, and there may be many"))
+        .label("of which element?")
+        .also(place, "in each element")
+        .help(format!("a program sees elements as a list: `{list}[0]`, `for item in {list}`, and their one text, or else their bytes"))
+}
+
 pub(crate) fn list_inside_itself(span: Span, path: &str) -> Diagnostic {
     Diagnostic::error("E0643", span, format!("`{path}` is not known before its last element has been read"))
         .label("looked into from one of its elements")

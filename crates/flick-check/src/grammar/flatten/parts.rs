@@ -90,11 +90,13 @@ impl Flat<'_> {
             _ => {
                 let place = bits.width().map_or(span.clone(), |width| span_of(site.file, width.range()));
                 self.sink.push(report::wire::bits_width(place));
-                8
+                return;
             }
         };
         if width_bytes > 1 && byteorder.is_none() && !self.has_byteorder() {
-            self.sink.push(report::grammar::byteorder(span.clone(), Some("these bits")));
+            let first = bits.fields().find_map(|field| field.name());
+            let first = first.as_ref().map_or("these bits", |name| name.text());
+            self.sink.push(report::grammar::byteorder(span.clone(), Some(first)));
         }
         let of = self.next();
         let repr = IntRepr { width_bytes, signed: false };
@@ -109,6 +111,7 @@ impl Flat<'_> {
             let bits = match number(field.width()) {
                 Some(bits) if (1..=64).contains(&bits) => bits,
                 _ => {
+                    let place = field.width().map_or(place, |width| span_of(site.file, width.range()));
                     self.sink.push(report::wire::bit_field_width(place));
                     return;
                 }
