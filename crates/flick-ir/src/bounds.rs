@@ -182,7 +182,8 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
 
 /// The weights of blocks from which a suspension can be reached; 0 for the others.
 fn before_suspensions(function: &Function, cfg: &Cfg, mut weights: Vec<u64>) -> Vec<u64> {
-    let suspends = |block: &BlockId| matches!(function.blocks[block.0 as usize].end, Terminator::Suspend { .. });
+    let suspends =
+        |block: &BlockId| matches!(function.blocks[block.0 as usize].end, Terminator::Suspend { .. });
     let mut left: Vec<BlockId> = cfg.order.iter().copied().filter(suspends).collect();
     let mut is_before = vec![false; weights.len()];
     // Each block is taken up once.

@@ -29,7 +29,7 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) blocks: Vec<ir::Block>,
     /// The slots of the frame.
     pub(super) frame: ir::Value,
-    /// The `RawCall`; a parser makes one on its stack where it needs it.
+    /// The `RawCall`; a parser makes one on its stack, at its start or where it needs it.
     call: Option<ir::Value>,
     /// Where a parser makes it.
     call_slot: Option<ir::StackSlot>,
@@ -86,6 +86,10 @@ pub(crate) fn function(
     };
     let cfg = Cfg::new(function);
     translator.bind_parameters(&params, &cfg.order);
+    if is_parser && function.blocks.iter().flat_map(|block| &block.insts).any(|inst| asks_runtime(&inst.op)) {
+        let call = translator.call_on_stack();
+        translator.call = Some(call);
+    }
     for block in cold_blocks(function, &cfg) {
         let block = translator.blocks[block.0 as usize];
         translator.builder.set_cold_block(block);
@@ -129,6 +133,24 @@ fn definitions(function: &Function) -> Vec<Option<&Op>> {
     definitions
 }
 
+/// Whether an operation of a parser always asks the runtime, which wants a `RawCall`. Most messages come by one of those
+/// if there are any; who asks in rare cases only makes a call of its own.
+fn asks_runtime(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::HashBytes(_)
+            | Op::BytesContains(..)
+            | Op::BytesLess(..)
+            | Op::Find(..)
+            | Op::Trim(..)
+            | Op::IsInt { .. }
+            | Op::ParseInt { .. }
+            | Op::HasToken(..)
+            | Op::Cut { .. }
+            | Op::CutListed { .. }
+    )
+}
+
 impl Translator<'_, '_> {
     fn bind_parameters(&mut self, params: &[ir::Value], order: &[BlockId]) {
         let mut next = if self.message.is_some() { 2 } else { 1 };
@@ -147,8 +169,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Makes a `RawCall` on the stack of a parser: message and constants, everything else empty. Each use makes it anew,
-    /// since few messages come by any of them.
+    /// Makes a `RawCall` on the stack of a parser: message and constants, everything else empty.
     fn call_on_stack(&mut self) -> ir::Value {
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, raw::SIZE, 3);
         let slot = match self.call_slot {
@@ -316,12 +337,10 @@ impl Translator<'_, '_> {
         self.call.unwrap_or_else(|| self.call_on_stack())
     }
 
-    /// Address of the first byte of a value that this function itself has taken from the message.
-    pub(super) fn message_place(&mut self, value: Value) -> Option<ir::Value> {
-        let (data, _) = self.message?;
+    /// Where in the message a value starts that this function itself has taken from it.
+    pub(super) fn own_start(&mut self, value: Value) -> Option<ir::Value> {
         let Some(Op::MessageBytes { start, .. }) = self.definitions[value.0 as usize] else { return None };
-        let start = self.get(*start);
-        Some(self.builder.ins().iadd(data, start))
+        Some(self.get(*start))
     }
 
     /// Length of a bytes value.

@@ -260,6 +260,43 @@ impl Translator<'_, '_> {
         class: Option<u32>,
         without: Option<(u32, u32)>,
     ) -> Option<ir::Value> {
+        match (class, without, self.message) {
+            (Some(class), None, Some(_)) if self.shared.steps_by_sixteen => {
+                Some(self.guard_by_steps(bytes, class))
+            }
+            _ => self.runtime_guard(bytes, class, without),
+        }
+    }
+
+    /// Whether all bytes of a value are of a class: whether a run that starts with it ends with it.
+    fn guard_by_steps(&mut self, bytes: Value, class: u32) -> ir::Value {
+        let word = self.get(bytes);
+        let len = self.bytes_len(word);
+        let (rare, next) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(rare);
+        let result = self.builder.append_block_param(next, types::I8);
+        let start = self.message_start(bytes, word, len, rare);
+        let end = self.builder.ins().iadd(start, len);
+        let sought = Sought::NotOf(class as usize);
+        let place = self.steps(&sought, start, end, i64::MAX, |translator, from| {
+            let max = translator.builder.ins().isub(end, from);
+            translator.runtime_scan(from, class, max)
+        });
+        let all = self.builder.ins().icmp(IntCC::Equal, place, end);
+        self.builder.ins().jump(next, &[BlockArg::Value(all)]);
+        self.builder.switch_to_block(rare);
+        let all = self.runtime_guard(bytes, Some(class), None).expect("it gives a word");
+        self.builder.ins().jump(next, &[BlockArg::Value(all)]);
+        self.builder.switch_to_block(next);
+        result
+    }
+
+    fn runtime_guard(
+        &mut self,
+        bytes: Value,
+        class: Option<u32>,
+        without: Option<(u32, u32)>,
+    ) -> Option<ir::Value> {
         let class = match class {
             Some(class) => self.class(class),
             None => self.iconst(0),

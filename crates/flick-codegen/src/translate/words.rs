@@ -177,8 +177,9 @@ impl Translator<'_, '_> {
     pub(super) fn place(&mut self, value: Value, word: ir::Value, len: ir::Value) -> (ir::Value, ir::Block) {
         let rare = self.builder.create_block();
         self.builder.set_cold_block(rare);
-        if let Some(address) = self.message_place(value) {
-            return (address, rare);
+        if let Some((data, _)) = self.message {
+            let start = self.message_start(value, word, len, rare);
+            return (self.builder.ins().iadd(data, start), rare);
         }
         let (known, quick) = (self.builder.create_block(), self.builder.create_block());
         let region = self.builder.ins().ushr_imm_u(word, REGION_SHIFT);
@@ -197,6 +198,33 @@ impl Translator<'_, '_> {
         self.builder.ins().brif(fits, quick, &[], rare, &[]);
         self.builder.switch_to_block(quick);
         (self.builder.ins().iadd(base, start), rare)
+    }
+}
+
+impl Translator<'_, '_> {
+    /// Where in the message a value starts, in a parser, whose values lie there almost always; goes on in `rare` where it
+    /// lies elsewhere.
+    pub(super) fn message_start(
+        &mut self,
+        value: Value,
+        word: ir::Value,
+        len: ir::Value,
+        rare: ir::Block,
+    ) -> ir::Value {
+        if let Some(start) = self.own_start(value) {
+            return start;
+        }
+        let (_, message_len) = self.message.expect("only parsers work on a message alone");
+        let (near, quick) = (self.builder.create_block(), self.builder.create_block());
+        let is_near = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, word, 1 << REGION_SHIFT);
+        self.builder.ins().brif(is_near, near, &[], rare, &[]);
+        self.builder.switch_to_block(near);
+        let start = self.builder.ins().ushr_imm_u(word, OFFSET_SHIFT);
+        let end = self.builder.ins().iadd(start, len);
+        let fits = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, message_len);
+        self.builder.ins().brif(fits, quick, &[], rare, &[]);
+        self.builder.switch_to_block(quick);
+        start
     }
 }
 

@@ -36,8 +36,13 @@ pub fn seek(data: &[u8], from: u64, needle: &[u8], max: u32) -> u64 {
 
 /// Whether `token` is an item of `list`, which has commas between its items; see `Op::HasToken`.
 pub fn has_token(list: &[u8], token: &[u8]) -> bool {
-    !token.is_empty()
-        && list.split(|byte| *byte == b',').any(|item| blanks_off(item).eq_ignore_ascii_case(token))
+    // Most lists are too short to have it.
+    list.len() >= token.len() && items_of(list).any(|item| item.eq_ignore_ascii_case(token))
+}
+
+/// The items of a list with commas, without the blanks around them; empty ones are left out.
+fn items_of(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b',').map(blanks_off).filter(|item| !item.is_empty())
 }
 
 /// Without spaces and tabs at both ends.
@@ -50,17 +55,36 @@ fn blanks_off(mut text: &[u8]) -> &[u8] {
 
 /// Cuts the lines of `message[start..end]` whose names `names` lists; see `Op::CutListed`. Returns whether there was room.
 pub fn cut_listed(frame: &mut Frame, message: &[u8], names: &[u8], start: u64, end: u64) -> bool {
-    let mut at = start as usize;
-    while at < end as usize {
-        let rest = &message[at..end as usize];
-        let len = memchr::memmem::find(rest, b"\r\n").map_or(rest.len(), |crlf| crlf + 2);
-        let name = rest[..len].split(|byte| *byte == b':').next().unwrap_or_default();
-        if name.len() < len && has_token(names, name) && !frame.cut(at as u64, (at + len) as u64) {
+    let lines = &message[start as usize..end as usize];
+    let mut names = items_of(names).filter(|name| !name.contains(&b':'));
+    names.all(|name| cut_named(frame, lines, name, start))
+}
+
+/// Cuts the lines with that name; `start` is where the first line stands.
+fn cut_named(frame: &mut Frame, lines: &[u8], name: &[u8], start: u64) -> bool {
+    let mut at = 0;
+    while let Some(line) = lines.get(at..).filter(|line| !line.is_empty()) {
+        // Of most lines no more than one byte is looked at.
+        let is_named = line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name);
+        let len = line_len(line);
+        if is_named && !frame.cut(start + at as u64, start + (at + len) as u64) {
             return false;
         }
         at += len;
     }
     true
+}
+
+/// Length of the first line, its CRLF included.
+fn line_len(lines: &[u8]) -> usize {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr(b'\n', &lines[from..]) {
+        from += at + 1;
+        if from >= 2 && lines[from - 2] == b'\r' {
+            return from;
+        }
+    }
+    lines.len()
 }
 
 /// The items of `Op::Items`, as words of an activation in which the frame is that of message number `message`.

@@ -97,7 +97,12 @@ pub fn byte_at(bytes: &[u8], index: i64) -> i64 {
 
 /// Where `needle` first stands; -1 nowhere. The empty one stands at 0.
 pub fn find(bytes: &[u8], needle: &[u8]) -> i64 {
-    memchr::memmem::find(bytes, needle).map_or(-1, |at| at as i64)
+    let found = match needle {
+        // A search for more has to be prepared, which takes longer than most searches.
+        [byte] => memchr::memchr(*byte, bytes),
+        _ => memchr::memmem::find(bytes, needle),
+    };
+    found.map_or(-1, |at| at as i64)
 }
 
 /// Cuts `value`, whose bytes are given, at each `separator` into at most `max` parts, the last with the rest. Writes
