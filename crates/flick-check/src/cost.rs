@@ -10,7 +10,9 @@ use crate::hir::{
 };
 use crate::items::Items;
 use crate::layout::layout;
-use crate::limits::{ASKED_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX};
+use crate::limits::{
+    ASKED_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX,
+};
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, OUT_BYTES_MAX, SENDS_MAX};

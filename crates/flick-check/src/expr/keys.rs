@@ -30,7 +30,7 @@ impl Exprs<'_> {
         };
         let is_list = matches!(self.items.field(unit, *list).kind, FieldKind::List(_));
         let is_keyed = self.items.keys.is_keyed(unit, *list);
-        if !is_keyed && !(is_list && key.as_ref().is_some_and(is_text)) {
+        if !is_keyed && (!is_list || !key.as_ref().is_some_and(is_text)) {
             return None;
         }
         let name = self.items.field(unit, *list).name.clone().unwrap_or_default();
