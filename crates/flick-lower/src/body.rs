@@ -13,6 +13,7 @@ use crate::carrier::Carrier;
 use crate::context::Context;
 use crate::interval::Interval;
 use crate::part::Part;
+use crate::ready::Ready;
 use crate::unit::Key;
 use crate::value::{Num, Shape, Val};
 
@@ -67,6 +68,8 @@ pub struct Body<'p> {
     pub dollar: Option<Val>,
     /// The value of the occurrence of a key that is looked at: list and key, and the value.
     pub occurrence: Option<((FieldId, u32), Value)>,
+    /// What is known of the structured message that is being written.
+    pub ready: Ready,
     /// The frame parameter, where there is one.
     pub frame: Option<Value>,
     faults: HashMap<(u32, u32), BlockId>,
@@ -98,6 +101,7 @@ impl<'p> Body<'p> {
             scope: (UnitId(0), SelfScope::None),
             dollar: None,
             occurrence: None,
+            ready: Ready::default(),
             frame,
             faults: HashMap::new(),
             suspensions: 0,
@@ -227,6 +231,7 @@ impl<'p> Body<'p> {
             (FieldKind::Bytes { .. }, val) => val,
             (_, val @ Val::Bytes(_)) if info.part_type(Part::Field(field)) == Type::Bytes => val,
             (FieldKind::Flag { .. }, val) => val,
+            (FieldKind::List(_), val @ Val::Group(_)) => val,
             (_, Val::Num(num)) => Val::Num(Num::one(num.value(), info.range(field))),
             (_, Val::Bool(value)) => {
                 let value = self.f.bool_to_int(value);

@@ -2,7 +2,7 @@
 //! Promises: every block it hands back is ended exactly once; a value's type is known when it is made.
 //! Refuses: to check what the verifier checks (dominance, coverage of loads); it only keeps the books.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use flick_abi::FuncId;
 use flick_ir::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
@@ -44,6 +44,11 @@ impl ConstPool {
         &self.classes
     }
 
+    /// The bytes at a place.
+    pub fn at(&self, (offset, len): (u32, u32)) -> &[u8] {
+        &self.bytes[offset as usize..(offset + len) as usize]
+    }
+
     /// The const region.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -57,7 +62,7 @@ pub struct FunctionBuilder {
     kind: FuncKind,
     results: Vec<Type>,
     values: Vec<Type>,
-    constant_bytes: HashSet<Value>,
+    constant_bytes: HashMap<Value, (u32, u32)>,
     blocks: Vec<OpenBlock>,
     current: BlockId,
     origin: Origin,
@@ -81,7 +86,7 @@ impl FunctionBuilder {
             kind,
             results,
             values: Vec::new(),
-            constant_bytes: HashSet::new(),
+            constant_bytes: HashMap::new(),
             blocks: Vec::new(),
             current: BlockId(0),
             origin: Origin::default(),
@@ -147,8 +152,8 @@ impl FunctionBuilder {
     /// Appends an instruction that defines a value.
     pub fn define(&mut self, ty: Type, op: Op) -> Value {
         let result = self.new_value(ty);
-        if matches!(op, Op::ConstBytes { .. }) {
-            self.constant_bytes.insert(result);
+        if let Op::ConstBytes { offset, len } = op {
+            self.constant_bytes.insert(result, (offset, len));
         }
         self.append(Some(result), op);
         result
@@ -171,7 +176,12 @@ impl FunctionBuilder {
 
     /// Whether a value is constant bytes that are there.
     pub fn is_constant_bytes(&self, value: Value) -> bool {
-        self.constant_bytes.contains(&value)
+        self.constant_bytes.contains_key(&value)
+    }
+
+    /// The range of the constants that a value is.
+    pub fn constant_range(&self, value: Value) -> Option<(u32, u32)> {
+        self.constant_bytes.get(&value).copied()
     }
 
     /// A two-operand instruction.

@@ -84,6 +84,7 @@ impl Body<'_> {
             Builtin::PercentEncode => self.transform(Transform::PercentEncode, val, ty),
             Builtin::Base64Decode => self.transform(Transform::Base64Decode, val, ty),
             Builtin::Base64Encode => self.transform(Transform::Base64Encode, val, ty),
+            Builtin::IsDigits => Val::Bool(self.is_digits(val.bytes())),
             Builtin::Alive => Val::Bool(self.host(Type::Bool, HostCall::Alive, vec![val.chan()])),
             Builtin::Load => {
                 let load = self.host(Type::Int, HostCall::Load, vec![val.chan()]);
@@ -140,6 +141,23 @@ impl Body<'_> {
         };
         let word = self.f.define(Type::Bytes, Op::Transform { kind, bytes: val.bytes(), max_bytes });
         if is_option { self.option_of(word) } else { Val::Bytes(word) }
+    }
+
+    fn is_digits(&mut self, bytes: Value) -> Value {
+        let digits = (b'0'..=b'9').fold([0; 4], |mut set: [u64; 4], byte| {
+            set[usize::from(byte) / 64] |= 1 << (byte % 64);
+            set
+        });
+        let all = self.is_of(bytes, digits);
+        let (len, zero) = (self.f.define(Type::Int, Op::Len(bytes)), self.f.int(0));
+        let some = self.f.binary(Type::Bool, Binary::LtS, zero, len);
+        self.f.binary(Type::Bool, Binary::And, all, some)
+    }
+
+    /// Whether all bytes are of a set.
+    pub fn is_of(&mut self, bytes: Value, set: [u64; 4]) -> Value {
+        let class = Some(self.consts.class(set));
+        self.f.define(Type::Bool, Op::Guard { bytes, class, without: None })
     }
 
     /// `has_token(list, token)`, of a list that may be missing: then it has none.
@@ -225,7 +243,8 @@ impl Body<'_> {
         Val::Option { present, value: Box::new(Val::Num(Num::one(value, Interval::INT))) }
     }
 
-    fn format(&mut self, val: &Val, base: u8) -> Val {
+    /// A number in digits; text as it is.
+    pub fn format(&mut self, val: &Val, base: u8) -> Val {
         let (value, signed) = match val {
             Val::Bytes(_) => return val.clone(),
             Val::Bool(value) => (self.f.bool_to_int(*value), false),

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use flick_abi::frame::{SLOT_CUTS, SLOT_HEAD};
-use flick_abi::limits::ITEMS_MAX;
-use flick_check::hir::{FieldId, FieldKind, Item, Ty};
+use flick_abi::frame::{SLOT_HEAD, SLOT_TOTAL};
+use flick_check::hir::{FieldId, FieldKind, Item};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::Body;
@@ -76,9 +75,10 @@ impl Body<'_> {
     }
 
     fn make_written(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+        self.ready = self.make_ready_of(shape);
         let mark = self.f.define(Type::Int, Op::OutMark);
         if shape.kind == ShapeKind::Built {
-            self.emit_built(shape);
+            self.write_items(shape, self.cx.unit(shape.unit).unit.body.as_deref().unwrap_or_default());
             return hand_over(self, Parcel::Rebuilt { mark, tail_from: None, tail_of: None });
         }
         let info = self.cx.unit(shape.unit);
@@ -200,7 +200,7 @@ impl Body<'_> {
         match (kind, shape.overrides.get(&Part::Field(field)).cloned()) {
             (FieldKind::Number { .. } | FieldKind::Varint { .. }, _) => {
                 let was = self.received(shape, Key::Field(field)).num().value();
-                let is = self.shape_field(shape, field).num().value();
+                let is = self.ready_field(shape, field).num().value();
                 let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
                 self.either(
                     is_same,
@@ -220,6 +220,7 @@ impl Body<'_> {
                     |body| body.write_value(shape, field),
                 );
             }
+            (FieldKind::List(_), Some(Val::Group(_))) => self.write_value(shape, field),
             (FieldKind::List(_), _) => self.rewrite_keyed(shape, field, start, end),
             _ => self.write_value(shape, field),
         }
@@ -241,10 +242,8 @@ impl Body<'_> {
     /// Copies a keyed list without the elements of keys that do not stay, and writes those that are set behind it. The items
     /// of the list are key and element by turns, of all keys that the program changes.
     fn rewrite_keyed(&mut self, shape: &Shape, list: FieldId, start: Value, end: Value) {
-        let replaced = self.replaced_keys(shape, list);
-        let items = self.items_of(shape, list, ITEMS_MAX as u32);
-        let word = Ty::Bytes { max: u32::MAX, text: false };
-        let run = self.run_of_list(items, &Ty::Tuple(vec![word.clone(), word]), ITEMS_MAX as u32 / 2);
+        let keys = self.ready.keys(list);
+        let (replaced, run) = (keys.replaced, keys.arrived.expect("a list is rewritten where keys change"));
         let range = Interval::new(0, i128::from(u32::MAX));
         let carrier = Carrier::Num(Type::Int, range);
         let start = Val::Num(Num::one(start, range));
@@ -253,6 +252,7 @@ impl Body<'_> {
             let (key, element) = (pair[0].bytes(), pair[1].bytes());
             let copied = carried[0].num().value();
             let goes = body.is_one_of(shape.unit, list, key, &replaced);
+            let Some(goes) = goes else { return carried };
             let from = body.f.define(Type::Int, Op::Place(element));
             let len = body.f.define(Type::Int, Op::Len(element));
             let to = body.f.binary(Type::Int, Binary::Add, from, len);
@@ -273,27 +273,19 @@ impl Body<'_> {
     }
 
     fn shape_wire(&mut self, shape: &Shape, max_bytes: u32) -> Value {
-        if !shape.kind.is_unchanged() {
-            panic!("the checker takes the bytes of messages that arrived only")
+        if shape.kind.is_unchanged() {
+            let whole = self.f.define(Type::Bytes, Op::Whole { message: shape.message });
+            return self.unless_missing(whole);
         }
-        let whole = self.f.define(Type::Bytes, Op::Whole { message: shape.message });
-        let whole = self.unless_missing(whole);
-        let cuts = self.head_slot(shape, SLOT_CUTS);
-        let zero = self.f.int(0);
-        let (one, other, next) =
-            (self.f.new_block(&[]), self.f.new_block(&[]), self.f.new_block(&[Type::Bytes]));
-        let is_plain = self.f.binary(Type::Bool, Binary::Eq, cuts, zero);
-        self.f.branch_to(is_plain, one, other);
-        self.f.go_on_in(one);
-        self.f.jump(next, vec![whole]);
-        self.f.go_on_in(other);
         let mark = self.f.define(Type::Int, Op::OutMark);
-        let (start, end) = (self.f.int(0), self.f.define(Type::Int, Op::Len(whole)));
-        self.emit_range(shape, start, end);
-        let written = self.f.define(Type::Bytes, Op::Written { mark, max_bytes });
-        self.f.jump(next, vec![written]);
-        self.f.go_on_in(next);
-        self.f.params(next)[0]
+        self.make_structured(shape, &mut |body, parcel| {
+            // What stands behind the head is there too: who asks for the bytes of a message gets it whole.
+            if let Parcel::Rebuilt { tail_from: Some(tail), .. } = parcel {
+                let end = body.head_slot(shape, SLOT_TOTAL);
+                body.emit_range(shape, tail, end);
+            }
+        });
+        self.f.define(Type::Bytes, Op::Written { mark, max_bytes })
     }
 }
 

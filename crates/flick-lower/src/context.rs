@@ -8,8 +8,8 @@ use flick_ir::data::Type;
 use crate::carrier::{Carrier, Layout};
 use crate::layout::{items, state_words};
 use crate::limits::IN_PLACE_PARTS_MAX;
-use crate::parse::kept_keys;
 use crate::parse::plan::Role;
+use crate::parse::{kept_keys, seen_by};
 use crate::part::Part;
 use crate::unit::UnitInfo;
 use crate::value::ShapeKind;
@@ -76,9 +76,12 @@ impl<'p> Context<'p> {
                 keys.extend(keys_of(build));
             }
             let channels = program.process.iter().flat_map(|process| &process.channels);
-            for channel in channels.filter(|channel| channel.receives == Some(info.id)) {
+            for channel in channels.filter(|channel| channel.receives.is_some()) {
                 for role in [Role::Request, Role::Reply] {
-                    keys.extend(kept_keys(info, role, channel));
+                    let (unit, seen) = seen_by(program, channel, role);
+                    if unit == info.id {
+                        keys.extend(kept_keys(info, role, &seen));
+                    }
                 }
             }
             info.assign_slots(&keys);

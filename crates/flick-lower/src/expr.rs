@@ -43,6 +43,11 @@ impl Body<'_> {
             }
             ExprKind::SelfField(field) => self.self_field(*field),
             ExprKind::LenOf(field) => self.self_len_of(*field),
+            ExprKind::IsOf(bytes, class) => {
+                let bytes = self.expr(bytes).bytes();
+                let set = self.cx.program.classes[class.0 as usize].set;
+                Val::Bool(self.is_of(bytes, set))
+            }
             ExprKind::SelfKey(list, key) => self.self_key(*list, *key),
             ExprKind::Dollar => {
                 self.dollar.clone().expect("the checker allows `$$` only in checks of fields")

@@ -48,8 +48,8 @@ impl Body<'_> {
                 self.number_guard(shape, field)
             }
             FieldKind::List(list) => {
-                let given = shape.overrides.get(&Part::Field(field))?.bytes();
-                self.list_guard(shape, field, list, given)
+                let given = shape.overrides.get(&Part::Field(field))?.clone();
+                self.list_guard(shape, field, list, &given)
             }
             _ => None,
         }
@@ -64,6 +64,8 @@ impl Body<'_> {
         else {
             return None;
         };
+        let is_missing = self.f.define(Type::Bool, Op::IsMissing(bytes));
+        let bytes = self.unless_missing(bytes);
         let class = class.map(|class| {
             let set = self.cx.program.classes[class.0 as usize].set;
             self.consts.class(set)
@@ -79,7 +81,6 @@ impl Body<'_> {
             self.f.binary(Type::Bool, Binary::LeS, least, len)
         });
         let holds = self.both(guard, long_enough)?;
-        let is_missing = self.f.define(Type::Bool, Op::IsMissing(bytes));
         Some(self.f.binary(Type::Bool, Binary::Or, is_missing, holds))
     }
 
@@ -128,7 +129,7 @@ impl Body<'_> {
     }
 
     /// Whether all elements that a program gives a list can be written.
-    fn list_guard(&mut self, shape: &Shape, field: FieldId, list: &List, given: Value) -> Option<Value> {
+    fn list_guard(&mut self, shape: &Shape, field: FieldId, list: &List, given: &Val) -> Option<Value> {
         let texts: Vec<FieldId> = match (&list.keyed, list.element) {
             (Some(keyed), _) => vec![keyed.key, keyed.value],
             (None, Some(element)) => vec![element],
@@ -138,20 +139,35 @@ impl Body<'_> {
         if !texts.iter().any(|text| matches!(info.field(*text).kind, FieldKind::Text { .. })) {
             return None;
         }
-        let run = self.run_of_given(shape.unit, field, given);
+        if let Val::Group(elements) = given {
+            let mut all = None;
+            for element in elements {
+                let guard = self.element_guard(shape, &texts, element);
+                all = self.both(all, guard);
+            }
+            return all;
+        }
+        let run = self.run_of_given(shape.unit, field, given.bytes());
         let start = Val::Bool(self.f.bool(true));
         let all = self.repeat(&run, vec![(Carrier::Bool, start)], |body, element, _, carried| {
-            let parts = match element {
-                Val::Group(parts) => parts,
-                other => vec![other],
-            };
-            let mut all = Some(carried[0].bool());
-            for (text, part) in texts.iter().zip(&parts) {
-                let guard = body.text_guard(shape, *text, part.bytes());
-                all = body.both(all, guard);
-            }
+            let guard = body.element_guard(shape, &texts, &element);
+            let all = body.both(Some(carried[0].bool()), guard);
             vec![all.map_or(carried[0].clone(), Val::Bool)]
         });
         Some(all[0].bool())
+    }
+
+    /// Whether an element that a program gives can be written: its texts, in order.
+    fn element_guard(&mut self, shape: &Shape, texts: &[FieldId], element: &Val) -> Option<Value> {
+        let parts = match element {
+            Val::Group(parts) => parts.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut all = None;
+        for (text, part) in texts.iter().zip(parts) {
+            let guard = self.text_guard(shape, *text, part.bytes());
+            all = self.both(all, guard);
+        }
+        all
     }
 }

@@ -4,7 +4,7 @@
 //! Refuses: nothing at run time.
 
 use flick_abi::limits::ITEMS_MAX;
-use flick_check::hir::{Expr, FieldId, FieldKind, Ty, UnitId};
+use flick_check::hir::{Builtin, Expr, ExprKind, FieldId, FieldKind, ListEnd, Ty, UnitId};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
@@ -35,6 +35,7 @@ impl Body<'_> {
             }
             FieldKind::List(list) => {
                 let max = list.max.unwrap_or(0);
+                let given = given.map(|_| self.shape_part(shape, Part::Field(field)));
                 Some(Val::Bytes(match (given, is_received) {
                     (None, true) => self.items_of(shape, field, max),
                     (None, false) => self.empty_bytes(),
@@ -101,12 +102,17 @@ impl Body<'_> {
     pub fn shape_list_len(&mut self, shape: &Shape, list: FieldId) -> Val {
         let range = Interval::new(0, i128::from(u32::MAX));
         let given = shape.overrides.get(&Part::Field(list)).cloned();
-        if matches!(
-            self.cx.unit(shape.unit).list(list).map(|list| &list.end),
-            Some(flick_check::hir::ListEnd::Bytes(_))
-        ) {
+        if let Some(Val::Group(all)) = &given
+            && !matches!(self.cx.unit(shape.unit).list(list).map(|list| &list.end), Some(ListEnd::Bytes(_)))
+        {
+            return Val::Num(self.constant(all.len() as i128));
+        }
+        if matches!(self.cx.unit(shape.unit).list(list).map(|list| &list.end), Some(ListEnd::Bytes(_))) {
             let bytes = match given {
-                Some(given) => self.list_wire_bytes(shape, list, given.bytes()),
+                Some(_) => {
+                    let given = self.shape_part(shape, Part::Field(list)).bytes();
+                    self.list_wire_bytes(shape, list, given)
+                }
                 None => self.f.int(0),
             };
             return Val::Num(Num::one(bytes, range));
@@ -181,10 +187,12 @@ impl Body<'_> {
 
     /// The first value of a key before it is changed by itself; missing where there is none.
     fn key_base(&mut self, shape: &Shape, list: FieldId, key: u32) -> Value {
-        let given = shape.overrides.get(&Part::Field(list)).map(Val::bytes);
+        let given = shape.overrides.get(&Part::Field(list)).cloned();
         let base = match (given, shape.kind) {
-            (Some(given), ShapeKind::Built) => self.find_key(shape, list, key, given),
+            (Some(Val::Group(pairs)), _) => self.key_among(shape, list, key, pairs),
+            (Some(given), ShapeKind::Built) => self.find_key(shape, list, key, given.bytes()),
             (Some(given), _) => {
+                let given = given.bytes();
                 let received = self.received(shape, Key::At(list, key)).bytes();
                 let found = self.find_key(shape, list, key, given);
                 let is_missing = self.f.define(Type::Bool, Op::IsMissing(given));
@@ -195,7 +203,10 @@ impl Body<'_> {
         };
         match self.followed_key(shape, list, key) {
             None => base,
-            Some((cond, text)) => self.select(cond, text, base),
+            Some((cond, said)) => {
+                let text = self.format(&said, 10).bytes();
+                self.select(cond, text, base)
+            }
         }
     }
 
@@ -206,8 +217,9 @@ impl Body<'_> {
         Some((state, value))
     }
 
-    /// Whether a key follows from what this shape changes or gives, and its text then.
-    pub fn followed_key(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<(Value, Value)> {
+    /// Whether a key follows from what this shape changes or gives, and what it says then: a number that is to be written
+    /// in digits, or bytes.
+    pub fn followed_key(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<(Value, Val)> {
         let info = self.cx.unit(shape.unit);
         let (_, keyed) = info.keyed(list);
         let (_, text) = keyed.follows.iter().find(|(number, _)| *number == key)?;
@@ -222,8 +234,11 @@ impl Body<'_> {
             let is_there = self.is_there(shape, source);
             cond = self.f.binary(Type::Bool, Binary::And, cond, is_there);
         }
-        let text = self.self_expr(shape, text).bytes();
-        Some((cond, text))
+        let said = match &text.kind {
+            ExprKind::Builtin(Builtin::Str, args) => self.self_expr(shape, &args[0]),
+            _ => self.self_expr(shape, text),
+        };
+        Some((cond, said))
     }
 
     /// Whether what a program gave a field will be written: it was given, or stands in the message.
@@ -247,6 +262,19 @@ impl Body<'_> {
         self.f.binary(Type::Bool, Binary::LeS, zero, start)
     }
 
+    /// The first value of a key among pairs that stand in the program; missing where there is none.
+    fn key_among(&mut self, shape: &Shape, list: FieldId, key: u32, pairs: Vec<Val>) -> Value {
+        let missing = self.missing();
+        pairs.into_iter().rev().fold(missing, |rest, pair| {
+            let pair = pair.group();
+            match self.is_key(shape.unit, list, key, pair[0].bytes()) {
+                Ok(true) => pair[1].bytes(),
+                Ok(false) => rest,
+                Err(is_key) => self.select(is_key, pair[1].bytes(), rest),
+            }
+        })
+    }
+
     /// The first value of a key in a list of pairs that a program gives; missing where there is none.
     fn find_key(&mut self, shape: &Shape, list: FieldId, key: u32, pairs: Value) -> Value {
         let run = self.run_of_given(shape.unit, list, pairs);
@@ -254,7 +282,10 @@ impl Body<'_> {
         let found = self.repeat(&run, vec![(Carrier::Bytes, missing)], |body, pair, _, carried| {
             let pair = pair.group();
             let is_first = body.f.define(Type::Bool, Op::IsMissing(carried[0].bytes()));
-            let is_key = body.is_key(shape.unit, list, key, pair[0].bytes());
+            let is_key = match body.is_key(shape.unit, list, key, pair[0].bytes()) {
+                Ok(known) => body.f.bool(known),
+                Err(is_key) => is_key,
+            };
             let takes = body.f.binary(Type::Bool, Binary::And, is_first, is_key);
             vec![Val::Bytes(body.select(takes, pair[1].bytes(), carried[0].bytes()))]
         });
@@ -269,13 +300,22 @@ impl Body<'_> {
         self.run_of_list(memory, &elem, trips_max)
     }
 
-    /// Whether bytes are a key of a list.
-    pub fn is_key(&mut self, unit: UnitId, list: FieldId, key: u32, bytes: Value) -> Value {
+    /// Whether bytes are a key of a list: known here (`Ok`), or at run time.
+    pub fn is_key(&mut self, unit: UnitId, list: FieldId, key: u32, bytes: Value) -> Result<bool, Value> {
         let (_, keyed) = self.cx.unit(unit).keyed(list);
-        let name = self.consts.intern(&keyed.keys[key as usize]);
+        let name = &keyed.keys[key as usize];
+        if let Some(range) = self.f.constant_range(bytes) {
+            let known = self.consts.at(range);
+            return Ok(if keyed.nocase {
+                known.eq_ignore_ascii_case(name)
+            } else {
+                known == name.as_slice()
+            });
+        }
+        let name = self.consts.intern(name);
         let name = self.f.define(Type::Bytes, name);
         let op = if keyed.nocase { Op::SameText(bytes, name) } else { Op::BytesEq(bytes, name) };
-        self.f.define(Type::Bool, op)
+        Err(self.f.define(Type::Bool, op))
     }
 
     /// `message with list["key"] = value`; `None`: without it.
@@ -303,9 +343,13 @@ impl Body<'_> {
 
     /// The word of a part, for a carrier that has it.
     pub fn shape_part(&mut self, shape: &Shape, part: Part) -> Val {
-        match shape.overrides.get(&part) {
-            Some(val) => val.clone(),
-            None => self.part_as_arrived(shape, part),
+        match (shape.overrides.get(&part).cloned(), part) {
+            (Some(Val::Group(all)), Part::Field(list)) => {
+                let elem = self.elem_ty(shape.unit, list);
+                self.list_of_vals(&all, &elem)
+            }
+            (Some(val), _) => val,
+            (None, _) => self.part_as_arrived(shape, part),
         }
     }
 

@@ -32,6 +32,7 @@ mod number;
 mod parse;
 mod part;
 mod program;
+mod ready;
 mod record;
 mod repeat;
 mod rule;

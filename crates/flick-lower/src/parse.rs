@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use flick_abi::MessageFlags;
 use flick_abi::frame::SLOT_FLAGS;
-use flick_check::hir::{Channel, Expr, UnitId};
+use flick_check::hir::{Channel, Expr, Program, UnitId};
 use flick_ir::data::{Binary, FuncKind, Function, Op, Terminator, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
@@ -40,16 +40,45 @@ pub struct Parsers {
     pub asked: Option<Parser>,
 }
 
-/// Writes the parsers of a channel.
-pub fn lower_parsers(cx: &Context<'_>, consts: &mut ConstPool, channel: &Channel, unit: UnitId) -> Parsers {
-    if cx.unit(unit).unit.body.is_none() {
-        let [request, reply] =
-            [Role::Request, Role::Reply].map(|role| emit::lower_parser(cx, consts, channel, unit, role));
-        return Parsers { request, reply, asked: None };
+/// Writes the parsers of a channel that receives messages: of requests, and of the replies to them.
+pub fn lower_parsers(cx: &Context<'_>, consts: &mut ConstPool, channel: &Channel) -> Parsers {
+    let [request, reply] = [Role::Request, Role::Reply].map(|role| {
+        let (unit, seen) = seen_by(cx.program, channel, role);
+        let way = match role {
+            Role::Request => Way::Request,
+            Role::Reply => Way::Reply,
+        };
+        match cx.unit(unit).unit.body {
+            None => emit::lower_parser(cx, consts, &seen, unit, role),
+            Some(_) => structured::lower_structured(cx, consts, &seen, unit, way),
+        }
+    });
+    let (unit, seen) = seen_by(cx.program, channel, Role::Reply);
+    let whole = || structured::lower_structured(cx, consts, &seen, unit, Way::Asked);
+    let asked = cx.unit(unit).unit.body.is_some().then(whole);
+    Parsers { request, reply, asked }
+}
+
+/// The unit that says how requests and replies of a channel go together: that of its requests.
+pub fn protocol_unit(program: &Program, channel: &Channel) -> UnitId {
+    let units = || channel.receives.into_iter().chain(channel.sends);
+    let asks = |unit: &UnitId| program.units[unit.0 as usize].facts.replies.is_some();
+    units().find(asks).or_else(|| units().next()).expect("the checker refuses a channel of nothing")
+}
+
+/// The unit of the messages of a role on a channel, and the channel with what the program reads of them: nothing of
+/// those that it only sends.
+pub fn seen_by(program: &Program, channel: &Channel, role: Role) -> (UnitId, Channel) {
+    let request = protocol_unit(program, channel);
+    let unit = match role {
+        Role::Request => request,
+        Role::Reply => program.units[request.0 as usize].facts.replies.unwrap_or(request),
+    };
+    let mut seen = channel.clone();
+    if channel.receives != Some(unit) {
+        (seen.view, seen.keys, seen.whole) = (Vec::new(), Vec::new(), false);
     }
-    let [request, reply, asked] = [Way::Request, Way::Reply, Way::Asked]
-        .map(|way| structured::lower_structured(cx, consts, channel, unit, way));
-    Parsers { request, reply, asked: Some(asked) }
+    (unit, seen)
 }
 
 /// What a parser keeps in the frame.

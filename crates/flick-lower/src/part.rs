@@ -140,7 +140,7 @@ impl<'p> UnitInfo<'p> {
                     for (_, text) in keyed.follows.iter().filter(|(number, _)| *number == key) {
                         for source in keys_of(text) {
                             needs.extend([Key::Start(source.id()), Key::End(source.id())]);
-                            self.note_read(source, &affected, &mut needs);
+                            self.note_read(source, &mut needs);
                         }
                     }
                 }
@@ -148,7 +148,7 @@ impl<'p> UnitInfo<'p> {
             }
             if let Part::Field(field) = part {
                 for key in self.formula(*field).map_or(Vec::new(), |formula| formula.keys()) {
-                    self.note_read(key, &affected, &mut needs);
+                    self.note_read(key, &mut needs);
                 }
             }
         }
@@ -190,7 +190,7 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// What reading a key in a formula needs: the key, and what it follows from in its turn.
-    fn note_read(&self, key: Key, affected: &BTreeSet<Part>, needs: &mut BTreeSet<Key>) {
+    fn note_read(&self, key: Key, needs: &mut BTreeSet<Key>) {
         let key = match key {
             Key::Length(field) if self.list(field).is_some() => Key::Field(field),
             other => other,
@@ -200,7 +200,7 @@ impl<'p> UnitInfo<'p> {
         }
         if let Key::Field(field) = key {
             for inner in self.formula(field).map_or(Vec::new(), |formula| formula.keys()) {
-                self.note_read(inner, affected, needs);
+                self.note_read(inner, needs);
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::call::lower_helper;
 use crate::context::Context;
 use crate::layout;
 use crate::merge::{lower_combine, lower_order};
-use crate::parse::{Parsers, lower_parsers, lower_reply_flags};
+use crate::parse::plan::Role;
+use crate::parse::{Parsers, lower_parsers, lower_reply_flags, protocol_unit, seen_by};
 use crate::rule::{lower_failures, lower_handler, lower_init, lower_rule, lower_timer, pass_action};
 use crate::unit::UnitInfo;
 
@@ -142,8 +143,8 @@ fn lower_channels(
     let mut protocols = Vec::new();
     let mut channels = Vec::new();
     for channel in &process.channels {
-        let unit = protocol_unit(cx, channel);
-        let view = channel.receives.map(|unit| lower_view(cx, consts, channel, unit, functions));
+        let unit = protocol_unit(cx.program, channel);
+        let view = channel.receives.map(|_| lower_view(cx, consts, channel, functions));
         let protocol = *protocol_of.entry(unit.0).or_insert_with(|| {
             protocols.push(lower_protocol(cx, consts, unit, functions));
             protocols.len() - 1
@@ -152,13 +153,6 @@ fn lower_channels(
         channels.push(Channel { name, is_array, view, sends, protocol });
     }
     (channels, protocols)
-}
-
-/// The unit that says how requests and replies of a channel go together: the one of its requests.
-fn protocol_unit(cx: &Context<'_>, channel: &hir::Channel) -> UnitId {
-    let units = || channel.receives.into_iter().chain(channel.sends);
-    let asks = |unit: &UnitId| cx.unit(*unit).unit.facts.replies.is_some();
-    units().find(asks).or_else(|| units().next()).expect("the checker refuses a channel of nothing")
 }
 
 fn counter_of(counter: &hir::Counter) -> Counter {
@@ -232,10 +226,10 @@ fn lower_view(
     cx: &Context<'_>,
     consts: &mut ConstPool,
     channel: &hir::Channel,
-    unit: UnitId,
     functions: &mut Functions,
 ) -> View {
-    let Parsers { request, reply, asked } = lower_parsers(cx, consts, channel, unit);
+    let Parsers { request, reply, asked } = lower_parsers(cx, consts, channel);
+    let (unit, _) = seen_by(cx.program, channel, Role::Reply);
     let asked_head = asked.as_ref().map_or(0, |asked| asked.head_bytes_max);
     let head_bytes_max = request.head_bytes_max.max(reply.head_bytes_max).max(asked_head);
     let reply_flags = match functions.reply_flags.get(&unit.0) {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flick_check::hir::{Expr, FieldId, UnitId};
+use flick_check::hir::{Expr, ExprKind, FieldId, UnitId};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
@@ -120,13 +120,17 @@ impl Body<'_> {
         }
     }
 
-    /// What a field is that nobody gave a value: 0 or empty.
+    /// What a field is that nobody gave a value: what the grammar says, 0 or empty.
     pub fn empty_field(&mut self, unit: UnitId, field: FieldId) -> Val {
         let ty = self.cx.unit(unit).part_type(Part::Field(field));
         match ty {
             Type::Bytes => Val::Bytes(self.empty_bytes()),
             Type::Bool => Val::Bool(self.f.bool(false)),
-            _ => Val::Num(Num::one(self.f.define(ty, Op::Const(0)), Interval::of(0))),
+            _ => {
+                let value = self.cx.unit(unit).field(field).default.unwrap_or(0);
+                let word = self.f.define(ty, Op::Const(value as u64 as i64));
+                Val::Num(Num::one(word, Interval::of(value)))
+            }
         }
     }
 
@@ -175,10 +179,7 @@ impl Body<'_> {
         let parts: BTreeSet<Part> = a.overrides.keys().chain(b.overrides.keys()).copied().collect();
         let mut overrides = BTreeMap::new();
         for part in parts {
-            let [a, b] = [a, b].map(|shape| match shape.overrides.get(&part) {
-                Some(val) => val.clone(),
-                None => self.part_as_arrived(shape, part),
-            });
+            let [a, b] = [a, b].map(|shape| self.shape_part(shape, part));
             let val = match (a, b) {
                 (Val::Num(a), Val::Num(b)) => Val::Num(self.select_num(cond, a, b)),
                 (a, b) => {
@@ -207,7 +208,13 @@ impl Body<'_> {
         let vals: Vec<(FieldId, Val)> = fields
             .iter()
             .map(|(field, expr)| {
-                let val = self.expr(expr);
+                let val = match (&expr.kind, self.cx.unit(unit).list(*field)) {
+                    // Written where it stands, a list needs no memory.
+                    (ExprKind::List(all), Some(_)) => {
+                        Val::Group(all.iter().map(|expr| self.expr(expr)).collect())
+                    }
+                    _ => self.expr(expr),
+                };
                 (*field, self.fit_to_field(unit, *field, val))
             })
             .collect();

@@ -113,6 +113,7 @@ impl Body<'_> {
     /// Writes all fields of a message that was built.
     pub fn emit_built(&mut self, shape: &Shape) {
         if let Some(body) = &self.cx.unit(shape.unit).unit.body {
+            self.ready = self.make_ready_of(shape);
             return self.write_items(shape, body);
         }
         for (field, _) in self.cx.unit(shape.unit).fields() {

@@ -70,6 +70,7 @@ fn operands(expr: &Expr) -> Vec<&Expr> {
         | ExprKind::Recast(inner)
         | ExprKind::FieldKey(inner, ..)
         | ExprKind::BuildWire(_, inner)
+        | ExprKind::IsOf(inner, _)
         | ExprKind::DictGet(_, inner)
         | ExprKind::DictHas(_, inner)
         | ExprKind::VariantBuild(_, _, Some(inner)) => vec![inner],

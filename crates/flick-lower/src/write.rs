@@ -9,7 +9,7 @@ use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 use crate::body::Body;
 use crate::carrier::Carrier;
 use crate::interval::Interval;
-use crate::part::{KEY_KEPT, KEY_SET, Part, any_field};
+use crate::part::{Part, any_field};
 use crate::unit::{Formula, Key};
 use crate::value::{Num, Shape, ShapeKind, Val};
 use crate::walk::keys_of;
@@ -23,6 +23,7 @@ impl Body<'_> {
         for item in items {
             match item {
                 Item::Field(field) => self.write_field(shape, *field),
+                Item::Literal(literal) if literal.cut => {}
                 Item::Literal(literal) => self.write_bytes(&literal.bytes),
                 Item::Check(_) => {}
                 Item::Switch(choice) => self.write_choice(shape, choice),
@@ -56,23 +57,31 @@ impl Body<'_> {
     pub fn write_value(&mut self, shape: &Shape, field: FieldId) {
         let info = self.cx.unit(shape.unit);
         match &info.field(field).kind {
-            FieldKind::Int { .. } | FieldKind::Vint { .. } => {
-                if !self.write_bits(shape, field) {
-                    self.emit_field(shape, field);
-                }
+            FieldKind::Int { repr, big_endian, .. } => {
+                let (width_bytes, big_endian) = (repr.width_bytes, *big_endian);
+                let value = match self.bits_of(shape, field) {
+                    Some(all) => all,
+                    None => self.ready_field(shape, field).word(),
+                };
+                self.f.effect(Op::EmitInt { value, width_bytes, big_endian });
+            }
+            FieldKind::Vint { .. } => {
+                let num = self.ready_field(shape, field).num();
+                self.emit_vint(num);
             }
             FieldKind::Bytes { .. } | FieldKind::Text { .. } | FieldKind::ToClose { .. } => {
-                let value = self.shape_field(shape, field).bytes();
-                self.f.effect(Op::EmitBytes { value });
+                match self.ready_field(shape, field) {
+                    Val::Bytes(value) => self.f.effect(Op::EmitBytes { value }),
+                    number => self.write_digits(number.num(), 10),
+                }
             }
-            FieldKind::Number { base, signed, .. } => {
-                let (base, signed) = (*base, *signed);
-                let value = self.shape_field(shape, field).num().value();
-                let value = self.f.define(Type::Bytes, Op::FormatInt { value, signed, base });
-                self.f.effect(Op::EmitBytes { value });
+            FieldKind::Number { base, .. } => {
+                let base = *base;
+                let num = self.ready_field(shape, field).num();
+                self.write_digits(num, base);
             }
             FieldKind::Varint { bytes_max, .. } => {
-                let value = self.shape_field(shape, field).num().value();
+                let value = self.ready_field(shape, field).num().value();
                 self.write_varint(value, *bytes_max);
             }
             FieldKind::List(list) => self.write_list(shape, field, list),
@@ -84,8 +93,14 @@ impl Body<'_> {
         }
     }
 
-    /// Writes an integer that is made of bits. Returns whether it is.
-    fn write_bits(&mut self, shape: &Shape, field: FieldId) -> bool {
+    /// Writes a number in digits: what is made in the output stands there.
+    fn write_digits(&mut self, num: Num, base: u8) {
+        let signed = num.range.within(Interval::INT);
+        self.f.define(Type::Bytes, Op::FormatInt { value: num.value(), signed, base });
+    }
+
+    /// The value of an integer that is made of bits.
+    fn bits_of(&mut self, shape: &Shape, field: FieldId) -> Option<Value> {
         let info = self.cx.unit(shape.unit);
         let bits: Vec<(FieldId, u8)> = info
             .fields()
@@ -94,19 +109,17 @@ impl Body<'_> {
                 _ => None,
             })
             .collect();
-        let FieldKind::Int { repr, big_endian, .. } = info.field(field).kind else { return false };
-        if bits.is_empty() {
-            return false;
-        }
-        let mut all = self.f.int(0);
+        let mut all: Option<Value> = None;
         for (id, shift) in bits {
-            let value = self.shape_field(shape, id).num().value();
+            let value = self.ready_field(shape, id).num().value();
             let place = self.f.int(1_i64.wrapping_shl(u32::from(shift)));
             let moved = self.f.binary(Type::Int, Binary::Mul, value, place);
-            all = self.f.binary(Type::Int, Binary::Add, all, moved);
+            all = Some(match all {
+                None => moved,
+                Some(others) => self.f.binary(Type::Int, Binary::Add, others, moved),
+            });
         }
-        self.f.effect(Op::EmitInt { value: all, width_bytes: repr.width_bytes, big_endian });
-        true
+        all
     }
 
     /// Seven bits at a time, low ones first, until nothing is left.
@@ -135,9 +148,15 @@ impl Body<'_> {
 
     /// Writes the elements of a list that a program gives, and keys that are changed or follow.
     fn write_list(&mut self, shape: &Shape, field: FieldId, list: &List) {
-        if let Some(given) = shape.overrides.get(&Part::Field(field)).map(Val::bytes) {
-            let run = self.run_of_given(shape.unit, field, given);
-            let others = self.replaced_keys(shape, field);
+        let given = shape.overrides.get(&Part::Field(field)).cloned();
+        if let Some(Val::Group(elements)) = given {
+            let others = self.ready.keys(field).replaced;
+            for element in elements {
+                self.write_given_element(shape, field, list, element, &others);
+            }
+        } else if let Some(given) = given {
+            let run = self.run_of_given(shape.unit, field, given.bytes());
+            let others = self.ready.keys(field).replaced;
             self.repeat(&run, Vec::new(), |body, element, _, _| {
                 body.write_given_element(shape, field, list, element, &others);
                 Vec::new()
@@ -169,10 +188,9 @@ impl Body<'_> {
         let pair = element.group();
         let (key, value) = (pair[0].clone(), pair[1].clone());
         let element = element_shape(shape, &[(keyed.key, key.clone()), (keyed.value, value)]);
-        if replaced.is_empty() {
+        let Some(is_replaced) = self.is_one_of(shape.unit, field, key.bytes(), replaced) else {
             return self.write_items(&element, &list.body);
-        }
-        let is_replaced = self.is_one_of(shape.unit, field, key.bytes(), replaced);
+        };
         let (stays, next) = (self.f.new_block(&[]), self.f.new_block(&[]));
         self.f.branch_to(is_replaced, next, stays);
         self.f.go_on_in(stays);
@@ -181,64 +199,41 @@ impl Body<'_> {
         self.f.go_on_in(next);
     }
 
-    /// Keys of a list that do not stay where they stand, each with whether it is so.
-    pub fn replaced_keys(&mut self, shape: &Shape, list: FieldId) -> Vec<(u32, Value)> {
-        let info = self.cx.unit(shape.unit);
-        let keys = info.list(list).and_then(|list| list.keyed.as_ref()).map_or(0, |keyed| keyed.keys.len());
-        let mut found = Vec::new();
-        for key in 0..keys as u32 {
-            let changed = self.key_change(shape, list, key).map(|(state, _)| {
-                let kept = self.is_state(state, KEY_KEPT);
-                self.f.define(Type::Bool, Op::Not(kept))
-            });
-            let followed = self.followed_key(shape, list, key).map(|(cond, _)| cond);
-            match (changed, followed) {
-                (Some(a), Some(b)) => found.push((key, self.f.binary(Type::Bool, Binary::Or, a, b))),
-                (Some(cond), None) | (None, Some(cond)) => found.push((key, cond)),
-                (None, None) => {}
-            }
-        }
-        found
-    }
-
-    /// Whether bytes are one of the keys that do not stay.
-    pub fn is_one_of(&mut self, unit: UnitId, list: FieldId, bytes: Value, keys: &[(u32, Value)]) -> Value {
-        let mut any = self.f.bool(false);
+    /// Whether bytes are one of the keys that do not stay; `None`: certainly not.
+    pub fn is_one_of(
+        &mut self,
+        unit: UnitId,
+        list: FieldId,
+        bytes: Value,
+        keys: &[(u32, Value)],
+    ) -> Option<Value> {
+        let mut any: Option<Value> = None;
         for (key, cond) in keys {
-            let is_key = self.is_key(unit, list, *key, bytes);
-            let hit = self.f.binary(Type::Bool, Binary::And, is_key, *cond);
-            any = self.f.binary(Type::Bool, Binary::Or, any, hit);
+            let hit = match self.is_key(unit, list, *key, bytes) {
+                Ok(false) => continue,
+                Ok(true) => *cond,
+                Err(is_key) => self.f.binary(Type::Bool, Binary::And, is_key, *cond),
+            };
+            any = Some(match any {
+                None => hit,
+                Some(others) => self.f.binary(Type::Bool, Binary::Or, others, hit),
+            });
         }
         any
     }
 
     /// Writes the keys that a program sets or that follow, at the end of their list.
     pub fn write_set_keys(&mut self, shape: &Shape, list: FieldId) {
-        let info = self.cx.unit(shape.unit);
-        let Some(keyed) = info.list(list).and_then(|list| list.keyed.as_ref()) else { return };
-        for key in 0..keyed.keys.len() as u32 {
-            let changed = self
-                .key_change(shape, list, key)
-                .map(|(state, value)| (self.is_state(state, KEY_SET), value));
-            let followed = self.followed_key(shape, list, key);
-            // What follows from a field is believed, not what is said besides.
-            let set = match (changed, followed) {
-                (None, None) => continue,
-                (Some(set), None) | (None, Some(set)) => set,
-                (Some((is_set, value)), Some((cond, text))) => {
-                    let value = self.select(cond, text, value);
-                    (self.f.binary(Type::Bool, Binary::Or, is_set, cond), value)
-                }
-            };
-            self.where_holds(set.0, |body| body.write_pair(shape, list, key, set.1));
+        for (key, cond, said) in self.ready.keys(list).set {
+            self.where_holds(cond, |body| body.write_pair(shape, list, key, said));
         }
     }
 
-    fn write_pair(&mut self, shape: &Shape, list: FieldId, key: u32, value: Value) {
+    fn write_pair(&mut self, shape: &Shape, list: FieldId, key: u32, said: Val) {
         let (list, keyed) = self.cx.unit(shape.unit).keyed(list);
         let name = self.consts.intern(&keyed.keys[key as usize]);
         let name = Val::Bytes(self.f.define(Type::Bytes, name));
-        let element = element_shape(shape, &[(keyed.key, name), (keyed.value, Val::Bytes(value))]);
+        let element = element_shape(shape, &[(keyed.key, name), (keyed.value, said)]);
         self.write_items(&element, &list.body);
     }
 
@@ -254,17 +249,22 @@ impl Body<'_> {
 
     /// Writes the arm of a choice that was given; where that is not known, the one that its value leads to.
     fn write_choice(&mut self, shape: &Shape, choice: &Choice) {
-        let is_given = |field: FieldId| shape.overrides.contains_key(&Part::Field(field));
-        let rows = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
-        let given: Vec<&Vec<Item>> = rows.filter(|items| any_field(items, &is_given)).collect();
-        if self.is_decided(shape, &choice.on) {
-            return self.write_arm_of_value(shape, choice);
-        }
+        let given = self.given_arms(shape, choice);
         match given.as_slice() {
             [] => self.write_arm_of_value(shape, choice),
             [items] => self.write_items(shape, items),
             several => self.write_arm_given(shape, several),
         }
+    }
+
+    /// The arms that were given; none where the choice goes by its value.
+    pub fn given_arms<'c>(&self, shape: &Shape, choice: &'c Choice) -> Vec<&'c Vec<Item>> {
+        if self.is_decided(shape, &choice.on) {
+            return Vec::new();
+        }
+        let is_given = |field: FieldId| shape.overrides.contains_key(&Part::Field(field));
+        let rows = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+        rows.filter(|items| any_field(items, &is_given)).collect()
     }
 
     /// Whether all that an expression of the grammar reads was given by the program.
@@ -284,7 +284,10 @@ impl Body<'_> {
     }
 
     fn write_arm_of_value(&mut self, shape: &Shape, choice: &Choice) {
-        let value = self.self_expr(shape, &choice.on);
+        let value = match self.ready.choice(choice) {
+            Some(value) => value,
+            None => self.self_expr(shape, &choice.on),
+        };
         let blocks: Vec<BlockId> = choice.arms.iter().map(|_| self.f.new_block(&[])).collect();
         let default = self.f.new_block(&[]);
         let next = self.f.new_block(&[]);

@@ -41,3 +41,5 @@ mod structured;
 mod updates;
 #[path = "suite/values.rs"]
 mod values;
+#[path = "suite/written.rs"]
+mod written;

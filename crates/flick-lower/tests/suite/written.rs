@@ -1,0 +1,195 @@
+//! Structured messages that programs read, change, build and send: what was changed reads back as it was meant, what was
+//! not is the same to the byte, and what cannot be read back is never written. RELIABILITY P2, P3, P9.
+
+use flick_abi::FailureReason;
+
+use crate::engines::Engines;
+use crate::session::{Effects, Session};
+use crate::source::lower_with;
+
+/// A text protocol with all that is written in ways of its own.
+const NOTES: &str = r#"
+type word = class { "a".."z", "A".."Z", "0".."9", "-" };
+type shown = class not { "\x00".."\x1f", "\x7f" };
+type line = unit {
+  name : string<32> &of = word;
+  ":"; " " &optional;
+  value : string<64> &until = "\r\n" &of = shown;
+};
+type note = unit {
+  verb : string<16> &of = word;
+  " ";
+  code : decimal<3> &default = 7;
+  " ";
+  size : hex<6>;
+  "\r\n";
+  headers : [line]<20> &until = "\r\n" &key = name &value = value &nocase &cut = ["hop"];
+  var length : uint32 &parse = parse_int(self.headers["length"] else "0") else 0
+    &serialize = self.headers["length"] = str($$);
+  switch self.verb {
+    "put": { body : bytes<200> &length = self.length; }
+    "bye": { reason : string<40> &until = "\n" &of = shown; }
+    else: {}
+  };
+  %order = in_order;
+  %on unavailable = note{verb = "bye", code = 503, reason = "gone", headers = [("why", "none")]};
+};
+"#;
+
+/// Runs a program of one rule on a message and gives what left.
+fn run(rule: &str, message: &[u8]) -> Effects {
+    let text = format!(
+        "use notes\nproc P: (note/note client, note/note server)\n  client => step(server)\n  server => client\n\n{rule}"
+    );
+    let files = [("notes", NOTES)];
+    let engines = Engines::new(lower_with(&text, &files));
+    let mut session = Session::new(&engines, 1);
+    session.receive("client", message, &mut |_, _| panic!("nothing is asked"))
+}
+
+fn check(rule: &str, message: &str, expected: &str) {
+    let effects = run(rule, message.as_bytes());
+    assert_eq!(effects.failure, None, "{rule}");
+    let sent: Vec<String> =
+        effects.sends.iter().map(|(_, _, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect();
+    assert_eq!(sent, [expected], "{rule}");
+}
+
+const PUT: &str = "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nhop: z\r\nlast:v\r\n\r\nabc";
+
+fn step(body: &str) -> String {
+    format!("fun step: (-/note server, m: note) -> ()\n  {body}\n")
+}
+
+#[test]
+fn what_changes_nothing_leaves_all_but_the_cuts() {
+    let kept = "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\n\r\nabc";
+    check(&step("m with code = m.code => server"), PUT, kept);
+    check(&step("m with size = 10 => server"), PUT, kept);
+}
+
+#[test]
+fn fields_are_replaced_in_place() {
+    let with = |head: &str| format!("{head}host: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\n\r\nabc");
+    check(&step("m with code = 9 => server"), PUT, &with("put 9 00A\r\n"));
+    check(&step("m with size = 255 => server"), PUT, &with("put 200 ff\r\n"));
+    check(&step("m with code = min(m.code + 1, 999), size = 0 => server"), PUT, &with("put 201 0\r\n"));
+}
+
+#[test]
+fn what_follows_from_a_body_is_written_anew() {
+    let expected = "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlast:v\r\nlength: 5\r\n\r\nhello";
+    check(&step("m with body = raw(\"hello\") => server"), PUT, expected);
+    // A field that the message does not have stays away, and so does what would follow from it.
+    let get = "get 1 1\r\nlength: 0\r\n\r\n";
+    check(&step("m with body = raw(\"hello\") => server"), get, get);
+}
+
+#[test]
+fn keys_stand_once_at_the_end_or_not_at_all() {
+    let with = |lines: &str| format!("put 200 00A\r\n{lines}\r\nabc");
+    check(
+        &step("m with headers[\"x\"] = \"new\" => server"),
+        PUT,
+        &with("host: a\r\nlength: 3\r\nlast:v\r\nx: new\r\n"),
+    );
+    check(&step("m with headers[\"x\"] = none => server"), PUT, &with("host: a\r\nlength: 3\r\nlast:v\r\n"));
+    check(
+        &step("m with headers[\"y\"] = m.headers[\"host\"] else \"\" => server"),
+        PUT,
+        &with("host: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\ny: a\r\n"),
+    );
+}
+
+#[test]
+fn keys_read_as_they_were_and_as_they_will_be() {
+    let says = |value: &str| format!("get 7 0\r\nsays: {value}\r\n\r\n");
+    let build =
+        |value: &str| step(&format!("note{{verb = \"get\", headers = [(\"says\", {value})]}} => server"));
+    check(&build("m.headers[\"x\"] else \"?\""), PUT, &says("1"));
+    check(&build("m.headers[\"X\"] else \"?\""), PUT, &says("1"));
+    check(&build("m.headers[\"none\"] else \"?\""), PUT, &says("?"));
+    let changed = |change: &str| {
+        step(&format!(
+            "let c = m with {change}\n  note{{verb = \"get\", headers = [(\"says\", c.headers[\"x\"] else \"?\")]}} => server"
+        ))
+    };
+    check(&changed("headers[\"x\"] = \"9\""), PUT, &says("9"));
+    check(&changed("headers[\"x\"] = none"), PUT, &says("?"));
+    check(&changed("code = 1"), PUT, &says("1"));
+}
+
+#[test]
+fn messages_are_built_from_their_arms() {
+    check(&step("note{verb = \"get\", code = 1} => server"), PUT, "get 1 0\r\n\r\n");
+    check(&step("note{body = raw(\"xy\")} => server"), PUT, "put 7 0\r\nlength: 2\r\n\r\nxy");
+    check(&step("note{reason = \"so\", size = 17} => server"), PUT, "bye 7 11\r\n\r\nso\n");
+    check(
+        &step("note{body = raw(\"xy\"), headers = [(\"length\", \"77\"), (\"a\", \"b\")]} => server"),
+        PUT,
+        "put 7 0\r\na: b\r\nlength: 2\r\n\r\nxy",
+    );
+}
+
+#[test]
+fn shapes_that_meet_are_written_as_they_were_made() {
+    let rule = |cond: &str| {
+        step(&format!(
+            "let r = if {cond}: note{{body = raw(\"xy\")}} else: note{{reason = \"so\"}}\n  r => server"
+        ))
+    };
+    check(&rule("m.code == 200"), PUT, "put 7 0\r\nlength: 2\r\n\r\nxy");
+    check(&rule("m.code == 1"), PUT, "bye 7 0\r\n\r\nso\n");
+    let rule = |cond: &str| {
+        step(&format!(
+            "let r = if {cond}: m with headers[\"x\"] = \"n\" else: m with code = 5\n  r => server"
+        ))
+    };
+    check(&rule("m.code == 200"), PUT, "put 200 00A\r\nhost: a\r\nlength: 3\r\nlast:v\r\nx: n\r\n\r\nabc");
+    check(
+        &rule("m.code == 1"),
+        PUT,
+        "put 5 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\n\r\nabc",
+    );
+}
+
+#[test]
+fn messages_are_given_by_their_bytes() {
+    check(&step("note{wire = raw(\"get 1 1\\r\\n\\r\\n\")} => server"), PUT, "get 1 1\r\n\r\n");
+    check(
+        &step("note{wire = wire(m)} => server"),
+        PUT,
+        "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\n\r\nabc",
+    );
+}
+
+/// RELIABILITY P9: a value that ends its field, or has a byte that the field cannot hold, is never written.
+#[test]
+fn p9_values_never_break_out_of_their_fields() {
+    let with_value = step("m with headers[\"x\"] = m.headers[\"host\"] + text(m.body)[..60] => server");
+    let built = step("note{verb = \"get\", headers = [(\"x\", text(m.body)[..64])]} => server");
+    let in_key = step("note{verb = \"get\", headers = [(text(m.body)[..32], \"x\")]} => server");
+    let in_verb = step("note{verb = text(m.body)[..16]} => server");
+    let put = |body: &str| format!("put 1 1\r\nhost: a\r\nlength: {}\r\n\r\n{body}", body.len());
+    for (rule, body, is_written) in [
+        (&with_value.replace("m.headers[\"host\"] + ", ""), "fine", true),
+        (&with_value.replace("m.headers[\"host\"] + ", ""), "a\r\nevil: 1", false),
+        (&built, "fine", true),
+        (&built, "a\r\nevil: 1", false),
+        (&built, "a\rb", false),
+        (&built, "a\nb", false),
+        (&built, "a\0b", false),
+        (&built, "", true),
+        (&in_key, "fine", true),
+        (&in_key, "a b", false),
+        (&in_key, "a:", false),
+        (&in_key, "", false),
+        (&in_verb, "get", true),
+        (&in_verb, "get 1", false),
+    ] {
+        let effects = run(rule, put(body).as_bytes());
+        assert_eq!(effects.sends.len(), usize::from(is_written), "{rule} {body:?}");
+        let failure = (!is_written).then_some(FailureReason::Unavailable as u32);
+        assert_eq!(effects.failure, failure, "{rule} {body:?}");
+    }
+}
