@@ -23,7 +23,7 @@ pub const DICTS_MAX: usize = 64;
 /// Longest key of a dictionary, in bytes.
 pub const DICT_KEY_BYTES_MAX: usize = 4 * 1024;
 /// Longest value of a dictionary, in bytes.
-pub const DICT_VALUE_BYTES_MAX: usize = 16 * 1024;
+pub const DICT_VALUE_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
 /// Times an `update` is tried; the last attempt has the entry for itself.
 pub const DICT_ATTEMPTS_MAX: i64 = 8;
 /// Counters and gauges of a program.

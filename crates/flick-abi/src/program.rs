@@ -132,6 +132,8 @@ pub struct Dict {
     pub name: String,
     /// Entries at most.
     pub entries_max: u64,
+    /// Memory at most, in bytes, where the author bounds it.
+    pub bytes_max: Option<u64>,
     /// Longest key, in bytes.
     pub key_bytes_max: u32,
     /// Longest value, in bytes.

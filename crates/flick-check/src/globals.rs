@@ -91,6 +91,7 @@ fn dict(
     let key = fitting_key(key, key_span, items, sink);
     let value = fitting_value(value, value_span, items, sink);
     let entries_max = entries_max(decl, name, span, sink);
+    let bytes_max = decl.node.max().and_then(|prop| bytes_max(prop.bytes()?, decl.file, sink));
     let expire_ns = decl.node.expire().and_then(|prop| {
         let place = span_of(decl.file, prop.range());
         positive_duration(prop.duration(), place, decl.file, "`expire`", "expire 60s", sink)
@@ -110,6 +111,7 @@ fn dict(
         key,
         value,
         entries_max: entries_max.unwrap_or(1),
+        bytes_max,
         expire_ns,
         evict,
         snapshot,
@@ -175,6 +177,16 @@ fn entries_max(decl: &InFile<ast::GlobalDecl>, name: &str, span: &Span, sink: &m
         }
         _ => {
             sink.push(report::state::bad_entries(place, "this is not a literal number", DICT_ENTRIES_MAX));
+            None
+        }
+    }
+}
+
+fn bytes_max(written: ast::Expr, file: u32, sink: &mut Sink) -> Option<u64> {
+    match literal(&written) {
+        Some(LiteralValue::Int(bytes) | LiteralValue::Size(bytes)) if bytes > 0 => Some(bytes),
+        _ => {
+            sink.push(report::state::bad_bytes(span_of(file, written.range())));
             None
         }
     }

@@ -140,6 +140,8 @@ pub struct Dict {
     pub value: Ty,
     /// `max N entries`.
     pub entries_max: u64,
+    /// `max N entries, B bytes`: all its memory.
+    pub bytes_max: Option<u64>,
     /// `expire D`: how long after its last write an entry is forgotten.
     pub expire_ns: Option<u64>,
     /// `evict POLICY`: what happens when it is full.

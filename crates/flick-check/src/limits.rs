@@ -8,7 +8,7 @@ pub const FILES_MAX: usize = 32;
 /// Bound of a `string` or `bytes` field where none is written, in bytes.
 pub const DEFAULT_BYTES_MAX: u32 = 1024;
 /// Largest bound that may be written for a `string` or `bytes`, in bytes.
-pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::HEAD_BYTES_MAX as u32;
+pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::DICT_VALUE_BYTES_MAX as u32;
 /// Most bytes that a variable-length integer takes on the wire.
 pub const VINT_BYTES_MAX: u64 = 9;
 /// Deepest nesting of units in units.

@@ -266,12 +266,13 @@ impl Text<'_> {
         }
         for dict in &self.program.dicts {
             let expire = dict.expire_ns.map_or(String::new(), |ns| format!(", expire {ns}ns"));
+            let bytes = dict.bytes_max.map_or(String::new(), |bytes| format!(" in {bytes} bytes"));
             let snapshot = dict.snapshot.as_ref().map_or(String::new(), |kept| {
                 format!(", snapshot {:?} every {}ns", kept.file, kept.every_ns)
             });
             let _ = writeln!(
                 out,
-                "dict {}: {} to {}, max {}, evict {:?}{expire}{snapshot}",
+                "dict {}: {} to {}, max {}{bytes}, evict {:?}{expire}{snapshot}",
                 dict.name,
                 self.ty(&dict.key),
                 self.ty(&dict.value),

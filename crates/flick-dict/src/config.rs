@@ -2,8 +2,10 @@
 //!
 //! Cost: 16 bytes of index for each of `entries_max`, and an eighth of that as reserve; then, for each entry, a slot of
 //! 16 bytes and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has
-//! slots of 128 bytes, and what is longer lies in chunks of 64 bytes (56 of payload) that all entries share:
+//! slots of 128 bytes, and what is longer lies in chunks that all entries share, of 64 bytes (56 of payload), or of 256
+//! (248 of payload) where values may be longer than 16 KiB. How many chunks there are:
 //!
+//! - a dictionary with a bound in bytes (`max N entries, 64MiB bytes`) takes no more than those bytes for all of this;
 //! - a dictionary that refuses when full (`evict nothing`) has chunks for `entries_max` of the longest entries;
 //! - one that evicts has chunks for `entries_max` entries of a quarter of that, and never less than 16 of the longest:
 //!   of longer ones it keeps fewer. 100,000 entries of up to 1,000 bytes so take 45 MB and not 119 MB.
@@ -11,7 +13,8 @@
 pub use flick_abi::Evict;
 
 use crate::limits::{
-    CHUNKS_MAX, ENTRIES_MAX, INLINE_WORDS_CHUNKED, INLINE_WORDS_WHOLE, KEY_BYTES_MAX, VALUE_BYTES_MAX,
+    CHUNK_WORDS_LONG, CHUNK_WORDS_SHORT, CHUNKS_MAX, ENTRIES_MAX, INLINE_WORDS_CHUNKED, INLINE_WORDS_WHOLE,
+    KEY_BYTES_MAX, LONGEST_MIN, SHORT_VALUE_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use crate::words::words;
 
@@ -21,8 +24,6 @@ pub(crate) const WAYS: usize = 8;
 const ENTRIES_PER_BUCKET: u64 = 4;
 /// Words in front of a payload: lengths and mark; time.
 pub(crate) const SLOT_HEAD_WORDS: usize = 2;
-/// Payload of a chunk, in words; one more links it to the next.
-pub(crate) const CHUNK_PAYLOAD_WORDS: usize = 7;
 /// Bytes of one bucket.
 const BUCKET_BYTES: u64 = 64;
 
@@ -40,6 +41,8 @@ pub enum Seed {
 pub struct DictConfig {
     /// Entries at most; from 1 to [`ENTRIES_MAX`].
     pub entries_max: u64,
+    /// Memory at most, all of it, in bytes; without one it follows from the entries.
+    pub bytes_max: Option<u64>,
     /// Longest key, in bytes; at most [`KEY_BYTES_MAX`].
     pub key_bytes_max: u32,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
@@ -57,6 +60,7 @@ impl DictConfig {
     pub fn of(dict: &flick_abi::Dict, seed: Seed) -> Self {
         Self {
             entries_max: dict.entries_max,
+            bytes_max: dict.bytes_max,
             key_bytes_max: dict.key_bytes_max,
             value_bytes_max: dict.value_bytes_max,
             expire_ns: dict.expire_ns,
@@ -77,8 +81,12 @@ pub(crate) struct Sizes {
     pub(crate) slots: u64,
     /// Payload words in a slot.
     pub(crate) inline_words: usize,
+    /// Payload words in a chunk.
+    pub(crate) chunk_words: usize,
     /// Chunks.
     pub(crate) chunks: u64,
+    /// Chunks of the longest entry.
+    longest: u64,
 }
 
 impl Sizes {
@@ -86,16 +94,38 @@ impl Sizes {
         let words_max = words(config.key_bytes_max as usize) + words(config.value_bytes_max as usize);
         let whole = words_max <= INLINE_WORDS_WHOLE;
         let inline_words = if whole { words_max } else { INLINE_WORDS_CHUNKED };
-        let longest = words_max.saturating_sub(inline_words).div_ceil(CHUNK_PAYLOAD_WORDS) as u64;
+        let short = config.value_bytes_max <= SHORT_VALUE_BYTES_MAX;
+        let chunk_words = if short { CHUNK_WORDS_SHORT } else { CHUNK_WORDS_LONG };
+        let longest = words_max.saturating_sub(inline_words).div_ceil(chunk_words) as u64;
         let slots = config.entries_max;
         let buckets = slots.div_ceil(ENTRIES_PER_BUCKET).max(1);
-        let chunks = match config.evict {
-            Evict::Nothing => slots.saturating_mul(longest),
-            Evict::Lru | Evict::Oldest => {
+        let overflow = buckets / 8 + 8;
+        let all = slots.saturating_mul(longest);
+        let mut sizes = Self { buckets, overflow, slots, inline_words, chunk_words, chunks: all, longest };
+        sizes.chunks = match (config.bytes_max, config.evict) {
+            (Some(bytes), _) => (bytes.saturating_sub(sizes.fixed_bytes()) / sizes.chunk_bytes()).min(all),
+            (None, Evict::Nothing) => all,
+            (None, Evict::Lru | Evict::Oldest) => {
                 slots.saturating_mul(longest.div_ceil(4)).max(slots.min(16).saturating_mul(longest))
             }
         };
-        Self { buckets, overflow: buckets / 8 + 8, slots, inline_words, chunks }
+        sizes
+    }
+
+    /// Bytes of index and slots.
+    fn fixed_bytes(&self) -> u64 {
+        let index = self.buckets.saturating_add(self.overflow).saturating_mul(BUCKET_BYTES);
+        index.saturating_add(self.slots.saturating_mul(8 * self.stride() as u64))
+    }
+
+    fn chunk_bytes(&self) -> u64 {
+        8 * (self.chunk_words as u64 + 1)
+    }
+
+    /// Bytes without which the longest entries do not fit.
+    fn least_bytes(&self) -> u64 {
+        let chunks = self.slots.min(LONGEST_MIN).saturating_mul(self.longest);
+        self.fixed_bytes().saturating_add(chunks.saturating_mul(self.chunk_bytes()))
     }
 
     /// Words of a slot.
@@ -107,10 +137,12 @@ impl Sizes {
 /// Bytes that [`Dictionary::new`](crate::Dictionary::new) allocates for a configuration; it saturates.
 pub fn memory_bytes(config: &DictConfig) -> u64 {
     let sizes = Sizes::of(config);
-    let index = sizes.buckets.saturating_add(sizes.overflow).saturating_mul(BUCKET_BYTES);
-    let slots = sizes.slots.saturating_mul(8 * sizes.stride() as u64);
-    let chunks = sizes.chunks.saturating_mul(8 * (CHUNK_PAYLOAD_WORDS as u64 + 1));
-    index.saturating_add(slots).saturating_add(chunks)
+    sizes.fixed_bytes().saturating_add(sizes.chunks.saturating_mul(sizes.chunk_bytes()))
+}
+
+/// Bytes below which `bytes_max` cannot be: the index and the slots of all entries, and what four of the longest take.
+pub fn least_bytes(config: &DictConfig) -> u64 {
+    Sizes::of(config).least_bytes()
 }
 
 /// Says what a configuration exceeds, if anything.
@@ -125,6 +157,14 @@ pub(crate) fn check(config: &DictConfig) -> Result<Sizes, String> {
         return Err(format!("values of {} bytes are longer than {VALUE_BYTES_MAX}", config.value_bytes_max));
     }
     let sizes = Sizes::of(config);
+    if let Some(bytes) = config.bytes_max.filter(|bytes| *bytes < sizes.least_bytes()) {
+        return Err(format!(
+            "{} entries of up to {} bytes take at least {} bytes, not {bytes}",
+            config.entries_max,
+            config.value_bytes_max,
+            sizes.least_bytes()
+        ));
+    }
     if sizes.chunks > CHUNKS_MAX {
         return Err(format!(
             "{} entries of up to {} bytes are more than one dictionary holds",
@@ -139,8 +179,19 @@ mod tests {
     use super::{DictConfig, Evict, Seed, memory_bytes};
 
     fn check(entries_max: u64, value_bytes_max: u32, evict: Evict, expected: u64) {
+        check_bounded(entries_max, None, value_bytes_max, evict, expected);
+    }
+
+    fn check_bounded(
+        entries_max: u64,
+        bytes_max: Option<u64>,
+        value_bytes_max: u32,
+        evict: Evict,
+        expected: u64,
+    ) {
         let config = DictConfig {
             entries_max,
+            bytes_max,
             key_bytes_max: 20,
             value_bytes_max,
             expire_ns: None,
@@ -158,5 +209,28 @@ mod tests {
         check(100_000, 1000, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * (128 + 5 * 64));
         check(100_000, 1000, Evict::Nothing, (25_000 + 3_133) * 64 + 100_000 * (128 + 17 * 64));
         check(1, 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
+        // Chunks fill what index and slots leave of the bytes.
+        let fixed = (25_000 + 3_133) * 64 + 100_000 * 128;
+        check_bounded(100_000, Some(64 << 20), 1 << 20, Evict::Lru, (64 << 20) - ((64 << 20) - fixed) % 256);
+        check_bounded(100_000, Some(64 << 20), 1000, Evict::Nothing, (64 << 20) - ((64 << 20) - fixed) % 64);
+        // More than all entries can need is not taken.
+        check_bounded(1, Some(64 << 20), 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
+    }
+
+    #[test]
+    fn a_bound_in_bytes_has_room_for_the_longest_or_is_none() {
+        let config = |bytes_max| DictConfig {
+            entries_max: 1_000,
+            bytes_max: Some(bytes_max),
+            key_bytes_max: 250,
+            value_bytes_max: 1 << 20,
+            expire_ns: None,
+            evict: Evict::Lru,
+            seed: Seed::Random,
+        };
+        let least = super::least_bytes(&config(0));
+        assert!((4 << 20..6 << 20).contains(&least), "{least}");
+        assert!(super::check(&config(least)).is_ok());
+        assert!(super::check(&config(least - 1)).is_err());
     }
 }

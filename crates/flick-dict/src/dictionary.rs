@@ -358,7 +358,7 @@ impl Dictionary {
     fn overwrite(&self, held: &mut Held<'_>, at: At, now_ns: u64, entry: &Entry<'_>) -> bool {
         held.changed = true;
         let mut room = self.room(now_ns, Some(at.slot));
-        let chain = self.store.take_chain(entry.key, entry.value, Some(at.slot), || room.make(held));
+        let chain = self.store.take_chain(entry.key, entry.value, Some(at.slot), || room.make(held, true));
         let Some(chain) = chain else { return false };
         self.store.write(at.slot, chain, entry, true);
         true
@@ -369,11 +369,11 @@ impl Dictionary {
         let slot = loop {
             match self.store.take_slot() {
                 Some(slot) => break slot,
-                None if room.make(held) => {}
+                None if room.make(held, false) => {}
                 None => return false,
             }
         };
-        let chain = self.store.take_chain(entry.key, entry.value, None, || room.make(held));
+        let chain = self.store.take_chain(entry.key, entry.value, None, || room.make(held, true));
         let Some(chain) = chain else {
             self.store.give_slot(slot);
             return false;

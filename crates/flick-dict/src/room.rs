@@ -4,7 +4,7 @@
 
 use crate::config::{Evict, WAYS};
 use crate::dictionary::{Dictionary, Held};
-use crate::limits::{CHAIN_MAX, EVICT_ENTRIES_MAX, EVICT_SAMPLE, EVICT_STEPS_MAX};
+use crate::limits::{CHAIN_MAX, EVICT_ENTRIES_MAX, EVICT_SAMPLE, EVICT_STEPS_MAX, EVICT_TRIES_MAX};
 use crate::sync::Ordering;
 
 /// A way with an entry in it, as the hand saw it.
@@ -22,11 +22,19 @@ pub(crate) struct Room<'a> {
     /// The slot being written, which stays.
     keep: Option<usize>,
     left: usize,
+    tries_left: usize,
 }
 
 impl Dictionary {
     pub(crate) fn room(&self, now_ns: u64, keep: Option<usize>) -> Room<'_> {
-        Room { dictionary: self, now_ns, keep, left: EVICT_ENTRIES_MAX }
+        let turns = 2 * self.buckets.len() * WAYS / EVICT_STEPS_MAX + EVICT_SAMPLE;
+        Room {
+            dictionary: self,
+            now_ns,
+            keep,
+            left: EVICT_ENTRIES_MAX,
+            tries_left: turns.min(EVICT_TRIES_MAX),
+        }
     }
 
     /// Removes what has expired from the next `buckets` buckets, each of about three entries; returns how many that was.
@@ -82,18 +90,28 @@ impl Dictionary {
 }
 
 impl Room<'_> {
-    /// Frees one entry somewhere; `false` when there is nothing that may go, or enough has gone for one write.
-    pub(crate) fn make(&mut self, held: &mut Held<'_>) -> bool {
+    /// Frees one entry somewhere, of those with chunks if `chunks` are wanted; `false` when there is nothing that may go, or
+    /// enough has gone for one write.
+    pub(crate) fn make(&mut self, held: &mut Held<'_>, chunks: bool) -> bool {
         let config = &self.dictionary.config;
         let Some(left) = self.left.checked_sub(1) else { return false };
         self.left = left;
         let tries = match config.evict {
             Evict::Nothing if config.expire_ns.is_none() => 0,
             Evict::Nothing => 1,
+            // Those with chunks may be few among many: twice around, because the first time takes marks away.
+            Evict::Lru | Evict::Oldest if chunks => self.tries_left,
             // What the hand found may be gone, or its bucket locked, by the time it is taken.
             Evict::Lru | Evict::Oldest => EVICT_SAMPLE,
         };
-        (0..tries).any(|_| self.victim().is_some_and(|victim| self.evict(held, victim)))
+        let made = (0..tries).position(|_| {
+            let victim = self.victim(chunks);
+            victim.is_some_and(|victim| self.evict(held, victim))
+        });
+        if chunks {
+            self.tries_left -= made.unwrap_or(tries).min(self.tries_left);
+        }
+        made.is_some()
     }
 
     /// Frees one entry of the held bucket or those behind it: it has no place left.
@@ -109,8 +127,8 @@ impl Room<'_> {
         victim.is_some_and(|victim| self.evict(held, victim))
     }
 
-    /// Moves the hand and chooses.
-    fn victim(&self) -> Option<Seen> {
+    /// Moves the hand and chooses, among those with chunks if `chunks` are wanted.
+    fn victim(&self, chunks: bool) -> Option<Seen> {
         let dictionary = self.dictionary;
         let places = dictionary.buckets.len() * WAYS;
         let mut best: Option<(u64, Seen)> = None;
@@ -119,7 +137,7 @@ impl Room<'_> {
             let place = dictionary.tally.hand.fetch_add(1, Ordering::Relaxed) as usize % places;
             let Some(seen) = dictionary.see(place / WAYS, place % WAYS) else { continue };
             let slot = seen.slot;
-            if self.keep == Some(slot) {
+            if self.keep == Some(slot) || (chunks && !dictionary.store.header(slot).has_chunks()) {
                 continue;
             }
             if dictionary.is_over(slot, self.now_ns) {

@@ -3,34 +3,37 @@
 //! inside its bounds, and the caller's look at the bucket's version says whether it meant anything.
 //! Refuses: deciding who may write; a slot belongs to the bucket that names it, and is written under that one's lock.
 
-use crate::config::{CHUNK_PAYLOAD_WORDS, SLOT_HEAD_WORDS, Sizes};
+use crate::config::{SLOT_HEAD_WORDS, Sizes};
 use crate::limits::FREE_LIST_TRIES_MAX;
 use crate::sync::{AtomicU64, Ordering, relax};
 use crate::words::{fill, tail_word, words, words_of};
 
-/// Words of a chunk; the first one links it to the next.
-const CHUNK_WORDS: usize = CHUNK_PAYLOAD_WORDS + 1;
 /// The entry was used since the clock's hand last passed.
 const USED: u64 = 1 << 63;
 
-/// Word 0 of a slot: bits 0..16 length of the key, 16..32 of the value, 32..63 first chunk plus one, 63 used.
+/// Bits of a header that hold the length of the key.
+const KEY_BITS: u32 = 13;
+/// Bits that hold the length of the value.
+const VALUE_BITS: u32 = 21;
+
+/// Word 0 of a slot: bits 0..13 length of the key, 13..34 of the value, 34..63 first chunk plus one, 63 used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
 impl Header {
     fn new(key_len: usize, value_len: usize, chunk: u32, used: bool) -> Self {
-        let lengths = key_len as u64 | ((value_len as u64) << 16) | (u64::from(chunk) << 32);
-        Self(lengths | if used { USED } else { 0 })
+        let lengths = key_len as u64 | ((value_len as u64) << KEY_BITS);
+        Self(lengths | (u64::from(chunk) << (KEY_BITS + VALUE_BITS)) | if used { USED } else { 0 })
     }
 
     #[inline]
     pub(crate) fn key_len(self) -> usize {
-        usize::from(self.0 as u16)
+        (self.0 & ((1 << KEY_BITS) - 1)) as usize
     }
 
     #[inline]
     pub(crate) fn value_len(self) -> usize {
-        usize::from((self.0 >> 16) as u16)
+        ((self.0 >> KEY_BITS) & ((1 << VALUE_BITS) - 1)) as usize
     }
 
     #[inline]
@@ -38,8 +41,14 @@ impl Header {
         self.0 & USED != 0
     }
 
+    #[inline]
     fn chunk(self) -> u32 {
-        ((self.0 & !USED) >> 32) as u32
+        ((self.0 & !USED) >> (KEY_BITS + VALUE_BITS)) as u32
+    }
+
+    /// Whether the entry goes on in chunks.
+    pub(crate) fn has_chunks(self) -> bool {
+        self.chunk() != 0
     }
 }
 
@@ -77,10 +86,15 @@ impl FreeList {
 
     /// Gives one back.
     pub(crate) fn push<'a>(&self, index: usize, link: impl Fn(usize) -> &'a AtomicU64) {
+        self.push_chain(index, index, link);
+    }
+
+    /// Gives back all from `first` on, which are linked, to `last`.
+    fn push_chain<'a>(&self, first: usize, last: usize, link: impl Fn(usize) -> &'a AtomicU64) {
         for turn in 0..FREE_LIST_TRIES_MAX {
             let head = self.head.load(Ordering::Relaxed);
-            link(index).store(u64::from(head as u32), Ordering::Relaxed);
-            let new = ((head >> 32).wrapping_add(1) << 32) | (index as u64 + 1);
+            link(last).store(u64::from(head as u32), Ordering::Relaxed);
+            let new = ((head >> 32).wrapping_add(1) << 32) | (first as u64 + 1);
             if self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return;
             }
@@ -105,6 +119,8 @@ pub(crate) struct Store {
     slots: Box<[AtomicU64]>,
     stride: usize,
     inline_words: usize,
+    /// Words of a chunk; the first one links it to the next.
+    chunk_stride: usize,
     chunks: Box<[AtomicU64]>,
     free_slots: FreeList,
     free_chunks: FreeList,
@@ -125,10 +141,12 @@ impl Store {
     pub(crate) fn new(sizes: &Sizes) -> Result<Self, u64> {
         let stride = sizes.stride();
         let slots = zeroed(sizes.slots.saturating_mul(stride as u64))?;
-        let chunks = zeroed(sizes.chunks.saturating_mul(CHUNK_WORDS as u64))?;
+        let chunk_stride = sizes.chunk_words + 1;
+        let chunks = zeroed(sizes.chunks.saturating_mul(chunk_stride as u64))?;
         let free_slots = FreeList::full(sizes.slots, |slot| &slots[slot * stride + 1]);
-        let free_chunks = FreeList::full(sizes.chunks, |chunk| &chunks[chunk * CHUNK_WORDS]);
-        Ok(Self { stride, inline_words: sizes.inline_words, slots, chunks, free_slots, free_chunks })
+        let free_chunks = FreeList::full(sizes.chunks, |chunk| &chunks[chunk * chunk_stride]);
+        let inline_words = sizes.inline_words;
+        Ok(Self { stride, inline_words, chunk_stride, slots, chunks, free_slots, free_chunks })
     }
 
     #[inline]
@@ -146,7 +164,7 @@ impl Store {
     }
 
     fn link(&self, chunk: usize) -> &AtomicU64 {
-        &self.chunks[chunk * CHUNK_WORDS]
+        &self.chunks[chunk * self.chunk_stride]
     }
 
     #[inline]
@@ -230,7 +248,7 @@ impl Store {
                 payload.next()?;
             }
         }
-        fill(out, || payload.next()).then_some(header.value_len())
+        payload.copy(out).then_some(header.value_len())
     }
 
     /// Copies the key to the front of `out`; as `copy_value`.
@@ -247,7 +265,7 @@ impl Store {
 
     fn chunks_for(&self, key: &[u8], value: &[u8]) -> usize {
         let total = words(key.len()) + words(value.len());
-        total.saturating_sub(self.inline_words).div_ceil(CHUNK_PAYLOAD_WORDS)
+        total.saturating_sub(self.inline_words).div_ceil(self.chunk_stride - 1)
     }
 
     /// Takes the chunks that an entry needs, those of `from` (an entry about to be overwritten) first; `room` is asked
@@ -304,11 +322,13 @@ impl Store {
 
     /// Gives back the chunks of a chain.
     fn give_chain(&self, first: u32) {
-        let mut at = first;
+        let (mut at, mut last) = (first, 0);
         while at != 0 {
-            let chunk = at as usize - 1;
-            at = self.link(chunk).load(Ordering::Relaxed) as u32;
-            self.free_chunks.push(chunk, |chunk| self.link(chunk));
+            last = at as usize - 1;
+            at = self.link(last).load(Ordering::Relaxed) as u32;
+        }
+        if let Some(first) = first.checked_sub(1) {
+            self.free_chunks.push_chain(first as usize, last, |chunk| self.link(chunk));
         }
     }
 
@@ -324,9 +344,8 @@ impl Store {
         words[0].store(header.0, Ordering::Relaxed);
         words[1].store(entry.stamp, Ordering::Relaxed);
         let mut payload = self.payload(slot, header);
-        for word in words_of(entry.key).chain(words_of(entry.value)) {
-            payload.place().expect("the chain was taken for this payload").store(word, Ordering::Relaxed);
-        }
+        let written = payload.put(entry.key) && payload.put(entry.value);
+        assert!(written, "the chain was taken for this payload");
     }
 }
 
@@ -345,15 +364,21 @@ struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
+    /// What is left of the piece, or the next piece; never an empty one.
     #[inline]
-    fn place(&mut self) -> Option<&'a AtomicU64> {
+    fn piece(&mut self) -> Option<&'a [AtomicU64]> {
         if self.run.is_empty() {
-            let chunk = self.chunk.checked_sub(1)? as usize;
-            let words = &self.store.chunks[chunk * CHUNK_WORDS..(chunk + 1) * CHUNK_WORDS];
+            let (chunk, stride) = (self.chunk.checked_sub(1)? as usize, self.store.chunk_stride);
+            let words = &self.store.chunks[chunk * stride..(chunk + 1) * stride];
             self.chunk = words[0].load(Ordering::Relaxed) as u32;
             self.run = &words[1..];
         }
-        let (first, rest) = self.run.split_first()?;
+        Some(self.run)
+    }
+
+    #[inline]
+    fn place(&mut self) -> Option<&'a AtomicU64> {
+        let (first, rest) = self.piece()?.split_first()?;
         self.run = rest;
         Some(first)
     }
@@ -361,5 +386,38 @@ impl<'a> Payload<'a> {
     #[inline]
     fn next(&mut self) -> Option<u64> {
         self.place().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Fills `out` with the words that come next; `false` when there are too few.
+    #[inline]
+    fn copy(&mut self, out: &mut [u8]) -> bool {
+        let (mut whole, rest) = out.as_chunks_mut::<8>();
+        while !whole.is_empty() {
+            let Some(piece) = self.piece() else { return false };
+            let count = piece.len().min(whole.len());
+            let (now, later) = whole.split_at_mut(count);
+            for (target, word) in now.iter_mut().zip(piece) {
+                *target = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+            (self.run, whole) = (&piece[count..], later);
+        }
+        rest.is_empty() || fill(rest, || self.next())
+    }
+
+    /// Writes `bytes` into the words that come next; `false` when there are too few.
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        let (mut whole, _) = bytes.as_chunks::<8>();
+        while !whole.is_empty() {
+            let Some(piece) = self.piece() else { return false };
+            let (now, later) = whole.split_at(piece.len().min(whole.len()));
+            for (word, place) in now.iter().zip(piece) {
+                place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            }
+            (self.run, whole) = (&piece[now.len()..], later);
+        }
+        let Some(last) = tail_word(bytes) else { return true };
+        let Some(place) = self.place() else { return false };
+        place.store(last, Ordering::Relaxed);
+        true
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use flick_dict::{DictConfig, Dictionary, Evict, Seed};
+use flick_dict::{DictConfig, Dictionary, Evict, Seed, least_bytes, memory_bytes};
 
 /// A small generator, so that a seed means the same for ever.
 struct Random(u64);
@@ -135,7 +135,15 @@ fn compare(
 }
 
 fn config(entries_max: u64, value_bytes_max: u32, expire_ns: Option<u64>, evict: Evict) -> DictConfig {
-    DictConfig { entries_max, key_bytes_max: 24, value_bytes_max, expire_ns, evict, seed: Seed::Fixed(7) }
+    DictConfig {
+        entries_max,
+        bytes_max: None,
+        key_bytes_max: 24,
+        value_bytes_max,
+        expire_ns,
+        evict,
+        seed: Seed::Fixed(7),
+    }
 }
 
 #[test]
@@ -156,6 +164,47 @@ fn a_dictionary_answers_as_a_map_does() {
             }
         }
     }
+}
+
+/// A bound of a few of the longest: values of any length come and go, and none is refused.
+#[test]
+fn a_dictionary_bounded_in_bytes_answers_as_a_map_does() {
+    for (value_bytes_max, bytes_max, steps) in [(1_000, 40_000, 4_000), (1 << 20, 9 << 20, 600)] {
+        for expire_ns in [None, Some(200)] {
+            for evict in [Evict::Lru, Evict::Oldest] {
+                let config = DictConfig {
+                    bytes_max: Some(bytes_max),
+                    ..config(200, value_bytes_max, expire_ns, evict)
+                };
+                assert!(memory_bytes(&config) <= bytes_max, "{config:?}");
+                for seed in 0..2 {
+                    check(&Case { config: config.clone(), keys: 300, steps }, seed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_needs_chunks_takes_them_from_those_that_have_some() {
+    // Four of the longest have all chunks; a thousand that have none stand around them and stay.
+    let config = config(1_004, 1 << 20, None, Evict::Oldest);
+    let config = DictConfig { bytes_max: Some(least_bytes(&config)), ..config };
+    let dictionary = Dictionary::new(config).expect("it fits");
+    let long = vec![1; 1 << 20];
+    for number in 0_u64..1_004 {
+        let value = if number % 251 == 0 { &long[..] } else { b"short" };
+        assert!(dictionary.put(&number.to_le_bytes(), value, number));
+    }
+    dictionary.remove(&1_u64.to_le_bytes(), 2_000);
+    for number in 2_000_u64..2_010 {
+        assert!(dictionary.put(&number.to_le_bytes(), &long, number), "there are four that may go");
+        assert!(dictionary.has(&number.to_le_bytes(), number));
+        dictionary.remove(&(number - 1_990).to_le_bytes(), number);
+    }
+    assert_eq!(dictionary.counts().refusals, 0);
+    let short = (0_u64..1_004).filter(|number| dictionary.has(&number.to_le_bytes(), 3_000)).count();
+    assert_eq!(short, 1_000 - 11, "only who was removed has gone");
 }
 
 #[test]

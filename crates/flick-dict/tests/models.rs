@@ -11,10 +11,20 @@ use loom::thread;
 const SWITCHES_MAX: usize = 3;
 
 fn dictionary(entries_max: u64, expire_ns: Option<u64>, evict: Evict) -> Arc<Dictionary> {
+    dictionary_of(entries_max, 16, expire_ns, evict)
+}
+
+fn dictionary_of(
+    entries_max: u64,
+    value_bytes_max: u32,
+    expire_ns: Option<u64>,
+    evict: Evict,
+) -> Arc<Dictionary> {
     let config = DictConfig {
         entries_max,
+        bytes_max: None,
         key_bytes_max: 8,
-        value_bytes_max: 16,
+        value_bytes_max,
         expire_ns,
         evict,
         seed: Seed::Fixed(1),
@@ -103,6 +113,60 @@ fn slots_go_from_one_bucket_to_another_unmistaken() {
         assert_eq!(read(&dictionary, b'b', 1), Some(1), "nobody touched it");
         thread.join().expect("the writer ends");
         assert_eq!((read(&dictionary, b'a', 1), read(&dictionary, b'e', 1)), (None, Some(2)));
+    });
+}
+
+/// A value in a slot and two chunks; models have small ones.
+fn long_value(key: u8, number: u8) -> [u8; 40] {
+    let mut value = [number; 40];
+    value[0] = key;
+    value[39] = key;
+    value
+}
+
+fn read_long(dictionary: &Dictionary, key: u8) -> Option<u8> {
+    let mut out = [0; 40];
+    let len = dictionary.get(&[key], 1, &mut out)?;
+    assert!(len == 40 || len == 8, "a value of another length: {len}");
+    assert_eq!((out[0], out[len - 1]), (key, key), "a value for another key");
+    assert!(out[1..len - 1].iter().all(|byte| *byte == out[1]), "a torn value");
+    Some(out[1])
+}
+
+#[test]
+fn a_value_in_chunks_is_never_torn() {
+    check(|| {
+        let dictionary = dictionary_of(1, 40, None, Evict::Nothing);
+        dictionary.put(b"a", &long_value(b'a', 1), 1);
+        let writer = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            // Shorter, so that the chunks go, then long again, so that they come back in another order.
+            writer.put(b"a", &[b'a', 2, 2, 2, 2, 2, 2, b'a'], 1);
+            writer.put(b"a", &long_value(b'a', 3), 1);
+        });
+        let first = read_long(&dictionary, b'a').expect("it is always there");
+        thread.join().expect("the writer ends");
+        assert!(first <= 3 && read_long(&dictionary, b'a') == Some(3));
+    });
+}
+
+#[test]
+fn chunks_go_from_one_entry_to_another_unmistaken() {
+    check(|| {
+        // Both slots and all chunks are in use: writing `c` evicts one of the two, and takes what it had.
+        // Without marks: loom takes a writer's store and a reader's `fetch_or` before it for unordered, and lets a later
+        // load see the older of the two.
+        let dictionary = dictionary_of(2, 40, None, Evict::Oldest);
+        dictionary.put(b"a", &long_value(b'a', 1), 1);
+        dictionary.put(b"b", &long_value(b'b', 1), 1);
+        let writer = Arc::clone(&dictionary);
+        let thread = thread::spawn(move || {
+            assert!(writer.put(b"c", &long_value(b'c', 2), 1), "one of the two may go");
+        });
+        read_long(&dictionary, b'a');
+        thread.join().expect("the writer ends");
+        assert_eq!(read_long(&dictionary, b'c'), Some(2));
+        assert_eq!(dictionary.len(), 2);
     });
 }
 

@@ -31,6 +31,7 @@ impl Drop for Place {
 fn dictionary(entries_max: u64, expire_ns: Option<u64>) -> Dictionary {
     let config = DictConfig {
         entries_max,
+        bytes_max: None,
         key_bytes_max: 20,
         value_bytes_max: 400,
         expire_ns,

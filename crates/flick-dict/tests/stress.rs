@@ -21,17 +21,24 @@ fn step(random: &mut u64) -> u64 {
 
 /// A value for `key`: the key, a count, filler of a length that depends on the count, and the sum of all that.
 fn value_of(key: u64, count: u64, value_bytes_max: usize) -> Vec<u8> {
-    let mut value = [key.to_le_bytes(), count.to_le_bytes()].concat();
-    value.resize(16 + (count * 31 % (value_bytes_max as u64 - 23)) as usize, count as u8);
+    let mut value = Vec::with_capacity(value_bytes_max);
+    value.extend_from_slice(&key.to_le_bytes());
+    value.extend_from_slice(&count.to_le_bytes());
+    let filler = count.wrapping_mul(0x9e37_79b9) % (value_bytes_max as u64 - 23);
+    value.resize(16 + filler as usize, count as u8);
     let sum = sum(&value);
     value.extend_from_slice(&sum.to_le_bytes());
     value
 }
 
+/// Of whole words where there are some: long values are to be written, not summed.
 fn sum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words =
+        words.iter().map(|word| u64::from_le_bytes(*word)).chain(rest.iter().map(|byte| u64::from(*byte)));
+    words.fold(0xcbf2_9ce4_8422_2325, |sum: u64, word| {
+        (sum ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(7)
+    })
 }
 
 fn check_value(key: u64, value: &[u8], context: &str) {
@@ -99,16 +106,34 @@ fn update(dictionary: &Dictionary, key: &[u8], number: u64, now_ns: u64, out: &m
 
 /// Runs all threads on one dictionary.
 fn check(entries_max: u64, value_bytes_max: u32, expire_ns: Option<u64>, evict: Evict) {
+    check_bounded(entries_max, None, value_bytes_max, expire_ns, evict, 1_500);
+}
+
+fn check_bounded(
+    entries_max: u64,
+    bytes_max: Option<u64>,
+    value_bytes_max: u32,
+    expire_ns: Option<u64>,
+    evict: Evict,
+    rounds: u64,
+) {
     let scale = std::env::var("FLICK_DICT_STRESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1_u64);
-    let config =
-        DictConfig { entries_max, key_bytes_max: 20, value_bytes_max, expire_ns, evict, seed: Seed::Random };
+    let config = DictConfig {
+        entries_max,
+        bytes_max,
+        key_bytes_max: 20,
+        value_bytes_max,
+        expire_ns,
+        evict,
+        seed: Seed::Random,
+    };
     let dictionary = Arc::new(Dictionary::new(config.clone()).expect("a small dictionary fits"));
     let clock = Arc::new(AtomicU64::new(1));
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let (dictionary, clock) = (Arc::clone(&dictionary), Arc::clone(&clock));
             std::thread::spawn(move || {
-                work(&dictionary, &clock, 77 + thread as u64, 1_500 * scale, value_bytes_max as usize)
+                work(&dictionary, &clock, 77 + thread as u64, rounds * scale, value_bytes_max as usize)
             })
         })
         .collect();
@@ -124,7 +149,7 @@ fn check(entries_max: u64, value_bytes_max: u32, expire_ns: Option<u64>, evict: 
         }
     }
     assert_eq!(dictionary.len(), 0, "{config:?}");
-    let value = value_of(1, 1, value_bytes_max as usize);
+    let value = value_of(1, 1, if bytes_max.is_some() { 40 } else { value_bytes_max as usize });
     for number in 0..entries_max {
         assert!(dictionary.put(&number.to_be_bytes(), &value, end), "entry {number}: {config:?}");
     }
@@ -142,10 +167,21 @@ fn no_value_is_torn_or_another_keys() {
     }
 }
 
+/// Values of up to 1 MiB in memory for a dozen of them.
+#[test]
+fn long_values_are_not_torn_either() {
+    for expire_ns in [None, Some(50)] {
+        for evict in [Evict::Lru, Evict::Oldest, Evict::Nothing] {
+            check_bounded(100, Some(12 << 20), (1 << 20) + 1000, expire_ns, evict, 60);
+        }
+    }
+}
+
 #[test]
 fn updates_of_one_key_are_all_counted() {
     let config = DictConfig {
         entries_max: 10,
+        bytes_max: None,
         key_bytes_max: 8,
         value_bytes_max: 64,
         expire_ns: None,

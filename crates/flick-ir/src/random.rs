@@ -126,6 +126,7 @@ pub fn plain_module(seed: u64) -> Module {
     let dict = |name: &str| Dict {
         name: name.to_owned(),
         entries_max: 64,
+        bytes_max: None,
         key_bytes_max: 64,
         value_bytes_max: VALUE_BYTES_MAX,
         expire_ns: None,

@@ -163,6 +163,7 @@ fn dict_of(program: &hir::Program, dict: &hir::Dict) -> Dict {
     Dict {
         name: dict.name.clone(),
         entries_max: dict.entries_max,
+        bytes_max: dict.bytes_max,
         key_bytes_max: layout::key_bytes_max(program, dict),
         value_bytes_max: layout::packed_bytes_max(program, &dict.value),
         expire_ns: dict.expire_ns,

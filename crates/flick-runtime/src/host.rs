@@ -299,6 +299,7 @@ mod tests {
         let dict = |name: &str, expire_ns| flick_abi::Dict {
             name: name.into(),
             entries_max: 10,
+            bytes_max: None,
             key_bytes_max: 8,
             value_bytes_max: 16,
             expire_ns,

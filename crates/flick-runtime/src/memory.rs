@@ -59,10 +59,13 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     out.extend(program.dicts.iter().map(|dict| Part {
         what: format!("the dictionary `{}`", dict.name),
         bytes: dict_bytes_of(dict),
-        knob: format!(
-            "declare it with fewer entries than `max {} entries`, or with smaller bounds",
-            dict.entries_max
-        ),
+        knob: match dict.bytes_max {
+            Some(bytes) => format!("declare it with fewer bytes than `{bytes} bytes`"),
+            None => format!(
+                "declare it with fewer entries than `max {0} entries`, or bound its memory: `max {0} entries, 64MiB bytes`",
+                dict.entries_max
+            ),
+        },
     }));
     out.retain(|part| part.bytes > 0);
     out.sort_by_key(|part| std::cmp::Reverse(part.bytes));

@@ -28,6 +28,7 @@ fn program(file: &str, layout: u64) -> Program {
     let dict = |name: &str, snapshot| Dict {
         name: name.into(),
         entries_max: 100,
+        bytes_max: None,
         key_bytes_max: 8,
         value_bytes_max: 8,
         expire_ns: None,

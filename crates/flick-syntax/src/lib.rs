@@ -42,7 +42,7 @@
 //! EnumDecl      name() base() has_braces() variants() -> EnumVariant { name() value() }   both spellings
 //! VariantDecl   name() cases() -> VariantCase { name() ty() (None: carries nothing) }
 //! GlobalDecl    name() ty() props() -> GlobalProp::{Max, Expire, Evict, Snapshot};  max() expire() evict() snapshot()
-//!   MaxProp       entries();   ExpireProp  duration();   EvictProp  policy() -> EvictPolicy
+//!   MaxProp       entries() bytes();   ExpireProp  duration();   EvictProp  policy() -> EvictPolicy
 //!   SnapshotProp  file() -> Literal  every()
 //! ProcDecl      name() params() body()
 //! FunDecl       name() params() results() body()      results: iterator of Type

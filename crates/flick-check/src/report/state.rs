@@ -38,6 +38,12 @@ pub(crate) fn bad_entries(span: Span, why: &str, entries_max: u64) -> Diagnostic
         .help(format!("write a number from 1 to {entries_max}, like `max 10000 entries`"))
 }
 
+pub(crate) fn bad_bytes(span: Span) -> Diagnostic {
+    Diagnostic::error("E0802", span, "this is no bound of a dictionary: bytes are a literal number above 0")
+        .label("not a number of bytes")
+        .help("write how much memory it takes at most, like `max 10000 entries, 64MiB bytes`")
+}
+
 pub(crate) fn key_type(span: Span, found: &str, is_whole: bool) -> Diagnostic {
     let title = if is_whole {
         format!("{found} cannot be the key of a dictionary")

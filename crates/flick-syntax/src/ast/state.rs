@@ -11,7 +11,7 @@ use crate::syntax_kind::SyntaxKind;
 nodes! {
     /// `global hits: dict<ipv4, int> max 10000 entries, expire 60s`
     GlobalDecl,
-    /// `max 10000 entries`
+    /// `max 10000 entries`, `max 10000 entries, 64MiB bytes`
     MaxProp,
     /// `expire 60s`
     ExpireProp,
@@ -113,6 +113,11 @@ impl MaxProp {
     /// Returns how many entries.
     pub fn entries(&self) -> Option<Expr> {
         support::child(self.syntax())
+    }
+
+    /// Returns how many bytes of memory, if that is bounded.
+    pub fn bytes(&self) -> Option<Expr> {
+        nth_child(self.syntax(), 1)
     }
 }
 

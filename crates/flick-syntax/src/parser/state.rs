@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! global := 'global' NAME ':' type (','? property)*                       # at the left margin
-//! property := 'max' expr 'entries' | 'expire' expr | 'evict' ('lru' | 'oldest' | 'nothing')
+//! property := 'max' expr 'entries' [',' expr 'bytes'] | 'expire' expr | 'evict' ('lru' | 'oldest' | 'nothing')
 //!           | 'snapshot' STRING ['every' expr]
 //! local  := 'local' NAME [':' type] ':=' expr
 //! update := 'update' path 'from' NAME ':' block
@@ -22,7 +22,10 @@ const GLOBAL: Construct = Construct {
     name: "a `global`",
     shape: "`global name: dict<string<64>, int> max 1000 entries, expire 60s` or `global name: counter`",
 };
-const MAX: Construct = Construct { name: "the bound of a `global`", shape: "`max 1000 entries`" };
+const MAX: Construct = Construct {
+    name: "the bound of a `global`",
+    shape: "`max 1000 entries` or `max 1000 entries, 64MiB bytes`",
+};
 const EVICT: Construct =
     Construct { name: "`evict`", shape: "`evict lru`, `evict oldest` or `evict nothing`" };
 const SNAPSHOT: Construct = Construct { name: "`snapshot`", shape: "`snapshot \"name\" every 30s`" };
@@ -114,6 +117,12 @@ impl Parser<'_> {
                 self.size_expr();
                 if !self.eat_word("entries") {
                     self.expected("`entries`", MAX);
+                } else if self.at(Comma) && self.nth(1) == Number {
+                    self.bump();
+                    self.size_expr();
+                    if !self.eat_word("bytes") {
+                        self.expected("`bytes`", MAX);
+                    }
                 }
             }
             ExpireProp => self.size_expr(),

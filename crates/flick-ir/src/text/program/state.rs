@@ -53,7 +53,11 @@ fn print_dict(dict: &Dict, text: &mut String) {
     let evict = EVICTS.iter().find(|(_, known)| *known == dict.evict).map_or("?", |(name, _)| name);
     let (name, entries) = (quote(dict.name.as_bytes()), dict.entries_max);
     let (key, value, layout) = (dict.key_bytes_max, dict.value_bytes_max, dict.layout);
-    let _ = write!(text, "  dict {name} max {entries} key {key} value {value} evict {evict} layout {layout}");
+    let bytes = dict.bytes_max.map_or(String::new(), |bytes| format!(" bytes {bytes}"));
+    let _ = write!(
+        text,
+        "  dict {name} max {entries}{bytes} key {key} value {value} evict {evict} layout {layout}"
+    );
     if let Some(expire_ns) = dict.expire_ns {
         let _ = write!(text, " expire {expire_ns}");
     }
@@ -91,6 +95,7 @@ pub(super) fn dict(reader: &mut Reader) -> Parsed<Dict> {
     let name = reader.name()?;
     reader.expect_word("max")?;
     let entries_max = reader.number()?;
+    let bytes_max = if reader.opt_word("bytes") { Some(reader.number()?) } else { None };
     reader.expect_word("key")?;
     let key_bytes_max = reader.number()?;
     reader.expect_word("value")?;
@@ -108,5 +113,15 @@ pub(super) fn dict(reader: &mut Reader) -> Parsed<Dict> {
         reader.expect_word("every")?;
         snapshot = Some(Snapshot { file, every_ns: reader.number()? });
     }
-    Ok(Dict { name, entries_max, key_bytes_max, value_bytes_max, expire_ns, evict, snapshot, layout })
+    Ok(Dict {
+        name,
+        entries_max,
+        bytes_max,
+        key_bytes_max,
+        value_bytes_max,
+        expire_ns,
+        evict,
+        snapshot,
+        layout,
+    })
 }
