@@ -186,6 +186,17 @@ impl Costs<'_> {
                 let compared = Cost { steps: patterns, size: patterns, ..Cost::default() };
                 own.then(self.expr(value)).then(compared).then(branches)
             }
+            // A text variable is computed where it is read.
+            ExprKind::Field(base, field) => {
+                let parse = match base.ty {
+                    Ty::Record(unit) => match &self.items.field(unit, *field).kind {
+                        FieldKind::TextVar { parse, .. } => self.expr(parse),
+                        _ => Cost::default(),
+                    },
+                    _ => Cost::default(),
+                };
+                own.then(self.expr(base)).then(parse)
+            }
             ExprKind::Match { value, arms, otherwise } => {
                 let branches = self.branches(arms.iter().map(|(_, _, body)| body).chain(otherwise));
                 own.then(self.expr(value)).then(branches)
@@ -293,6 +304,16 @@ impl Costs<'_> {
                 | Builtin::Address,
                 _,
             ) => packed_bytes(self.items, &root.ty),
+            ExprKind::Builtin(
+                Builtin::Wire
+                | Builtin::PercentDecode
+                | Builtin::PercentEncode
+                | Builtin::Base64Decode
+                | Builtin::Base64Encode,
+                _,
+            ) => inner_bytes(&root.ty),
+            // The elements of a list of a message are found by words side by side.
+            ExprKind::Field(..) => self.list_bytes(&root.ty),
             ExprKind::State(_) => packed_bytes(self.items, &root.ty),
             ExprKind::DictGet(_, key) => {
                 packed_bytes(self.items, &root.ty).saturating_add(packed_bytes(self.items, &key.ty))
@@ -319,6 +340,15 @@ impl Costs<'_> {
             Ty::List { elem, max } => u64::from(self.items.words(elem)) * u64::from(*max) * WORD_BYTES,
             _ => 0,
         }
+    }
+}
+
+/// Longest text or bytes, also of an option.
+fn inner_bytes(ty: &Ty) -> u64 {
+    match ty {
+        Ty::Bytes { max, .. } => u64::from(*max),
+        Ty::Option(inner) => inner_bytes(inner),
+        _ => 0,
     }
 }
 
@@ -354,6 +384,8 @@ fn bytes_touched(root: &Expr) -> u64 {
         ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
             spread(fields.iter().map(|(_, value)| longest(value)).sum())
         }
+        ExprKind::IsOf(value, _) => spread(longest(value)),
+        ExprKind::WithKey(_, _, _, Some(value)) => spread(longest(value)),
         ExprKind::DictGet(_, key) | ExprKind::DictHas(_, key) => spread(longest(key)),
         ExprKind::DictPut(_, key, value) => spread(longest(key).saturating_add(longest(value))),
         _ => 0,

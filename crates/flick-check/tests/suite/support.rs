@@ -41,6 +41,9 @@ pub fn assert_known(program: &hir::Program) {
         truths.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         facts.loud.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
         facts.on.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
+        let late = [&facts.keep, &facts.last, &facts.retry, &facts.tunnel];
+        late.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
+        unit.body.iter().for_each(|body| visit_row(body, &mut visit));
         for field in &unit.fields {
             field.requires.iter().for_each(|check| flick_check::walk::expr(check, &mut visit));
             match &field.kind {
@@ -48,12 +51,41 @@ pub fn assert_known(program: &hir::Program) {
                     flick_check::walk::expr(length, &mut visit);
                     assert_eq!(max_bytes.is_none(), *streamed, "{:?}: bounded, or streamed", field.name);
                 }
-                hir::FieldKind::Var { parse, .. } => flick_check::walk::expr(parse, &mut visit),
-                hir::FieldKind::Int { derived: Some(hir::Derived::Expr(expr)), .. } => {
-                    flick_check::walk::expr(expr, &mut visit);
+                hir::FieldKind::Var { parse, .. }
+                | hir::FieldKind::Flag { parse, .. }
+                | hir::FieldKind::TextVar { parse, .. } => flick_check::walk::expr(parse, &mut visit),
+                hir::FieldKind::List(list) => {
+                    visit_row(&list.body, &mut visit);
+                    match &list.end {
+                        hir::ListEnd::Count(end)
+                        | hir::ListEnd::Bytes(end)
+                        | hir::ListEnd::Children(end)
+                        | hir::ListEnd::Last(end) => flick_check::walk::expr(end, &mut visit),
+                        hir::ListEnd::Until(end) => assert!(!end.is_empty()),
+                    }
+                    assert!(list.streamed || list.max.is_some(), "{:?}: bounded, or streamed", field.name);
                 }
-                _ => {}
+                kind => {
+                    if let Some(hir::Derived::Expr(expr)) = kind.derived() {
+                        flick_check::walk::expr(expr, &mut visit);
+                    }
+                }
             }
+        }
+    }
+}
+
+/// Calls `visit` on the expressions of a row and of the rows in it.
+fn visit_row(row: &[hir::Item], visit: &mut dyn FnMut(&hir::Expr)) {
+    for item in row {
+        match item {
+            hir::Item::Check(check) => flick_check::walk::expr(&check.expr, visit),
+            hir::Item::Switch(choice) => {
+                flick_check::walk::expr(&choice.on, visit);
+                choice.arms.iter().for_each(|(_, row)| visit_row(row, visit));
+                choice.otherwise.iter().for_each(|row| visit_row(row, visit));
+            }
+            hir::Item::Field(_) | hir::Item::Literal(_) => {}
         }
     }
 }
