@@ -133,7 +133,14 @@ impl Exprs<'_> {
         };
         let (name, place) = self.channel_place(channel);
         let unit = match (receives, sends) {
-            (Some(receives), Some(_)) => receives,
+            (Some(receives), Some(sends)) => {
+                // The unit of the requests says how they go together with their replies.
+                let is_request = self.items.unit(sends).facts.replies == Some(receives);
+                if is_request && self.items.unit(sends).facts.in_order {
+                    return Some(receives);
+                }
+                receives
+            }
             (receives, sends) => {
                 let unit = receives.or(sends).map_or("cmd", |unit| self.items.unit(unit).name.as_str());
                 let misses = if receives.is_none() { "receives nothing" } else { "sends nothing" };

@@ -147,6 +147,7 @@ const PAGES: &[(&str, &str)] = &[
     ("E0647", include_str!("../../../docs/errors/E0647.md")),
     ("E0648", include_str!("../../../docs/errors/E0648.md")),
     ("E0649", include_str!("../../../docs/errors/E0649.md")),
+    ("E0650", include_str!("../../../docs/errors/E0650.md")),
     ("E0704", include_str!("../../../docs/errors/E0704.md")),
     ("E0801", include_str!("../../../docs/errors/E0801.md")),
     ("E0802", include_str!("../../../docs/errors/E0802.md")),

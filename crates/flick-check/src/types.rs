@@ -301,7 +301,22 @@ fn channel_type(items: &Items, channel: &ast::Channel, file: u32, sink: &mut Sin
             }
         }
     };
-    match (end(channel.input()), end(channel.output())) {
+    let ends = (end(channel.input()), end(channel.output()));
+    if let (Ok(Some(a)), Ok(Some(b))) = ends {
+        let answers = |unit: crate::hir::UnitId| items.unit(unit).facts.replies;
+        let requests = [(a, b), (b, a)].into_iter().find(|(unit, _)| answers(*unit).is_some());
+        if let Some((request, other)) = requests
+            && answers(request) != Some(other)
+        {
+            let span = span_of(file, ast::range_of(channel.syntax()));
+            let name = |unit: crate::hir::UnitId| items.unit(unit).name.as_str();
+            let replies = answers(request).map_or("?", name);
+            let place = items.unit(request).span.clone();
+            sink.push(report::wire::other_replies(span, name(request), replies, name(other), place));
+            return Ty::Unknown;
+        }
+    }
+    match ends {
         (Ok(receives), Ok(sends)) if channel.is_array() => Ty::ChanArray { receives, sends },
         (Ok(receives), Ok(sends)) => Ty::Chan { receives, sends },
         _ => Ty::Unknown,

@@ -47,7 +47,9 @@ pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Item
     for answer in answers {
         reader.answer(&answer);
     }
-    let facts = reader.facts;
+    let mut facts = reader.facts;
+    // Replies that belong to requests come in their order, unless they say whose they are.
+    facts.in_order |= facts.replies.is_some() || facts.exclusive;
     items.units[unit.0 as usize].facts = facts;
 }
 

@@ -542,3 +542,20 @@ pub(crate) fn wire_and_fields(span: Span) -> Diagnostic {
         .label("beside `wire`")
         .help("write `unit_name{wire = bytes}` alone, or change the message afterwards: `... with field = value`")
 }
+
+pub(crate) fn other_replies(
+    span: Span,
+    request: &str,
+    replies: &str,
+    found: &str,
+    place: Span,
+) -> Diagnostic {
+    Diagnostic::error(
+        "E0650",
+        span,
+        format!("a `{request}` is answered by a `{replies}`, not by a `{found}`"),
+    )
+    .label("these do not go together")
+    .also(place, format!("`%replies = {replies}`"))
+    .help(format!("write `{request}/{replies}` for a client, `{replies}/{request}` for a backend"))
+}

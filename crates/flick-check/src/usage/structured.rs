@@ -1,4 +1,4 @@
-//! What streams of a structured unit, how long its head is, and how much room its fields need.
+//! What streams of a structured unit, and how much room its fields need. How long a head gets is seen when it comes.
 //! Promises: afterwards a list streams exactly when no program needs it and nothing stands behind it; every bytes field
 //! outside of such has a bound or streams.
 
@@ -59,7 +59,6 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
     }
     grammar::check_ends(items.unit(unit), &fields, &items.classes, travels, sink);
     if travels {
-        head_size(unit, &fields, items, sink);
         slots(unit, &fields, &touched, items, sink);
     }
     items.units[unit.0 as usize].fields = fields;
@@ -79,49 +78,6 @@ fn read_of_streamed(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, sin
     let span = places.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
     let name = field.name.clone().unwrap_or_default();
     sink.push(report::grammar::streamed_read(span, &name, field.span.clone()));
-}
-
-/// What single fields of the head may have together; lists are held to the bound when a message comes.
-fn head_size(unit: UnitId, fields: &[Field], items: &Items, sink: &mut Sink) {
-    let declared = items.unit(unit);
-    let Some(body) = &declared.body else { return };
-    let mut parts: Vec<(String, u64)> = Vec::new();
-    let total = head(fields, body, &mut parts);
-    if total > HEAD_BYTES_MAX as u64 {
-        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let span = declared.span.clone();
-        let report =
-            report::bounds::head_too_large(span, &declared.name, total, HEAD_BYTES_MAX as u64, &parts);
-        sink.push(report);
-    }
-}
-
-fn head(fields: &[Field], body: &[Item], parts: &mut Vec<(String, u64)>) -> u64 {
-    let mut total = 0u64;
-    for item in body {
-        total = total.saturating_add(match item {
-            Item::Field(id) => {
-                let field = &fields[id.0 as usize];
-                let one = [item.clone()];
-                let bytes = match &field.kind {
-                    FieldKind::List(_) | FieldKind::Bytes { max_bytes: None, .. } => 0,
-                    _ => row_size(fields, &one).most.unwrap_or(0),
-                };
-                if let (true, Some(name)) = (bytes > 0, &field.name) {
-                    parts.push((format!("`{name}`"), bytes));
-                }
-                bytes
-            }
-            Item::Switch(choice) => {
-                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
-                rows.map(|row| head(fields, row, parts)).max().unwrap_or(0)
-            }
-            Item::Literal(_) | Item::Check(_) => {
-                row_size(fields, std::slice::from_ref(item)).most.unwrap_or(0)
-            }
-        });
-    }
-    total
 }
 
 /// Counts the places in a frame of all that is looked at after it has been passed.
