@@ -18,10 +18,12 @@ pub enum Kind {
     Flush = 3,
     /// Nothing has moved in a tunnel for long.
     Tunnel = 4,
+    /// One side of a tunnel has ended, and nothing has come from the other for long.
+    HalfTunnel = 5,
 }
 
 /// Number of kinds.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {

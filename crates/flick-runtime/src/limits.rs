@@ -49,6 +49,8 @@ pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::HEAD_BYTES_MAX;
+/// The same when one side has ended.
+pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
 /// backends has fewer for each.
 pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;

@@ -17,12 +17,9 @@ use super::sending::{Outgoing, outgoing};
 use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
 use crate::inbox::{Look, Next, Tools};
-use crate::limits::{SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
+use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
     /// The client's side has its turn.
@@ -46,7 +43,7 @@ impl<D: Driver> Worker<D> {
         self.set_receiving(key, !waits && !eof);
         let now_ns = self.driver.now_ns();
         if !mid_message || waits {
-            self.set_deadline(key.index, Kind::Tunnel, now_ns + TUNNEL_IDLE_MS * MS);
+            self.relay_moves(key, false);
         } else if self.deadlines.kind(key.index) != Some(Kind::Message) {
             let deadline_ns = now_ns + self.setup.timeouts.request.as_nanos() as u64;
             self.set_deadline(key.index, Kind::Message, deadline_ns);
@@ -77,6 +74,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         self.set_receiving(key, false);
+        self.deadlines.clear(key.index);
+        self.relay_moves(key, true);
         while let Some(at) = link.filter(|_| !told) {
             if let Some(conn) = self.links[at as usize].conn {
                 self.driver.shutdown(conn);
@@ -500,11 +499,10 @@ impl<D: Driver> Worker<D> {
     }
 
     fn private_moves(&mut self, key: Key) {
-        let now_ns = self.driver.now_ns();
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.active_ns = now_ns;
-        if self.deadlines.kind(key.index) == Some(Kind::Tunnel) {
-            self.set_deadline(key.index, Kind::Tunnel, now_ns + TUNNEL_IDLE_MS * MS);
+        let is_half = session.client_is_over;
+        if self.deadlines.kind(key.index) != Some(Kind::Message) {
+            self.relay_moves(key, is_half);
         }
     }
 

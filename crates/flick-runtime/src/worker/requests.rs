@@ -150,6 +150,8 @@ impl<D: Driver> Worker<D> {
             Next::Starved => Flow::Stop,
             Next::Fault { field, cause, answerable } => {
                 tracing::debug!(field, cause, "client sent what is not of the grammar");
+                // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
+                let answerable = answerable || self.setup.protocol().echo.is_empty();
                 let answer = answerable.then(|| fault_reason(cause));
                 self.request_fault(key, &mut scratch, answer);
                 Flow::Stop

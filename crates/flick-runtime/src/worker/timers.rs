@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
                 self.end_session(key, true);
             }
             Kind::Linger | Kind::Flush => self.linger_on(key),
-            Kind::Tunnel => self.end_tunnel(key),
+            Kind::Tunnel | Kind::HalfTunnel => self.end_tunnel(key),
             Kind::Idle => {
                 let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {

@@ -8,7 +8,7 @@ use flick_net::Driver;
 use super::{Flow, Worker};
 use crate::backend::LinkState;
 use crate::deadlines::Kind;
-use crate::limits::{SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
+use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
 use crate::session::{Phase, Tunnel, Wait};
 use crate::slab::Key;
 
@@ -34,11 +34,22 @@ impl<D: Driver> Worker<D> {
 
     /// Something goes through: it is not idle.
     fn tunnel_moves(&mut self, key: Key) {
+        let is_half = self
+            .sessions
+            .get(key)
+            .and_then(|session| session.tunnel)
+            .is_some_and(|tunnel| tunnel.client_is_over || tunnel.backend_is_over);
+        self.relay_moves(key, is_half);
+    }
+
+    /// As `tunnel_moves`, for whatever passes on bytes until one of its sides ends.
+    pub(super) fn relay_moves(&mut self, key: Key, is_half: bool) {
         let now_ns = self.driver.now_ns();
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.active_ns = now_ns;
-        }
-        self.set_deadline(key.index, Kind::Tunnel, now_ns + TUNNEL_IDLE_MS * MS);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.active_ns = now_ns;
+        let (kind, idle_ms) =
+            if is_half { (Kind::HalfTunnel, HALF_TUNNEL_IDLE_MS) } else { (Kind::Tunnel, TUNNEL_IDLE_MS) };
+        self.set_deadline(key.index, kind, now_ns + idle_ms * MS);
     }
 
     /// The client's side has had its turn.
@@ -72,6 +83,7 @@ impl<D: Driver> Worker<D> {
         if session.eof && !tunnel.client_is_over {
             tunnel.client_is_over = true;
             self.driver.shutdown(conn);
+            self.tunnel_moves(key);
         }
         Flow::Stop
     }
@@ -94,6 +106,7 @@ impl<D: Driver> Worker<D> {
         if state.eof && state.conn.is_some() && !tunnel.backend_is_over {
             tunnel.backend_is_over = true;
             self.driver.shutdown(session.conn);
+            self.tunnel_moves(key);
         }
         Flow::Stop
     }

@@ -1,17 +1,15 @@
-//! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios. The
-//! engine is written by hand (`exchanges_in_the_simulator/tiny.rs`, which also says what the lines mean).
+//! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios, in the
+//! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
-#[path = "exchanges_in_the_simulator/peers.rs"]
 mod peers;
-#[path = "exchanges_in_the_simulator/storm.rs"]
 mod storm;
-#[path = "exchanges_in_the_simulator/tiny.rs"]
 mod tiny;
 
 use std::sync::Arc;
 
+use flick_net::IoKind;
 use flick_net::sim::SimConfig;
-use flick_testkit::scenario::stage::Simulated;
+use flick_testkit::scenario::stage::{Simulated, Sockets};
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
 use storm::Faults;
@@ -25,6 +23,16 @@ fn check_with(kind: Kind, text: &str) {
     let mut stage = Simulated::new(&scenario, &subject).expect("limits that there are");
     if let Err(what) = play(&scenario, &mut stage) {
         panic!("{what}\n{text}");
+    }
+    for io in [IoKind::Epoll, IoKind::Uring].into_iter().filter(|_| !scenario.simulator_only) {
+        match Sockets::new(&scenario, &subject, io).expect("limits that there are") {
+            Some(mut stage) => {
+                if let Err(what) = play(&scenario, &mut stage) {
+                    panic!("{io:?}: {what}\n{text}");
+                }
+            }
+            None => eprintln!("not played: this machine does not grant {io:?}"),
+        }
     }
 }
 
@@ -363,7 +371,8 @@ fn a_backend_that_is_down_is_known_and_dialled_again() {
 #[test]
 fn a_resting_connection_is_closed_in_time() {
     check(
-        r#"client a  sends "get k0\n"
+        r#"simulator only
+        client a  sends "get k0\n"
         backend 0 expects "get k0\n", sends "ok\n"
         client a  expects "ok\n", closes
         wait 25000 ms
@@ -434,7 +443,8 @@ fn the_end_of_either_side_of_a_tunnel_reaches_the_other() {
 #[test]
 fn a_tunnel_in_which_nothing_moves_ends() {
     check(
-        r#"client a  sends "up k0\n"
+        r#"simulator only
+        client a  sends "up k0\n"
         backend 0 expects "up k0\n", sends "ok tunnel\n"
         client a  expects "ok tunnel\n", sends "x"
         backend 0 expects "x"
@@ -443,6 +453,25 @@ fn a_tunnel_in_which_nothing_moves_ends() {
         backend 0 expects closed
         expect quiet"#,
     );
+}
+
+#[test]
+fn half_a_tunnel_is_not_kept_for_long() {
+    for kind in [Kind::Exclusive, Kind::Raw] {
+        check_with(
+            kind,
+            r#"simulator only
+            client a  sends "up k0\n"
+            backend 0 expects "up k0\n", sends "ok tunnel\n"
+            client a  expects "ok tunnel\n", half-closes
+            wait 59000 ms
+            client a  expects nothing for 1 ms
+            wait 2000 ms
+            client a  expects closed
+            backend 0 expects closed
+            expect quiet"#,
+        );
+    }
 }
 
 #[test]

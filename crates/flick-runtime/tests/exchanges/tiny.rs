@@ -207,8 +207,8 @@ impl Engine for Tiny {
     }
 
     fn build(&self, builder: FuncId, _frame: &Frame, out: &mut [u8]) -> usize {
-        let text = format!("fail {}\n", builder.0 - BUILD);
-        out[..text.len()].copy_from_slice(text.as_bytes());
+        let text = [b'f', b'a', b'i', b'l', b' ', b'0' + (builder.0 - BUILD) as u8, b'\n'];
+        out[..text.len()].copy_from_slice(&text);
         text.len()
     }
 }
@@ -277,6 +277,11 @@ pub fn program(kind: Kind) -> Arc<Program> {
         counters: vec![],
         state_words: 0,
         init_state: None,
-        bounds: Bounds { asks_max: u32::from(asks), out_bytes_max: 64, kept_bytes_max: 64, ..Bounds::default() },
+        bounds: Bounds {
+            asks_max: u32::from(asks),
+            out_bytes_max: 64,
+            kept_bytes_max: 64,
+            ..Bounds::default()
+        },
     })
 }
