@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
         self.shared.give_session();
         self.unblock = true;
         self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
-        self.break_lent(session.upload);
+        self.break_lent(session.upload, FailureReason::Unavailable);
         if let Some(tunnel) = session.tunnel {
             self.leave_tunnel(tunnel);
         }

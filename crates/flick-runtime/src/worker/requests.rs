@@ -72,7 +72,7 @@ impl<D: Driver> Worker<D> {
         let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
         if over && mid_message {
             self.counters.truncated.add(1);
-            self.abandon_upload(key);
+            self.abandon_upload(key, FailureReason::Malformed);
         }
         if over
             && mid_message
@@ -314,7 +314,7 @@ impl<D: Driver> Worker<D> {
             session.phase = Phase::Closing;
             session.inbox.clear(&mut self.pieces, &mut self.frames);
             self.deadlines.clear(key.index);
-            self.abandon_upload(key);
+            self.abandon_upload(key, FailureReason::Unavailable);
         }
     }
 

@@ -162,7 +162,7 @@ impl<D: Driver> Worker<D> {
             }
             if session.phase == Phase::Open && (quiet || late) {
                 self.stop_reading(key);
-                self.abandon_upload(key);
+                self.abandon_upload(key, FailureReason::Unavailable);
                 self.close_if_finished(key);
             }
         }

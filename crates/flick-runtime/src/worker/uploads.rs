@@ -337,22 +337,23 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The client has gone inside a body: the connection it was lent cannot be used any more.
-    pub(super) fn abandon_upload(&mut self, key: Key) {
+    /// The client has ended inside a body, or it is not waited for: the connection that it was lent cannot be used any
+    /// more. What comes for that reason is the answer.
+    pub(super) fn abandon_upload(&mut self, key: Key, reason: FailureReason) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
-        self.break_lent(upload);
+        self.break_lent(upload, reason);
     }
 
     /// Ends the connection that an unfinished body was going to.
-    pub(super) fn break_lent(&mut self, upload: Upload) {
+    pub(super) fn break_lent(&mut self, upload: Upload, reason: FailureReason) {
         if let Upload::To { body, .. } | Upload::Discard { body, .. } = upload {
             self.drop_body(body);
         }
         if let Upload::To { link, epoch, .. } = upload
             && self.links[link as usize].epoch == epoch
         {
-            self.link_broken(link, FailureReason::Unavailable, None);
+            self.link_broken(link, reason, None);
         }
     }
 }

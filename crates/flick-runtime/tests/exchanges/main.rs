@@ -139,7 +139,8 @@ fn a_truncated_reply_never_looks_whole() {
     for reply in ["ok len=100\\n12345", "ok parts\\n3\\nab", "ok parts\\n3\\nabc", "ok len=20000\\nabc"] {
         for end in ["closes", "resets"] {
             check(&format!(
-                r#"client a  sends "get k0\n"
+                r#"simulator only
+                client a  sends "get k0\n"
                 backend 0 expects "get k0\n", sends "{reply}"
                 client a  expects "{reply}"
                 backend 0 {end}
@@ -184,6 +185,26 @@ fn a_body_that_turns_malformed_ends_the_request_and_its_connection() {
         expect counter failed_malformed == 1
         expect quiet"#,
     );
+    for sent in ["put k0 parts\\nx\\n", "put k0 parts\\n3\\nabcx\\n"] {
+        check(&format!(
+            r#"simulator only
+            client a  sends "{sent}", expects "fail 3\n", expects closed
+            expect counter failed_malformed == 1
+            expect quiet"#
+        ));
+    }
+    for sent in ["put k0 parts\\n3\\nab", "put k0 parts\\n3\\nabc", "put k0 len=4\\nabc"] {
+        check(&format!(
+            r#"simulator only
+            client a  sends "{sent}"
+            backend 0 expects "{sent}"
+            client a  half-closes
+            backend 0 expects closed
+            client a  expects "fail 3\n", expects closed
+            expect counter truncated == 1
+            expect quiet"#
+        ));
+    }
     // Nothing more can be told to whom a reply is under way.
     check(
         r#"client a  sends "put k0 parts\n3\nabc"
