@@ -193,3 +193,51 @@ fn choices_runs_and_numbers_in_text() {
     );
     check("calc", &program, &[("calc", CALC)]);
 }
+
+const BINARY: &str = r#"
+type pair = unit { len : uint8; data : bytes<9> &length = self.len mod 10; };
+type blob(most : uint32) = unit { size : varint<3>; check self.size <= self.most; data : bytes &length = self.size; };
+type node = unit {
+  %byteorder = big;
+  tag : uint8;
+  switch self.tag mod 3 {
+    0: { leaf : uint16; }
+    1: { kids : uint8; check self.kids < 4; }
+    else: { name : string<6> &until = "\x00"; }
+  };
+};
+
+type msg = unit {
+  %order = in_order;
+  %byteorder = big;
+  bits<16> { version : 4; has_id : 1; has_pairs : 1; kind : 2; size : 8; };
+  id : uint32 &if = self.has_id == 1;
+  signed : decimal<4> &signed; ";";
+  vint : vint;
+  pairs : [pair]<12> &length = self.size &if = self.has_pairs == 1;
+  words : [word]<9> &count = self.kind;
+  tree : [node]<20> &children = self.tree.kids;
+  var sum : uint32 &sum = self.blobs.size;
+  blobs : [blob(5000)] &last = self.blobs.size == 0;
+};
+type word = unit { text : string<12> &until = " "; };
+
+type answer = unit {
+  var asked : uint64 &kept;
+  code : hex<2>; "\n";
+  switch self.asked {
+    0: { body : bytes &length = self.code; "\n"; }
+    1: { rows : [row] &until = ".\n"; }
+    else: { rest : bytes &to_close; }
+  };
+};
+type row = unit { text : string<30> &until = "\n"; };
+"#;
+
+#[test]
+fn bits_lists_trees_and_what_streams() {
+    let program = "use binary\n\nproc P: (msg/answer client, [answer/msg] backends)\n  | backends => client\n  \
+                   | client => pick(backends)\n\nfun pick: ([-/msg] backends, req: msg) -> ()\n  \
+                   req => backends[hash(req.vint) mod len(backends)]\n";
+    check("binary", program, &[("binary", BINARY)]);
+}

@@ -136,6 +136,7 @@ impl<'p> Decoder<'p, '_> {
                 V::Bytes(self.take(length as usize)?)
             }
             FieldKind::Text { .. } => V::Bytes(self.text(kind)?),
+            FieldKind::Var { sum: Some(_), .. } => return Ok(()),
             FieldKind::Var { repr, parse, .. } => {
                 let value = self.env.eval(parse)?;
                 self.ensure(fits(value.int(), *repr))?;
@@ -148,6 +149,11 @@ impl<'p> Decoder<'p, '_> {
             FieldKind::ToClose { .. } => return Err(Stop::UntilClose),
             FieldKind::List(list) => return self.list(field, list),
         };
+        self.found(field, value)
+    }
+
+    /// A field has this value, which must be as its grammar says.
+    fn found(&mut self, field: FieldId, value: V) -> Walk {
         self.env.values.insert(field, value.clone());
         let before = self.env.dollar.replace(value);
         let requires: &'p [Expr] = &self.env.unit.fields[field.0 as usize].requires;
@@ -244,6 +250,10 @@ impl<'p> Decoder<'p, '_> {
             self.ensure(wanted <= i128::from(most))?;
         }
         let end = start as i128 + wanted;
+        let sums = self.env.sums_of(field);
+        for (sum, _) in &sums {
+            self.env.values.insert(*sum, V::Int(0));
+        }
         loop {
             let is_over = match &list.end {
                 ListEnd::Count(_) => i128::from(count) == wanted,
@@ -266,11 +276,18 @@ impl<'p> Decoder<'p, '_> {
             }
             self.ensure(count < most)?;
             let before = self.at;
+            self.env.forget(&list.body);
             self.items(&list.body)?;
             self.ensure(self.at > before)?;
             count += 1;
             if let Some(keyed) = &list.keyed {
                 self.element(field, keyed)?;
+            }
+            for (sum, parse) in &sums {
+                let value = self.env.field(*sum).int() + self.env.eval(parse)?.int();
+                let FieldKind::Var { repr, .. } = self.env.kind(*sum) else { panic!("sums are variables") };
+                self.ensure(fits(value, *repr))?;
+                self.found(*sum, V::Int(value))?;
             }
             match &list.end {
                 ListEnd::Children(children) => {

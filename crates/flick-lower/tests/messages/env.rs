@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flick_check::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Program, Unit};
+use flick_check::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Item, Program, Unit};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,37 @@ impl<'p> Env<'p> {
             asked,
             dollar: None,
         }
+    }
+
+    /// Makes ready for an element of a list: what was in the one before is not there.
+    pub fn forget(&mut self, items: &[Item]) {
+        for item in items {
+            match item {
+                Item::Field(field) => {
+                    self.values.remove(field);
+                    if let FieldKind::List(list) = self.kind(*field) {
+                        self.forget(&list.body);
+                    }
+                }
+                Item::Switch(choice) => {
+                    let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
+                    arms.for_each(|items| self.forget(items));
+                }
+                Item::Literal(_) | Item::Check(_) => {}
+            }
+        }
+    }
+
+    /// Variables that are summed over the elements of a list, and what each adds.
+    pub fn sums_of(&self, list: FieldId) -> Vec<(FieldId, &'p Expr)> {
+        let fields = self.unit.fields.iter().enumerate();
+        let sums = fields.filter_map(|(index, field)| match &field.kind {
+            FieldKind::Var { sum: Some(own), parse, .. } if *own == list => {
+                Some((FieldId(index as u32), parse))
+            }
+            _ => None,
+        });
+        sums.collect()
     }
 
     /// The kind of a field.

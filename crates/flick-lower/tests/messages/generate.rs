@@ -244,6 +244,7 @@ impl<'p> Writer<'_, 'p> {
                 V::Bytes(bytes)
             }
             FieldKind::Text { .. } => V::Bytes(self.text(field, kind, rng)),
+            FieldKind::Var { sum: Some(_), .. } => return,
             FieldKind::Var { parse, .. } | FieldKind::Flag { parse, any: None } => {
                 let Ok(value) = self.env.eval(parse) else { return };
                 value
@@ -295,6 +296,10 @@ impl<'p> Writer<'_, 'p> {
             ListEnd::Count(count) => self.env.eval(count).map_or(0, |count| count.int().clamp(0, 40) as u32),
             _ => rng.below(ELEMENTS_MAX + 1),
         };
+        let sums = self.env.sums_of(field);
+        for (sum, _) in &sums {
+            self.env.values.insert(*sum, V::Int(0));
+        }
         let mut open = 1;
         let mut written = 0;
         loop {
@@ -306,6 +311,7 @@ impl<'p> Writer<'_, 'p> {
             if is_over || written >= ELEMENTS_GIVEN_UP {
                 break;
             }
+            self.env.forget(&list.body);
             if let Some(keyed) = &list.keyed
                 && !keyed.keys.is_empty()
                 && rng.below(3) > 0
@@ -315,6 +321,11 @@ impl<'p> Writer<'_, 'p> {
                 self.items(&list.body, rng);
             }
             written += 1;
+            for (sum, parse) in &sums {
+                let more = self.env.eval(parse).map_or(0, |more| more.int());
+                let value = self.env.field(*sum).int() + more;
+                self.env.values.insert(*sum, V::Int(value));
+            }
             match &list.end {
                 ListEnd::Children(children) => {
                     open += self.env.eval(children).map_or(0, |more| more.int().clamp(0, 40)) - 1;

@@ -161,6 +161,7 @@ impl Emitter<'_, '_> {
 
     /// Bytes of a computed length.
     pub fn bytes(&mut self, id: FieldId, length: &Expr, max_bytes: Option<u32>, behind: bool) {
+        self.reach();
         let is_tail = self.is_in_tail();
         let is_optional = self.needs.is_optional(id);
         let is_wanted = self.needs.has(Key::Field(id)) || !self.info.field(id).requires.is_empty();
@@ -287,6 +288,7 @@ impl Emitter<'_, '_> {
     /// Ends a part here; `to`: bytes up to there belong to it, though they are not looked at. Goes on at the start of the
     /// next one.
     pub fn part(&mut self, to: Option<Spot>) {
+        self.reach();
         self.tell();
         let head = self.place(self.at);
         self.limit(0);
@@ -318,6 +320,7 @@ impl Emitter<'_, '_> {
 
     /// All that follows belongs to the message.
     pub fn until_close(&mut self) {
+        self.reach();
         self.tell();
         self.add_flag(MessageFlags::UNTIL_CLOSE as i64);
         self.limit(0);
@@ -331,6 +334,7 @@ impl Emitter<'_, '_> {
 
     /// The message ends here.
     pub fn end_of_message(&mut self) {
+        self.reach();
         self.tell();
         self.limit(0);
         let here = self.place(self.at);

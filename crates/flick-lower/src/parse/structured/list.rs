@@ -41,6 +41,7 @@ impl Emitter<'_, '_> {
         if streams && !self.is_at_start {
             self.part(None);
         }
+        self.reach();
         self.is_at_start = false;
         self.begin(id, list);
         let is_counted = self.needs.has(Key::Seen(id)) || self.needs.has(Key::Length(id));
@@ -59,7 +60,7 @@ impl Emitter<'_, '_> {
         let is_new = self.body.f.binary(Type::Bool, Binary::Eq, state, zero);
         self.body.f.branch_to(is_new, element, inside);
         self.body.f.go_on_in(element);
-        self.at = Spot::at(place, self.most_in(list, self.at.most, streams));
+        self.at = Spot::there(place, self.most_in(list, self.at.most, streams));
         let ends_parts = streams && !streams_in(self.info, &list.body);
         let seen = is_counted.then_some(seen);
         let mut own = Loop { id, list, head, seen, ends_parts, exits: Vec::new() };
@@ -234,6 +235,7 @@ impl Emitter<'_, '_> {
 
     /// Behind an element: counts it, keeps it, and goes back to the head.
     fn element_is_over(&mut self, own: &mut Loop<'_>) {
+        self.reach();
         let (id, list) = (own.id, own.list);
         if self.needs.read_lists.contains(&id) {
             self.push_element(id, list);

@@ -22,15 +22,22 @@ pub struct Spot {
     pub most: u64,
     /// Bytes behind `base` that are there; `None`: not even `base` may be.
     pub covered: Option<u32>,
+    /// The place itself is not behind the bytes that are there, whether or not a wait has just said so.
+    pub is_there: bool,
 }
 
 impl Spot {
     /// The start of a message or part.
-    pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: Some(0) };
+    pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: Some(0), is_there: true };
 
-    /// A computed place.
+    /// A computed place, which may lie behind the bytes that are there.
     pub fn at(base: Value, most: u64) -> Self {
-        Self { base: Some(base), fixed: 0, most, covered: None }
+        Self { base: Some(base), fixed: 0, most, covered: None, is_there: false }
+    }
+
+    /// A computed place that does not.
+    pub fn there(base: Value, most: u64) -> Self {
+        Self { is_there: true, ..Self::at(base, most) }
     }
 
     /// Some bytes further.
@@ -90,7 +97,8 @@ impl Emitter<'_, '_> {
 
         self.body.f.go_on_in(stage);
         if here.base.is_some() {
-            self.at = Spot::at(self.body.f.params(stage)[0], here.most);
+            let is_there = here.is_there;
+            self.at = Spot { is_there, ..Spot::at(self.body.f.params(stage)[0], here.most) };
         } else {
             self.at.covered = Some(0);
         }
@@ -100,6 +108,7 @@ impl Emitter<'_, '_> {
     /// A stage that goes on searching where it was left: gives where the searched part starts, where to search from,
     /// and the state.
     pub fn search_stage(&mut self) -> (Value, Value, u32) {
+        self.reach();
         self.is_at_start = false;
         let here = self.at;
         let stage = self.body.f.new_block(&[Type::Int, Type::Int]);
@@ -117,8 +126,15 @@ impl Emitter<'_, '_> {
             panic!("a search has a start and where it goes on")
         };
         self.body.set_slot(SLOT_CURSOR as u16, start);
-        self.at = Spot::at(start, here.most);
+        self.at = Spot::there(start, here.most);
         (start, from, state)
+    }
+
+    /// Waits for what has been passed over.
+    pub fn reach(&mut self) {
+        if !self.at.is_there {
+            self.need(0);
+        }
     }
 
     /// Goes on when `bytes` from here on are there.
@@ -137,7 +153,7 @@ impl Emitter<'_, '_> {
         let then = self.body.f.new_block(&[]);
         self.body.f.end(Terminator::Need { base: self.at.base, bytes, then, state });
         self.body.f.go_on_in(then);
-        self.at.covered = Some(bytes);
+        (self.at.covered, self.at.is_there) = (Some(bytes), true);
     }
 
     /// Refuses the message where `bytes` from here on lead beyond the longest head.
@@ -195,6 +211,7 @@ impl Emitter<'_, '_> {
         let params: &[Type] = if same { &[] } else { &[Type::Int] };
         let join = self.body.f.new_block(params);
         let covered = ends.iter().map(|(_, spot)| spot.covered).min().flatten();
+        let is_there = ends.iter().all(|(_, spot)| spot.is_there);
         let first = ends[0].1;
         for (block, spot) in ends {
             self.body.f.go_on_in(block);
@@ -203,8 +220,8 @@ impl Emitter<'_, '_> {
         }
         self.body.f.go_on_in(join);
         self.at = match self.body.f.params(join) {
-            [] => Spot { most, covered, ..first },
-            [place, ..] => Spot::at(*place, most),
+            [] => Spot { most, covered, is_there, ..first },
+            [place, ..] => Spot { is_there, ..Spot::at(*place, most) },
         };
     }
 }
