@@ -172,6 +172,20 @@ impl<'p> Env<'p> {
                 V::Opt(None) => self.block(otherwise)?,
                 plain => plain,
             },
+            // A comparison with `none`.
+            ExprKind::Match { value, arms, otherwise } => {
+                let is_there = u32::from(self.eval(value)? != V::Opt(None));
+                let arm = arms.iter().find(|(cases, ..)| cases.contains(&is_there));
+                match (arm, otherwise) {
+                    (Some((_, None, body)), _) | (None, Some(body)) => self.block(body)?,
+                    _ => return Err(Unknown("a case that binds".into())),
+                }
+            }
+            ExprKind::IsOf(inner, class) => {
+                let set = self.program.classes[class.0 as usize].set;
+                let is_in = |byte: &u8| set[usize::from(*byte >> 6)] >> (*byte & 63) & 1 == 1;
+                V::Bool(self.eval(inner)?.bytes().unwrap_or_default().iter().all(is_in))
+            }
             ExprKind::Some(inner) => V::Opt(Some(Box::new(self.eval(inner)?))),
             ExprKind::None => V::Opt(None),
             ExprKind::Builtin(builtin, args) => self.builtin(*builtin, args)?,
@@ -259,9 +273,7 @@ impl<'p> Env<'p> {
                     .any(|part| trimmed(part).eq_ignore_ascii_case(&token) && !trimmed(part).is_empty());
                 V::Bool(is_in)
             }
-            other if format!("{other:?}") == "IsDigits" => {
-                V::Bool(!text(0).is_empty() && text(0).iter().all(u8::is_ascii_digit))
-            }
+            Builtin::IsDigits => V::Bool(!text(0).is_empty() && text(0).iter().all(u8::is_ascii_digit)),
             other => return Err(Unknown(format!("{other:?}"))),
         })
     }

@@ -124,6 +124,12 @@ pub fn fixed_ahead(info: &UnitInfo<'_>, items: &[Item]) -> u32 {
     bytes
 }
 
+/// As [`fixed_ahead`], of the first item alone: behind a search, what ends it is looked at before anything else is waited
+/// for.
+pub fn first_ahead(info: &UnitInfo<'_>, items: &[Item]) -> u32 {
+    fixed_ahead(info, items.get(..1).unwrap_or_default())
+}
+
 /// Bytes of the literals that stand before a field at a fixed place.
 pub fn literals_before(items: &[Item], field: FieldId) -> u32 {
     let before = items.iter().take_while(|item| !matches!(item, Item::Field(id) if *id == field));

@@ -50,7 +50,7 @@ impl Emitter<'_, '_> {
             _ => text.max_bytes,
         };
         let text = Text { max_bytes, ..text };
-        let ahead = sizes::fixed_ahead(self.info, ahead);
+        let ahead = sizes::first_ahead(self.info, ahead);
         let set = class.map(|class| class.set);
         match (set, text.until) {
             (Some(set), None) => {
@@ -58,13 +58,13 @@ impl Emitter<'_, '_> {
                 self.text_found(id, text, span);
             }
             (Some(set), Some(until)) if set[usize::from(until[0]) / 64] >> (until[0] % 64) & 1 == 0 => {
-                let span = self.run(id, set, text.max_bytes, until.len() as u32 + ahead);
+                let span = self.run(id, set, text.max_bytes, until.len() as u32);
                 self.text_found(id, text, span);
                 let cause = self.info.field(id).cause;
                 self.expect_bytes(until, false, cause);
             }
             (set, Some(until)) => {
-                let (start, end) = self.seek(id, until, text.max_bytes, ahead);
+                let (start, end) = self.seek(id, until, text.max_bytes);
                 if let Some(set) = set {
                     let class = self.body.consts.class(set);
                     let op = Op::ScanRun { from: start, class, max: text.max_bytes };
@@ -89,15 +89,15 @@ impl Emitter<'_, '_> {
         (start, end)
     }
 
-    /// Where `needle` first stands from here on, at most `max` bytes behind; it and `ahead` bytes behind it are there.
-    fn seek(&mut self, id: FieldId, needle: &[u8], max: u32, ahead: u32) -> (Value, Value) {
+    /// Where `needle` first stands from here on, at most `max` bytes behind; it is there.
+    fn seek(&mut self, id: FieldId, needle: &[u8], max: u32) -> (Value, Value) {
         let Op::ConstBytes { offset, len } = self.body.consts.intern(needle) else {
             panic!("constant bytes are constant bytes")
         };
         let (start, from, state) = self.search_stage();
         let end = self.body.f.define(Type::Int, Op::Seek { from, offset, len, max });
         // Where it may still begin it is not all there, so whoever has waited has found it.
-        self.searched(id, (start, end), max, needle.len() as u32 + ahead, state);
+        self.searched(id, (start, end), max, needle.len() as u32, state);
         (start, end)
     }
 
@@ -208,7 +208,7 @@ impl Emitter<'_, '_> {
         if signed {
             set[usize::from(MINUS) / 64] |= 1 << (MINUS % 64);
         }
-        let ahead = sizes::fixed_ahead(self.info, ahead).max(1);
+        let ahead = sizes::first_ahead(self.info, ahead).max(1);
         let cause = self.info.field(id).cause;
         let class = self.body.consts.class(set);
         let max = u32::from(digits_max) + u32::from(signed);
