@@ -27,6 +27,11 @@ const PACKAGES: &[Package] = &[
         why: "a client from PyPI in an environment of its own",
         probe: &["python3", "-c", "import venv, ensurepip"],
     },
+    Package { name: "nginx-light", why: "a real web server behind the balancers", probe: &["nginx", "-v"] },
+    Package { name: "apache2-bin", why: "as nginx, with opinions of its own", probe: &["apache2", "-v"] },
+    Package { name: "haproxy", why: "as nginx, the strictest reader of the three", probe: &["haproxy", "-v"] },
+    Package { name: "curl", why: "an HTTP client that we did not write", probe: &["curl", "-V"] },
+    Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
 ];
 
 /// Sees to it that every package is there.
