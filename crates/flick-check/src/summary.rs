@@ -188,8 +188,10 @@ impl Text<'_> {
                 let streamed = if *streamed { ", streamed" } else { "" };
                 format!("{name}: {kind}{bound}, length {}{streamed}", body.expr(length))
             }
-            FieldKind::Var { repr, parse, .. } => {
-                format!("var {name}: {} = {}", crate::types::int_name(*repr), body.expr(parse))
+            FieldKind::Var { repr, parse, sum } => {
+                let over =
+                    sum.map_or(String::new(), |list| format!("sum over {} of ", field_name(unit, list)));
+                format!("var {name}: {} = {over}{}", crate::types::int_name(*repr), body.expr(parse))
             }
             _ => self.wire_kind(unit, field),
         };

@@ -94,7 +94,12 @@ impl Exprs<'_> {
     fn check_buildable(&mut self, unit: UnitId, span: &Span) {
         let declared = self.items.unit(unit);
         let blocked = declared.fields.iter().enumerate().find_map(|(index, field)| {
-            match grammar::writable(declared, FieldId(index as u32)) {
+            let id = FieldId(index as u32);
+            // A list is written from what is given for it.
+            if grammar::element_of(declared, id).is_some() {
+                return None;
+            }
+            match grammar::writable(declared, id) {
                 Writable::NoLength(why) => Some((field, why)),
                 _ => None,
             }

@@ -229,6 +229,13 @@ impl Reader<'_> {
             ));
             return None;
         }
+        if let Some(body) = &self.items.unit(self.unit).body
+            && !stands_fixed(fields, body, field)
+        {
+            let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();
+            self.sink.push(report::wire::not_fixed_in_a_tree(checked.span, fact, own));
+            return None;
+        }
         let varying = fields[..field.0 as usize].iter().find(|before| match &before.kind {
             FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
             FieldKind::Vint { .. } => true,
@@ -355,6 +362,19 @@ impl Reader<'_> {
             self.sink.push(report::grammar::answer(built.span.clone(), &why, "write a shorter text"));
         }
     }
+}
+
+/// Whether only numbers of a fixed width stand before a field of a tree.
+fn stands_fixed(fields: &[Field], body: &[Item], field: FieldId) -> bool {
+    let own = body.iter().position(|item| matches!(item, Item::Field(id) if *id == field));
+    let is_fixed = |item: &Item| match item {
+        Item::Field(id) => {
+            let kind = &fields[id.0 as usize].kind;
+            matches!(kind, FieldKind::Int { .. }) || !kind.is_on_wire()
+        }
+        _ => false,
+    };
+    own.is_some_and(|own| body[..own].iter().all(is_fixed))
 }
 
 /// Bytes that a field of a plain unit has where nothing is given.

@@ -457,6 +457,12 @@ pub(crate) fn streamed_in_grammar(span: Span, what: &str, path: &str, place: Spa
         .help("give it a bound, `bytes<4KiB>`, or decide by the fields before it")
 }
 
+pub(crate) fn not_fixed_in_a_tree(span: Span, fact: &str, field: &str) -> Diagnostic {
+    Diagnostic::error("E0608", span, format!("`%{fact}` needs a field at a fixed place, but `{field}` stands behind something else than numbers"))
+        .label("not among the first numbers")
+        .help("name a field before which only sized integers and bits stand")
+}
+
 pub(crate) fn fault(span: Span) -> Diagnostic {
     Diagnostic::error("E0646", span, "`&fault` is `malformed`, `too_long` or `unsupported`")
         .label("none of them")
