@@ -64,6 +64,7 @@ impl Side {
         if name == "flick" {
             let config = DictConfig {
                 entries_max: entries as u64,
+                bytes_max: None,
                 key_bytes_max: KEY_BYTES as u32,
                 value_bytes_max: VALUE_BYTES as u32,
                 expire_ns: None,

@@ -133,7 +133,8 @@ impl Parser {
         let target = request.path.unwrap_or_default().as_bytes();
         assert!(found.contains(&target), "the target is found");
         let has_all = request.headers.iter().all(|field| {
-            field.name != "Host" || found.iter().any(|found| found.ends_with(field.value.trim_ascii()))
+            field.name != "Host"
+                || found.iter().any(|found| found.trim_ascii().ends_with(field.value.trim_ascii()))
         });
         assert!(has_all, "the field that is read is found");
     }

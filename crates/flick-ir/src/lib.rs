@@ -22,4 +22,4 @@ pub mod weights;
 
 pub use fuzz::fuzz_ir;
 pub use interp::Interpreter;
-pub use verify::{VerifyError, verify};
+pub use verify::{Covered, VerifyError, verify};

@@ -13,6 +13,8 @@ mod program;
 mod structure;
 mod types;
 
+pub use coverage::Covered;
+
 use crate::cfg::Cfg;
 use crate::data::{FuncKind, Module};
 use crate::{bounds, calls};

@@ -34,6 +34,11 @@ impl ClassTable {
         Self { low_rows, high_rows, bits, set }
     }
 
+    /// All bytes of the class.
+    pub(crate) fn members(&self) -> Vec<u8> {
+        (0..=255).filter(|byte| semantics::in_class(&self.set, *byte)).collect()
+    }
+
     /// Whether no byte from 128 on is of the class.
     pub(crate) fn is_ascii(&self) -> bool {
         self.high_rows == [0; 16]

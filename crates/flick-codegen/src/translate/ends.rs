@@ -116,7 +116,15 @@ impl Translator<'_, '_> {
         let more = self.cold_block();
         let mut rest = len;
         if let Some(base) = base {
+            let is_inside = self.is_inside(base);
             let base = self.get(base);
+            if is_inside && bytes > 0 {
+                rest = self.builder.ins().isub(len, base);
+                let is_there =
+                    self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, i64::from(bytes));
+                self.builder.ins().brif(is_there, then, &[], more, &[]);
+                return self.need_more(more, Some(base), bytes, state);
+            }
             let enough = self.builder.create_block();
             let is_beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, base, len);
             if bytes == 0 {

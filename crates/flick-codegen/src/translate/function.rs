@@ -9,6 +9,7 @@ use cranelift_jit::JITModule;
 use cranelift_module::Module as _;
 use flick_abi::limits::BYTES_OFFSET_MAX;
 use flick_abi::{BytesRef, Region};
+use flick_ir::Covered;
 use flick_ir::cfg::Cfg;
 use flick_ir::data::{BlockId, FuncKind, Function, Inst, Op, Terminator, Type, Value};
 use flick_ir::semantics::CHAN_ELEMENT_MAX;
@@ -35,6 +36,10 @@ pub(super) struct Translator<'a, 'f> {
     call_slot: Option<ir::StackSlot>,
     /// The message, in parsers: pointer and length.
     pub(super) message: Option<(ir::Value, ir::Value)>,
+    /// What is known, at the start of each of our blocks, of how far the message reaches.
+    covered: Covered,
+    /// Our block under way.
+    here: BlockId,
     /// What defines each of our values; a parameter has nothing.
     definitions: Vec<Option<&'a Op>>,
     /// Runtime functions imported so far, by `SymbolId`.
@@ -70,6 +75,7 @@ pub(crate) fn function(
     } else {
         builder.ins().load(types::I64, fixed_memory(), params[0], raw::FRAME)
     };
+    let cfg = Cfg::new(function);
     let mut translator = Translator {
         shared,
         jit,
@@ -81,10 +87,11 @@ pub(crate) fn function(
         call: (!is_parser).then(|| params[0]),
         call_slot: None,
         message: is_parser.then(|| (params[1], params[2])),
+        covered: if is_parser { Covered::new(function, &cfg) } else { Covered::default() },
+        here: BlockId(0),
         definitions: definitions(function),
         imported: [None; SYMBOLS],
     };
-    let cfg = Cfg::new(function);
     translator.bind_parameters(&params, &cfg.order);
     if is_parser && function.blocks.iter().flat_map(|block| &block.insts).any(|inst| asks_runtime(&inst.op)) {
         let call = translator.call_on_stack();
@@ -205,6 +212,7 @@ impl Translator<'_, '_> {
     fn block(&mut self, id: BlockId) {
         let function = self.function;
         let block = &function.blocks[id.0 as usize];
+        self.here = id;
         if id.0 != 0 {
             self.builder.switch_to_block(self.blocks[id.0 as usize]);
         }
@@ -307,6 +315,13 @@ impl Translator<'_, '_> {
     pub(super) fn word(&mut self, value: Value) -> ir::Value {
         let word = self.get(value);
         if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
+    }
+
+    /// Whether a place is known not to lie behind the end of the message.
+    pub(super) fn is_inside(&self, place: Value) -> bool {
+        let is_found =
+            matches!(self.definitions[place.0 as usize], Some(Op::ScanRun { .. } | Op::Seek { .. }));
+        is_found || self.covered.reaches(self.here, place)
     }
 
     /// The number that a value always is.

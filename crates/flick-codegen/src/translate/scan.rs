@@ -18,6 +18,9 @@ use crate::symbols::{self, SymbolId};
 /// Longest needle that is looked for inline; longer ones are rare.
 const INLINE_NEEDLE_BYTES_MAX: usize = 2;
 
+/// Classes of so few bytes are those of blanks and the like, whose runs are short.
+const FEW_MEMBERS: usize = 2;
+
 /// What a step looks for.
 enum Sought {
     /// A byte that is not of the class of this number.
@@ -53,20 +56,67 @@ impl Translator<'_, '_> {
         }
     }
 
+    /// A place, but at most the end of the message.
+    fn inside(&mut self, place: Value) -> ir::Value {
+        let (_, len) = self.message.expect("only parsers look for the end of something");
+        let word = self.get(place);
+        if self.is_inside(place) { word } else { self.builder.ins().umin(word, len) }
+    }
+
     fn scan_run(&mut self, from: Value, class: u32, max: u32) -> ir::Value {
-        let (_, len) = self.message.expect("only parsers look for where a run ends");
-        let from = self.get(from);
-        let from = self.builder.ins().umin(from, len);
+        let from = self.inside(from);
         if !self.shared.steps_by_sixteen {
             let max = self.iconst(i64::from(max));
             return self.runtime_scan(from, class, max);
         }
         let end = self.builder.ins().iadd_imm_u(from, i64::from(max));
+        let next = self.builder.create_block();
+        let result = self.builder.append_block_param(next, types::I64);
+        let members = self.shared.classes[class as usize].members();
+        if members.len() <= FEW_MEMBERS && max > 1 {
+            self.first_bytes(&members, from, next);
+        }
         let sought = Sought::NotOf(class as usize);
-        self.steps(&sought, from, end, i64::from(max), |translator, from| {
+        let place = self.steps(&sought, from, end, i64::from(max), |translator, from| {
             let max = translator.builder.ins().isub(end, from);
             translator.runtime_scan(from, class, max)
-        })
+        });
+        self.builder.ins().jump(next, &[BlockArg::Value(place)]);
+        self.builder.switch_to_block(next);
+        result
+    }
+
+    /// Goes on at `next` if the run has no or one byte, as the blank behind a colon: that is guessed well, and what follows
+    /// need not wait for a step.
+    fn first_bytes(&mut self, members: &[u8], from: ir::Value, next: ir::Block) {
+        let (data, len) = self.message.expect("only parsers look for where a run ends");
+        let (near, second, longer) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        let rest = self.builder.ins().isub(len, from);
+        let is_there = self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, rest, 1);
+        self.builder.ins().brif(is_there, near, &[], longer, &[]);
+        self.builder.switch_to_block(near);
+        let address = self.builder.ins().iadd(data, from);
+        let is_first = self.is_one_of(members, address, 0);
+        self.builder.ins().brif(is_first, second, &[], next, &[BlockArg::Value(from)]);
+        self.builder.switch_to_block(second);
+        let is_second = self.is_one_of(members, address, 1);
+        let place = self.builder.ins().iadd_imm_u(from, 1);
+        self.builder.ins().brif(is_second, longer, &[], next, &[BlockArg::Value(place)]);
+        self.builder.switch_to_block(longer);
+    }
+
+    fn is_one_of(&mut self, members: &[u8], address: ir::Value, offset: i32) -> ir::Value {
+        let byte = self.builder.ins().load(types::I8, bytes_memory(), address, offset);
+        let mut found = None;
+        for member in members {
+            let same = self.builder.ins().icmp_imm_u(IntCC::Equal, byte, i64::from(*member));
+            found = Some(match found {
+                None => same,
+                Some(before) => self.builder.ins().bor(before, same),
+            });
+        }
+        found.unwrap_or_else(|| self.builder.ins().iconst(types::I8, 0))
     }
 
     fn runtime_scan(&mut self, from: ir::Value, class: u32, max: ir::Value) -> ir::Value {
@@ -77,9 +127,7 @@ impl Translator<'_, '_> {
     }
 
     fn seek(&mut self, from: Value, needle: (u32, u32), max: u32) -> ir::Value {
-        let (_, len) = self.message.expect("only parsers seek");
-        let from = self.get(from);
-        let from = self.builder.ins().umin(from, len);
+        let from = self.inside(from);
         let bytes = &self.shared.consts[needle.0 as usize..(needle.0 + needle.1) as usize];
         if !self.shared.steps_by_sixteen || bytes.len() > INLINE_NEEDLE_BYTES_MAX {
             let max = self.iconst(i64::from(max));
@@ -128,9 +176,11 @@ impl Translator<'_, '_> {
         self.builder.switch_to_block(step);
         let address = self.builder.ins().iadd(data, at);
         let found = self.look(sought, address);
+        let hit = self.builder.create_block();
+        self.builder.ins().brif(found, hit, &[], more, &[]);
+        self.builder.switch_to_block(hit);
         let place = self.place_of(at, found);
-        let place = self.builder.ins().umin(place, end);
-        self.builder.ins().brif(found, next, &[BlockArg::Value(place)], more, &[]);
+        self.end_at(place, end, next);
 
         self.builder.switch_to_block(more);
         let after = self.builder.ins().iadd_imm_u(at, STEP_BYTES as i64);
@@ -148,14 +198,24 @@ impl Translator<'_, '_> {
 
         self.builder.switch_to_block(last);
         let place = self.last_step(sought, at);
-        let place = self.builder.ins().umin(place, end);
-        self.builder.ins().jump(next, &[BlockArg::Value(place)]);
+        self.end_at(place, end, next);
 
         self.builder.switch_to_block(short);
         let place = runtime(self, at);
         self.builder.ins().jump(next, &[BlockArg::Value(place)]);
         self.builder.switch_to_block(next);
         result
+    }
+
+    /// Goes on at `next` with a place, or with `end` if that comes first. A branch that is never taken costs less than a
+    /// minimum here, because all that follows waits for the place.
+    fn end_at(&mut self, place: ir::Value, end: ir::Value, next: ir::Block) {
+        let beyond = self.builder.create_block();
+        self.builder.set_cold_block(beyond);
+        let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, place, end);
+        self.builder.ins().brif(is_inside, next, &[BlockArg::Value(place)], beyond, &[]);
+        self.builder.switch_to_block(beyond);
+        self.builder.ins().jump(next, &[BlockArg::Value(end)]);
     }
 
     /// Looks at the last bytes of the message from `at` on, of which there are fewer than a step takes.

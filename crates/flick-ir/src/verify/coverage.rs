@@ -2,51 +2,99 @@
 //! Source: forward data flow over facts "the message has at least `base + bytes` bytes"; where ways meet, only what
 //! is known on all of them stays. Compiled code loads without a check of its own, so its safety rests on this.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Report;
-use crate::cfg::Cfg;
-use crate::data::{Binary, Function, Inst, Op, Terminator, Value};
+use crate::cfg::{Cfg, successors};
+use crate::data::{Binary, BlockId, FuncKind, Function, Inst, Op, Terminator, Value};
 
 /// Bytes known to be there, by base.
 type Facts = BTreeMap<Option<Value>, u64>;
 
-/// Checks all accesses of one function whose loops are in order.
-pub(super) fn check(function: &Function, cfg: &Cfg, report: &mut Report<'_>) {
-    let numbers = Numbers::new(function);
-    let mut known: Vec<Facts> = vec![Facts::new(); function.blocks.len()];
-    for id in &cfg.order {
-        let index = id.0 as usize;
+/// What is known at the start of each block of how far the message reaches.
+#[derive(Clone, Debug, Default)]
+pub struct Covered {
+    numbers: Numbers,
+    known: Vec<Facts>,
+}
+
+impl Covered {
+    /// Computes it, of a function whose loops are in order.
+    pub fn new(function: &Function, cfg: &Cfg) -> Self {
+        let mut covered = Self { numbers: Numbers::new(function), known: vec![] };
+        covered.known.resize(function.blocks.len(), Facts::new());
+        for id in &cfg.order {
+            covered.known[id.0 as usize] = covered.at_start(function, cfg, *id);
+        }
+        covered
+    }
+
+    /// Whether the message is known to have `place` bytes wherever control is in `block`, whose own instructions are not
+    /// looked at.
+    pub fn reaches(&self, block: BlockId, place: Value) -> bool {
+        self.known.get(block.0 as usize).is_some_and(|facts| self.numbers.is_covered(facts, Some(place), 0))
+    }
+
+    fn at_start(&self, function: &Function, cfg: &Cfg, id: BlockId) -> Facts {
+        let params = &function.blocks[id.0 as usize].params;
+        let all = &cfg.predecessors[id.0 as usize];
+        let is_head = all.iter().any(|from| cfg.is_backward(*from, id));
         let mut facts: Option<Facts> = None;
-        // What is known where a loop is entered stays known while it goes round.
-        let ways = cfg.predecessors[index].iter().filter(|from| !cfg.is_backward(**from, *id));
-        for predecessor in ways {
-            let mut there = known[predecessor.0 as usize].clone();
-            if let Terminator::Need { base, bytes, .. } = &function.blocks[predecessor.0 as usize].end {
-                learn(&mut there, &numbers, *base, u64::from(*bytes));
+        // What is known where a loop is entered stays known while it goes round, but for what goes round itself.
+        for from in all.iter().filter(|from| !cfg.is_backward(**from, id)) {
+            let block = &function.blocks[from.0 as usize];
+            let mut there = self.known[from.0 as usize].clone();
+            for inst in &block.insts {
+                learn_result(&mut there, &self.numbers, inst);
+            }
+            if let Terminator::Need { base, bytes, .. } = &block.end {
+                learn(&mut there, &self.numbers, *base, u64::from(*bytes));
+            }
+            let ways = successors(&block.end).into_iter().filter(|(target, _)| *target == id && !is_head);
+            for (index, param) in params.iter().enumerate() {
+                let covers = |args: &[Value]| self.numbers.is_covered(&there, args.get(index).copied(), 0);
+                let mut ways = ways.clone().peekable();
+                if ways.peek().is_some() && ways.all(|(_, args)| covers(args)) {
+                    there.insert(Some(*param), 0);
+                }
             }
             facts = Some(match facts {
                 None => there,
                 Some(facts) => common(&facts, &there),
             });
         }
-        known[index] = facts.unwrap_or_default();
+        facts.unwrap_or_default()
+    }
+}
+
+/// Neither run nor needle gives a place behind the end of what is there.
+fn learn_result(facts: &mut Facts, numbers: &Numbers, inst: &Inst) {
+    if let (Op::ScanRun { .. } | Op::Seek { .. }, Some(result)) = (&inst.op, inst.result) {
+        learn(facts, numbers, Some(result), 0);
+    }
+}
+
+/// Checks all accesses of one function whose loops are in order.
+pub(super) fn check(function: &Function, cfg: &Cfg, report: &mut Report<'_>) {
+    let Covered { numbers, mut known } = Covered::new(function, cfg);
+    for id in &cfg.order {
+        let index = id.0 as usize;
         for inst in &function.blocks[index].insts {
             check_access(&inst.op, &numbers, &known[index], index, report);
-            // Neither gives a place behind the end of what is there.
-            if let (Op::ScanRun { .. } | Op::Seek { .. }, Some(result)) = (&inst.op, inst.result) {
-                learn(&mut known[index], &numbers, Some(result), 0);
-            }
+            learn_result(&mut known[index], &numbers, inst);
         }
     }
 }
 
 /// What is known of numbers wherever they are.
+#[derive(Clone, Debug, Default)]
 struct Numbers {
     /// Constants that are not negative.
     constants: BTreeMap<Value, u64>,
     /// Sums of a value and a constant that is not negative.
     sums: BTreeMap<Value, (Value, u64)>,
+    /// Values that are at most the length of the message.
+    clamped: BTreeSet<Value>,
 }
 
 impl Numbers {
@@ -66,7 +114,18 @@ impl Numbers {
             _ => None,
         };
         let sums = insts().filter_map(sum).collect();
-        Self { constants, sums }
+        let len = match function.kind {
+            FuncKind::Parser => function.blocks[0].params.get(1).copied(),
+            _ => None,
+        };
+        let clamp = |inst: &Inst| match (inst.result, &inst.op) {
+            (Some(value), Op::Binary(Binary::MinU, a, b)) if len == Some(*a) || len == Some(*b) => {
+                Some(value)
+            }
+            _ => None,
+        };
+        let clamped = insts().filter_map(clamp).collect();
+        Self { constants, sums, clamped }
     }
 
     /// Whether the message is known to have `base + bytes` bytes.
@@ -74,6 +133,8 @@ impl Numbers {
         let constant = base.map_or(Some(0), |base| self.constants.get(&base).copied());
         let sum = base.and_then(|base| self.sums.get(&base));
         facts.get(&base).is_some_and(|known| *known >= bytes)
+            || bytes == 0 && base.is_some_and(|base| self.clamped.contains(&base))
+            || constant.is_some_and(|constant| constant == 0 && bytes == 0)
             || constant.is_some_and(|constant| {
                 facts.get(&None).is_some_and(|known| *known >= constant.saturating_add(bytes))
             })

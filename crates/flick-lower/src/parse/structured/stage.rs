@@ -118,6 +118,9 @@ impl Emitter<'_, '_> {
         let resume = self.body.f.new_block(&[]);
         self.body.f.go_on_in(resume);
         let (start, from) = (self.get(SLOT_CURSOR), self.get(SLOT_SCAN));
+        // It is inside the message anyway; said here, nobody has to ask where it is searched from.
+        let len = self.body.f.params(BlockId(0))[1];
+        let from = self.body.f.binary(Type::Int, Binary::MinU, from, len);
         self.body.f.jump(stage, vec![start, from]);
         let state = self.new_state(resume);
 
