@@ -216,10 +216,15 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
         FieldKind::Text { .. } | FieldKind::Bits { .. } => return Writable::Yes,
         FieldKind::ToClose { .. } => return Writable::ToClose,
         FieldKind::List(list) if list.element.is_none() && list.keyed.is_none() => return Writable::Parts,
-        FieldKind::List(list) if matches!(list.end, ListEnd::Until(_) | ListEnd::Count(_)) => {
-            return Writable::Yes;
-        }
-        FieldKind::List(_) => return Writable::Parts,
+        FieldKind::List(list) => match &list.end {
+            ListEnd::Until(_) => return Writable::Yes,
+            // Given another number of elements, only a count that follows stays right.
+            ListEnd::Count(Expr { kind: ExprKind::SelfField(count), .. }) if matches!(unit.fields[count.0 as usize].kind.derived(), Some(Derived::LengthOf(of)) if *of == field) =>
+            {
+                return Writable::Yes;
+            }
+            _ => return Writable::Parts,
+        },
         FieldKind::Bytes { length, .. } => length,
     };
     let source = match length.kind {

@@ -325,6 +325,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
     let length = |field: FieldId| match &unit.fields[field.0 as usize].kind {
         FieldKind::Bytes { max_bytes, .. } => max_bytes.map(|max| Range { lo: 0, hi: i128::from(max) }),
         FieldKind::Text { max_bytes, .. } => Some(Range { lo: 0, hi: i128::from(*max_bytes) }),
+        FieldKind::List(list) => list.max.map(|max| Range { lo: 0, hi: i128::from(max) }),
         _ => None,
     };
     match &expr.kind {

@@ -3,7 +3,7 @@
 //! leads to; what is written can be read back as what was given (`guard.rs` sees to values that cannot).
 //! Refuses: elements of lists in which lists or choices would have to be given: a program gives one text for each.
 
-use flick_check::hir::{Choice, Expr, FieldId, FieldKind, Item, List, ListEnd, UnitId};
+use flick_check::hir::{Choice, Expr, FieldId, FieldKind, Item, List, ListEnd, Literal, UnitId};
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
 use crate::body::Body;
@@ -20,14 +20,33 @@ const GROUP: i64 = 128;
 impl Body<'_> {
     /// Writes all of a message that was built.
     pub fn write_items(&mut self, shape: &Shape, items: &[Item]) {
-        for item in items {
+        for (index, item) in items.iter().enumerate() {
+            let (before, behind) = (&items[..index], &items[index + 1..]);
             match item {
+                Item::Field(field) if self.is_blank(shape, *field, before, behind) => self.write_bytes(b" "),
                 Item::Field(field) => self.write_field(shape, *field),
-                Item::Literal(literal) if literal.cut => {}
+                Item::Literal(literal) if is_left_out(literal, behind) => {}
                 Item::Literal(literal) => self.write_bytes(&literal.bytes),
                 Item::Check(_) => {}
                 Item::Switch(choice) => self.write_choice(shape, choice),
             }
+        }
+    }
+
+    /// Whether a field is blanks without a name that may be absent and had better be there: between words, which would
+    /// become one, and before values, where people expect one.
+    fn is_blank(&self, shape: &Shape, field: FieldId, before: &[Item], behind: &[Item]) -> bool {
+        let info = self.cx.unit(shape.unit);
+        let has_name = |item: Option<&Item>| match item {
+            Some(Item::Field(field)) => info.field(*field).name.is_some(),
+            _ => false,
+        };
+        match (&info.field(field).name, &info.field(field).kind) {
+            (None, FieldKind::Text { class: Some(class), until: None, min_bytes: 0, .. }) => {
+                let has_space = self.cx.program.classes[class.0 as usize].has(b' ');
+                has_space && !before.is_empty() && (has_name(before.last()) || has_name(behind.first()))
+            }
+            _ => false,
         }
     }
 
@@ -408,6 +427,12 @@ impl Body<'_> {
         }
         sum
     }
+}
+
+/// Whether a literal is not written: one that is never passed on, or that may be absent; unless it belongs to a literal
+/// behind it, as CR does to LF.
+fn is_left_out(literal: &Literal, behind: &[Item]) -> bool {
+    literal.cut || literal.optional && !matches!(behind.first(), Some(Item::Literal(_)))
 }
 
 /// An element of a list of `shape` with these fields; what else is in it follows or is empty.

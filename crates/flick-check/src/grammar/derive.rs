@@ -6,7 +6,7 @@ use flick_syntax::ast;
 use super::nodes::Draft;
 use super::{GrammarScope, Purpose, with_exprs};
 use crate::diagnostic::Sink;
-use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::hir::{Derived, Expr, ExprKind, FieldId, FieldKind, ListEnd, Span, Ty, UnitId};
 use crate::items::Items;
 use crate::load::span_of;
 use crate::range::Range;
@@ -35,12 +35,19 @@ pub(super) fn check(unit: UnitId, drafts: &[Draft], items: &mut Items, sink: &mu
     circles(unit, items, sink);
 }
 
-/// Pairs of a field or variable and the bytes field whose length it is.
+/// Pairs of a field or variable and what it measures: the bytes field whose length it is, or the list whose elements it
+/// counts, if a program may give one.
 fn measured(items: &Items, unit: UnitId) -> Vec<(FieldId, FieldId)> {
     let fields = items.unit(unit).fields.iter().enumerate();
     let pairs = fields.filter_map(|(index, field)| match &field.kind {
         FieldKind::Bytes { length, .. } => match length.kind {
             ExprKind::SelfField(source) => Some((source, FieldId(index as u32))),
+            _ => None,
+        },
+        FieldKind::List(list) => match &list.end {
+            ListEnd::Count(Expr { kind: ExprKind::SelfField(source), .. }) if list.max.is_some() => {
+                Some((*source, FieldId(index as u32)))
+            }
             _ => None,
         },
         _ => None,

@@ -11,9 +11,11 @@ use crate::source::lower_with;
 const NOTES: &str = r#"
 type word = class { "a".."z", "A".."Z", "0".."9", "-" };
 type shown = class not { "\x00".."\x1f", "\x7f" };
+type blank = class { " ", "\t" };
 type line = unit {
   name : string<32> &of = word;
-  ":"; " " &optional;
+  ":";
+  : string<8> &of = blank &min = 0;
   value : string<64> &until = "\r\n" &of = shown;
 };
 type note = unit {
@@ -191,5 +193,129 @@ fn p9_values_never_break_out_of_their_fields() {
         assert_eq!(effects.sends.len(), usize::from(is_written), "{rule} {body:?}");
         let failure = (!is_written).then_some(FailureReason::Unavailable as u32);
         assert_eq!(effects.failure, failure, "{rule} {body:?}");
+    }
+}
+
+/// Lists of every end, bits, integers of variable length, what is there only sometimes.
+const PACKETS: &str = r#"
+type bulk = unit { "$"; size : decimal<5>; "\r\n"; data : string<100> &length = self.size; "\r\n"; };
+type word = class { "a".."z" };
+type item = unit { name : string<20> &of = word; ","; };
+type packet = unit {
+  %byteorder = big;
+  bits<16> { version : 4; flag : 1; rest : 11; };
+  number : varint<4>;
+  extra : uint16 &if = self.flag == 1;
+  kind : uint8;
+  switch self.kind {
+    1: { count : decimal<3>; "\r\n"; args : [bulk]<20> &count = self.count; }
+    2: { names : [item]<8> &until = "."; }
+    3: { inner_size : uint8; inner : [item]<9> &length = self.inner_size; }
+    else: { text : string<100> &until = "\n"; }
+  };
+  %order = in_order;
+};
+"#;
+
+fn packet(rule: &str, message: &[u8]) -> Effects {
+    let text = format!(
+        "use packets\nproc P: (packet/packet client, packet/packet server)\n  client => step(server)\n  server => client\n\nfun step: (-/packet server, m: packet) -> ()\n  {rule}\n"
+    );
+    let engines = Engines::new(lower_with(&text, &[("packets", PACKETS)]));
+    Session::new(&engines, 1).receive("client", message, &mut |_, _| panic!("nothing is asked"))
+}
+
+fn check_packet(rule: &str, message: &[u8], expected: &[u8]) {
+    let effects = packet(rule, message);
+    assert_eq!(effects.failure, None, "{rule}");
+    let sent: Vec<_> = effects.sends.iter().map(|(_, _, bytes)| bytes.as_slice()).collect();
+    assert_eq!(sent, [expected], "{rule}");
+}
+
+const CALL: &[u8] = b"\x48\x07\x85\x01\x00\x2a\x013\r\n$3\r\nset\r\n$1\r\nk\r\n$04\r\nwxyz\r\n";
+const TEXT: &[u8] = b"\x40\x07\x05\x09hello\n";
+
+#[test]
+fn bits_and_short_numbers_are_replaced_alone() {
+    check_packet("m with version = 5 => server", TEXT, b"\x50\x07\x05\x09hello\n");
+    check_packet("m with rest = 2047 => server", TEXT, b"\x47\xff\x05\x09hello\n");
+    check_packet("m with number = 300 => server", TEXT, b"\x40\x07\xac\x02\x09hello\n");
+    check_packet(
+        "m with number = 5 => server",
+        b"\x40\x07\x85\x00\x09hello\n",
+        b"\x40\x07\x85\x00\x09hello\n",
+    );
+    check_packet("m with text = \"bye\" => server", TEXT, b"\x40\x07\x05\x09bye\n");
+    check_packet("m with extra = 9 => server", TEXT, TEXT);
+    let mut expected = CALL.to_vec();
+    expected[5] = 9;
+    check_packet("m with extra = 9 => server", CALL, &expected);
+}
+
+#[test]
+fn lists_are_read_as_lists() {
+    let says = |value: &str| format!("m with text = {value} => server");
+    let both = |value: &str| format!("packet{{kind = 9, text = {value}}} => server");
+    let built = |text: &[u8]| [b"\x00\x00\x00\x09", text, b"\n"].concat();
+    check_packet(&both("str(len(m.args))"), CALL, &built(b"3"));
+    check_packet(&both("m.args[1] else \"?\""), CALL, &built(b"k"));
+    check_packet(&both("m.args[2] else \"?\""), CALL, &built(b"wxyz"));
+    check_packet(&both("m.args[3] else \"?\""), CALL, &built(b"?"));
+    check_packet(&both("str(len(m.args[1..]))"), CALL, &built(b"2"));
+    check_packet(&both("str(fold a in m.args, n = 0: n + len(a))"), CALL, &built(b"8"));
+    check_packet(&says("str(len(m.args))"), TEXT, b"\x40\x07\x05\x090\n");
+    let row = b"\x40\x07\x05\x02ab,c,.";
+    check_packet(&both("m.names[1] else \"?\""), row, &built(b"c"));
+    let inner = b"\x40\x07\x05\x03\x05ab,c,";
+    check_packet(&both("m.inner[0] else \"?\""), inner, &built(b"ab"));
+}
+
+#[test]
+fn lists_are_changed_and_built() {
+    let head = |count: &str, rest: &str| [&CALL[..7], count.as_bytes(), b"\r\n", rest.as_bytes()].concat();
+    check_packet(
+        "m with args = [\"get\", \"key\"] => server",
+        CALL,
+        &head("2", "$3\r\nget\r\n$3\r\nkey\r\n"),
+    );
+    check_packet("m with args = m.args[1..] => server", CALL, &head("2", "$1\r\nk\r\n$4\r\nwxyz\r\n"));
+    check_packet(
+        "m with args = m.args => server",
+        CALL,
+        &CALL
+            .to_vec()
+            .iter()
+            .copied()
+            .collect::<Vec<u8>>()
+            .strip_suffix(b"$04\r\nwxyz\r\n")
+            .map(|front| [front, b"$4\r\nwxyz\r\n"].concat())
+            .expect("the end is known"),
+    );
+    check_packet("packet{version = 1, args = [\"x\"]} => server", TEXT, b"\x10\x00\x00\x011\r\n$1\r\nx\r\n");
+    check_packet("packet{names = [\"x\", \"yz\"]} => server", TEXT, b"\x00\x00\x00\x02x,yz,.");
+    check_packet(
+        "packet{flag = 1, extra = 5, number = 128, text = \"a\"} => server",
+        TEXT,
+        b"\x08\x00\x80\x01\x00\x05\x00a\n",
+    );
+    let row = b"\x40\x07\x05\x02ab,c,.";
+    check_packet("m with names = [\"q\"] => server", row, b"\x40\x07\x05\x02q,.");
+    check_packet("m with names = [] => server", row, b"\x40\x07\x05\x02.");
+}
+
+/// RELIABILITY P9, of elements of lists.
+#[test]
+fn p9_elements_never_break_out_of_their_lists() {
+    for (rule, is_written) in [
+        ("packet{names = [m.text[..20]]} => server", true),
+        ("packet{names = [\"a\", m.text[1..4] + \",\"]} => server", false),
+        ("packet{names = map x in [m.text[..9], \"B\"]: lower(x)} => server", true),
+        ("packet{names = map x in [m.text[..9], \"B\"]: x} => server", false),
+        ("packet{args = [\"any\\r\\n\", m.text[..98] + \"\\r\\n\"]} => server", true),
+        ("m with text = m.text[..4] + \"\\n\" => server", false),
+    ] {
+        let effects = packet(rule, TEXT);
+        assert_eq!(effects.sends.len(), usize::from(is_written), "{rule}");
+        assert_eq!(effects.failure.is_some(), !is_written, "{rule}");
     }
 }
