@@ -170,6 +170,8 @@ pub struct Backend {
     pub idle: Vec<u32>,
     /// Exclusive: slots of lent links without a connection.
     pub spare: Vec<u32>,
+    /// Waiting sessions that are being woken because it has a connection for each of them.
+    pub promised: usize,
     /// It counts as up.
     pub is_up: bool,
     /// Dials that failed since it was last up.

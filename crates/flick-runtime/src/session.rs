@@ -97,6 +97,8 @@ pub struct Session {
     pub is_fresh: bool,
     /// That the client sends no more has been passed on.
     pub client_is_over: bool,
+    /// While it waits for something shared: the backend of which it wants a connection, if that is it.
+    pub wants: Option<u32>,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
     /// The request under way is its last: it ends with the reply.
@@ -138,6 +140,7 @@ impl Session {
             held_bytes: 0,
             upload: Upload::None,
             tunnel: None,
+            wants: None,
             private_links: None,
             speaker: None,
             is_fresh: true,

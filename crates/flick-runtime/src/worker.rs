@@ -431,12 +431,19 @@ impl<D: Driver> Worker<D> {
 
     /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.
     fn resume_waiting(&mut self) {
+        self.backends.iter_mut().for_each(|backend| backend.promised = 0);
         for _ in 0..self.blocked.len() {
             let Some(key) = self.blocked.pop_front() else { break };
+            let wants = self.sessions.get(key).and_then(|session| session.wants);
+            if wants.is_some_and(|backend| !self.promise(backend)) {
+                self.blocked.push_back(key);
+                continue;
+            }
             if let Some(session) = self.sessions.get_mut(key)
                 && session.wait == Wait::Shared
             {
                 session.wait = Wait::Nothing;
+                session.wants = None;
                 self.enqueue_session(key);
             }
         }
@@ -517,6 +524,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
             private,
             idle: Vec::with_capacity(1 + lent_max as usize),
             spare,
+            promised: 0,
             is_up: false,
         });
     }

@@ -6,9 +6,11 @@
 use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
-use super::Worker;
+use super::{Flow, Worker};
 use crate::backend::LinkState;
 use crate::limits::{IDLE_LINK_MS, LENT_REST_MS};
+use crate::session::Wait;
+use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -173,6 +175,25 @@ impl<D: Driver> Worker<D> {
             let is_free = link.state == LinkState::Up && link.requests.is_empty() && !link.uploading;
             link.state == LinkState::Down || is_free
         })
+    }
+
+    /// Whether a session that wants a connection to `backend` is worth waking: each that is free is promised once.
+    pub(super) fn promise(&mut self, backend: u32) -> bool {
+        if !self.shared_link_is_usable(backend) {
+            return true;
+        }
+        let backend = &mut self.backends[backend as usize];
+        backend.promised += 1;
+        backend.promised <= backend.idle.len() + backend.spare.len()
+    }
+
+    /// A session waits for a connection to `backend`.
+    pub(super) fn wait_for_link(&mut self, key: Key, backend: Option<u32>) -> Flow {
+        let wants = backend.filter(|backend| self.backends[*backend as usize].exclusive);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.wants = wants;
+        }
+        self.wait_for(key, Wait::Shared)
     }
 
     /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.

@@ -270,6 +270,9 @@ impl<D: Driver> Worker<D> {
             self.reply_body_over(link, download);
         } else {
             self.links[link as usize].download = Some(download);
+            if self.links[link as usize].lent && !self.links[link as usize].uploading {
+                self.ledger.get_mut(request).deadline_ns = self.body_deadline(link);
+            }
         }
         Flow::Go
     }
@@ -335,7 +338,7 @@ impl<D: Driver> Worker<D> {
         let download = Download { body, ..download };
         state.download = (!body.is_over()).then_some(download);
         if !is_nothing && !uploading {
-            self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
+            self.ledger.get_mut(request).deadline_ns = self.body_deadline(link);
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
@@ -477,6 +480,17 @@ impl<D: Driver> Worker<D> {
             state.clock_lag_ns += now_ns - state.stalled_since_ns;
             self.stalled_links -= 1;
         }
+    }
+
+    /// When the next piece of a body is late: on a connection that is lent, which holds up nobody, it has as long as
+    /// a client has for its own.
+    fn body_deadline(&mut self, link: u32) -> u64 {
+        if !self.links[link as usize].lent {
+            return self.reply_deadline(link);
+        }
+        let late_ns = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
+        self.note_due(late_ns);
+        late_ns - self.links[link as usize].clock_lag_ns
     }
 
     /// When a reply to something sent now is late, on the clock of the connection, which stands while it is stalled.

@@ -68,11 +68,16 @@ impl<D: Driver> Worker<D> {
             session.inbox.clear(&mut self.pieces, &mut self.frames);
         }
         let waiting = session.wait != Wait::Nothing;
+        // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
+        let receives = !waiting || (session.wait == Wait::Replies && session.inbox.is_empty());
         let mid_message = session.inbox.in_message() || session.upload != Upload::None;
         let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
         if over && mid_message {
             self.counters.truncated.add(1);
-            self.abandon_upload(key, FailureReason::Malformed);
+            // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
+            let alone = self.setup.protocol().exclusive;
+            let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
+            self.abandon_upload(key, reason);
         }
         if over
             && mid_message
@@ -86,7 +91,7 @@ impl<D: Driver> Worker<D> {
         }
         if phase == Phase::Open && !over {
             self.arm_message(key, mid_message && !waiting);
-            self.set_receiving(key, !waiting);
+            self.set_receiving(key, receives);
         }
         self.close_if_finished(key);
     }
@@ -179,8 +184,8 @@ impl<D: Driver> Worker<D> {
         let start = Start { channel, element: 0, message: message.bytes() };
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.setup.needs.has_effects;
-        if !has_effects && !self.has_room(scratch.sends.as_slice()) {
-            return self.wait_for(key, Wait::Shared);
+        if !has_effects && let Err(wants) = self.has_room(scratch.sends.as_slice()) {
+            return self.wait_for_link(key, wants);
         }
         self.consume(key, message.len());
         self.note_last(key, flags);
@@ -269,20 +274,26 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Whether everything a message's sends may need is there: ledger entries, room on the connections.
-    fn has_room(&self, sends: &[Send]) -> bool {
+    ///
+    /// Errors: something is not; which backend has no connection to lend, if it is that.
+    fn has_room(&self, sends: &[Send]) -> Result<(), Option<u32>> {
         if self.ledger.room() <= sends.len() {
-            return false;
+            return Err(None);
         }
-        sends.iter().all(|send| {
-            let Some(backend) = self.backend_of(send) else { return true };
+        for send in sends {
+            let Some(backend) = self.backend_of(send) else { continue };
             if self.backends[backend as usize].exclusive {
-                return !self.shared_link_is_usable(backend)
-                    || self.lends_now(backend)
-                    || !self.lends(backend);
+                let lends =
+                    !self.shared_link_is_usable(backend) || self.lends_now(backend) || !self.lends(backend);
+                lends.then_some(()).ok_or(Some(backend))?;
+                continue;
             }
             let link = &self.links[self.backends[backend as usize].shared as usize];
-            link.conn.is_none_or(|conn| self.driver.backlog_bytes(conn) <= LINK_BACKLOG_BYTES_MAX)
-        })
+            if link.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX) {
+                return Err(None);
+            }
+        }
+        Ok(())
     }
 
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.

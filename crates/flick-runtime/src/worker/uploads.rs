@@ -54,12 +54,15 @@ impl<D: Driver> Worker<D> {
         };
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
-                return self.wait_for(key, Wait::Shared);
+                return self.wait_for_link(key, Some(backend));
             }
             self.backend_counters[backend as usize].failures.add(1);
             let reason = Some(FailureReason::Unavailable);
             return self.answer_large(key, scratch, &seen.sub(0..head), reason);
         };
+        // A body is streamed to one backend only.
+        let others = scratch.sends.as_slice().len() - 1;
+        self.counters.sends_dropped.add(others as u64);
         self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
         Flow::Go
     }

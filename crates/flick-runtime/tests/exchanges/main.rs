@@ -682,3 +682,35 @@ fn draining_at_any_time_ends() {
         storm::check(100, kind, &faults);
     }
 }
+
+#[test]
+fn a_body_may_pause_for_longer_than_a_reply_may_take() {
+    check(
+        r#"simulator only
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok parts\n"
+        client a  expects "ok parts\n"
+        wait 20000 ms
+        backend 0 sends "1\nx"
+        client a  expects "1\nx"
+        wait 31000 ms
+        client a  expects closed
+        client b  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        wait 2100 ms
+        client b  expects "fail 1\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_client_that_says_nothing_while_it_waits_is_heard_when_it_goes() {
+    check(
+        r#"client a  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client a  resets
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
