@@ -53,6 +53,7 @@ impl BytesRef {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(self) -> u32 {
         (self.0 & BYTES_OFFSET_MAX) as u32
     }
@@ -63,16 +64,19 @@ impl BytesRef {
     }
 
     /// Offset in its region, in bytes.
+    #[inline]
     pub fn offset(self) -> u32 {
         ((self.0 >> 28) & BYTES_OFFSET_MAX) as u32
     }
 
     /// Number of its region.
+    #[inline]
     pub fn region(self) -> u64 {
         self.0 >> 56
     }
 
     /// Number of the message it lies in, if it does.
+    #[inline]
     pub fn message(self) -> Option<usize> {
         match self.region() {
             0 => Some(0),
@@ -83,6 +87,7 @@ impl BytesRef {
 
     /// The bytes. `message` gives the bytes of a message by number. `None` when the reference leaves its region: a bug
     /// of the compiler, never of a peer.
+    #[inline]
     pub fn resolve<'a>(
         self,
         message: impl FnOnce(usize) -> Option<&'a [u8]>,

@@ -82,6 +82,7 @@ pub(crate) struct Regions<'r> {
 
 impl<'r> Regions<'r> {
     /// The bytes a value stands for.
+    #[inline]
     pub(crate) fn bytes(&self, value: u64) -> &'r [u8] {
         let bytes = BytesRef(value).resolve(|number| self.message(number), self.consts, self.out);
         bytes.expect("a bytes value lies inside its region")
@@ -163,6 +164,7 @@ impl<'a> RawCall<'a> {
     }
 
     /// Everything a value may lie in.
+    #[inline]
     pub(crate) fn regions(&self) -> Regions<'_> {
         let (message, others) = (self.message(), self.others());
         Regions { message, frame: self.frame(), others, consts: self.consts(), out: self.out() }
@@ -188,6 +190,7 @@ impl<'a> RawCall<'a> {
     }
 
     /// The bytes a value stands for.
+    #[inline]
     pub(crate) fn bytes(&self, value: u64) -> &[u8] {
         self.regions().bytes(value)
     }

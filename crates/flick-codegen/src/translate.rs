@@ -11,6 +11,7 @@ mod function;
 mod host;
 mod scan;
 mod state;
+mod text;
 mod words;
 
 use cranelift_codegen::ir::{AbiParam, Signature, Type as ClifType, types};

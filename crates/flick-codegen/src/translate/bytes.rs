@@ -37,7 +37,7 @@ impl Translator<'_, '_> {
             }
             Op::FormatAddress(bytes) => self.call_runtime(SymbolId::FormatAddress, &[*bytes]),
             Op::Find(a, b) => self.call_runtime(SymbolId::Find, &[*a, *b]),
-            Op::Trim(value) => self.call_runtime(SymbolId::Trim, &[*value]),
+            Op::Trim(value) => self.trim(*value),
             Op::IsMissing(value) => {
                 let value = self.get(*value);
                 Some(self.builder.ins().icmp_imm_s(IntCC::Equal, value, BytesRef::MISSING.0 as i64))
@@ -60,7 +60,7 @@ impl Translator<'_, '_> {
         match op {
             Op::Slice { bytes, start, end } => Some(self.slice(*bytes, *start, *end)),
             Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
-            Op::HasToken(list, token) => self.predicate(SymbolId::HasToken, *list, *token),
+            Op::HasToken(list, token) => self.has_token(*list, *token),
             Op::Guard { bytes, class, without } => self.guard(*bytes, *class, *without),
             Op::Transform { kind, bytes, max_bytes } => {
                 let (kind, max) = (self.iconst(transform_word(*kind)), self.iconst(i64::from(*max_bytes)));

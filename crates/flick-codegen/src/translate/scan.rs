@@ -295,7 +295,8 @@ impl Translator<'_, '_> {
         self.builder.ins().icmp(IntCC::Equal, hit, zero)
     }
 
-    fn sixteen(&mut self, bytes: [u8; STEP_BYTES]) -> ir::Value {
+    /// A constant.
+    pub(super) fn sixteen(&mut self, bytes: [u8; STEP_BYTES]) -> ir::Value {
         let constant = self.builder.func.dfg.constants.insert(ConstantData::from(&bytes[..]));
         self.builder.ins().vconst(types::I8X16, constant)
     }

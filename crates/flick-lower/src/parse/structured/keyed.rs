@@ -229,7 +229,7 @@ impl Emitter<'_, '_> {
             self.wait(0, state);
             self.at = here;
             for names in [Key::At(id, listed)].into_iter().chain(others) {
-                self.cut_listed(id, names, end, over);
+                self.cut_listed(id, (keyed, names), end, over);
             }
         }
         self.body.f.jump(over, Vec::new());
@@ -237,14 +237,26 @@ impl Emitter<'_, '_> {
     }
 
     /// Cuts what a value names; without a value all is done, since the places are taken in order.
-    fn cut_listed(&mut self, id: FieldId, names: Key, end: Value, over: BlockId) {
+    fn cut_listed(&mut self, id: FieldId, (keyed, names): (&Keyed, Key), end: Value, over: BlockId) {
         let names = self.get_key(names);
         let is_missing = self.body.f.define(Type::Bool, Op::IsMissing(names));
         let there = self.body.f.new_block(&[]);
         self.body.f.branch_to(is_missing, over, there);
         self.body.f.go_on_in(there);
+        // Most lists are one name, which is cut anyway: then no line is looked at again.
+        let listed = self.body.f.new_block(&[]);
+        for key in keyed.cut.iter().filter(|_| keyed.nocase) {
+            let known = self.body.consts.intern(&keyed.keys[*key as usize]);
+            let known = self.body.f.define(Type::Bytes, known);
+            let is_cut = self.body.f.define(Type::Bool, Op::SameText(names, known));
+            let next = self.body.f.new_block(&[]);
+            self.body.f.branch_to(is_cut, listed, next);
+            self.body.f.go_on_in(next);
+        }
         let start = self.get_key(Key::Start(id));
         let has_room = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
         self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
+        self.body.f.jump(listed, Vec::new());
+        self.body.f.go_on_in(listed);
     }
 }
