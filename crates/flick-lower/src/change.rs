@@ -198,7 +198,7 @@ impl Body<'_> {
         self.emit_range(shape, copied, start);
         let kind = &info.field(field).kind;
         match (kind, shape.overrides.get(&Part::Field(field)).cloned()) {
-            (FieldKind::Number { .. } | FieldKind::Varint { .. }, _) => {
+            (FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Vint { .. }, _) => {
                 let was = self.received(shape, Key::Field(field)).num().value();
                 let is = self.ready_field(shape, field).num().value();
                 let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
@@ -208,12 +208,12 @@ impl Body<'_> {
                     |body| body.write_value(shape, field),
                 );
             }
-            (FieldKind::List(list), Some(Val::Bytes(given))) => {
+            (FieldKind::List(_), Some(Val::Bytes(given))) => {
                 let is_missing = self.f.define(Type::Bool, Op::IsMissing(given));
-                let is_keyed = list.keyed.is_some();
+                let changes_keys = self.ready.keys(field).arrived.is_some();
                 self.either(
                     is_missing,
-                    |body| match is_keyed {
+                    |body| match changes_keys {
                         true => body.rewrite_keyed(shape, field, start, end),
                         false => body.emit_range(shape, start, end),
                     },

@@ -168,7 +168,8 @@ impl<'p> UnitInfo<'p> {
         }
         // Where ways meet on which it was changed and not, its word is carried.
         let is_carried = is_direct && !matches!(kind, FieldKind::ToClose { .. } | FieldKind::List(_));
-        let is_number = kind.number_range().is_some() || matches!(kind, FieldKind::Int { .. });
+        let is_number =
+            kind.number_range().is_some() || matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. });
         if is_number || is_carried {
             needs.insert(Key::Field(field));
         }

@@ -319,3 +319,94 @@ fn p9_elements_never_break_out_of_their_lists() {
         assert_eq!(effects.failure.is_some(), !is_written, "{rule}");
     }
 }
+
+/// Runs a program of the notes' grammar whose rule may ask the server, which answers what `answer` says.
+fn ask(rule: &str, message: &str, reply: Result<&str, FailureReason>) -> (Vec<String>, Effects) {
+    let text = format!(
+        "use notes\nproc P: (note/note client, note/note server)\n  client => step(server, client)\n\n{rule}"
+    );
+    let engines = Engines::new(lower_with(&text, &[("notes", NOTES)]));
+    let mut asked = Vec::new();
+    let effects = Session::new(&engines, 1).receive("client", message.as_bytes(), &mut |sent, _| {
+        asked.push(format!("{}:{}", sent.1 as u16, String::from_utf8_lossy(&sent.2)));
+        if sent.1 == 0 {
+            reply.map(|bytes| bytes.as_bytes().to_vec())
+        } else {
+            Err(FailureReason::Unavailable)
+        }
+    });
+    (asked, effects)
+}
+
+#[test]
+fn replies_to_asks_are_read_and_changed_too() {
+    let rule = "fun step: (note/note server, -/note client, m: note) -> ()\n  \
+        let r = ask server with (m with headers[\"asked\"] = \"yes\")\n  \
+        let host = m.headers[\"host\"] else \"?\"\n  \
+        r with headers[\"x\"] = (r.headers[\"x\"] else \"none\")[..20] + host[..20], code = 3 => client\n";
+    let reply = "bye 1 1\r\nx: 9\r\nhop: gone\r\n\r\nwhy\n";
+    let rule = rule.replace(", code = 3", "");
+    let (asked, effects) = ask(&rule, "get 1 2\r\nhost: h\r\n\r\n", Ok(reply));
+    assert_eq!(asked, ["0:get 1 2\r\nhost: h\r\nasked: yes\r\n\r\n"]);
+    assert_eq!(String::from_utf8_lossy(&effects.sends[0].2), "bye 1 1\r\nx: 9h\r\n\r\nwhy\n");
+}
+
+/// RELIABILITY P9: who asks with what cannot be written is told that nobody can be asked.
+#[test]
+fn p9_asks_with_what_cannot_be_written_fail() {
+    let rule = "fun step: (note/note server, -/note client, m: note) -> ()\n  \
+        let r = ask server with (m with headers[\"x\"] = text(m.body)[..64]) else none\n  \
+        switch r:\n    some reply: reply => client\n    none: note{reason = \"no\"} => client\n";
+    let (asked, effects) = ask(rule, "put 1 2\r\nlength: 2\r\n\r\n\r\n", Ok("get 1 1\r\n\r\n"));
+    assert_eq!(asked, ["65535:"]);
+    assert_eq!(String::from_utf8_lossy(&effects.sends[0].2), "bye 7 0\r\n\r\nno\n");
+    let (asked, effects) = ask(rule, "put 1 2\r\nlength: 2\r\n\r\nok", Ok("get 1 1\r\n\r\n"));
+    assert_eq!(asked, ["0:put 1 2\r\nlength: 2\r\nx: ok\r\n\r\nok"]);
+    assert_eq!(String::from_utf8_lossy(&effects.sends[0].2), "get 1 1\r\n\r\n");
+}
+
+#[test]
+fn functions_take_and_give_messages() {
+    let rule = |body: &str| {
+        format!(
+            "fun host_of: (m: note) -> (string<64>)\n  m.headers[\"host\"] else \"?\"\n\n\
+            fun tagged: (m: note, tag: string<8>) -> (note)\n  m with headers[\"tag\"] = tag\n\n{}",
+            step(body)
+        )
+    };
+    check(
+        &rule("note{verb = \"get\", headers = [(\"h\", host_of(m))]} => server"),
+        PUT,
+        "get 7 0\r\nh: a\r\n\r\n",
+    );
+    check(
+        &rule("tagged(tagged(m, \"one\"), host_of(m)[..8]) => server"),
+        PUT,
+        "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\ntag: a\r\n\r\nabc",
+    );
+    check(
+        &rule("tagged(note{body = m.body}, \"t\") => server"),
+        PUT,
+        "put 7 0\r\nlength: 3\r\ntag: t\r\n\r\nabc",
+    );
+    check(
+        &rule(
+            "let c = tagged(m, \"t\")\n  note{verb = \"get\", headers = [(\"w\", str(len(wire(m)))), (\"t\", c.headers[\"tag\"] else \"?\")]} => server",
+        ),
+        PUT,
+        "get 7 0\r\nw: 58\r\nt: t\r\n\r\n",
+    );
+}
+
+#[test]
+fn lists_of_pairs_are_computed() {
+    let rule = step(
+        "let pairs = map x in [\"a\", m.headers[\"host\"] else \"?\", \"Length\"]: (x[..32], x[..8] + \"1\")\n  note{body = m.body, headers = pairs} => server",
+    );
+    check(&rule, PUT, "put 7 0\r\na: a1\r\na: a1\r\nlength: 3\r\n\r\nabc");
+    let both = step(
+        "let r = if m.code == 1: m with verb = \"get\" else: m with headers = [(\"only\", \"one\")]\n  r => server",
+    );
+    check(&both, "bye 2 1\r\na: b\r\n\r\nx\n", "bye 2 1\r\nonly: one\r\n\r\nx\n");
+    check(&both, "bye 1 1\r\na: b\r\n\r\nx\n", "get 1 1\r\na: b\r\n\r\nx\n");
+}
