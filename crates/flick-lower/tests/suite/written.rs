@@ -283,10 +283,6 @@ fn lists_are_changed_and_built() {
         "m with args = m.args => server",
         CALL,
         &CALL
-            .to_vec()
-            .iter()
-            .copied()
-            .collect::<Vec<u8>>()
             .strip_suffix(b"$04\r\nwxyz\r\n")
             .map(|front| [front, b"$4\r\nwxyz\r\n"].concat())
             .expect("the end is known"),
