@@ -71,7 +71,8 @@ impl Subject<'_> {
             for ends in cuts(data.len(), rng) {
                 let cut = feed(parse, data, asked, &ends);
                 assert_eq!(cut.0, whole.0, "cut at {ends:?}; {}", place());
-                if matches!(whole.0, Told::Done(_)) {
+                // Where the last part of several begins hangs on what was there.
+                if whole.0 == Told::Done(whole.1.total_bytes()) {
                     let seen = |frame: &Frame| (frame.total_bytes(), frame.head_bytes(), frame.flags());
                     assert_eq!(seen(&cut.1), seen(&whole.1), "cut at {ends:?}; {}", place());
                 }

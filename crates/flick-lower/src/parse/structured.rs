@@ -62,6 +62,7 @@ pub fn lower_structured(
     body.scope = (unit, SelfScope::Frame);
     body.mode = Mode::Exact { field: 0 };
     let entry = body.f.current();
+    let len = body.f.params(entry)[1];
     let start = body.f.new_block(&[]);
     body.f.go_on_in(start);
     let needs = Needs::new(info, items, role, channel);
@@ -70,6 +71,7 @@ pub fn lower_structured(
         body,
         info,
         needs,
+        len,
         role,
         parts,
         at: Spot::START,
@@ -106,6 +108,8 @@ struct Emitter<'a, 'p> {
     body: Body<'p>,
     info: &'a UnitInfo<'p>,
     needs: Needs,
+    /// How many bytes are there.
+    len: Value,
     role: Role,
     /// A message may be given in parts.
     parts: bool,

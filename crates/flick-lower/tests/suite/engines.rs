@@ -162,7 +162,7 @@ fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel
         answers: &[],
         spills: &mut [],
         resume: 0,
-        state: &mut [],
+        state: &mut vec![0; flick_abi::limits::STATE_WORDS_MAX],
         failure: None,
         host: &mut NoHost,
     };

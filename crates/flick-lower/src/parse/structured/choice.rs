@@ -102,5 +102,17 @@ impl Emitter<'_, '_> {
             };
             self.keep(key, value);
         }
+        self.keep_follows_of_none(id);
+    }
+
+    /// What is summed up or found out over a list that is not there.
+    fn keep_follows_of_none(&mut self, list: FieldId) {
+        let sums = self.needs.sums.iter().filter(|(_, own)| *own == list).map(|(var, _)| *var);
+        let flags = self.needs.flags.iter().filter(|(_, own, _)| *own == list).map(|(flag, ..)| *flag);
+        for id in sums.chain(flags).collect::<Vec<_>>() {
+            let ty = self.info.key_type(Key::Field(id));
+            let nothing = self.body.f.define(ty, Op::Const(0));
+            self.keep(Key::Field(id), nothing);
+        }
     }
 }

@@ -28,6 +28,8 @@ struct Loop<'l> {
     head: BlockId,
     /// Elements so far, where they are counted.
     seen: Option<Value>,
+    /// Passed on as it arrives.
+    streams: bool,
     /// Each element ends a part of its own.
     ends_parts: bool,
     /// Where the list is over.
@@ -63,7 +65,7 @@ impl Emitter<'_, '_> {
         self.at = Spot::there(place, self.most_in(list, self.at.most, streams));
         let ends_parts = streams && !streams_in(self.info, &list.body);
         let seen = is_counted.then_some(seen);
-        let mut own = Loop { id, list, head, seen, ends_parts, exits: Vec::new() };
+        let mut own = Loop { id, list, head, seen, streams, ends_parts, exits: Vec::new() };
         self.lists.push(id);
         self.element(&mut own);
         self.lists.pop();
@@ -279,6 +281,9 @@ impl Emitter<'_, '_> {
                 self.body.f.binary(Type::Int, Binary::Add, seen, one)
             }
         };
+        if own.streams && !own.ends_parts {
+            self.pass_on_what_is_there(own);
+        }
         if own.ends_parts {
             // The last element ends the last part, where that is known.
             if !matches!(list.end, ListEnd::Until(_) | ListEnd::Last(_)) {
@@ -296,6 +301,31 @@ impl Emitter<'_, '_> {
             (true, false) => zero,
         };
         self.body.f.jump(own.head, vec![place, zero, seen]);
+    }
+
+    /// Behind an element of a list that streams, when nothing of the next one is there: what was read of this one ends a
+    /// part, so that nobody waits for it until the next one comes. So where parts end may hang on the split; what they
+    /// say does not.
+    fn pass_on_what_is_there(&mut self, own: &Loop<'_>) {
+        self.tell();
+        let (place, zero) = (self.place(self.at), self.body.f.int(0));
+        let is_all = self.body.f.binary(Type::Bool, Binary::LeS, self.len, place);
+        let is_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, place);
+        let ends = self.body.f.binary(Type::Bool, Binary::And, is_all, is_some);
+        let (ends, goes_on) = self.fork(ends);
+        self.body.f.go_on_in(ends);
+        let here = self.at;
+        if let Some(seen) = own.seen {
+            let one = self.body.f.int(1);
+            let seen = self.body.f.binary(Type::Int, Binary::Add, seen, one);
+            self.keep(Key::Seen(own.id), seen);
+        }
+        self.part(None);
+        let seen = if self.needs.has(Key::Seen(own.id)) { self.get_key(Key::Seen(own.id)) } else { self.body.f.int(0) };
+        let (place, zero) = (self.place(self.at), self.body.f.int(0));
+        self.body.f.jump(own.head, vec![place, zero, seen]);
+        self.body.f.go_on_in(goes_on);
+        self.at = here;
     }
 
     /// Adds what an element adds to a variable.
