@@ -178,3 +178,19 @@ fn balancer(library: &str, request: &str, reply: &str, field: &str) -> String {
          req => backends[hash(req.{field}) mod len(backends)]\n"
     )
 }
+
+macro_rules! libraries {
+    ($($test:ident: $library:literal, $request:literal, $reply:literal, $field:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                const TEXT: &str = include_str!(concat!("../../../stdlib/", $library, ".flick"));
+                check($library, &balancer($library, $request, $reply, $field), &[($library, TEXT)]);
+            }
+        )*
+    };
+}
+
+libraries! {
+    http: "http", "request", "response", "target";
+}

@@ -321,7 +321,11 @@ impl Emitter<'_, '_> {
             self.keep(Key::Seen(own.id), seen);
         }
         self.part(None);
-        let seen = if self.needs.has(Key::Seen(own.id)) { self.get_key(Key::Seen(own.id)) } else { self.body.f.int(0) };
+        let seen = if self.needs.has(Key::Seen(own.id)) {
+            self.get_key(Key::Seen(own.id))
+        } else {
+            self.body.f.int(0)
+        };
         let (place, zero) = (self.place(self.at), self.body.f.int(0));
         self.body.f.jump(own.head, vec![place, zero, seen]);
         self.body.f.go_on_in(goes_on);
