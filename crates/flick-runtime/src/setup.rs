@@ -125,14 +125,7 @@ impl Setup {
         let (backends, elements) = bind_backends(&program, &config.connect)?;
         let channel_lens = elements.iter().map(|(_, count)| u64::from((*count).max(1))).collect();
         let protocol = &program.protocols[program.channels[listened].protocol];
-        let private = protocol.is_private();
-        if private && program.rules.iter().any(|rule| rule.asks) {
-            return Err(StartError::Program(format!(
-                "the grammar of `{}` does not say how replies find their requests, so rules cannot ask; write \
-                 `%order = in_order;` or `%correlate = self.FIELD;` in the unit",
-                protocol.name
-            )));
-        }
+        let private = is_private(&program, protocol)?;
         let places = Arc::new(places(&program, &backends));
         let needs = Needs::of(&program, listened, &elements, config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
@@ -205,6 +198,20 @@ impl Setup {
         };
         failures[reason as usize].or(general)
     }
+}
+
+/// Whether sessions have backend connections of their own.
+///
+/// Errors: then rules cannot ask.
+fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError> {
+    if protocol.is_private() && program.rules.iter().any(|rule| rule.asks) {
+        return Err(StartError::Program(format!(
+            "the grammar of `{}` does not say how replies find their requests, so rules cannot ask; write \
+             `%order = in_order;` or `%correlate = self.FIELD;` in the unit",
+            protocol.name
+        )));
+    }
+    Ok(protocol.is_private())
 }
 
 fn backends_are_exclusive(program: &Program) -> bool {

@@ -181,9 +181,7 @@ impl<D: Driver> Worker<D> {
         let sessions_max = limits.sessions_max as usize;
         let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;
-        let per_worker_bytes = limits.buffer_bytes / workers as u64;
-        let small_count = (per_worker_bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32;
-        let large_count = (per_worker_bytes * 3 / 4 / u64::from(LARGE_BYTES)).max(64) as u32;
+        let buffers = pool_of(limits.buffer_bytes / workers as u64);
         let requests_max = (limits.requests_max as usize / workers).max(1024);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
@@ -194,12 +192,12 @@ impl<D: Driver> Worker<D> {
         let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
         Self {
             driver,
-            pool: Pool::new(PoolConfig { small_count, large_count }),
+            pieces: Pieces::new((buffers.small_count + buffers.large_count) as usize * 4),
+            pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
             ledger: Ledger::new(requests_max),
-            pieces: Pieces::new((small_count + large_count) as usize * 4),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(sessions_max + links.len()),
             activations: Activations::new(activations_max, setup.needs.shape),
@@ -498,6 +496,14 @@ macro_rules! tools {
     };
 }
 use tools;
+
+/// The buffers that so many bytes are made into.
+fn pool_of(bytes: u64) -> PoolConfig {
+    PoolConfig {
+        small_count: (bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32,
+        large_count: (bytes * 3 / 4 / u64::from(LARGE_BYTES)).max(64) as u32,
+    }
+}
 
 /// The connections to all backends, none of them dialled yet.
 fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {

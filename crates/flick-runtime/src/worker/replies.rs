@@ -231,15 +231,10 @@ impl<D: Driver> Worker<D> {
         }
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
-        let state = &mut self.links[link as usize];
-        state.is_last |= flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
-        if flags.has(MessageFlags::TUNNEL) {
-            if !state.lent || state.uploading {
-                // A shared connection is not one client's; nor does a request end in the middle of its body.
-                return self.backend_fault(link);
-            }
-            state.becomes_tunnel = heard && !flags.has(MessageFlags::SILENT);
+        if !self.note_end_of_exchange(link, flags, heard) {
+            return self.backend_fault(link);
         }
+        let epoch = self.links[link as usize].epoch;
         let silent = flags.has(MessageFlags::SILENT);
         if !heard {
             self.counters.orphan_replies.add(1);
@@ -250,6 +245,10 @@ impl<D: Driver> Worker<D> {
             self.consume_reply(link, seen.len());
             if heard && !silent {
                 self.pass_reply(Heard { link, channel, request }, scratch, &seen);
+            }
+            if self.links[link as usize].epoch != epoch {
+                // Its client has been given up, and the connection with it.
+                return Flow::Stop;
             }
             if last {
                 self.reply_was_last(link, request);
@@ -264,17 +263,40 @@ impl<D: Driver> Worker<D> {
         let passed = heard
             && !silent
             && self.pass_reply(Heard { link, channel, request }, scratch, &seen.sub(0..head));
-        self.ledger.get_mut(request).begun |= passed;
-        let download = Download { request, body, last, heard: passed };
-        if body.is_over() {
-            self.reply_body_over(link, download);
-        } else {
-            self.links[link as usize].download = Some(download);
-            if self.links[link as usize].lent && !self.links[link as usize].uploading {
-                self.ledger.get_mut(request).deadline_ns = self.body_deadline(link);
-            }
+        if self.links[link as usize].epoch != epoch {
+            self.drop_body(body);
+            return Flow::Stop;
         }
+        self.ledger.get_mut(request).begun |= passed;
+        self.begin_download(link, Download { request, body, last, heard: passed });
         Flow::Go
+    }
+
+    /// The head of a reply has gone on; the rest follows.
+    fn begin_download(&mut self, link: u32, download: Download) {
+        if download.body.is_over() {
+            self.reply_body_over(link, download);
+            return;
+        }
+        let state = &mut self.links[link as usize];
+        state.download = Some(download);
+        if state.lent && !state.uploading {
+            self.ledger.get_mut(download.request).deadline_ns = self.body_deadline(link);
+        }
+    }
+
+    /// What becomes of a connection behind the reply under way. `false`: it says what it cannot say there.
+    fn note_end_of_exchange(&mut self, link: u32, flags: MessageFlags, heard: bool) -> bool {
+        let state = &mut self.links[link as usize];
+        state.is_last |= flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
+        if flags.has(MessageFlags::TUNNEL) {
+            // A shared connection is not one client's; nor does a request end in the middle of its body.
+            if !state.lent || state.uploading {
+                return false;
+            }
+            state.becomes_tunnel = heard && !flags.has(MessageFlags::SILENT);
+        }
+        true
     }
 
     pub(super) fn consume_reply(&mut self, link: u32, bytes: u32) {
@@ -329,6 +351,7 @@ impl<D: Driver> Worker<D> {
         }
         let state = &mut self.links[link as usize];
         state.grace = None;
+        let epoch = state.epoch;
         let channel = self.backends[state.backend as usize].channel;
         let parser = self.setup.view(channel).parse_reply;
         let mut scratch = self.scratch.take().expect("activations never nest");
@@ -369,6 +392,10 @@ impl<D: Driver> Worker<D> {
             }
         };
         self.scratch = Some(scratch);
+        if self.links[link as usize].epoch != epoch {
+            // Its client has been given up, and the connection with it.
+            return Flow::Stop;
+        }
         if flow == Flow::Go && body.is_over() {
             self.reply_body_over(link, download);
         }

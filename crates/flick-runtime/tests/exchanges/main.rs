@@ -650,7 +650,13 @@ const KINDS: [Kind; 3] = [Kind::Exclusive, Kind::Private, Kind::Raw];
 
 #[test]
 fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
-    let faults = Faults { sim: SimConfig::default(), wicked_per_mille: 0, breaks: false, drains: false };
+    let faults = Faults {
+        sim: SimConfig::default(),
+        wicked_per_mille: 0,
+        breaks: false,
+        drains: false,
+        crowded: false,
+    };
     for kind in KINDS {
         storm::check(100, kind, &faults);
     }
@@ -658,7 +664,13 @@ fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
 
 #[test]
 fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
-    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 0, breaks: false, drains: false };
+    let faults = Faults {
+        sim: SimConfig::hostile(),
+        wicked_per_mille: 0,
+        breaks: false,
+        drains: false,
+        crowded: false,
+    };
     for kind in KINDS {
         storm::check(100, kind, &faults);
     }
@@ -666,7 +678,13 @@ fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
 
 #[test]
 fn nothing_is_left_behind_whatever_servers_do() {
-    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 200, breaks: true, drains: false };
+    let faults = Faults {
+        sim: SimConfig::hostile(),
+        wicked_per_mille: 200,
+        breaks: true,
+        drains: false,
+        crowded: false,
+    };
     let resets = SimConfig { reset_per_mille: 150, ..SimConfig::hostile() };
     let resets = Faults { sim: resets, ..faults.clone() };
     for kind in KINDS {
@@ -676,8 +694,23 @@ fn nothing_is_left_behind_whatever_servers_do() {
 }
 
 #[test]
+fn few_buffers_end_in_answers_or_closed_connections() {
+    let sim = SimConfig { split_bytes_max: 5_000, ..SimConfig::hostile() };
+    let faults = Faults { sim, wicked_per_mille: 100, breaks: true, drains: false, crowded: true };
+    for kind in KINDS {
+        storm::check(150, kind, &faults);
+    }
+}
+
+#[test]
 fn draining_at_any_time_ends() {
-    let faults = Faults { sim: SimConfig::hostile(), wicked_per_mille: 100, breaks: true, drains: true };
+    let faults = Faults {
+        sim: SimConfig::hostile(),
+        wicked_per_mille: 100,
+        breaks: true,
+        drains: true,
+        crowded: false,
+    };
     for kind in KINDS {
         storm::check(100, kind, &faults);
     }

@@ -23,6 +23,8 @@ pub struct Faults {
     pub breaks: bool,
     /// The worker drains at a random time.
     pub drains: bool,
+    /// There are few buffers.
+    pub crowded: bool,
 }
 
 const CALM_NS: u64 = 60 * MS;
@@ -34,6 +36,9 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     let servers = if kind == Kind::Exclusive { 3 } else { 1 };
     let mut config = ServiceConfig::new(seed, servers as usize);
     config.sim = faults.sim.clone();
+    if faults.crowded {
+        config.limits.buffer_bytes = 1 << 20;
+    }
     config.limits.exclusive_links_max = rng.between(1, 5) as u32;
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
@@ -95,7 +100,8 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
         }
         // A backend that closes behind its last reply ends a session of its own connections.
         let may_be_cut = kind != Kind::Exclusive;
-        let without_fault = faults.wicked_per_mille == 0 && !faults.breaks && !faults.drains;
+        let without_fault =
+            faults.wicked_per_mille == 0 && !faults.breaks && !faults.drains && !faults.crowded;
         if without_fault && (verdict.failed > 0 || (verdict.cut && !may_be_cut)) {
             return Err(format!(
                 "client {name} was failed without a fault: {verdict:?} {:?}",

@@ -91,6 +91,7 @@ fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
             "session_requests_max" => &mut limits.session_requests_max,
             "requests_max" => &mut limits.requests_max,
             "lent_links_max" => &mut limits.lent_links_max,
+            "exclusive_links_max" => &mut limits.exclusive_links_max,
             "buffer_bytes" => {
                 limits.buffer_bytes = *value;
                 continue;

@@ -48,6 +48,9 @@ pub struct LimitSettings {
     /// Connections of one worker to one backend that carry one large message each [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     lent_links_max: Option<u32>,
+    /// Connections of one worker to one backend where each exchange has one for itself, as in HTTP [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    exclusive_links_max: Option<u32>,
     /// How long one task may run before others get their turn [default: 50us]
     #[arg(long, value_name = "TIME")]
     time_slice: Option<Period>,
@@ -76,6 +79,7 @@ impl LimitSettings {
         set(&mut limits.state_bytes, self.state.map(|size| size.0));
         set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
         set(&mut limits.lent_links_max, self.lent_links_max);
+        set(&mut limits.exclusive_links_max, self.exclusive_links_max);
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
     }
