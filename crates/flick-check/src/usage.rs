@@ -36,6 +36,8 @@ struct Uses {
     /// Units whose messages are taken as bytes.
     wires: BTreeSet<u32>,
     writes: BTreeSet<(u32, FieldId)>,
+    /// Fields that are given where a message is built: of what is received they need nothing.
+    builds: BTreeSet<(u32, FieldId)>,
     /// Keyed lists that are looked into or changed by key.
     touches: BTreeSet<(u32, FieldId)>,
     calls: BTreeSet<u32>,
@@ -48,7 +50,10 @@ struct Uses {
 impl Uses {
     /// Whether a field is used in any way.
     fn has(&self, key: &(u32, FieldId)) -> bool {
-        self.reads.contains(key) || self.writes.contains(key) || self.touches.contains(key)
+        self.reads.contains(key)
+            || self.writes.contains(key)
+            || self.builds.contains(key)
+            || self.touches.contains(key)
     }
 
     fn of(block: &Block, funs: &[Uses]) -> Self {
@@ -81,7 +86,11 @@ impl Uses {
                     Ty::Record(unit) => unit.0,
                     _ => return,
                 };
-                uses.writes.extend(fields.iter().map(|(field, _)| (unit, *field)));
+                let given = fields.iter().map(|(field, _)| (unit, *field));
+                match expr.kind {
+                    ExprKind::Build(..) => uses.builds.extend(given),
+                    _ => uses.writes.extend(given),
+                }
                 uses.places.extend(fields.iter().map(|(field, value)| ((unit, *field), value.span.clone())));
             }
             ExprKind::Call(fun, _) => {
@@ -92,6 +101,7 @@ impl Uses {
                     uses.wires.extend(&callee.wires);
                     uses.touches.extend(&callee.touches);
                     uses.writes.extend(&callee.writes);
+                    uses.builds.extend(&callee.builds);
                     uses.calls.extend(&callee.calls);
                     uses.kept.extend(&callee.kept);
                 }
@@ -151,7 +161,8 @@ pub(crate) fn check(
         }
     }
     for unit in 0..items.units.len() {
-        let is_written = all.iter().any(|uses| uses.writes.iter().any(|(of, _)| *of == unit as u32));
+        let is_written =
+            all.iter().any(|uses| uses.writes.iter().chain(&uses.builds).any(|(of, _)| *of == unit as u32));
         if is_written {
             derived_fit(UnitId(unit as u32), items, sink);
         }
@@ -251,7 +262,7 @@ fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
         FieldKind::Bytes { streamed, length, max_bytes: None, .. } => (*streamed, length.clone()),
         _ => return,
     };
-    let is_touched = all.iter().any(|uses| uses.reads.contains(&key) || uses.writes.contains(&key));
+    let is_touched = all.iter().any(|uses| uses.has(&key));
     if is_touched && declared {
         let name = field.name.clone().unwrap_or_default();
         let places = all.iter().flat_map(|uses| &uses.places).filter(|(known, _)| *known == key);

@@ -6,6 +6,7 @@ use flick_syntax::ast;
 use super::Exprs;
 use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, UnitId};
 use crate::items::Items;
+use crate::limits::WRITTEN_BYTES_MAX;
 use crate::report;
 
 /// `headers["host"] = value`, or `= none`.
@@ -34,7 +35,14 @@ pub(super) fn with_keys(message: Expr, keys: Vec<KeyInit>) -> Expr {
 impl Items {
     /// What a list is written from: texts, or pairs of key and value.
     pub(crate) fn written_type(&self, unit: UnitId, field: FieldId) -> Option<Ty> {
-        let FieldKind::List(list) = &self.field(unit, field).kind else { return None };
+        let list = match &self.field(unit, field).kind {
+            FieldKind::List(list) => list,
+            // What is passed on as it arrives may be built as long as a head.
+            FieldKind::Bytes { max_bytes: None, text, .. } if self.unit(unit).body.is_some() => {
+                return Some(Ty::Bytes { max: WRITTEN_BYTES_MAX, text: *text });
+            }
+            _ => return None,
+        };
         let of = |field: FieldId| crate::expr::grammar_type(&self.field(unit, field).kind);
         let elem = match (&list.keyed, list.element) {
             (Some(keyed), _) => Ty::Tuple(vec![of(keyed.key), of(keyed.value)]),

@@ -179,6 +179,10 @@ impl Exprs<'_> {
             self.sink.push(report::wire::field_of_an_element(span.clone(), name, &list, place));
             return None;
         }
+        let ty = match ty {
+            Ty::Option(inner) => *inner,
+            ty => ty,
+        };
         let ty = self.items.written_type(unit, field).unwrap_or(ty);
         match grammar::writable(self.items.unit(unit), field) {
             Writable::Yes => Some((field, ty)),

@@ -565,3 +565,20 @@ pub(crate) fn other_replies(
     .also(place, format!("`%replies = {replies}`"))
     .help(format!("write `{request}/{replies}` for a client, `{replies}/{request}` for a backend"))
 }
+
+pub(crate) fn bounded_by_default(
+    span: Span,
+    unit: &str,
+    name: &str,
+    bytes_max: u32,
+    place: Span,
+) -> Diagnostic {
+    let title = format!(
+        "because `{name}` is used here, a `{unit}` with more than {bytes_max} bytes of it is refused"
+    );
+    Diagnostic::warning("E0651", span, title)
+        .label("needs it as a whole")
+        .also(place, "would be passed on as it arrives")
+        .note(format!("Without a bound of its own, a field that a program uses holds {bytes_max} bytes."))
+        .help(format!("say what you mean in a record: `{name}: option<bytes<8KiB>>` is `none` where it is longer, `{name}: bytes<8KiB>` refuses it"))
+}

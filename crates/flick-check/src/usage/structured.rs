@@ -9,7 +9,7 @@ use crate::diagnostic::Sink;
 use crate::grammar::{self, row_size, slots_of};
 use crate::hir::{Channel, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, ListEnd, UnitId};
 use crate::items::Items;
-use crate::limits::{LIST_READ_MAX, UNIT_FIELDS_MAX};
+use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX, UNIT_FIELDS_MAX};
 use crate::{report, walk};
 use flick_abi::limits::HEAD_BYTES_MAX;
 
@@ -38,6 +38,8 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
                 }
                 if declared && is_read {
                     read_of_streamed(unit, id, all, items, sink);
+                } else if is_read && view_bound.is_none() && *max_bytes == Some(DEFAULT_BYTES_MAX) {
+                    bounded_by_default(unit, id, all, items, sink);
                 }
             }
             _ => {}
@@ -78,6 +80,19 @@ fn read_of_streamed(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, sin
     let span = places.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
     let name = field.name.clone().unwrap_or_default();
     sink.push(report::grammar::streamed_read(span, &name, field.span.clone()));
+}
+
+/// A program that reads what would stream without saying how long it may be refuses longer messages.
+fn bounded_by_default(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, sink: &mut Sink) {
+    let field = items.field(unit, id);
+    let places = all.iter().flat_map(|uses| &uses.places).filter(|(known, _)| *known == (unit.0, id));
+    if let Some((_, span)) = places.into_iter().find(|(_, span)| *span != items.unit(unit).span) {
+        let name = field.name.as_deref().unwrap_or_default();
+        let unit = &items.unit(unit).name;
+        let report =
+            report::wire::bounded_by_default(span.clone(), unit, name, DEFAULT_BYTES_MAX, field.span.clone());
+        sink.push(report);
+    }
 }
 
 /// Counts the places in a frame of all that is looked at after it has been passed.
