@@ -75,6 +75,8 @@ pub fn lower_structured(
         role,
         parts,
         at: Spot::START,
+        kept_cursor: None,
+        at_hand: None,
         is_at_start: true,
         is_over: false,
         index: 0,
@@ -115,6 +117,10 @@ struct Emitter<'a, 'p> {
     parts: bool,
     /// Where the message has been understood to.
     at: Spot,
+    /// The place that the cursor's slot holds, on whatever way this is come to.
+    kept_cursor: Option<(Value, u32)>,
+    /// The value of a keyed list's element, where nothing is waited for between it and the element's end.
+    at_hand: Option<(FieldId, Value)>,
     /// Nothing has been done yet: state 0 goes on here.
     is_at_start: bool,
     /// The way under way has ended.

@@ -42,10 +42,12 @@ impl Emitter<'_, '_> {
         let rows: Vec<&[Item]> = rows.map(Vec::as_slice).collect();
         let all = self.fields_of(&rows.concat());
         let (start, pending, is_told) = (self.at, self.pending.clone(), self.is_told);
+        let kept_cursor = self.kept_cursor;
         let mut ends = Vec::new();
         for (items, block) in rows.into_iter().zip(blocks.into_iter().chain([default])) {
             self.body.f.go_on_in(block);
             (self.at, self.is_told, self.is_over) = (start, is_told, false);
+            self.kept_cursor = kept_cursor;
             self.pending.clone_from(&pending);
             let own = self.fields_of(items);
             all.difference(&own).for_each(|id| self.keep_absent(*id));
@@ -69,7 +71,7 @@ impl Emitter<'_, '_> {
             self.pending = pending;
             end.block = self.body.f.current();
         }
-        self.is_told = any_told;
+        (self.is_told, self.kept_cursor) = (any_told, None);
         if any_told {
             self.pending.clear();
         }

@@ -226,6 +226,7 @@ impl Emitter<'_, '_> {
         self.body.f.branch_to(is_there, there, absent);
 
         self.body.f.go_on_in(absent);
+        self.kept_cursor = None;
         let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
         self.keep(Key::Field(id), missing);
         let (pending, is_told) = (self.pending.clone(), self.is_told);
@@ -239,6 +240,7 @@ impl Emitter<'_, '_> {
         (self.pending, self.is_told, self.is_over) = (pending, is_told, false);
 
         self.body.f.go_on_in(there);
+        self.kept_cursor = None;
         self.at = Spot { most: HEAD_BYTES_MAX as u64, ..to };
         self.wait(0, state);
         let (start, end) = (self.place(from), self.place(to));
@@ -279,7 +281,7 @@ impl Emitter<'_, '_> {
         self.limit(0);
         let mut ends = vec![(self.body.f.current(), self.at)];
         self.body.f.go_on_in(long);
-        self.at = from;
+        (self.at, self.kept_cursor) = (from, None);
         self.part(Some(to));
         ends.push((self.body.f.current(), self.at));
         self.join(ends);
@@ -309,7 +311,7 @@ impl Emitter<'_, '_> {
         self.body.f.end(Terminator::Done);
         self.body.f.go_on_in(next);
         self.add_flag(-(MessageFlags::PARTS as i64));
-        self.at = Spot::START;
+        (self.at, self.kept_cursor) = (Spot::START, None);
     }
 
     fn add_flag(&mut self, flag: i64) {

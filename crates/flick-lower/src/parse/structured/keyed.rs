@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flick_abi::frame::SLOT_CUTS;
-use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Keyed};
+use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Item, Keyed};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -32,6 +32,23 @@ impl Emitter<'_, '_> {
             let cuts = self.get(SLOT_CUTS);
             self.keep(Key::Rest(id), cuts);
         }
+    }
+
+    /// Whether an element of a list starts with its key, and where it starts matters for its key alone.
+    pub fn is_element_at_key(&self, id: FieldId) -> bool {
+        let FieldKind::List(list) = &self.info.field(id).kind else { return false };
+        let is_first =
+            |keyed: &Keyed| matches!(list.body.first(), Some(Item::Field(key)) if *key == keyed.key);
+        list.keyed.as_ref().is_some_and(is_first) && !self.needs.read_lists.contains(&id)
+    }
+
+    /// Whether a field is the value of a keyed list's element, ends it, and is read for its key alone.
+    pub fn is_at_hand(&self, field: FieldId) -> bool {
+        let Some(id) = self.lists.last() else { return false };
+        let FieldKind::List(list) = &self.info.field(*id).kind else { return false };
+        let is_last = matches!(list.body.last(), Some(Item::Field(last)) if *last == field);
+        let is_value = list.keyed.as_ref().is_some_and(|keyed| keyed.value == field && keyed.key != field);
+        is_last && is_value && !self.needs.read.contains(&field)
     }
 
     /// Keys for which something happens.
@@ -95,6 +112,9 @@ impl Emitter<'_, '_> {
                 self.body.f.branch_to(cond, same, next);
                 self.body.f.go_on_in(same);
             }
+            if let Some(id) = self.lists.last().copied().filter(|id| self.is_element_at_key(*id)) {
+                self.keep(Key::Element(id), start);
+            }
             let number = self.body.f.int(i64::from(*key) + 1);
             self.body.f.jump(known, vec![number]);
             self.body.f.go_on_in(next);
@@ -128,7 +148,10 @@ impl Emitter<'_, '_> {
     /// One occurrence of a key.
     fn occurrence(&mut self, id: FieldId, keyed: &Keyed, key: u32) {
         if self.needs.has(Key::Field(keyed.value)) {
-            let mut value = self.get_key(Key::Field(keyed.value));
+            let mut value = match self.at_hand {
+                Some((field, value)) if field == keyed.value => value,
+                _ => self.get_key(Key::Field(keyed.value)),
+            };
             if let FieldKind::Text { trim: true, .. } = self.info.field(keyed.value).kind {
                 value = self.body.f.define(Type::Bytes, Op::Trim(value));
             }

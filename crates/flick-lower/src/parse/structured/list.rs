@@ -62,6 +62,7 @@ impl Emitter<'_, '_> {
         let is_new = self.body.f.binary(Type::Bool, Binary::Eq, state, zero);
         self.body.f.branch_to(is_new, element, inside);
         self.body.f.go_on_in(element);
+        self.kept_cursor = None;
         self.at = Spot::there(place, self.most_in(list, self.at.most, streams));
         let ends_parts = streams && !streams_in(self.info, &list.body);
         let seen = is_counted.then_some(seen);
@@ -71,6 +72,7 @@ impl Emitter<'_, '_> {
         self.lists.pop();
         let exits = own.exits;
         self.close_scope(id, head, inside, state);
+        self.kept_cursor = None;
         self.join(exits);
         if !self.is_over {
             self.end_of_list(id, list, seen);
@@ -163,8 +165,11 @@ impl Emitter<'_, '_> {
             let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
             self.body.expect(fits, id.0, self.info.too_long(id));
         }
-        let place = self.place(self.at);
-        self.keep(Key::Element(id), place);
+        // Where only a key that matters asks for it, it is kept when the key is known to be one.
+        if !self.is_element_at_key(id) {
+            let place = self.place(self.at);
+            self.keep(Key::Element(id), place);
+        }
         self.items(&list.body, true);
         if self.is_over {
             return;
@@ -329,7 +334,7 @@ impl Emitter<'_, '_> {
         let (place, zero) = (self.place(self.at), self.body.f.int(0));
         self.body.f.jump(own.head, vec![place, zero, seen]);
         self.body.f.go_on_in(goes_on);
-        self.at = here;
+        (self.at, self.kept_cursor) = (here, None);
     }
 
     /// Adds what an element adds to a variable.

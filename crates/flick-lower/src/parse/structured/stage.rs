@@ -85,7 +85,7 @@ impl Emitter<'_, '_> {
         let stage = self.body.f.new_block(params);
         let place = here.base.map(|_| self.place(here));
         if let Some(place) = place {
-            self.body.set_slot(SLOT_CURSOR as u16, place);
+            self.keep_cursor(place);
         }
         self.body.f.jump(stage, place.into_iter().collect());
 
@@ -98,6 +98,7 @@ impl Emitter<'_, '_> {
         self.body.f.go_on_in(stage);
         if here.base.is_some() {
             let is_there = here.is_there;
+            self.kept_cursor = Some((self.body.f.params(stage)[0], 0));
             self.at = Spot { is_there, ..Spot::at(self.body.f.params(stage)[0], here.most) };
         } else {
             self.at.covered = Some(0);
@@ -113,6 +114,7 @@ impl Emitter<'_, '_> {
         let here = self.at;
         let stage = self.body.f.new_block(&[Type::Int, Type::Int]);
         let place = self.place(here);
+        self.keep_cursor(place);
         self.body.f.jump(stage, vec![place, place]);
 
         let resume = self.body.f.new_block(&[]);
@@ -128,9 +130,16 @@ impl Emitter<'_, '_> {
         let &[start, from] = self.body.f.params(stage) else {
             panic!("a search has a start and where it goes on")
         };
-        self.body.set_slot(SLOT_CURSOR as u16, start);
+        self.kept_cursor = Some((start, 0));
         self.at = Spot::there(start, here.most);
         (start, from, state)
+    }
+
+    /// Writes the cursor's slot, unless it holds the place under way already.
+    fn keep_cursor(&mut self, place: Value) {
+        if self.at.base.is_none() || self.kept_cursor != self.at.base.map(|base| (base, self.at.fixed)) {
+            self.body.set_slot(SLOT_CURSOR as u16, place);
+        }
     }
 
     /// Waits for what has been passed over.
@@ -208,6 +217,7 @@ impl Emitter<'_, '_> {
             self.at = spot;
             return;
         }
+        self.kept_cursor = None;
         let Some(most) = ends.iter().map(|(_, spot)| spot.most).max() else { return };
         let all_at = |spot: Spot| (spot.base, spot.fixed);
         let same = ends.windows(2).all(|pair| all_at(pair[0].1) == all_at(pair[1].1));

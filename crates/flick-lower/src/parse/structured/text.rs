@@ -173,6 +173,7 @@ impl Emitter<'_, '_> {
                 let kept = self.body.f.define(Type::Bytes, Op::Select { cond, a: value, b: missing });
                 self.keep(Key::Field(id), kept);
             }
+            _ if self.is_at_hand(id) => self.at_hand = Some((id, value)),
             _ => self.keep(Key::Field(id), value),
         }
         self.requires(id, Val::Bytes(value));
