@@ -120,10 +120,7 @@ impl Body<'_> {
         let elem = self.elem_ty(shape.unit, list);
         let received = match shape.kind {
             ShapeKind::Built => self.f.int(0),
-            _ => {
-                let word = self.received(shape, Key::Field(list)).num().value();
-                self.item_range(word).1
-            }
+            _ => self.received(shape, Key::Length(list)).num().value(),
         };
         let Some(given) = given else { return Val::Num(Num::one(received, range)) };
         let given = given.bytes();

@@ -173,11 +173,6 @@ impl<'p> UnitInfo<'p> {
         if is_number || is_carried {
             needs.insert(Key::Field(field));
         }
-        if let FieldKind::List(list) = kind
-            && list.keyed.is_none()
-        {
-            needs.insert(Key::Field(field));
-        }
         // All bits of an integer are written again.
         let of = |kind: &FieldKind| match kind {
             FieldKind::Bits { of, .. } => Some(*of),
@@ -192,10 +187,6 @@ impl<'p> UnitInfo<'p> {
 
     /// What reading a key in a formula needs: the key, and what it follows from in its turn.
     fn note_read(&self, key: Key, needs: &mut BTreeSet<Key>) {
-        let key = match key {
-            Key::Length(field) if self.list(field).is_some() => Key::Field(field),
-            other => other,
-        };
         if !needs.insert(key) {
             return;
         }

@@ -299,6 +299,22 @@ fn lists_are_changed_and_built() {
     check_packet("m with names = [] => server", row, b"\x40\x07\x05\x02.");
 }
 
+#[test]
+fn a_list_that_was_changed_on_another_way_keeps_its_count() {
+    let rule = |cond: &str| {
+        format!("let r = if {cond}: m with args = [\"x\"] else: m with number = 9\n  r => server")
+    };
+    let mut expected = CALL.to_vec();
+    expected.splice(2..4, [9]);
+    check_packet(&rule("m.version == 1"), CALL, &expected);
+    let changed = [&CALL[..7], b"1\r\n$1\r\nx\r\n"].concat();
+    check_packet(&rule("m.version == 4"), CALL, &changed);
+    let read = "let r = if m.version == 4: m with args = [\"x\"] else: m\n  \
+        packet{kind = 9, text = (r.args[0] else \"?\")[..9] + str(len(r.args))} => server";
+    check_packet(read, CALL, b"\x00\x00\x00\x09x1\n");
+    check_packet(&read.replace("== 4", "== 1"), CALL, b"\x00\x00\x00\x09set3\n");
+}
+
 /// RELIABILITY P9, of elements of lists.
 #[test]
 fn p9_elements_never_break_out_of_their_lists() {
