@@ -119,7 +119,7 @@ impl<D: Driver> Worker<D> {
             if self.send_again(link, event) {
                 return;
             }
-            self.pool_lost(link, was);
+            self.pool_lost(link, was == LinkState::Connecting && event.is_some());
         } else if !lent {
             if was == LinkState::Up {
                 self.backend_counters[backend].up.sub(1);

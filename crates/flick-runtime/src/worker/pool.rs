@@ -125,8 +125,9 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// The books of a connection of an exclusive protocol that was lost.
-    pub(super) fn pool_lost(&mut self, link: u32, was: LinkState) {
+    /// The books of a connection of an exclusive protocol that was lost; `was_refused`: the backend could not be dialled. One
+    /// that we end ourselves while it is dialled, because its client went or sent nonsense, says nothing of the backend.
+    pub(super) fn pool_lost(&mut self, link: u32, was_refused: bool) {
         let state = &mut self.links[link as usize];
         let (at, was_idle) = (state.backend as usize, std::mem::take(&mut state.is_idle));
         let backend = &mut self.backends[at];
@@ -137,10 +138,7 @@ impl<D: Driver> Worker<D> {
         if link != probe {
             backend.spare.push(link);
         }
-        if was == LinkState::Connecting
-            && !self.backends[at].private
-            && self.links[probe as usize].state == LinkState::Down
-        {
+        if was_refused && !self.backends[at].private && self.links[probe as usize].state == LinkState::Down {
             if std::mem::take(&mut self.backends[at].is_up) {
                 self.backend_counters[at].up.sub(1);
             }
