@@ -1,0 +1,251 @@
+//! Clients that are slow, greedy, many or gone, and backends that come and go: H16, H18 to H23 with real sockets.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::client::connect;
+use common::service::Service;
+use common::{peers, wait};
+
+/// Clients that reset, one after another.
+const RESETS: usize = 2000;
+/// Clients that read nothing.
+const SLOW_READERS: usize = 100;
+/// Body that nobody reads.
+const UNREAD_BYTES: usize = 20_000_000;
+/// What the service may grow by for all of them, in KiB.
+const GROWTH_KIB_MAX: u64 = 64 * 1024;
+/// Clients that send one byte and wait.
+const SLOWLORIS: usize = 500;
+/// How often the backend goes down and comes back.
+const FLAPS: usize = 10;
+
+/// A backend that answers every request with a body of so many bytes.
+struct Backend {
+    address: SocketAddr,
+    requests: Arc<AtomicU64>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Backend {
+    fn start_at(address: SocketAddr, body: usize) -> Option<Self> {
+        let listener = TcpListener::bind(address).ok()?;
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let (requests, stopped) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counted, ended) = (Arc::clone(&requests), Arc::clone(&stopped));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (counted, ended) = (Arc::clone(&counted), Arc::clone(&ended));
+                std::thread::spawn(move || serve(stream, body, &counted, &ended));
+            }
+        });
+        Some(Self { address, requests, stopped })
+    }
+
+    fn start(body: usize) -> Self {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), body).expect("port 0 is free")
+    }
+
+    /// Refuses from now on, and lets go of its connections with their next request.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts, so that the port is free.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(mut stream: TcpStream, body: usize, requests: &AtomicU64, ended: &AtomicBool) {
+    let (mut pending, mut piece) = (Vec::<u8>::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return,
+            Ok(len) => pending.extend(&piece[..len]),
+        }
+        while let Some(end) = pending.windows(4).position(|four| four == b"\r\n\r\n") {
+            pending.drain(..end + 4);
+            requests.fetch_add(1, Ordering::SeqCst);
+            if ended.load(Ordering::SeqCst) {
+                return;
+            }
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\n\r\n");
+            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; body])).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn balancer(backend: SocketAddr, extra: &[&str]) -> Service {
+    let connect = format!("backends={backend}");
+    let program = "examples/http_balancer/round_robin.flick";
+    let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--workers", "1"];
+    Service::start(&[args.as_slice(), extra].concat())
+}
+
+/// Sends a request and reads its whole answer; status and body length.
+fn get(stream: &mut TcpStream) -> Option<(u16, usize)> {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
+    let length = head.split_once("content-length: ")?.1.split_once("\r\n")?.0.parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some((head.get(9..12)?.parse().ok()?, length))
+}
+
+fn of_status(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux says so");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
+}
+
+#[test]
+fn h18_slow_heads_are_cut_and_harm_nobody() {
+    let backend = Backend::start(100);
+    let service = balancer(backend.address, &["--request-timeout", "1s"]);
+    let slow: Vec<TcpStream> = (0..SLOWLORIS)
+        .map(|_| {
+            let mut stream = connect(service.address);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-").expect("it is open");
+            stream
+        })
+        .collect();
+    let mut healthy = connect(service.address);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        assert_eq!(get(&mut healthy), Some((200, 100)), "a healthy client is served");
+    }
+    for mut stream in slow {
+        // In good order or by a reset: it is over for them.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(4), "slow heads are cut after a second, not {took:?}");
+    assert_eq!(get(&mut healthy), Some((200, 100)));
+    drop(healthy);
+    service.drained();
+}
+
+#[test]
+fn h19_slow_readers_hold_no_memory() {
+    let backend = Backend::start(UNREAD_BYTES);
+    let service = balancer(backend.address, &["--slow-client-timeout", "10s", "--lent-links-max", "1000"]);
+    let before = of_status(service.pid(), "VmRSS:");
+    let clients: Vec<TcpStream> = (0..SLOW_READERS)
+        .map(|_| {
+            let mut stream = connect(service.address);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+            stream
+        })
+        .collect();
+    wait::until("the backend to be asked", || (backend.requests.load(Ordering::SeqCst) > 0).then_some(()));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        let now = of_status(service.pid(), "VmRSS:");
+        assert!(now <= before + GROWTH_KIB_MAX, "{before} KiB have become {now} KiB");
+        std::thread::yield_now();
+    }
+    drop(clients);
+    service.drained();
+}
+
+#[test]
+fn h21_clients_that_reset_leave_nothing_behind() {
+    let backend = Backend::start(100_000);
+    let service = balancer(backend.address, &[]);
+    let mut healthy = connect(service.address);
+    assert_eq!(get(&mut healthy), Some((200, 100_000)));
+    let before = descriptors(service.pid());
+    for _ in 0..RESETS {
+        let mut stream = connect(service.address);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+        let mut some = [0; 10];
+        stream.read_exact(&mut some).expect("a reply begins");
+        // Bytes that are unread when a socket is closed make the kernel reset it.
+        drop(stream);
+    }
+    wait::until("the descriptors to be given back", || {
+        (descriptors(service.pid()) <= before + 16).then_some(())
+    });
+    assert_eq!(get(&mut healthy), Some((200, 100_000)), "others are served");
+    drop(healthy);
+    service.drained();
+}
+
+#[test]
+fn h22_a_backend_that_flaps() {
+    let address = peers::free_address();
+    let mut backend = Backend::start_at(address, 10).expect("it was free a moment ago");
+    let service = balancer(address, &[]);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..FLAPS {
+        for is_up in [true, false] {
+            if !is_up {
+                backend.stop();
+            }
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(100) {
+                let mut client = connect(service.address);
+                match get(&mut client) {
+                    Some((200, 10)) => good += 1,
+                    Some((502 | 503, 0)) => bad += 1,
+                    other => panic!("neither an answer nor a refusal: {other:?}"),
+                }
+            }
+            if !is_up {
+                backend = wait::until("the port to be free", || Backend::start_at(address, 10));
+            }
+        }
+    }
+    println!("{good} answered, {bad} refused");
+    assert!(good > 0 && bad > 0, "{good} answered, {bad} refused");
+    // It comes back once and for all.
+    wait::until("the service to find it again", || {
+        (get(&mut connect(service.address)) == Some((200, 10))).then_some(())
+    });
+    service.drained();
+}
+
+#[test]
+fn h20_more_clients_than_descriptors() {
+    let backend = Backend::start(10);
+    let connect_to = format!("backends={}", backend.address);
+    let service = Service::start(&[
+        "run",
+        "examples/http_balancer/round_robin.flick",
+        "--listen",
+        "client=127.0.0.1:0",
+        "--connect",
+        &connect_to,
+        "--workers",
+        "1",
+        "--sessions-max",
+        "64",
+    ]);
+    let mut healthy = connect(service.address);
+    assert_eq!(get(&mut healthy), Some((200, 10)));
+    let crowd: Vec<TcpStream> = (0..300).map(|_| connect(service.address)).collect();
+    assert_eq!(get(&mut healthy), Some((200, 10)), "who is in is served");
+    drop(crowd);
+    let start = Instant::now();
+    assert_eq!(get(&mut connect(service.address)), Some((200, 10)), "it recovers");
+    assert!(start.elapsed() < Duration::from_secs(1), "it recovers within a second");
+    drop(healthy);
+    service.drained();
+}
