@@ -2,13 +2,14 @@
 //! Promises: an upper bound over all inputs; every part names the setting or declaration that makes it smaller.
 //! Refuses: to know the machine; whoever starts the service compares.
 
-use flick_abi::Program;
+use flick_abi::{Frame, Program};
 
+use crate::backend::Link;
 use crate::config::PlatformConfig;
 use crate::ledger::Request;
 use crate::needs::{activations_of, shape_of};
 use crate::session::Session;
-use crate::setup::{StartError, elements_of};
+use crate::setup::{StartError, elements_of, lent_links_max};
 use crate::state::dict_bytes_of;
 
 /// A part of a service's memory.
@@ -67,9 +68,36 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
             ),
         },
     }));
+    out.extend(exchanges(program, config, &elements));
     out.retain(|part| part.bytes > 0);
     out.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     Ok(out)
+}
+
+/// Connections that are lent to exchanges or sessions, and the parsers' states of their bodies; nothing for protocols whose
+/// requests share connections.
+fn exchanges(program: &Program, config: &PlatformConfig, elements: &[(u32, u32)]) -> Option<Part> {
+    let limits = &config.limits;
+    let listened = config.listen.first().map(|binding| &binding.channel)?;
+    let listened = program.channels.iter().find(|channel| channel.name == *listened)?;
+    let private = program.protocols[listened.protocol].is_private() && program.merges.is_empty();
+    let backends: u32 = elements.iter().map(|(_, count)| *count).sum();
+    let links_of = |(channel, (_, count)): (&flick_abi::Channel, &(u32, u32))| {
+        let protocol = &program.protocols[channel.protocol];
+        u64::from(*count) * u64::from(lent_links_max(limits, protocol, private, backends))
+    };
+    let exclusive = program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive);
+    if !exclusive && !private {
+        return None;
+    }
+    let links = program.channels.iter().zip(elements).map(links_of).sum::<u64>();
+    let links = links * config.workers.max(1) as u64;
+    let bodies = u64::from(limits.sessions_max) + links;
+    Some(Part {
+        what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),
+        bytes: links * size_of::<Link>() as u64 + bodies * size_of::<Frame>() as u64,
+        knob: "lower `--exclusive-links-max` or `--sessions-max`".to_owned(),
+    })
 }
 
 /// What queues and lists of a worker hold for each session, beside the session itself; generous.

@@ -169,16 +169,7 @@ impl Setup {
 
     /// Connections of one worker to one backend of a channel that are lent to single exchanges.
     pub fn lent_links_max(&self, channel: usize) -> u32 {
-        if self.private {
-            // As many as sessions could want, but in all not many times their number.
-            let (sessions, backends) = (self.limits.sessions_max, self.backends.len() as u32);
-            let share = sessions.saturating_mul(PRIVATE_LINKS_PER_SESSION) / backends.max(1);
-            share.max(self.limits.exclusive_links_max).min(sessions).max(1)
-        } else if self.protocol_of(channel).exclusive {
-            self.limits.exclusive_links_max.max(1)
-        } else {
-            self.limits.lent_links_max
-        }
+        lent_links_max(&self.limits, self.protocol_of(channel), self.private, self.backends.len() as u32)
     }
 
     /// The protocol of the sessions.
@@ -212,6 +203,20 @@ fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError
         )));
     }
     Ok(protocol.is_private())
+}
+
+/// Connections of one worker to one of so many backends that are lent to single exchanges, or sessions have for themselves.
+pub(crate) fn lent_links_max(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
+    if private {
+        // As many as sessions could want, but in all not many times their number.
+        let sessions = limits.sessions_max;
+        let share = sessions.saturating_mul(PRIVATE_LINKS_PER_SESSION) / backends.max(1);
+        share.max(limits.exclusive_links_max).min(sessions).max(1)
+    } else if protocol.exclusive {
+        limits.exclusive_links_max.max(1)
+    } else {
+        limits.lent_links_max
+    }
 }
 
 fn backends_are_exclusive(program: &Program) -> bool {

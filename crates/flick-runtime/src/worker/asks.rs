@@ -326,9 +326,7 @@ impl<D: Driver> Worker<D> {
         whole: bool,
     ) -> Flow {
         let Heard { link, channel, request } = heard;
-        let entry = self.ledger.get_mut(request);
-        entry.tie = Tie::Nothing;
-        let echo = entry.echo;
+        let echo = self.ledger.get(request).echo;
         restore_echo(&mut scratch.frame, &self.setup.protocol_of(channel).echo, &echo);
         if let Some(judge) = self.setup.view(channel).reply_flags {
             let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
@@ -336,8 +334,16 @@ impl<D: Driver> Worker<D> {
         }
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
-        self.links[link as usize].is_last |=
-            flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
+        let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
+        let state = &mut self.links[link as usize];
+        state.is_last |= ends.iter().any(|end| flags.has(*end));
+        let exclusive = self.backends[state.backend as usize].exclusive;
+        if whole && !last && exclusive {
+            // News of the exchange; what answers it is yet to come.
+            self.consume_reply(link, seen.len());
+            return Flow::Go;
+        }
+        self.ledger.get_mut(request).tie = Tie::Nothing;
         if whole {
             self.consume_reply(link, seen.len());
             let reply = self.to_keep(&seen);
@@ -373,6 +379,7 @@ impl<D: Driver> Worker<D> {
             while let Some((ask, request)) = self.activations.open_ask(key, Some(now_ns)) {
                 self.counters.asks_late.add(1);
                 self.ledger.get_mut(request).tie = Tie::Nothing;
+                self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
             }
             self.activations.set_alarm(key);
@@ -394,6 +401,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn cancel(&mut self, key: Key) {
         while let Some((ask, request)) = self.activations.open_ask(key, None) {
             self.ledger.get_mut(request).tie = Tie::Nothing;
+            self.abandon_exchange(request);
             self.activations.fail(key, ask, FailureReason::Unavailable);
         }
         if self.end_activation(key).is_some() {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flick_abi::{Event, FailureReason, MessageFlags, SendBody, Step};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, SendBody, Step, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -202,15 +202,11 @@ impl<D: Driver> Worker<D> {
             tracing::warn!(%address, "backend sent a reply that nobody asked for");
             return self.backend_fault(link);
         };
-        let protocol = self.setup.protocol_of(channel);
         let entry = self.ledger.get(request);
-        if let Some(field) = &protocol.correlate {
-            let number = scratch.frame.slots[usize::from(field.slot)] & number_mask(&protocol.correlate);
-            if number != entry.number {
-                let address = self.address_of(link);
-                tracing::warn!(%address, "backend answered another request than the next one");
-                return self.backend_fault(link);
-            }
+        if !self.has_number(channel, &scratch.frame, entry.number) {
+            let address = self.address_of(link);
+            tracing::warn!(%address, "backend answered another request than the next one");
+            return self.backend_fault(link);
         }
         if let Tie::Ask { activation, ask } = entry.tie {
             return self.ask_reply(Heard { link, channel, request }, scratch, (activation, ask), seen, whole);
@@ -270,6 +266,13 @@ impl<D: Driver> Worker<D> {
         self.ledger.get_mut(request).begun |= passed;
         self.begin_download(link, Download { request, body, last, heard: passed });
         Flow::Go
+    }
+
+    /// Whether a reply has the number of the request that is to be answered next, if the protocol has numbers.
+    fn has_number(&self, channel: usize, reply: &Frame, number: u64) -> bool {
+        let correlate = &self.setup.protocol_of(channel).correlate;
+        let found = |field: &WireField| reply.slots[usize::from(field.slot)] & number_mask(correlate);
+        correlate.as_ref().is_none_or(|field| found(field) == number)
     }
 
     /// The head of a reply has gone on; the rest follows.

@@ -352,7 +352,7 @@ fn asks_have_connections_for_themselves_and_are_answered_whole() {
         Kind::Asks,
         r#"client a  sends "get ask0 hop keep=3\n"
         client b  sends "get ask0\n"
-        backend 0 expects "get ask0 keep=3\n", sends "ok hop len=asked\nabc"
+        backend 0 expects "get ask0 keep=3\n", sends "wait more\nok hop len=asked\nabc"
         client a  expects "ok len=asked\nabc"
         backend 0 expects "get ask0\n", sends "ok parts\n3\nab"
         client b  expects nothing for 2 ms
@@ -364,6 +364,10 @@ fn asks_have_connections_for_themselves_and_are_answered_whole() {
         client b  sends "get ask0\n"
         backend 0 expects "get ask0\n", sends "ok len=20000\n"
         client b  expects "fail 2\n"
+        client c  sends "get ask0\n"
+        backend 0 expects "get ask0\n"
+        client c  resets
+        backend 0 expects closed
         client a  closes
         client b  closes
         wait 20 ms
