@@ -186,17 +186,7 @@ impl Costs<'_> {
                 let compared = Cost { steps: patterns, size: patterns, ..Cost::default() };
                 own.then(self.expr(value)).then(compared).then(branches)
             }
-            // A text variable is computed where it is read.
-            ExprKind::Field(base, field) => {
-                let parse = match base.ty {
-                    Ty::Record(unit) => match &self.items.field(unit, *field).kind {
-                        FieldKind::TextVar { parse, .. } => self.expr(parse),
-                        _ => Cost::default(),
-                    },
-                    _ => Cost::default(),
-                };
-                own.then(self.expr(base)).then(parse)
-            }
+            ExprKind::Field(base, field) => own.then(self.expr(base)).then(self.computed(&base.ty, *field)),
             ExprKind::Match { value, arms, otherwise } => {
                 let branches = self.branches(arms.iter().map(|(_, _, body)| body).chain(otherwise));
                 own.then(self.expr(value)).then(branches)
@@ -284,6 +274,15 @@ impl Costs<'_> {
         };
         let own = Cost { steps: words.saturating_add(1), ..Cost::default() };
         source.then(self.block(body).then(own).times(rounds))
+    }
+
+    /// A text variable is computed where it is read.
+    fn computed(&self, message: &Ty, field: FieldId) -> Cost {
+        let Ty::Record(unit) = message else { return Cost::default() };
+        match &self.items.field(*unit, field).kind {
+            FieldKind::TextVar { parse, .. } => self.expr(parse),
+            _ => Cost::default(),
+        }
     }
 
     /// Bytes that an operation makes itself, at most.

@@ -76,24 +76,23 @@ pub(crate) fn check(
     if !is_silent {
         warn_unused(&channels, &process, asked, items, sink);
     }
-    process.channels = channels
-        .into_iter()
-        .map(|channel| {
-            let (receives, sends) = ends(&channel.ty);
-            let is_array = matches!(channel.ty, Ty::ChanArray { .. });
-            Channel {
-                name: channel.name,
-                is_array,
-                receives,
-                sends,
-                view: Vec::new(),
-                keys: Vec::new(),
-                whole: false,
-                span: channel.span,
-            }
-        })
-        .collect();
+    process.channels = channels.into_iter().map(as_channel).collect();
     Some(process)
+}
+
+/// A channel as the signature has it; what is read of it is found later.
+fn as_channel(channel: crate::scope::ScopeChannel) -> Channel {
+    let (receives, sends) = ends(&channel.ty);
+    Channel {
+        name: channel.name,
+        is_array: matches!(channel.ty, Ty::ChanArray { .. }),
+        receives,
+        sends,
+        view: Vec::new(),
+        keys: Vec::new(),
+        whole: false,
+        span: channel.span,
+    }
 }
 
 fn ends(ty: &Ty) -> (Option<UnitId>, Option<UnitId>) {

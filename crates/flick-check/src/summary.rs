@@ -10,7 +10,8 @@ use std::fmt::Write;
 use code::Body;
 
 use crate::hir::{
-    Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId, ViewField,
+    Channel, Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId,
+    ViewField,
 };
 
 /// Describes `program`. Units of other files are described only where their messages travel on its channels, in one
@@ -56,33 +57,7 @@ pub fn summary(program: &Program, with_used: bool) -> String {
     if let Some(process) = &program.process {
         let _ = writeln!(out, "proc {}", process.name);
         for channel in &process.channels {
-            let name =
-                |unit: Option<UnitId>| unit.map_or("-", |unit| program.units[unit.0 as usize].name.as_str());
-            let many = if channel.is_array { "[]" } else { "" };
-            let decodes: Vec<String> = channel
-                .view
-                .iter()
-                .map(|ViewField { field, max: bound, optional }| {
-                    let unit = channel.receives.map(|unit| &program.units[unit.0 as usize]);
-                    let field = unit.map_or(String::new(), |unit| field_name(unit, *field));
-                    let field = format!("{field}{}", if *optional { "?" } else { "" });
-                    bound.map_or(field.clone(), |bound| format!("{field}<{bound}>"))
-                })
-                .collect();
-            let keys = channel.keys.iter().filter_map(|(list, key)| {
-                let unit = &program.units[channel.receives?.0 as usize];
-                Some(text.key_name(unit, *list, *key))
-            });
-            let whole = channel.whole.then(|| "all of it".to_owned());
-            let decodes: Vec<String> = decodes.into_iter().chain(keys).chain(whole).collect();
-            let decodes = if decodes.is_empty() { "nothing".to_owned() } else { decodes.join(" ") };
-            let _ = writeln!(
-                out,
-                "  channel {}{many}: {}/{} decodes {decodes}",
-                channel.name,
-                name(channel.receives),
-                name(channel.sends)
-            );
+            text.describe_channel(&mut out, channel);
         }
         for rule in &process.rules {
             text.rule(&mut out, "rule", rule);
@@ -115,6 +90,26 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
+    fn describe_channel(&self, out: &mut String, channel: &Channel) {
+        let unit = |unit: UnitId| &self.program.units[unit.0 as usize];
+        let name = |id: Option<UnitId>| id.map_or("-", |id| unit(id).name.as_str());
+        let many = if channel.is_array { "[]" } else { "" };
+        let fields = channel.view.iter().map(|ViewField { field, max, optional }| {
+            let field = channel.receives.map_or(String::new(), |id| field_name(unit(id), *field));
+            let field = format!("{field}{}", if *optional { "?" } else { "" });
+            max.map_or(field.clone(), |bound| format!("{field}<{bound}>"))
+        });
+        let keys = channel
+            .keys
+            .iter()
+            .filter_map(|(list, key)| Some(self.key_name(unit(channel.receives?), *list, *key)));
+        let whole = channel.whole.then(|| "all of it".to_owned());
+        let decodes: Vec<String> = fields.chain(keys).chain(whole).collect();
+        let decodes = if decodes.is_empty() { "nothing".to_owned() } else { decodes.join(" ") };
+        let (receives, sends) = (name(channel.receives), name(channel.sends));
+        let _ = writeln!(out, "  channel {}{many}: {receives}/{sends} decodes {decodes}", channel.name);
+    }
+
     fn in_body<'a>(&'a self, locals: &'a [Local]) -> Body<'a> {
         Body { text: self, locals }
     }

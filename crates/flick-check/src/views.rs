@@ -4,7 +4,7 @@
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::hir::{Field, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::hir::{Field, FieldId, FieldKind, IntRepr, Span, Ty, UnitId};
 use crate::items::{Decls, InFile, Items, TypeItem, View, ViewField};
 use crate::load::span_of;
 use crate::range::{INT, Range};
@@ -172,42 +172,17 @@ fn field_type(
         return None;
     }
     let fits = match &field.kind {
-        FieldKind::Int { repr, enumeration, .. } => {
-            let range = Range::of_repr(*repr);
-            let own = enumeration.map(|id| items.enumeration(id).name.as_str());
-            match written {
-                "int" if range.is_inside(INT) => Some((range.ty(), None)),
-                _ if types::sized_int(written) == Some(*repr) => Some((range.ty(), None)),
-                _ if own == Some(written) => enumeration.map(|id| (Ty::Enum(id), None)),
-                _ => None,
-            }
-        }
-        FieldKind::Var { repr, .. } => {
-            let range = Range::of_repr(*repr);
-            let fits = written == "int" && range.is_inside(INT) || types::sized_int(written) == Some(*repr);
-            fits.then(|| (range.ty(), None))
-        }
-        FieldKind::Vint { .. } => matches!(written, "int" | "int64").then(|| (INT.ty(), None)),
-        FieldKind::Text { text, .. } | FieldKind::TextVar { text, .. } | FieldKind::Bytes { text, .. } => {
-            let bound = types::bound(named, file, sink);
-            let fits = written == if *text { "string" } else { "bytes" };
-            fits.then(|| bytes_view(field, bound, span.clone(), sink))
-        }
-        FieldKind::Flag { .. } => (written == "bool").then_some((Ty::Bool, None)),
         FieldKind::ToClose { .. } => {
             let report = report::wire::to_close_read(span, shown, field.span.clone());
             sink.push(report);
             return None;
         }
-        FieldKind::List(_) => None,
-        kind => {
-            let range = kind.number_range().map(|(lo, hi)| Range { lo, hi });
-            let sized = types::sized_int(written).map(Range::of_repr);
-            let fits = |range: &Range| {
-                written == "int" && range.is_inside(INT) || sized.is_some_and(|sized| range.is_inside(sized))
-            };
-            range.filter(fits).map(|range| (range.ty(), None))
+        FieldKind::Text { text, .. } | FieldKind::TextVar { text, .. } | FieldKind::Bytes { text, .. } => {
+            let bound = types::bound(named, file, sink);
+            let fits = written == if *text { "string" } else { "bytes" };
+            fits.then(|| bytes_view(field, bound, span.clone(), sink))
         }
+        kind => number_view(items, kind, written).map(|ty| (ty, None)),
     };
     let is_text = matches!(fits, Some((Ty::Bytes { .. }, _)));
     let fits = fits.filter(|_| is_text || !optional);
@@ -252,4 +227,31 @@ fn list_view(
     let found = format!("`{}`", written.syntax().text());
     sink.push(report::types::view_type(span, shown, &found, field.span.clone(), &[allowed.as_str()]));
     None
+}
+
+/// The type of a field that is no text, under the name that the record writes.
+fn number_view(items: &Items, kind: &FieldKind, written: &str) -> Option<Ty> {
+    if let FieldKind::Int { enumeration: Some(id), .. } = kind
+        && items.enumeration(*id).name == written
+    {
+        return Some(Ty::Enum(*id));
+    }
+    let sized = types::sized_int(written);
+    let is_named = |repr: IntRepr| {
+        let range = Range::of_repr(repr);
+        (written == "int" && range.is_inside(INT) || sized == Some(repr)).then(|| range.ty())
+    };
+    match kind {
+        FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => is_named(*repr),
+        FieldKind::Vint { .. } => matches!(written, "int" | "int64").then(|| INT.ty()),
+        FieldKind::Flag { .. } => (written == "bool").then_some(Ty::Bool),
+        kind => {
+            let (lo, hi) = kind.number_range()?;
+            let range = Range { lo, hi };
+            let sized = sized.map(Range::of_repr);
+            let fits =
+                written == "int" && range.is_inside(INT) || sized.is_some_and(|sized| range.is_inside(sized));
+            fits.then(|| range.ty())
+        }
+    }
 }

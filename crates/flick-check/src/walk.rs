@@ -57,10 +57,6 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         ExprKind::FieldKey(inner, ..) | ExprKind::IsOf(inner, _) | ExprKind::BuildWire(_, inner) => {
             visit(Child::Expr(inner))
         }
-        ExprKind::WithKey(base, _, _, value) => {
-            visit(Child::Expr(base));
-            value.iter().for_each(|value| visit(Child::Expr(value)));
-        }
         ExprKind::Field(inner, _) | ExprKind::Not(inner) | ExprKind::Neg(inner) => visit(Child::Expr(inner)),
         ExprKind::TupleField(inner, _) | ExprKind::StructField(inner, _) => visit(Child::Expr(inner)),
         ExprKind::Some(inner) | ExprKind::Convert(inner, _) | ExprKind::Recast(inner) => {
@@ -88,15 +84,9 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::List(args)
         | ExprKind::Concat(args)
         | ExprKind::StructBuild(_, args) => args.iter().for_each(|arg| visit(Child::Expr(arg))),
-        ExprKind::StructWith(base, fields) => {
-            visit(Child::Expr(base));
-            fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
-        }
-        ExprKind::With(base, fields) => {
-            visit(Child::Expr(base));
-            fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
-        }
-        ExprKind::Build(_, fields) => fields.iter().for_each(|(_, value)| visit(Child::Expr(value))),
+        ExprKind::StructWith(base, fields) => given(Some(base), fields, visit),
+        ExprKind::With(base, fields) => given(Some(base), fields, visit),
+        ExprKind::Build(_, fields) => given(None, fields, visit),
         ExprKind::OrElse(value, other) => {
             visit(Child::Expr(value));
             visit(Child::Block(other));
@@ -115,7 +105,17 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::DictUpdate { .. }
         | ExprKind::Ask { .. }
         | ExprKind::AskAll { .. } => inner_blocks(expr, visit),
+        ExprKind::WithKey(base, _, _, value) => {
+            visit(Child::Expr(base));
+            value.iter().for_each(|value| visit(Child::Expr(value)));
+        }
     }
+}
+
+/// A message or record and what its fields become.
+fn given<F>(base: Option<&Expr>, fields: &[(F, Expr)], visit: &mut dyn FnMut(Child<'_>)) {
+    base.into_iter().for_each(|base| visit(Child::Expr(base)));
+    fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
 }
 
 /// As [`children`], of what has blocks of its own.
