@@ -17,17 +17,52 @@ const NODES_PER_LEVEL_MAX: usize = 6;
 
 /// What `use` finds: the standard library, by name.
 const LIBRARY: &[(&str, &str)] = &[
+    ("frames", include_str!("../../stdlib/frames.flick")),
     ("hadoop", include_str!("../../stdlib/hadoop.flick")),
+    ("http", include_str!("../../stdlib/http.flick")),
+    ("lines", include_str!("../../stdlib/lines.flick")),
     ("memcached_binary", include_str!("../../stdlib/memcached_binary.flick")),
+    ("memcached_text", include_str!("../../stdlib/memcached_text.flick")),
+    ("pcap", include_str!("../../stdlib/pcap.flick")),
+    ("raw", include_str!("../../stdlib/raw.flick")),
+    ("resp", include_str!("../../stdlib/resp.flick")),
 ];
 
 /// Programs whose messages are fuzzed: each of the library's grammars, in both directions.
 const SPEAKERS: &[(&str, &str)] = &[
     (
+        "frames",
+        "use frames\n\nproc P: (frame16/frame32_little client, frame32_little/frame16 backend)\n  client <=> backend\n",
+    ),
+    ("hadoop", "use hadoop\n\nproc P: (kv/- client, -/kv backend)\n  client => backend\n"),
+    (
+        "http",
+        "use http\n\nproc P: (request/response client, response/request backend)\n  client <=> backend\n",
+    ),
+    (
+        "lines",
+        "use lines\n\nproc P: (line/crlf_line client, crlf_line/line backend)\n  client <=> backend\n",
+    ),
+    (
         "memcached_binary",
         "use memcached_binary\n\nproc P: (cmd/cmd client, cmd/cmd backend)\n  client <=> backend\n",
     ),
-    ("hadoop", "use hadoop\n\nproc P: (kv/- client, -/kv backend)\n  client => backend\n"),
+    (
+        "memcached_text",
+        "use memcached_text\n\nproc P: (command/reply client, reply/command backend)\n  client <=> backend\n",
+    ),
+    (
+        "pcap",
+        "use pcap\n\nproc P: (record/record client, record/record backend)\n  client <=> backend\n",
+    ),
+    (
+        "raw",
+        "use raw\n\nproc P: (raw/raw client, raw/raw backend)\n  client <=> backend\n",
+    ),
+    (
+        "resp",
+        "use resp\n\nproc P: (command/reply client, reply/command backend)\n  client <=> backend\n",
+    ),
 ];
 
 /// Text to tree: the tree is the text, errors lie in it, the height is bounded; a text without errors has a layout

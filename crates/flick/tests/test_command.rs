@@ -92,3 +92,10 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
         &["2 programs stand beside", "`service tiers.flick`"],
     );
 }
+
+#[test]
+fn the_scenarios_of_all_examples_come_true() {
+    let (status, stdout, stderr) = run(&["test", "examples"]);
+    assert_eq!(status, 0, "stdout: {stdout}\nstderr: {stderr}");
+    assert!(stdout.contains("mqtt_door") && stdout.contains("stomp_door"), "all are found: {stdout}");
+}

@@ -18,6 +18,16 @@ const PACKAGES: &[Package] = &[
         probe: &["memccapable", "-V"],
     },
     Package {
+        name: "mosquitto",
+        why: "an MQTT broker, behind a grammar that the library does not have",
+        probe: &["/usr/sbin/mosquitto", "-h"],
+    },
+    Package {
+        name: "mosquitto-clients",
+        why: "clients of MQTT that we did not write",
+        probe: &["mosquitto_pub", "--version"],
+    },
+    Package {
         name: "nutcracker",
         why: "twemproxy, whose placement of keys ours must equal",
         probe: &["nutcracker", "-V"],

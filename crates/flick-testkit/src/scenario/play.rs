@@ -205,9 +205,9 @@ impl Player<'_> {
         }
         if let Action::ExpectsBytes(wanted, within_ms) = action {
             let found = self.soon(*within_ms, |player| {
-                let peers = player.stage.connections(index).into_iter();
-                let open: Vec<PeerId> = peers.filter(|peer| !player.stage.is_closed(*peer)).collect();
-                open.into_iter().find(|peer| player.input(*peer, |input| wanted.take(input)))
+                // Bytes count although the connection has been closed behind them.
+                let peers = player.stage.connections(index);
+                peers.into_iter().find(|peer| player.input(*peer, |input| wanted.take(input)))
             });
             let Some(peer) = found else { return Err(self.backend_lacks(index)) };
             self.current.insert(index, peer);
