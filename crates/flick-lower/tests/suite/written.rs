@@ -422,3 +422,96 @@ fn lists_of_pairs_are_computed() {
     check(&both, "bye 2 1\r\na: b\r\n\r\nx\n", "bye 2 1\r\nonly: one\r\n\r\nx\n");
     check(&both, "bye 1 1\r\na: b\r\n\r\nx\n", "get 1 1\r\na: b\r\n\r\nx\n");
 }
+
+/// The library's HTTP.
+const HTTP: &str = include_str!("../../../../stdlib/http.flick");
+
+/// Sends a request, then the reply of its backend, through a program with these two rules' texts.
+fn exchange(request: &str, reply: &str, messages: [&str; 2]) -> [Effects; 2] {
+    let text = format!(
+        "use http\nproc P: (request/response client, response/request server)\n  client => up(server)\n  server => down(client)\n\n\
+         fun up: (-/request server, m: request) -> ()\n  {request} => server\n\n\
+         fun down: (-/response client, m: response) -> ()\n  {reply} => client\n"
+    );
+    let engines = Engines::new(lower_with(&text, &[("http", HTTP)]));
+    let mut session = Session::new(&engines, 1);
+    let mut nobody = |_: &_, _| panic!("nothing is asked");
+    [("client", messages[0]), ("server", messages[1])]
+        .map(|(channel, message)| session.receive(channel, message.as_bytes(), &mut nobody))
+}
+
+fn check_exchange(request: &str, reply: &str, messages: [&str; 2], expected: [&str; 2]) {
+    let effects = exchange(request, reply, messages);
+    let sent = effects.map(|effects| {
+        assert_eq!((effects.failure, effects.sends.len()), (None, 1), "{request}, {reply}");
+        String::from_utf8_lossy(&effects.sends[0].2).into_owned()
+    });
+    assert_eq!(sent, expected, "{request}, {reply}");
+}
+
+const GET: &str =
+    "GET /a%20b HTTP/1.1\r\nHost: h\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\nAccept: *\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nconnection: close\r\nETag: e\r\n\r\nabc";
+
+#[test]
+fn requests_and_replies_of_http_are_changed() {
+    check_exchange(
+        "m with headers[\"x-path\"] = (percent_decode(m.target) else \"\")[..99]",
+        "m with headers[\"etag\"] = none, status = 201",
+        [GET, OK],
+        [
+            "GET /a%20b HTTP/1.1\r\nHost: h\r\nAccept: *\r\nx-path: /a b\r\n\r\n",
+            "HTTP/1.1 201 OK\r\nContent-Length: 3\r\n\r\nabc",
+        ],
+    );
+    check_exchange(
+        "m with target = \"/new\", headers[\"host\"] = \"other\"",
+        "m with body = raw(\"hello\")",
+        [GET, OK],
+        [
+            "GET /new HTTP/1.1\r\nAccept: *\r\nhost: other\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nETag: e\r\ncontent-length: 5\r\n\r\nhello",
+        ],
+    );
+}
+
+/// A body that the framing of a message has no place for does not come in, and no length is promised for it.
+#[test]
+fn p2_a_body_in_chunks_keeps_its_framing() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let message = format!("{chunked}3\r\nabc\r\n0\r\n\r\n");
+    let effects =
+        exchange("m", "m with body = raw(\"hello\"), status = 203", [GET, &format!("{chunked}0\r\n\r\n")]);
+    let sent = String::from_utf8_lossy(&effects[1].sends[0].2).into_owned();
+    assert!(sent.starts_with("HTTP/1.1 203 OK\r\ntransfer-encoding: chunked\r\n\r\n"), "{sent} of {message}");
+    assert!(!sent.contains("hello") && !sent.contains("content-length"), "{sent}");
+}
+
+/// RELIABILITY P9: text that a client chose never becomes a header of its own, nor a line, nor a target.
+#[test]
+fn p9_clients_write_no_headers_of_others() {
+    let request = "m with headers[\"x-path\"] = (percent_decode(m.target) else \"\")[..99]";
+    let target = "m with target = (percent_decode(m.target) else \"/\")[..99]";
+    let reply = "response{status = 200, reason = (m.headers[\"x\"] else \"\")[..99], headers = [(\"location\", (percent_decode(m.headers[\"to\"] else \"\") else \"\")[..99])]}";
+    for (rule, path, is_written) in [
+        (request, "/a%20b", true),
+        (request, "/a%0d%0aEvil:%201", false),
+        (request, "/a%0aEvil:%201", false),
+        (request, "/a%0d", false),
+        (request, "/a%00", false),
+        (request, "/a%zz", true),
+        (target, "/a%7eb", true),
+        (target, "/a%20HTTP/1.1%0d%0a", false),
+        (target, "/a%20b", false),
+    ] {
+        let get = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let effects = exchange(rule, "m", [&get, OK]);
+        assert_eq!(effects[0].sends.len(), usize::from(is_written), "{rule} {path}");
+        assert_eq!(effects[0].failure.is_some(), !is_written, "{rule} {path}");
+    }
+    for (to, is_written) in [("/ok", true), ("/%0d%0aSet-Cookie:%20a=b", false), ("%00", false)] {
+        let effects =
+            exchange("m", reply, [GET, &OK.replace("ETag", "to").replace(": e\r", &format!(": {to}\r"))]);
+        assert_eq!(effects[1].sends.len(), usize::from(is_written), "{to}");
+    }
+}
