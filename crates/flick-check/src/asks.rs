@@ -149,7 +149,11 @@ impl Exprs<'_> {
             }
         };
         let declared = self.items.unit(unit);
-        if !declared.facts.in_order {
+        // Where requests and replies are two units, the request's says it.
+        let request =
+            sends.map(|sends| &self.items.unit(sends).facts).filter(|facts| facts.replies == Some(unit));
+        let is_told = request.is_some_and(|facts| facts.in_order || facts.exclusive);
+        if !declared.facts.in_order && !is_told {
             self.sink.push(report::asks::no_replies(span, &name, &declared.name, declared.span.clone()));
             return None;
         }

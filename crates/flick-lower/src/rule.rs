@@ -4,11 +4,12 @@ use flick_abi::{FailureReason, FuncId, RuleAction};
 use flick_check::hir::{
     Block, Expr, ExprKind, Handler, LocalId, Proc, Rule, StateId, Stmt, Timer, Ty, UnitId,
 };
-use flick_ir::data::{FuncKind, Function, Terminator, Type};
+use flick_ir::data::{FuncKind, Function, Op, Terminator, Type};
 
 use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
 use crate::context::Context;
+use crate::part::Part;
 use crate::value::{Record, Val};
 
 /// A rule that sends its message on as it is to one channel: no code runs for it.
@@ -126,7 +127,11 @@ fn lower_failure(
     let mut body = Body::new(cx, consts, name, FuncKind::Builder, &[Type::Frame], Vec::new());
     let record = body.with_scope(unit, SelfScope::Frame, Mode::Wrapping, |body| body.expr(build)).record();
     let [shape] = record.shapes.as_slice() else { panic!("`%on` builds one message") };
-    body.emit_built(shape);
+    // Given by its bytes, it is those.
+    match shape.overrides.get(&Part::Wire).map(Val::bytes) {
+        Some(value) => body.f.effect(Op::EmitBytes { value }),
+        None => body.emit_built(shape),
+    }
     body.f.end(Terminator::Return(Vec::new()));
     body.f.finish()
 }
