@@ -21,9 +21,6 @@ impl Emitter<'_, '_> {
         for key in 0..keyed.keys.len() as u32 {
             self.keep(Key::At(id, key), missing);
         }
-        for number in 0..FURTHER_MAX {
-            self.keep(Key::Further(id, number), missing);
-        }
         let no = self.body.f.bool(false);
         for (flag, ..) in self.needs.flags.clone().into_iter().filter(|(_, list, _)| *list == id) {
             self.keep(Key::Field(flag), no);
@@ -189,15 +186,33 @@ impl Emitter<'_, '_> {
             return self.keep(own, value);
         }
         if keyed.cut_listed == Some(key) {
-            self.keep_further(id, is_first, value);
+            return self.keep_one_of_several(id, own, is_first, value);
         }
         let first = self.body.f.define(Type::Bytes, Op::Select { cond: is_first, a: value, b: known });
         self.keep(own, first);
     }
 
+    /// Keeps a value in the first place of its key, or in the first free one of the further places, which mean something
+    /// only behind a first value.
+    fn keep_one_of_several(&mut self, id: FieldId, own: Key, is_first: Value, value: Value) {
+        let [first, further, behind] = [(); 3].map(|()| self.body.f.new_block(&[]));
+        self.body.f.branch_to(is_first, first, further);
+        self.body.f.go_on_in(first);
+        self.keep(own, value);
+        let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
+        for number in 0..FURTHER_MAX {
+            self.keep(Key::Further(id, number), missing);
+        }
+        self.body.f.jump(behind, Vec::new());
+        self.body.f.go_on_in(further);
+        self.keep_further(id, value);
+        self.body.f.jump(behind, Vec::new());
+        self.body.f.go_on_in(behind);
+    }
+
     /// Keeps a value that is not the first in the first free place.
-    fn keep_further(&mut self, id: FieldId, is_first: Value, value: Value) {
-        let mut to_place = self.body.f.define(Type::Bool, Op::Not(is_first));
+    fn keep_further(&mut self, id: FieldId, value: Value) {
+        let mut to_place = self.body.f.bool(true);
         for number in 0..FURTHER_MAX {
             let own = Key::Further(id, number);
             let known = self.get_key(own);
