@@ -30,8 +30,11 @@ pub const DICT_ATTEMPTS_MAX: i64 = 8;
 pub const COUNTERS_MAX: usize = 1024;
 /// Bytes that one activation of a rule may build: rebuilt heads of messages and strings.
 pub const OUT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Longest head of a message, the part that must lie in one piece before a rule may look at it.
+/// Longest head of a message, the part that must lie in one piece before a rule may look at it, but for fields whose
+/// author or reader names a bound above this.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Longest head with such fields.
+pub const BIG_HEAD_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
 /// Fields of a request that are kept while its reply is under way.
 pub const ECHO_FIELDS_MAX: usize = 4;
 /// Longest reply that the platform itself writes for a failed request.
@@ -44,6 +47,8 @@ pub const CHANNEL_ELEMENTS_MAX: usize = 1024;
 const _: () = assert!(FRAME_HEAD_SLOTS < FRAME_SLOTS_MAX);
 const _: () = assert!((HEAD_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
 const _: () = assert!((OUT_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
-const _: () = assert!(HEAD_BYTES_MAX < OUT_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES_MAX < BIG_HEAD_BYTES_MAX);
+const _: () = assert!(BIG_HEAD_BYTES_MAX < OUT_BYTES_MAX);
+const _: () = assert!(DICT_VALUE_BYTES_MAX <= BIG_HEAD_BYTES_MAX);
 const _: () = assert!(MESSAGES_MAX + 3 < 0xff);
 const _: () = assert!(ASKS_MAX < MESSAGES_MAX);

@@ -11,6 +11,6 @@ mod raw;
 mod slice;
 
 pub use buf::{Buf, Lent};
-pub use limits::{LARGE_BYTES, SMALL_BYTES};
+pub use limits::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 pub use pool::{Class, Pool, PoolConfig};
 pub use slice::Slice;

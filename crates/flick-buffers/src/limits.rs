@@ -6,6 +6,9 @@ pub const SMALL_BYTES: u32 = 2048;
 /// Bytes of a large buffer: what one receive asks from the kernel.
 pub const LARGE_BYTES: u32 = 16384;
 
+/// Bytes of a huge buffer: a message whose program looks at 1 MiB of it.
+pub const HUGE_BYTES: u32 = (1 << 20) + 64 * 1024;
+
 /// Buffers of one class in one pool, at most; keeps a buffer's number and its class in 32 bits.
 pub const BUFS_MAX: u32 = 1 << 24;
 
@@ -15,6 +18,7 @@ pub const HANDLES_MAX: u32 = u32::MAX - 1;
 /// What a freed buffer is overwritten with in debug builds, so that a stale view shows at once.
 pub const POISON: u8 = 0xDD;
 
-const _: () = assert!(SMALL_BYTES < LARGE_BYTES);
+const _: () = assert!(SMALL_BYTES < LARGE_BYTES && LARGE_BYTES < HUGE_BYTES);
 const _: () = assert!(SMALL_BYTES.is_multiple_of(64) && LARGE_BYTES.is_multiple_of(64));
-const _: () = assert!(BUFS_MAX < 1 << 31);
+const _: () = assert!(HUGE_BYTES.is_multiple_of(64));
+const _: () = assert!(BUFS_MAX < 1 << 30);

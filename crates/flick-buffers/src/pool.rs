@@ -1,4 +1,4 @@
-//! A worker's pool: two classes of buffers, each with a last-in-first-out free list.
+//! A worker's pool: three classes of buffers, each with a last-in-first-out free list.
 //! Promises: `alloc` and release cost a few instructions and no heap; the buffer given out is the one freed
 //! last, whose lines are warm; a number above the high-water mark was never touched.
 //! Refuses: falling back from one class to the other; the caller knows whether that makes sense.
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::buf::Buf;
-use crate::limits::{BUFS_MAX, HANDLES_MAX, LARGE_BYTES, SMALL_BYTES};
+use crate::limits::{BUFS_MAX, HANDLES_MAX, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::raw::Area;
 
 /// The size of a buffer.
@@ -17,6 +17,8 @@ pub enum Class {
     Small,
     /// [`LARGE_BYTES`].
     Large,
+    /// [`HUGE_BYTES`].
+    Huge,
 }
 
 impl Class {
@@ -25,6 +27,7 @@ impl Class {
         match self {
             Class::Small => SMALL_BYTES,
             Class::Large => LARGE_BYTES,
+            Class::Huge => HUGE_BYTES,
         }
     }
 }
@@ -36,6 +39,8 @@ pub struct PoolConfig {
     pub small_count: u32,
     /// Buffers of [`Class::Large`].
     pub large_count: u32,
+    /// Buffers of [`Class::Huge`].
+    pub huge_count: u32,
 }
 
 /// The buffers of one worker. Clone is a cheap second handle on the same pool; the memory goes back to the
@@ -46,6 +51,7 @@ pub struct Pool(Rc<Shelves>);
 pub(crate) struct Shelves {
     small: Shelf,
     large: Shelf,
+    huge: Shelf,
 }
 
 /// All buffers of one class.
@@ -92,18 +98,29 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct BufId(u32);
 
 const LARGE_BIT: u32 = 1 << 31;
+const HUGE_BIT: u32 = 1 << 30;
 
 impl BufId {
     fn new(class: Class, index: u32) -> BufId {
-        BufId(if class == Class::Large { index | LARGE_BIT } else { index })
+        BufId(match class {
+            Class::Small => index,
+            Class::Large => index | LARGE_BIT,
+            Class::Huge => index | HUGE_BIT,
+        })
     }
 
+    #[inline]
     pub(crate) fn class(self) -> Class {
-        if self.0 & LARGE_BIT == 0 { Class::Small } else { Class::Large }
+        match self.0 & (LARGE_BIT | HUGE_BIT) {
+            0 => Class::Small,
+            LARGE_BIT => Class::Large,
+            _ => Class::Huge,
+        }
     }
 
+    #[inline]
     pub(crate) fn index(self) -> u32 {
-        self.0 & !LARGE_BIT
+        self.0 & !(LARGE_BIT | HUGE_BIT)
     }
 }
 
@@ -116,6 +133,7 @@ impl Pool {
         Pool(Rc::new(Shelves {
             small: Shelf::new(Class::Small, config.small_count),
             large: Shelf::new(Class::Large, config.large_count),
+            huge: Shelf::new(Class::Huge, config.huge_count),
         }))
     }
 
@@ -151,6 +169,7 @@ impl std::fmt::Debug for Pool {
         f.debug_struct("Pool")
             .field("small_live", &self.live_count(Class::Small))
             .field("large_live", &self.live_count(Class::Large))
+            .field("huge_live", &self.live_count(Class::Huge))
             .finish()
     }
 }
@@ -161,6 +180,7 @@ impl Shelves {
         match class {
             Class::Small => &self.small,
             Class::Large => &self.large,
+            Class::Huge => &self.huge,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What the pool promises, through its public interface; last, a random walk against a plain model.
 
-use flick_buffers::{Buf, Class, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
+use flick_buffers::{Buf, Class, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
 use proptest::prelude::*;
 
 fn pool(small_count: u32, large_count: u32) -> Pool {
-    Pool::new(PoolConfig { small_count, large_count })
+    Pool::new(PoolConfig { small_count, large_count, huge_count: 1 })
 }
 
 fn small(pool: &Pool) -> Buf {
@@ -53,7 +53,9 @@ fn buffers_outlive_the_pool_handle() {
 #[test]
 fn appending_stops_at_the_capacity_and_freezes() {
     let pool = pool(1, 1);
-    for (class, bytes) in [(Class::Small, SMALL_BYTES), (Class::Large, LARGE_BYTES)] {
+    for (class, bytes) in
+        [(Class::Small, SMALL_BYTES), (Class::Large, LARGE_BYTES), (Class::Huge, HUGE_BYTES)]
+    {
         let buf = pool.alloc(class).expect("one of each class");
         let first = buf.slice(0..0);
         assert_eq!(buf.append(&vec![7; bytes as usize - 1]), bytes - 1);

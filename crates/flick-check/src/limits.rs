@@ -1,6 +1,8 @@
 //! The limits of checking, in one place.
 //! Promises: a program within them is checked in time linear in its size times the depth of its calls.
 
+use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
+
 /// Most diagnostics reported in one run; what comes after helps nobody.
 pub const DIAGNOSTICS_MAX: usize = 64;
 /// Most files that one program may use, directly or through others.
@@ -9,6 +11,12 @@ pub const FILES_MAX: usize = 32;
 pub const DEFAULT_BYTES_MAX: u32 = 1024;
 /// Largest bound that may be written for a `string` or `bytes`, in bytes.
 pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::DICT_VALUE_BYTES_MAX as u32;
+/// Most bytes that the head of a message may have whose fields have these bounds: all of them together a short head, but
+/// for those whose own bound is longer, which come on top.
+pub(crate) fn head_bytes_max(bounds: impl Iterator<Item = u64>) -> u64 {
+    let big: u64 = bounds.filter(|bound| *bound > HEAD_BYTES_MAX as u64).sum();
+    (HEAD_BYTES_MAX as u64).saturating_add(big).min(BIG_HEAD_BYTES_MAX as u64)
+}
 /// Most bytes that a variable-length integer takes on the wire.
 pub const VINT_BYTES_MAX: u64 = 9;
 /// Deepest nesting of units in units.

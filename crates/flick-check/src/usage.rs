@@ -14,10 +14,9 @@ use crate::hir::{
     Unit, UnitId, ViewField,
 };
 use crate::items::Items;
-use crate::limits::VINT_BYTES_MAX;
+use crate::limits::{VINT_BYTES_MAX, head_bytes_max};
 use crate::range::{INT, Range};
 use crate::{report, walk};
-use flick_abi::limits::HEAD_BYTES_MAX;
 
 /// Something that is kept, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -301,11 +300,12 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
         }
     }
     let total = fixed + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
-    if total > HEAD_BYTES_MAX as u64 {
+    let most = head_bytes_max(parts.iter().map(|(_, bytes)| *bytes));
+    if total > most {
         parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         parts.push(("numbers".to_owned(), fixed));
         let span = declared.span.clone();
-        sink.push(report::bounds::head_too_large(span, &declared.name, total, HEAD_BYTES_MAX as u64, &parts));
+        sink.push(report::bounds::head_too_large(span, &declared.name, total, most, &parts));
     }
 }
 

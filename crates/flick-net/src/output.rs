@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn pieces_merge_are_consumed_in_order_and_give_their_nodes_back() {
-        let pool = Pool::new(PoolConfig { small_count: 1, large_count: 0 });
+        let pool = Pool::new(PoolConfig { small_count: 1, large_count: 0, huge_count: 0 });
         let buf = pool.alloc(Class::Small).expect("the pool is fresh");
         buf.append(b"abcdefgh");
         let mut slab = OutputSlab::new(2);

@@ -20,7 +20,7 @@ fn check(kind: IoKind) {
         Ok(driver) => driver,
         Err(error) => return eprintln!("not tested: {error}"),
     };
-    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64 });
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
     let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
     let at = driver.local_addr(listener).expect("just opened").to_string();
     let peer = TcpStream::connect(&at).expect("the driver listens");

@@ -13,7 +13,7 @@ const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 1024, events_max: 64, receive_bytes: 16384 };
 
 fn pool() -> Pool {
-    Pool::new(PoolConfig { small_count: 16, large_count: 64 })
+    Pool::new(PoolConfig { small_count: 16, large_count: 64, huge_count: 0 })
 }
 
 fn server_address() -> Endpoint {

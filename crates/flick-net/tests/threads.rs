@@ -12,7 +12,7 @@ const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 
 fn pool() -> Pool {
-    Pool::new(PoolConfig { small_count: 8, large_count: 64 })
+    Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 })
 }
 
 fn open(kind: IoKind) -> Option<AnyDriver> {

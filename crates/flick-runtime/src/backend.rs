@@ -84,6 +84,8 @@ pub struct Link {
     pub gathers: bool,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
+    /// What it has sent needs a huge buffer, and none was free.
+    pub wants_huge: bool,
     /// It stands in the worker's list of connections that were stalled.
     pub is_listed: bool,
     /// The last stall, until a byte has been passed on: who, and until when it is borne.
@@ -134,6 +136,7 @@ impl Link {
             is_abandoned: false,
             gathers: false,
             stalled: None,
+            wants_huge: false,
             is_listed: false,
             grace: None,
             stalled_since_ns: 0,

@@ -5,7 +5,7 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{Engine, Frame, FuncId, MessageFlags, Step};
-use flick_buffers::{Buf, Class, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
+use flick_buffers::{Buf, Class, HUGE_BYTES, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
 
 use crate::limits::WHOLE_BYTES_MAX;
 use crate::pieces::{PieceQueue, Pieces};
@@ -34,6 +34,8 @@ pub enum Next {
     },
     /// The pool is empty.
     NoBuffers,
+    /// All huge buffers are in use: it goes on when one is free.
+    Waits,
 }
 
 /// How the front message is looked at.
@@ -57,6 +59,10 @@ pub struct Tools<'a> {
     pub frames: &'a mut Slab<Frame>,
     /// Buffers to gather in.
     pub pool: &'a Pool,
+    /// Bytes that may be gathered: more than a message that is gathered only because it is short has.
+    pub whole_bytes_max: u64,
+    /// Huge buffers that are left to others.
+    pub huge_reserve: u32,
 }
 
 /// One input channel.
@@ -185,7 +191,12 @@ impl Inbox {
                     self.save_frame(tools.frames, frame);
                     return Next::Starved;
                 }
-                Collected::Not(next) => return next,
+                Collected::Not(next) => {
+                    if matches!(next, Next::Waits) {
+                        self.save_frame(tools.frames, frame);
+                    }
+                    return next;
+                }
             }
             let partial = self.partial.as_ref().expect("what was collected lies there");
             match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len(), streams) {
@@ -228,12 +239,29 @@ impl Inbox {
 
     /// Copies bytes of the queue into the gathering buffer until it has `need`.
     fn collect(&mut self, tools: &mut Tools<'_>, need: u64) -> Collected {
-        if need > WHOLE_BYTES_MAX {
+        if need > tools.whole_bytes_max {
             return Collected::Not(Next::TooLong);
         }
-        if !self.make_room(tools.pool, need as u32) {
-            return Collected::Not(Next::NoBuffers);
+        if need > u64::from(LARGE_BYTES) && self.len() < LARGE_BYTES {
+            // Who only announces a long message does not get a huge buffer for it.
+            match self.fill(tools, LARGE_BYTES) {
+                Collected::Enough => {}
+                other => return other,
+            }
         }
+        self.fill(tools, need as u32)
+    }
+
+    /// Bytes in the gathering buffer.
+    fn len(&self) -> u32 {
+        self.partial.as_ref().map_or(0, Buf::len)
+    }
+
+    fn fill(&mut self, tools: &mut Tools<'_>, need: u32) -> Collected {
+        if let Err(next) = self.make_room(tools, need) {
+            return Collected::Not(next);
+        }
+        let need = u64::from(need);
         let partial = self.partial.as_ref().expect("room was just made");
         while u64::from(partial.len()) < need {
             let Some(front) = tools.pieces.front(&self.queue) else { return Collected::Less };
@@ -258,19 +286,26 @@ impl Inbox {
         }
     }
 
-    fn make_room(&mut self, pool: &Pool, need: u32) -> bool {
-        let class = if need <= SMALL_BYTES { Class::Small } else { Class::Large };
-        assert!(need <= LARGE_BYTES, "no message is gathered beyond a large buffer");
+    fn make_room(&mut self, tools: &Tools<'_>, need: u32) -> Result<(), Next> {
+        let class = match need {
+            0..=SMALL_BYTES => Class::Small,
+            0..=LARGE_BYTES => Class::Large,
+            _ => Class::Huge,
+        };
+        assert!(need <= HUGE_BYTES, "no message is gathered beyond a huge buffer");
         if self.partial.as_ref().is_some_and(|partial| partial.capacity() >= need) {
-            return true;
+            return Ok(());
         }
-        let Some(buf) = pool.alloc(class) else { return false };
+        if class == Class::Huge && tools.pool.free_count(class) <= tools.huge_reserve {
+            return Err(Next::Waits);
+        }
+        let Some(buf) = tools.pool.alloc(class) else { return Err(Next::NoBuffers) };
         if let Some(old) = self.partial.take() {
             let taken = buf.append(old.bytes());
             assert!(taken == old.len(), "the larger buffer holds what the smaller held");
         }
         self.partial = Some(buf);
-        true
+        Ok(())
     }
 
     fn save_frame(&mut self, frames: &mut Slab<Frame>, frame: &Frame) {
@@ -307,7 +342,9 @@ fn judge_head(frame: &Frame, have: u32) -> Verdict {
 /// Judges a step on `have` bytes of a message.
 fn judge(step: Step, frame: &Frame, have: u32, streams: bool) -> Verdict {
     match step {
-        Step::Done if frame.total_bytes() > WHOLE_BYTES_MAX || frame.flags().has(MessageFlags::PARTS) => {
+        Step::Done if frame.flags().has(MessageFlags::PARTS) => judge_head(frame, have),
+        // A long one that is nothing but head is looked at whole.
+        Step::Done if frame.total_bytes() > WHOLE_BYTES_MAX && frame.head_bytes() < frame.total_bytes() => {
             judge_head(frame, have)
         }
         Step::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use flick_buffers::{LARGE_BYTES, SMALL_BYTES};
+use flick_buffers::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 
-/// Largest message that is gathered whole before it goes on; a longer one is streamed. One large buffer, so that a
-/// slow sender never holds a shared connection.
+/// Largest message that is gathered whole before it goes on, but for what the program must look at; a longer one is
+/// streamed. One large buffer, so that a slow sender never holds a shared connection.
 pub const WHOLE_BYTES_MAX: u64 = LARGE_BYTES as u64;
+/// Share of the buffers' memory that is huge buffers, where the program looks at more of a message than a large one holds.
+pub const HUGE_SHARE: u64 = 2;
+/// Huge buffers without which a worker of such a program does not start.
+pub const HUGE_MIN: u64 = 4;
+/// How often a worker looks whether a huge buffer that somebody waits for is free.
+pub const HUGE_TICK_MS: u64 = 2;
 /// Messages up to this length are copied into the outgoing batch; of longer ones only the front is copied and the
 /// rest is passed on by reference.
 pub const COPY_BYTES_MAX: u32 = 4096;
@@ -48,7 +54,7 @@ pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 /// How long nothing may move in a tunnel.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
-pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::HEAD_BYTES_MAX;
+pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::BIG_HEAD_BYTES_MAX;
 /// The same when one side has ended.
 pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
@@ -89,6 +95,7 @@ pub const MERGE_LINGER_MS: u64 = 1_000;
 
 const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);
+const _: () = assert!(flick_abi::limits::BIG_HEAD_BYTES_MAX <= HUGE_BYTES as usize);
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);

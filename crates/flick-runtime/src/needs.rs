@@ -5,9 +5,12 @@
 use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX};
 use flick_abi::{Event, FuncId, Program};
 
+use flick_buffers::limits::BUFS_MAX;
+use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
+
 use crate::activations::Shape;
 use crate::config::{Limits, PlatformConfig};
-use crate::limits::ACTIVATIONS_MIN;
+use crate::limits::{ACTIVATIONS_MIN, HUGE_MIN, HUGE_SHARE, WHOLE_BYTES_MAX};
 use crate::setup::StartError;
 
 /// What a program's code needs.
@@ -51,6 +54,7 @@ impl Needs {
         }
         let shape = shape_of(program, elements)?;
         let handlers = handlers_of(program)?;
+        huge_buffers(program, config)?;
         let asks = program.rules.iter().any(|rule| rule.asks);
         let (state_words, bounds) = (program.state_words as usize, &program.bounds);
         assert!(state_words <= STATE_WORDS_MAX, "the checker bounds the state of a session");
@@ -122,6 +126,40 @@ pub(crate) fn activations_of(program: &Program, limits: &Limits, shape: &Shape) 
     let fit = limits.state_bytes.saturating_sub(others) / (shape.bytes() + locals);
     let fit = u32::try_from(fit).unwrap_or(u32::MAX).max(ACTIVATIONS_MIN);
     limits.activations_max.max(1).min(fit)
+}
+
+/// Longest message of a program that is gathered before it goes on: what it must look at, or one that is short.
+pub(crate) fn whole_bytes_max(program: &Program) -> u64 {
+    let views = program.channels.iter().filter_map(|channel| channel.view.as_ref());
+    views.map(|view| u64::from(view.head_bytes_max)).fold(WHOLE_BYTES_MAX, u64::max)
+}
+
+/// Huge buffers of each worker: none, unless the program looks at more of a message than a large buffer holds.
+///
+/// Errors: so little memory for buffers that there are fewer than [`HUGE_MIN`].
+pub(crate) fn huge_buffers(program: &Program, config: &PlatformConfig) -> Result<u32, StartError> {
+    let whole = whole_bytes_max(program);
+    if whole <= u64::from(LARGE_BYTES) {
+        return Ok(0);
+    }
+    let (bytes, workers) = (config.limits.buffer_bytes, config.workers.max(1) as u64);
+    let count = huge_count(whole, bytes / workers);
+    if u64::from(count) < HUGE_MIN {
+        return Err(StartError::Program(format!(
+            "process `{}` looks at up to {whole} bytes of a message, so each worker needs {HUGE_MIN} buffers of {HUGE_BYTES}              bytes, but with {bytes} bytes for buffers (`--buffers`) there are {count}; allow at least {} bytes, or lower the              bounds of what it looks at",
+            program.name,
+            HUGE_MIN * u64::from(HUGE_BYTES) * HUGE_SHARE * workers
+        )));
+    }
+    Ok(count)
+}
+
+/// Huge buffers of a worker with so many bytes of buffers, if its program needs any.
+pub(crate) fn huge_count(whole_bytes_max: u64, worker_bytes: u64) -> u32 {
+    if whole_bytes_max <= u64::from(LARGE_BYTES) {
+        return 0;
+    }
+    u32::try_from(worker_bytes / HUGE_SHARE / u64::from(HUGE_BYTES)).unwrap_or(u32::MAX).min(BUFS_MAX)
 }
 
 /// Room for one activation of a rule that asks.

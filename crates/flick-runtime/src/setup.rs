@@ -86,6 +86,8 @@ pub struct Setup {
     pub lends_always: bool,
     /// Each session has backend connections of its own.
     pub private: bool,
+    /// Longest message that is gathered: what the program must look at, or a short one.
+    pub whole_bytes_max: u64,
     /// The merge, if the process is one.
     pub merge: Option<MergeSetup>,
 }
@@ -152,6 +154,7 @@ impl Setup {
             loud_echo,
             lends_always: backends_are_exclusive(&program),
             private,
+            whole_bytes_max: crate::needs::whole_bytes_max(&program),
             merge: None,
             program,
         })

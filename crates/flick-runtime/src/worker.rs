@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_buffers::{LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
+use flick_buffers::{Class, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr};
 
 use crate::activations::Activations;
@@ -120,6 +120,10 @@ pub struct Worker<D: Driver> {
     run_queue: VecDeque<Task>,
     blocked: VecDeque<Key>,
     unblock: bool,
+    /// Somebody waits for a huge buffer.
+    wants_huge: bool,
+    /// Huge buffers that requests leave to replies.
+    huge_reserve: u32,
     stalled_links: u32,
     /// Links that were stalled since the last look; some of them may not be any more.
     stalled: Vec<u32>,
@@ -181,7 +185,9 @@ impl<D: Driver> Worker<D> {
         let sessions_max = limits.sessions_max as usize;
         let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;
-        let buffers = pool_of(limits.buffer_bytes / workers as u64);
+        let worker_bytes = limits.buffer_bytes / workers as u64;
+        let huge_count = crate::needs::huge_count(setup.whole_bytes_max, worker_bytes);
+        let buffers = pool_of(worker_bytes, huge_count);
         let requests_max = (limits.requests_max as usize / workers).max(1024);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
@@ -192,7 +198,7 @@ impl<D: Driver> Worker<D> {
         let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
         Self {
             driver,
-            pieces: Pieces::new((buffers.small_count + buffers.large_count) as usize * 4),
+            pieces: Pieces::new((buffers.small_count + buffers.large_count + huge_count) as usize * 4),
             pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
             roles: vec![Role::Nobody; conns_max],
@@ -211,6 +217,9 @@ impl<D: Driver> Worker<D> {
             run_queue: VecDeque::with_capacity(tasks_max),
             blocked: VecDeque::with_capacity(sessions_max),
             unblock: false,
+            wants_huge: false,
+            // Replies must find one where requests have taken theirs, or both would wait.
+            huge_reserve: if setup.backends.is_empty() { 0 } else { huge_count / 2 },
             stalled_links: 0,
             stalled: Vec::with_capacity(links.len()),
             filled: Vec::with_capacity(sessions_max),
@@ -409,7 +418,7 @@ impl<D: Driver> Worker<D> {
     /// Runs each task that is in the queue now once; what they make runnable runs too, up to one round more.
     fn run_tasks(&mut self) {
         let mut rounds_left = RUN_ROUNDS_MAX;
-        while (self.unblock || !self.run_queue.is_empty()) && rounds_left > 0 {
+        while (self.unblock || self.wants_huge || !self.run_queue.is_empty()) && rounds_left > 0 {
             rounds_left -= 1;
             for _ in 0..self.run_queue.len() {
                 let Some(task) = self.run_queue.pop_front() else { break };
@@ -419,6 +428,9 @@ impl<D: Driver> Worker<D> {
                     Task::Activation(key) => self.run_activation(key),
                     Task::Merge(task) => self.run_merge(task),
                 }
+            }
+            if self.wants_huge && self.pool.free_count(Class::Huge) > 0 {
+                (self.wants_huge, self.unblock) = (false, true);
             }
             if self.unblock {
                 self.unblock = false;
@@ -447,7 +459,8 @@ impl<D: Driver> Worker<D> {
         }
         while let Some(link) = self.stalled.pop() {
             self.links[link as usize].is_listed = false;
-            if self.links[link as usize].stalled.is_some() {
+            let state = &self.links[link as usize];
+            if state.stalled.is_some() || state.wants_huge {
                 self.enqueue_link(link);
             }
         }
@@ -492,14 +505,18 @@ macro_rules! tools {
             pieces: &mut $worker.pieces,
             frames: &mut $worker.frames,
             pool: &$worker.pool,
+            whole_bytes_max: $worker.setup.whole_bytes_max,
+            huge_reserve: 0,
         }
     };
 }
 use tools;
 
-/// The buffers that so many bytes are made into.
-fn pool_of(bytes: u64) -> PoolConfig {
+/// The buffers that so many bytes are made into, so many of them huge.
+fn pool_of(bytes: u64, huge_count: u32) -> PoolConfig {
+    let bytes = bytes - u64::from(huge_count) * u64::from(HUGE_BYTES);
     PoolConfig {
+        huge_count,
         small_count: (bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32,
         large_count: (bytes * 3 / 4 / u64::from(LARGE_BYTES)).max(64) as u32,
     }

@@ -5,20 +5,27 @@ use flick_syntax::ast;
 
 use super::builtin::Call;
 use super::{Exprs, unknown, value_block};
-use crate::hir::{Builtin, Expr, ExprKind, Span, Ty};
+use crate::hir::{Builtin, Expr, ExprKind, FieldKind, Span, Ty};
 use crate::items::TypeItem;
-use crate::limits::WRITTEN_BYTES_MAX;
+use crate::limits::{WRITTEN_BYTES_MAX, head_bytes_max};
 use crate::report;
-use flick_abi::limits::HEAD_BYTES_MAX;
 
 impl Exprs<'_> {
     /// `wire(message)`.
     pub(super) fn wire(&mut self, call: Call<'_>) -> Expr {
-        if !matches!(call.arg(0), Ty::Record(_)) {
+        let Ty::Record(unit) = *call.arg(0) else {
             self.refuse_argument(&call, 0, "`wire` gives the bytes of a whole message: `wire(req)`");
             return unknown(call.span);
-        }
-        call.gives(Ty::Bytes { max: HEAD_BYTES_MAX as u32, text: false })
+        };
+        let own = self.items.unit(unit).fields.iter().filter_map(|field| match field.kind {
+            FieldKind::Text { max_bytes, .. } => Some(max_bytes),
+            FieldKind::Bytes { max_bytes, .. } => max_bytes,
+            _ => None,
+        });
+        let viewed = self.items.views.get(&unit.0).into_iter().flat_map(|view| &view.fields);
+        let bounds = own.chain(viewed.filter_map(|field| field.bound));
+        let max = head_bytes_max(bounds.map(u64::from)) as u32;
+        call.gives(Ty::Bytes { max, text: false })
     }
 
     /// `has_token(list, token)`; a list that is not there has no token.

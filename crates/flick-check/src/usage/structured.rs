@@ -11,7 +11,7 @@ use crate::hir::{Channel, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX, UNIT_FIELDS_MAX};
 use crate::{report, walk};
-use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_abi::limits::BIG_HEAD_BYTES_MAX;
 
 /// Decides what streams.
 pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
@@ -56,7 +56,7 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
             _ => row_size(&fields, &list.body).most.unwrap_or(u64::MAX),
         };
         if let FieldKind::List(list) = &mut fields[index].kind {
-            list.elem_bytes_max = longest.min(HEAD_BYTES_MAX as u64) as u32;
+            list.elem_bytes_max = longest.min(BIG_HEAD_BYTES_MAX as u64) as u32;
         }
     }
     grammar::check_ends(items.unit(unit), &fields, &items.classes, travels, sink);

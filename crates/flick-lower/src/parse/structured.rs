@@ -67,6 +67,7 @@ pub fn lower_structured(
     body.f.go_on_in(start);
     let needs = Needs::new(info, items, role, channel);
     let pending = ending::facts(info, role);
+    let longest = stage::longest_head(info, &needs);
     let mut emitter = Emitter {
         body,
         info,
@@ -89,6 +90,7 @@ pub fn lower_structured(
         is_told: false,
         has_parts: false,
         head_bytes_max: 0,
+        longest,
     };
     emitter.top_items(items);
     if !emitter.is_over {
@@ -142,6 +144,8 @@ struct Emitter<'a, 'p> {
     /// Some part may have ended before the message does.
     has_parts: bool,
     head_bytes_max: u64,
+    /// What a head is held to when a message comes.
+    longest: u64,
 }
 
 impl Emitter<'_, '_> {

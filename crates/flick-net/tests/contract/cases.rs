@@ -148,7 +148,11 @@ pub fn a_peer_that_does_not_read_fills_the_backlog_and_drains_it<W: World>() {
         &mut world,
         vec![send(b"go"), Step::Wait(gate.clone()), Step::Expect(bytes.clone()), Step::Close],
     );
-    let source = flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 0, large_count: 1024 });
+    let source = flick_buffers::Pool::new(flick_buffers::PoolConfig {
+        small_count: 0,
+        large_count: 1024,
+        huge_count: 0,
+    });
     let mut drained = false;
     let mut ended = false;
     run(&mut world, &pool(), |driver, event| {
@@ -236,7 +240,8 @@ pub fn receive_off_means_no_data_and_no_end<W: World>() {
 
 /// Sends a few bytes from a buffer of their own.
 fn reply<D: Driver>(driver: &mut D, conn: Handle, bytes: &[u8]) {
-    let pool = flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 1, large_count: 0 });
+    let pool =
+        flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 1, large_count: 0, huge_count: 0 });
     let buf = pool.alloc(flick_buffers::Class::Small).unwrap();
     assert_eq!(buf.append(bytes) as usize, bytes.len());
     driver.send(conn, buf.slice(0..buf.len()));
@@ -300,7 +305,11 @@ pub fn shutdown_ends_our_side_only<W: World>() {
 
 pub fn close_sends_what_was_appended_first<W: World>() {
     let bytes = pattern(1 << 20);
-    let source = flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 0, large_count: 64 });
+    let source = flick_buffers::Pool::new(flick_buffers::PoolConfig {
+        small_count: 0,
+        large_count: 64,
+        huge_count: 0,
+    });
     check::<W>(vec![send(b"go"), Step::Expect(bytes.clone()), Step::ExpectEof], |driver, event| {
         let Event::Data { conn, .. } = event else { panic!("unexpected {event:?}") };
         for chunk in bytes.chunks(16384) {
@@ -525,7 +534,8 @@ pub fn an_empty_pool_pauses_receiving<W: World>() {
     let mut world = world::<W>();
     let bytes = pattern(256 << 10);
     with_dialler(&mut world, vec![Step::Send(bytes.clone()), Step::ShutdownWrite, Step::ExpectEof]);
-    let pool = flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 0, large_count: 2 });
+    let pool =
+        flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 0, large_count: 2, huge_count: 0 });
     let (mut held, mut got, mut closed) = (Vec::new(), Vec::new(), false);
     run(&mut world, &pool, |driver, event| {
         match event {
@@ -558,7 +568,11 @@ pub fn pausing_at_random_loses_nothing<W: World>() {
         chunks.chain([Step::ShutdownWrite, Step::ExpectEof]).collect()
     });
     with_diallers(&mut world, scripts.collect());
-    let pool = flick_buffers::Pool::new(flick_buffers::PoolConfig { small_count: 0, large_count: 24 });
+    let pool = flick_buffers::Pool::new(flick_buffers::PoolConfig {
+        small_count: 0,
+        large_count: 24,
+        huge_count: 0,
+    });
     let mut rng = flick_net::sim::Rng::new(7);
     // Paused in this turn, in which more of its data may have been handed out already; and in the one before.
     let (mut paused, mut held) = (Vec::<Handle>::new(), Vec::<Handle>::new());

@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 pub fn pool() -> Pool {
-    Pool::new(PoolConfig { small_count: 64, large_count: 512 })
+    Pool::new(PoolConfig { small_count: 64, large_count: 512, huge_count: 0 })
 }
 
 /// Polls until `app` says at the end of a turn (`None`) that it is done, and all peers are.

@@ -70,6 +70,7 @@ pub(super) fn bind(
         loud_echo: None,
         lends_always: false,
         private: false,
+        whole_bytes_max: crate::limits::WHOLE_BYTES_MAX,
         merge: Some(MergeSetup {
             merge,
             streams,

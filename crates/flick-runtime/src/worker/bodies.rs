@@ -54,7 +54,7 @@ pub(super) fn next_piece(
         Next::Large(seen) => seen,
         Next::Starved => return Piece::Nothing,
         Next::Fault { field, cause, .. } => return Piece::Fault { field, cause },
-        Next::NoBuffers => return Piece::NoBuffers,
+        Next::NoBuffers | Next::Waits => return Piece::NoBuffers,
         Next::Whole(_) | Next::TooLong => panic!("the head of a part is within the bound of heads"),
     };
     let (total, has_cuts) = (frame.total_bytes(), frame.cuts().next().is_some());

@@ -113,7 +113,10 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
-            false => session.inbox.next(&mut tools!(self), look, &mut scratch.frame),
+            false => {
+                let tools = &mut Tools { huge_reserve: self.huge_reserve, ..tools!(self) };
+                session.inbox.next(tools, look, &mut scratch.frame)
+            }
         };
         let flow = match next {
             Next::Whole(message) => self.private_message(key, &mut scratch, message, true),
@@ -130,6 +133,10 @@ impl<D: Driver> Worker<D> {
                 self.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
+            }
+            Next::Waits => {
+                self.wants_huge = true;
+                self.wait_for(key, Wait::Shared)
             }
         };
         self.scratch = Some(scratch);
@@ -393,6 +400,7 @@ impl<D: Driver> Worker<D> {
                 self.end_session(key, true);
                 Flow::Stop
             }
+            Next::Waits => self.wait_for_huge(link),
         };
         self.scratch = Some(scratch);
         flow
@@ -509,7 +517,7 @@ impl<D: Driver> Worker<D> {
     /// A backend connection of a session has run out of work: whether it is over.
     pub(super) fn private_link_rests(&mut self, link: u32, key: Key) {
         let state = &self.links[link as usize];
-        let receive = state.stalled.is_none();
+        let receive = state.stalled.is_none() && !state.wants_huge;
         if !(receive && state.eof) {
             self.link_receives(link, receive);
             return;

@@ -48,6 +48,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_link(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         state.queued = false;
+        state.wants_huge = false;
         if state.state != LinkState::Up {
             return;
         }
@@ -60,7 +61,7 @@ impl<D: Driver> Worker<D> {
         if state.state != LinkState::Up {
             return;
         }
-        let receive = state.stalled.is_none();
+        let receive = state.stalled.is_none() && !state.wants_huge;
         if let Some(key) = state.tunnel {
             self.link_receives(link, receive);
             self.tunnel_rests(link, key);
@@ -160,9 +161,22 @@ impl<D: Driver> Worker<D> {
                 self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
+            Next::Waits => self.wait_for_huge(link),
         };
         self.scratch = Some(scratch);
         flow
+    }
+
+    /// A reply on a connection needs a huge buffer, and none is free: it is received from again when one is, or, if
+    /// that takes too long, ended by the deadline of the reply.
+    pub(super) fn wait_for_huge(&mut self, link: u32) -> Flow {
+        let state = &mut self.links[link as usize];
+        state.wants_huge = true;
+        self.wants_huge = true;
+        if !std::mem::replace(&mut state.is_listed, true) {
+            self.stalled.push(link);
+        }
+        Flow::Stop
     }
 
     /// The reply to an ask is longer than what is kept whole: the ask fails, and the reply is drained as any other.

@@ -148,7 +148,8 @@ impl<D: Driver> Worker<D> {
         let streams = self.setup.protocol().exclusive && !self.setup.needs.asks;
         let look = Look { parser, asked: 0, streams };
         let mut scratch = self.scratch.take().expect("activations never nest");
-        let next = session.inbox.next(&mut tools!(self), look, &mut scratch.frame);
+        let tools = &mut Tools { huge_reserve: self.huge_reserve, ..tools!(self) };
+        let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
             Next::Whole(message) => self.whole_request(key, &mut scratch, message),
             Next::Large(seen) => self.large_request(key, &mut scratch, seen),
@@ -166,6 +167,10 @@ impl<D: Driver> Worker<D> {
                 self.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
+            }
+            Next::Waits => {
+                self.wants_huge = true;
+                self.wait_for(key, Wait::Shared)
             }
         };
         self.scratch = Some(scratch);

@@ -8,7 +8,7 @@ use flick_net::Driver;
 use super::Worker;
 use crate::backend::LinkState;
 use crate::deadlines::Kind;
-use crate::limits::{DRAIN_QUIET_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
+use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
 use crate::session::Phase;
 
 /// Nanoseconds of a millisecond.
@@ -21,6 +21,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn wait_time(&self) -> Option<Duration> {
         let left_ns = self.due_ns.map(|due| due.saturating_sub(self.driver.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
+        if self.wants_huge {
+            let tick = Duration::from_millis(HUGE_TICK_MS);
+            return Some(wait.map_or(tick, |wait| wait.min(tick)));
+        }
         if self.draining_since_ns.is_some() {
             let tick = Duration::from_millis(DRAIN_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));

@@ -4,7 +4,6 @@
 
 use flick_abi::MessageFlags;
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
-use flick_abi::limits::HEAD_BYTES_MAX;
 use flick_check::hir::{CAUSE_MALFORMED, Expr, FieldId, FieldKind, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
@@ -219,7 +218,7 @@ impl Emitter<'_, '_> {
         let longest = self.body.f.int(i64::from(max));
         let is_short = self.body.f.binary(Type::Bool, Binary::LeS, len.value(), longest);
         let end = self.place(to);
-        let head = self.body.f.int(HEAD_BYTES_MAX as i64);
+        let head = self.body.f.int(self.longest as i64);
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, end, head);
         let is_there = self.body.f.binary(Type::Bool, Binary::And, is_short, fits);
         let (there, absent) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
@@ -241,7 +240,7 @@ impl Emitter<'_, '_> {
 
         self.body.f.go_on_in(there);
         self.kept_cursor = None;
-        self.at = Spot { most: HEAD_BYTES_MAX as u64, ..to };
+        self.at = Spot { most: self.longest, ..to };
         self.wait(0, state);
         let (start, end) = (self.place(from), self.place(to));
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });

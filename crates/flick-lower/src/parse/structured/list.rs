@@ -3,7 +3,7 @@
 //! or by what one call sees; a stage inside an element is entered through the head of the loop.
 
 use flick_abi::frame::{SLOT_ITEMS, SLOT_STATE};
-use flick_abi::limits::{HEAD_BYTES_MAX, ITEMS_MAX};
+use flick_abi::limits::ITEMS_MAX;
 use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, FieldId, FieldKind, Item, List, ListEnd};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
@@ -92,12 +92,12 @@ impl Emitter<'_, '_> {
             "the checker refuses elements of `{}` that may be empty",
             self.info.unit.name
         );
-        let by_head = (HEAD_BYTES_MAX as u64).checked_div(least).map(|most| most as u32 + 1);
+        let by_head = self.longest.checked_div(least).map(|most| most as u32 + 1);
         match list.max {
             // A part ends with each element, or inside of it.
             _ if streams => 1,
             Some(max) => max.min(by_head.unwrap_or(max)),
-            None => by_head.unwrap_or(HEAD_BYTES_MAX as u32),
+            None => by_head.unwrap_or(self.longest as u32),
         }
     }
 
@@ -106,7 +106,7 @@ impl Emitter<'_, '_> {
         let element = Sizes::of(self.info, &list.body).most;
         let elements = list.max.map_or(u64::MAX, u64::from);
         let most = start.saturating_add(element.saturating_mul(elements));
-        if streams { HEAD_BYTES_MAX as u64 } else { most.min(HEAD_BYTES_MAX as u64) }
+        if streams { self.longest } else { most.min(self.longest) }
     }
 
     /// Before the first element.

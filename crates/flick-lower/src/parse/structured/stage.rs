@@ -1,15 +1,16 @@
 //! Stages: where a parser stops when bytes run out, and how it goes on there.
 //! Promises: whatever is needed behind a stage lies in slots, so a stage may be entered from outside with nothing but
 //! the cursor; a stage inside a list is entered through the list's head, so every loop stays a natural one; no head
-//! grows beyond `HEAD_BYTES_MAX`.
+//! grows beyond what its fields' bounds say together (`longest_head`).
 
 use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
-use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
+use flick_check::hir::{Field, FieldId, FieldKind};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
-use super::Emitter;
+use super::{Emitter, Needs};
 use crate::body::CAUSE_TOO_LONG;
-use crate::unit::Key;
+use crate::unit::{Key, UnitInfo};
 
 /// A place in the message and what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,18 @@ impl Spot {
 pub struct Scope {
     /// State and where it goes on.
     pub cases: Vec<(i64, BlockId)>,
+}
+
+/// Longest head of a unit: a short one, and what fields add whose own bound is longer than that.
+pub fn longest_head(info: &UnitInfo<'_>, needs: &Needs) -> u64 {
+    let bound = |(index, field): (usize, &Field)| match field.kind {
+        FieldKind::Text { max_bytes, .. } => Some(max_bytes),
+        FieldKind::Bytes { max_bytes, .. } => max_bytes.max(needs.view_max(FieldId(index as u32))),
+        _ => None,
+    };
+    let bounds = info.unit.fields.iter().enumerate().filter_map(bound).map(u64::from);
+    let big: u64 = bounds.filter(|bound| *bound > HEAD_BYTES_MAX as u64).sum();
+    (HEAD_BYTES_MAX as u64).saturating_add(big).min(BIG_HEAD_BYTES_MAX as u64)
 }
 
 impl Emitter<'_, '_> {
@@ -170,7 +183,7 @@ impl Emitter<'_, '_> {
 
     /// Refuses the message where `bytes` from here on lead beyond the longest head.
     pub fn limit(&mut self, bytes: u64) {
-        let longest = HEAD_BYTES_MAX as u64;
+        let longest = self.longest;
         if self.at.most.saturating_add(bytes) > longest {
             assert!(bytes <= longest, "one wait of `{}` fits a head", self.info.unit.name);
             let place = self.place(self.at);
