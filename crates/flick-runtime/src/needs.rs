@@ -146,7 +146,9 @@ pub(crate) fn huge_buffers(program: &Program, config: &PlatformConfig) -> Result
     let count = huge_count(whole, bytes / workers);
     if u64::from(count) < HUGE_MIN {
         return Err(StartError::Program(format!(
-            "process `{}` looks at up to {whole} bytes of a message, so each worker needs {HUGE_MIN} buffers of {HUGE_BYTES}              bytes, but with {bytes} bytes for buffers (`--buffers`) there are {count}; allow at least {} bytes, or lower the              bounds of what it looks at",
+            "process `{}` looks at up to {whole} bytes of a message, so each worker needs {HUGE_MIN} buffers of \
+             {HUGE_BYTES} bytes, but with {bytes} bytes for buffers (`--buffers`) there are {count}; allow at least {} \
+             bytes, or lower the bounds of what it looks at",
             program.name,
             HUGE_MIN * u64::from(HUGE_BYTES) * HUGE_SHARE * workers
         )));

@@ -10,7 +10,7 @@ use super::wire_types::delimiter;
 use crate::hir::{Expr, FieldId, FieldKind, Item, Keyed, ListEnd, Ty};
 use crate::load::span_of;
 use crate::report;
-use flick_abi::limits::BIG_HEAD_BYTES_MAX;
+use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 
 /// Attributes that say where a list ends.
 const ENDS: &[&str] = &["until", "count", "length", "children", "last"];
@@ -49,7 +49,7 @@ pub(super) fn check<'a>(rows: &mut Rows<'a>, index: usize, place: Place) {
         Some(FieldKind::Bytes { text, max_bytes, .. }) => (*text, max_bytes.map(u64::from)),
         _ => (false, size.most),
     };
-    let elem_bytes_max = longest.unwrap_or(u64::MAX).min(BIG_HEAD_BYTES_MAX as u64) as u32;
+    let elem_bytes_max = longest.unwrap_or(HEAD_BYTES_MAX as u64).min(BIG_HEAD_BYTES_MAX as u64) as u32;
     if let FieldKind::List(list) = rows.kind_mut(index) {
         list.body = body;
         list.end = end.unwrap_or(ListEnd::Until(vec![b'\n']));

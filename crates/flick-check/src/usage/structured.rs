@@ -11,7 +11,7 @@ use crate::hir::{Channel, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX, UNIT_FIELDS_MAX};
 use crate::{report, walk};
-use flick_abi::limits::BIG_HEAD_BYTES_MAX;
+use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 
 /// Decides what streams.
 pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
@@ -53,7 +53,7 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
         let longest = match list.element.map(|element| &fields[element.0 as usize].kind) {
             Some(FieldKind::Text { max_bytes, .. }) => u64::from(*max_bytes),
             Some(FieldKind::Bytes { max_bytes: Some(max), .. }) => u64::from(*max),
-            _ => row_size(&fields, &list.body).most.unwrap_or(u64::MAX),
+            _ => row_size(&fields, &list.body).most.unwrap_or(HEAD_BYTES_MAX as u64),
         };
         if let FieldKind::List(list) = &mut fields[index].kind {
             list.elem_bytes_max = longest.min(BIG_HEAD_BYTES_MAX as u64) as u32;

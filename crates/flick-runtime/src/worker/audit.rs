@@ -21,6 +21,8 @@ pub struct Audit {
     pub small_bufs: u32,
     /// Large buffers in use.
     pub large_bufs: u32,
+    /// Huge buffers in use.
+    pub huge_bufs: u32,
     /// Sessions that wait for something shared, and clients that wait for a session.
     pub blocked: usize,
     /// Activations of rules that wait.
@@ -45,6 +47,7 @@ impl<D: Driver> Worker<D> {
             frames: self.frames.len(),
             small_bufs: self.pool.live_count(Class::Small),
             large_bufs: self.pool.live_count(Class::Large),
+            huge_bufs: self.pool.live_count(Class::Huge),
             blocked: self.blocked.len() + self.waiting.len(),
             activations: self.activations.len(),
             states: self.locals.len(),

@@ -133,7 +133,7 @@ fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
 /// What is left behind; a driver may keep so many large buffers to receive into.
 pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result<(), String> {
     let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } = *audit;
-    let Audit { activations, states, .. } = *audit;
+    let Audit { activations, states, huge_bufs, .. } = *audit;
     let left: Vec<String> = [
         ("sessions", sessions),
         ("sessions counted as open", open as usize),
@@ -142,6 +142,7 @@ pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result
         ("parser states", frames),
         ("small buffers", small_bufs as usize),
         ("large buffers", large_bufs.saturating_sub(driver_bufs) as usize),
+        ("huge buffers", huge_bufs as usize),
         ("sessions that wait", blocked),
         ("activations", activations),
         ("states", states),
