@@ -4,7 +4,7 @@
 
 use flick_abi::Frame;
 use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
-use flick_buffers::LARGE_BYTES;
+use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
 use flick_check::Sources;
 use flick_ir::data::Module;
 use flick_runtime::limits::{SESSION_BACKLOG_BYTES_MAX, WHOLE_BYTES_MAX};
@@ -82,6 +82,8 @@ impl Needs {
             .map(|view| u64::from(view.head_bytes_max))
             .max()
             .unwrap_or(0);
+        // What a program looks at beyond a large buffer lies in a huge one.
+        let buffer = u64::from(if heads > WHOLE_BYTES_MAX { HUGE_BYTES } else { LARGE_BYTES });
         // An array that is asked as a whole is as long as one suspension can wait for.
         let elements_max =
             if bounds.array_asks_max > 0 { ASKS_MAX as u64 } else { CHANNEL_ELEMENTS_MAX as u64 };
@@ -91,7 +93,7 @@ impl Needs {
             .map(|channel| (channel.name.clone(), if channel.is_array { elements_max } else { 1 }));
         Self {
             process: program.name.clone(),
-            session_channel_bytes: SESSION_BACKLOG_BYTES_MAX as u64 + WHOLE_BYTES_MAX,
+            session_channel_bytes: SESSION_BACKLOG_BYTES_MAX as u64 + buffer,
             session_view_bytes: size_of::<Frame>() as u64 + heads,
             session_state_bytes: u64::from(program.state_words) * size_of::<u64>() as u64,
             waiting_bytes: if waits {
@@ -99,7 +101,7 @@ impl Needs {
             } else {
                 0
             },
-            reply_bytes_max: replies.saturating_mul(u64::from(LARGE_BYTES)),
+            reply_bytes_max: replies.saturating_mul(buffer),
             global_state_bytes: dictionaries
                 .iter()
                 .fold(counters, |sum, dict| sum.saturating_add(dict.bytes)),
