@@ -13,20 +13,16 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
     match op {
         Op::Const(_) | Op::ConstBytes { .. } | Op::FrameGet { .. } | Op::OutMark => {}
         Op::StateLoad { .. } | Op::StateLoadBytes { .. } | Op::ResumeState | Op::SpillGet { .. } => {}
-        Op::Not(a) | Op::Len(a) | Op::Place(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => {
-            visit(a)
-        }
+        Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => visit(a),
         Op::FrameSet { value: a, .. } | Op::SendOriginal { chan: a } => visit(a),
         Op::EmitInt { value: a, .. } | Op::EmitBytes { value: a } => visit(a),
-        Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) => visit(a),
+        Op::Place(a) | Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) => visit(a),
         Op::MessageGet { message: a, .. } | Op::PackedBytes { packed: a, .. } => visit(a),
-        Op::FormatInt { value: a, .. } | Op::IsInt { bytes: a, .. } | Op::ParseInt { bytes: a, .. } => {
-            visit(a)
-        }
+        Op::FormatInt { value: a, .. } | Op::FormatAddress(a) => visit(a),
+        Op::IsInt { bytes: a, .. } | Op::ParseInt { bytes: a, .. } => visit(a),
         Op::Case { bytes: a, .. } | Op::WordsNew { words: a, .. } => visit(a),
         Op::StateStore { value: a, .. } | Op::StateStoreBytes { value: a, .. } => visit(a),
         Op::ScanRun { from: a, .. } | Op::Seek { from: a, .. } | Op::ItemPush(a) => visit(a),
-        Op::FormatAddress(a) => visit(a),
         Op::Written { mark: a, .. } => visit(a),
         Op::Transform { bytes: a, .. } | Op::Guard { bytes: a, .. } => visit(a),
         Op::Whole { message } => message.iter_mut().for_each(visit),

@@ -247,10 +247,7 @@ impl Translator<'_, '_> {
                 let a = self.get(*a);
                 self.bytes_len(a)
             }
-            Op::Place(a) => {
-                let a = self.get(*a);
-                self.bytes_place(a)
-            }
+            Op::Place(a) => self.bytes_place(*a),
             Op::FrameGet { slot } => self.frame_get(*slot, self.result_type(inst)),
             Op::FrameSet { slot, value } => {
                 let word = self.word(*value);
@@ -364,7 +361,8 @@ impl Translator<'_, '_> {
     }
 
     /// Where a bytes value starts in its region.
-    fn bytes_place(&mut self, value: ir::Value) -> ir::Value {
+    fn bytes_place(&mut self, value: Value) -> ir::Value {
+        let value = self.get(value);
         let low = self.builder.ins().ushr_imm_u(value, i64::from(BYTES_OFFSET_MAX.count_ones()));
         self.bytes_len(low)
     }
