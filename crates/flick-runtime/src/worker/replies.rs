@@ -240,12 +240,11 @@ impl<D: Driver> Worker<D> {
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
         }
         let flags = scratch.frame.flags();
-        let last = !flags.has(MessageFlags::MORE);
+        let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
         if !self.note_end_of_exchange(link, flags, heard) {
             return self.backend_fault(link);
         }
         let epoch = self.links[link as usize].epoch;
-        let silent = flags.has(MessageFlags::SILENT);
         if !heard {
             self.counters.orphan_replies.add(1);
         } else if silent {
