@@ -29,7 +29,7 @@ use crate::value::{Num, Val};
 use ending::Fact;
 use needs::Needs;
 use stage::{Scope, Spot};
-use text::Text;
+use text::{Text, Trail};
 
 /// What a parser is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,7 @@ pub fn lower_structured(
         is_over: false,
         index: 0,
         field: 0,
+        trail: None,
         bits_of: None,
         scopes: vec![Scope::default()],
         lists: Vec::new(),
@@ -131,6 +132,8 @@ struct Emitter<'a, 'p> {
     index: usize,
     /// The field that faults are reported of.
     field: u32,
+    /// What the way under way has passed over in one piece.
+    trail: Option<Trail>,
     /// The integer that bits are of.
     bits_of: Option<(FieldId, Value)>,
     scopes: Vec<Scope>,
@@ -187,6 +190,12 @@ impl Emitter<'_, '_> {
     fn item(&mut self, items: &[Item], behind: bool) {
         let Some((item, ahead)) = items.split_first() else { return };
         self.index += 1;
+        let goes_on = match item {
+            Item::Field(id) => matches!(self.info.field(*id).kind, FieldKind::Text { .. }),
+            Item::Literal(_) => true,
+            Item::Check(_) | Item::Switch(_) => false,
+        };
+        self.trail = self.trail.filter(|_| goes_on);
         match item {
             Item::Field(id) => self.field(*id, items, ahead, behind),
             Item::Literal(literal) => self.literal(literal, items),
@@ -195,6 +204,7 @@ impl Emitter<'_, '_> {
             }
             Item::Switch(choice) => self.choice(choice, behind),
         }
+        self.trail = self.trail.filter(|_| goes_on);
     }
 
     fn field(&mut self, id: FieldId, items: &[Item], ahead: &[Item], behind: bool) {

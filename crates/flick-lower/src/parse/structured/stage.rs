@@ -8,6 +8,7 @@ use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 use flick_check::hir::{Field, FieldId, FieldKind};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
+use super::text::Trail;
 use super::{Emitter, Needs};
 use crate::body::CAUSE_TOO_LONG;
 use crate::unit::{Key, UnitInfo};
@@ -89,6 +90,7 @@ impl Emitter<'_, '_> {
 
     /// Ends the stage under way and starts one at the same place that can also be entered from outside.
     pub fn stage(&mut self) -> u32 {
+        self.trail = None;
         if self.is_at_start {
             self.is_at_start = false;
             return 0;
@@ -123,12 +125,22 @@ impl Emitter<'_, '_> {
     /// and the state.
     pub fn search_stage(&mut self) -> (Value, Value, u32) {
         self.reach();
+        self.trail = None;
+        let (start, from, _, state) = self.trail_stage(None, false);
+        (start, from, state)
+    }
+
+    /// As [`Self::search_stage`], of a place that has been reached; also gives where the trail starts. `is_early`: what is
+    /// searched starts there.
+    pub fn trail_stage(&mut self, trail: Option<&Trail>, is_early: bool) -> (Value, Value, Value, u32) {
         self.is_at_start = false;
         let here = self.at;
-        let stage = self.body.f.new_block(&[Type::Int, Type::Int]);
+        let stage = self.body.f.new_block(&[Type::Int; 3]);
         let place = self.place(here);
         self.keep_cursor(place);
-        self.body.f.jump(stage, vec![place, place]);
+        let trail_start = trail.map_or(place, |trail| trail.start);
+        let from = if is_early { trail_start } else { place };
+        self.body.f.jump(stage, vec![place, from, trail_start]);
 
         let resume = self.body.f.new_block(&[]);
         self.body.f.go_on_in(resume);
@@ -136,16 +148,16 @@ impl Emitter<'_, '_> {
         // It is inside the message anyway; said here, nobody has to ask where it is searched from.
         let len = self.body.f.params(BlockId(0))[1];
         let from = self.body.f.binary(Type::Int, Binary::MinU, from, len);
-        self.body.f.jump(stage, vec![start, from]);
+        self.body.f.jump(stage, vec![start, from, start]);
         let state = self.new_state(resume);
 
         self.body.f.go_on_in(stage);
-        let &[start, from] = self.body.f.params(stage) else {
+        let &[start, from, trail_start] = self.body.f.params(stage) else {
             panic!("a search has a start and where it goes on")
         };
         self.kept_cursor = Some((start, 0));
         self.at = Spot::there(start, here.most);
-        (start, from, state)
+        (start, from, trail_start, state)
     }
 
     /// Writes the cursor's slot, unless it holds the place under way already.

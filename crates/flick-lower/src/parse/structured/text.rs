@@ -12,6 +12,17 @@ use crate::interval::Interval;
 use crate::unit::Key;
 use crate::value::{Num, Val};
 
+/// What has been passed over since a place, in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Trail {
+    /// The place.
+    pub start: Value,
+    /// Every byte since is of it.
+    pub set: [u64; 4],
+    /// How many they are at most.
+    pub most: u32,
+}
+
 /// A text field.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
@@ -62,6 +73,7 @@ impl Emitter<'_, '_> {
                 self.text_found(id, text, span);
                 let cause = self.info.field(id).cause;
                 self.expect_bytes(until, false, cause);
+                self.trail = None;
             }
             (set, Some(until)) => {
                 let (start, end) = self.seek(id, until, text.max_bytes);
@@ -82,10 +94,22 @@ impl Emitter<'_, '_> {
     /// The longest run of bytes of a set from here on, of at most `max` bytes; `ahead` bytes behind it are there.
     fn run(&mut self, id: FieldId, set: [u64; 4], max: u32, ahead: u32) -> (Value, Value) {
         let class = self.body.consts.class(set);
-        let (start, from, state) = self.search_stage();
-        let op = Op::ScanRun { from, class, max: max.saturating_add(1) };
-        let end = self.body.f.define(Type::Int, op);
+        self.reach();
+        let trail = self.trail.take();
+        // Where what stands in front is of the class too, it is searched from there: then the end does not wait for the
+        // start to be found.
+        let is_early = trail.is_some_and(|trail| (0..4).all(|word| trail.set[word] & !set[word] == 0));
+        let (start, from, trail_start, state) = self.trail_stage(trail.as_ref(), is_early);
+        let mut reach = max.saturating_add(1);
+        let mut behind = Trail { start: trail_start, set, most: max };
+        if let Some(trail) = trail {
+            reach = if is_early { reach.saturating_add(trail.most) } else { reach };
+            behind.set = std::array::from_fn(|word| trail.set[word] | set[word]);
+            behind.most = behind.most.saturating_add(trail.most);
+        }
+        let end = self.body.f.define(Type::Int, Op::ScanRun { from, class, max: reach });
         self.searched(id, (start, end), max, ahead, state);
+        self.trail = Some(behind);
         (start, end)
     }
 
@@ -421,11 +445,22 @@ impl Emitter<'_, '_> {
     /// Bytes that must be there; `items` starts with them.
     pub fn literal(&mut self, literal: &Literal, items: &[Item]) {
         if literal.optional {
-            return self.optional_literal(literal);
+            self.trail = None;
+            self.optional_literal(literal);
+            self.trail = None;
+            return;
         }
         self.need(sizes::fixed_ahead(self.info, items));
         let start = self.at;
         self.expect_bytes(&literal.bytes, literal.nocase, literal.cause);
+        if let Some(trail) = &mut self.trail {
+            for byte in
+                literal.bytes.iter().flat_map(|b| [b.to_ascii_lowercase(), b.to_ascii_uppercase(), *b])
+            {
+                trail.set[usize::from(byte >> 6)] |= 1 << (byte & 63);
+            }
+            trail.most = trail.most.saturating_add(literal.bytes.len() as u32);
+        }
         if literal.cut {
             self.cut(start);
         }
