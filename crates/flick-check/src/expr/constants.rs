@@ -4,7 +4,7 @@
 use flick_syntax::ast;
 
 use super::Exprs;
-use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, UnitId};
+use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, Unit, UnitId};
 use crate::items::Items;
 use crate::limits::WRITTEN_BYTES_MAX;
 use crate::report;
@@ -119,6 +119,11 @@ impl Exprs<'_> {
     pub(super) fn check_constant(&mut self, unit: UnitId, field: FieldId, name: &str, value: &Expr) {
         let declared = self.items.field(unit, field);
         let place = declared.span.clone();
+        if let Some(before) = self.taken_by(unit, field, value) {
+            let report = report::wire::taken_by_a_run(value.span.clone(), name, &before, place);
+            self.sink.push(report);
+            return;
+        }
         match (&declared.kind, &value.kind) {
             (FieldKind::Text { class, until, min_bytes, .. }, ExprKind::Str(bytes)) => {
                 let class = class.map(|class| &self.items.classes[class.0 as usize]);
@@ -154,6 +159,30 @@ impl Exprs<'_> {
         }
     }
 
+    /// The name of a run or number right before a text with `&until`, if it would take the front of this value.
+    fn taken_by(&self, unit: UnitId, field: FieldId, value: &Expr) -> Option<String> {
+        let declared = self.items.unit(unit);
+        let FieldKind::Text { until: Some(_), class, .. } = &declared.fields[field.0 as usize].kind else {
+            return None;
+        };
+        let before = before(declared.body.as_ref()?, declared, field)?;
+        let run = &declared.fields[before.0 as usize];
+        // What has no name is nothing that a program gave or reads.
+        let name = run.name.clone()?;
+        let set = |class: crate::hir::ClassId| self.items.classes[class.0 as usize].clone();
+        let digit = |byte: u8, base: u8| char::from(byte).is_digit(u32::from(base));
+        let takes = |byte: u8| match &run.kind {
+            FieldKind::Text { until: None, class, .. } => class.is_none_or(|class| set(class).has(byte)),
+            FieldKind::Number { base, .. } => digit(byte, *base),
+            _ => false,
+        };
+        let may_begin = |byte: u8| match &value.kind {
+            ExprKind::Str(bytes) => bytes.first() == Some(&byte),
+            _ => class.is_none_or(|class| set(class).has(byte)),
+        };
+        (0..=u8::MAX).any(|byte| takes(byte) && may_begin(byte)).then_some(name)
+    }
+
     /// Refuses fields of two cases of one choice.
     pub(super) fn one_arm(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
         let Some(body) = &self.items.unit(unit).body else { return };
@@ -184,6 +213,37 @@ impl Exprs<'_> {
 fn ends_early(bytes: &[u8], until: &[u8]) -> bool {
     let whole = [bytes, until].concat();
     whole.windows(until.len()).position(|part| part == until).is_some_and(|at| at < bytes.len())
+}
+
+/// The field that stands right before another one in its row.
+fn before(row: &[Item], unit: &Unit, field: FieldId) -> Option<FieldId> {
+    let mut last = None;
+    for item in row {
+        match item {
+            Item::Field(id) if *id == field => return last,
+            Item::Field(id) => {
+                let kind = &unit.fields[id.0 as usize].kind;
+                if let FieldKind::List(list) = kind
+                    && let Some(found) = before(&list.body, unit, field)
+                {
+                    return Some(found);
+                }
+                if kind.is_on_wire() {
+                    last = Some(*id);
+                }
+            }
+            Item::Check(_) => {}
+            Item::Literal(_) => last = None,
+            Item::Switch(choice) => {
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                if let Some(found) = rows.into_iter().find_map(|row| before(row, unit, field)) {
+                    return Some(found);
+                }
+                last = None;
+            }
+        }
+    }
+    None
 }
 
 fn choices<'a>(body: &'a [Item], visit: &mut dyn FnMut(&'a Choice)) {

@@ -479,6 +479,15 @@ pub(crate) fn cannot_hold(span: Span, name: &str, byte: u8, why: &str, place: Sp
         .help("leave it out, or encode the value: `percent_encode(...)`")
 }
 
+pub(crate) fn taken_by_a_run(span: Span, name: &str, run: &str, place: Span) -> Diagnostic {
+    let title = format!("`{name}` stands right behind `{run}`, which would take the front of this value");
+    Diagnostic::error("E0647", span, title)
+        .label("may begin with what the run takes")
+        .also(place, format!("begins where `{run}` ends"))
+        .note("Whoever gets the message would read both fields otherwise.")
+        .help("let something stand between them in the grammar, or give a constant that begins with another byte")
+}
+
 pub(crate) fn too_short(span: Span, name: &str, found: usize, wanted: u32, place: Span) -> Diagnostic {
     Diagnostic::error("E0647", span, format!("`{name}` has at least {wanted} bytes, this has {found}"))
         .label("too short")
