@@ -104,7 +104,8 @@ impl Body<'_> {
                 let items = self.items_of(shape, field, ITEMS_MAX as u32);
                 let word = Ty::Bytes { max: u32::MAX, text: false };
                 let pair = Ty::Tuple(vec![word.clone(), word]);
-                keys.arrived = Some(self.run_of_list(items, &pair, ITEMS_MAX as u32 / 2));
+                let most = info.list(field).and_then(|list| list.max).unwrap_or(u32::MAX);
+                keys.arrived = Some(self.run_of_list(items, &pair, most.min(ITEMS_MAX as u32 / 2)));
             }
             ready.keys.insert(field, keys);
         }
