@@ -288,8 +288,8 @@ impl Inbox {
 
     fn make_room(&mut self, tools: &Tools<'_>, need: u32) -> Result<(), Next> {
         let class = match need {
-            0..=SMALL_BYTES => Class::Small,
-            0..=LARGE_BYTES => Class::Large,
+            need if need <= SMALL_BYTES => Class::Small,
+            need if need <= LARGE_BYTES => Class::Large,
             _ => Class::Huge,
         };
         assert!(need <= HUGE_BYTES, "no message is gathered beyond a huge buffer");

@@ -188,14 +188,11 @@ impl<D: Driver> Worker<D> {
         let worker_bytes = limits.buffer_bytes / workers as u64;
         let huge_count = crate::needs::huge_count(setup.whole_bytes_max, worker_bytes);
         let buffers = pool_of(worker_bytes, huge_count);
-        let requests_max = (limits.requests_max as usize / workers).max(1024);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
-        let every = if index == 0 { events::timers(&setup.program, driver.now_ns()) } else { Vec::new() };
-        // A merge has all the more to do the more has arrived; it waits for nothing.
-        let gathers = time_slices && setup.merge.is_none();
         let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
         let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
+        let every = events::timers(&setup.program, index, driver.now_ns());
         Self {
             driver,
             pieces: Pieces::new((buffers.small_count + buffers.large_count + huge_count) as usize * 4),
@@ -203,7 +200,7 @@ impl<D: Driver> Worker<D> {
             sessions: Slab::new(sessions_max),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
-            ledger: Ledger::new(requests_max),
+            ledger: Ledger::new((limits.requests_max as usize / workers).max(1024)),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(sessions_max + links.len()),
             activations: Activations::new(activations_max, setup.needs.shape),
@@ -218,8 +215,7 @@ impl<D: Driver> Worker<D> {
             blocked: VecDeque::with_capacity(sessions_max),
             unblock: false,
             wants_huge: false,
-            // Replies must find one where requests have taken theirs, or both would wait.
-            huge_reserve: if setup.backends.is_empty() { 0 } else { huge_count / 2 },
+            huge_reserve: huge_reserve(&setup, huge_count),
             stalled_links: 0,
             stalled: Vec::with_capacity(links.len()),
             filled: Vec::with_capacity(sessions_max),
@@ -232,7 +228,7 @@ impl<D: Driver> Worker<D> {
             draining_since_ns: None,
             random: seed | 1,
             slice: time_slices.then_some(limits.time_slice),
-            gather: Gather::new(if gathers { limits.gather_max } else { Duration::ZERO }),
+            gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
             links,
             backends,
@@ -511,6 +507,17 @@ macro_rules! tools {
     };
 }
 use tools;
+
+/// How a worker gathers. A merge has all the more to do the more has arrived; it waits for nothing.
+fn gather_of(setup: &Setup, time_slices: bool) -> Gather {
+    let gathers = time_slices && setup.merge.is_none();
+    Gather::new(if gathers { setup.limits.gather_max } else { Duration::ZERO })
+}
+
+/// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
+fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
+    if setup.backends.is_empty() { 0 } else { huge_count / 2 }
+}
 
 /// The buffers that so many bytes are made into, so many of them huge.
 fn pool_of(bytes: u64, huge_count: u32) -> PoolConfig {

@@ -26,14 +26,14 @@ pub(super) struct Every {
     pub is_running: bool,
 }
 
-/// The timers of a program that starts now.
-pub(super) fn timers(program: &Program, now_ns: u64) -> Vec<Every> {
+/// The timers of a program that starts now: the first worker's.
+pub(super) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<Every> {
     let start = |timer: &flick_abi::Timer| {
         let interval_ns = timer.interval_ns.max(1);
         let due_ns = now_ns.saturating_add(interval_ns);
         Every { interval_ns, rule: timer.rule, due_ns, is_running: false }
     };
-    program.timers.iter().map(start).collect()
+    program.timers.iter().filter(|_| worker == 0).map(start).collect()
 }
 
 impl<D: Driver> Worker<D> {
