@@ -8,6 +8,7 @@
 mod activation;
 mod effects;
 mod host;
+mod scan;
 
 use std::sync::{Arc, OnceLock};
 

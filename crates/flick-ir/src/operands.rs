@@ -25,12 +25,6 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         Op::ScanRun { from: a, .. } | Op::Seek { from: a, .. } | Op::ItemPush(a) => visit(a),
         Op::Written { mark: a, .. } => visit(a),
         Op::Transform { bytes: a, .. } | Op::Guard { bytes: a, .. } => visit(a),
-        Op::Whole { message } => message.iter_mut().for_each(visit),
-        Op::Items { message, from, count, .. } => {
-            message.iter_mut().for_each(&mut *visit);
-            visit(from);
-            visit(count);
-        }
         Op::Answer { index: a } | Op::Fail { reason: a } | Op::SpillSet { value: a, .. } => visit(a),
         Op::Binary(_, a, b)
         | Op::BytesEq(a, b)
@@ -63,6 +57,19 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
             visit(b);
             visit(c);
         }
+        many => map_many(many, visit),
+    }
+}
+
+/// As [`map_operands`], of operations with as many operands as it takes.
+fn map_many(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
+    match op {
+        Op::Whole { message } => message.iter_mut().for_each(visit),
+        Op::Items { message, from, count, .. } => {
+            message.iter_mut().for_each(&mut *visit);
+            visit(from);
+            visit(count);
+        }
         Op::Load { base, .. } => base.iter_mut().for_each(visit),
         Op::Call { args, .. } | Op::Host { args, .. } => args.iter_mut().for_each(visit),
         Op::Concat { parts: args, .. } | Op::Pack { items: args, .. } => args.iter_mut().for_each(visit),
@@ -77,6 +84,7 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
             tail_from.iter_mut().chain(tail_of).for_each(&mut *visit);
             visit(timeout_ns);
         }
+        other => panic!("{other:?} has a known number of operands"),
     }
 }
 

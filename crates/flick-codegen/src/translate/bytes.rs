@@ -62,24 +62,6 @@ impl Translator<'_, '_> {
             Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
             Op::HasToken(list, token) => self.has_token(*list, *token),
             Op::Guard { bytes, class, without } => self.guard(*bytes, *class, *without),
-            Op::Transform { kind, bytes, max_bytes } => {
-                let (kind, max) = (self.iconst(transform_word(*kind)), self.iconst(i64::from(*max_bytes)));
-                let args = [self.raw_call(), kind, self.get(*bytes), max];
-                self.call_symbol(SymbolId::Transform, &args)
-            }
-            Op::Items { message, from, count, count_max } => {
-                let message = message.map(|message| self.get(message));
-                let message = message.unwrap_or_else(|| self.iconst(0));
-                let max = self.iconst(i64::from(*count_max));
-                let args = [self.raw_call(), message, self.get(*from), self.get(*count), max];
-                self.call_symbol(SymbolId::Items, &args)
-            }
-            Op::Whole { message } => {
-                let message = message.map(|message| self.get(message));
-                let message = message.unwrap_or_else(|| self.iconst(0));
-                let args = [self.raw_call(), message];
-                self.call_symbol(SymbolId::Whole, &args)
-            }
             Op::IsInt { bytes, base } => {
                 let base = self.iconst(i64::from(*base));
                 let args = [self.raw_call(), self.get(*bytes), base];
@@ -129,6 +111,31 @@ impl Translator<'_, '_> {
                 let index = self.iconst(i64::from(*index));
                 let args = [self.raw_call(), self.get(*packed), index];
                 self.call_symbol(SymbolId::PackedBytes, &args)
+            }
+            other => self.list_op(other),
+        }
+    }
+
+    /// Translates what takes a message's lists or all of it, or transforms bytes.
+    fn list_op(&mut self, op: &Op) -> Option<ir::Value> {
+        match op {
+            Op::Transform { kind, bytes, max_bytes } => {
+                let (kind, max) = (self.iconst(transform_word(*kind)), self.iconst(i64::from(*max_bytes)));
+                let args = [self.raw_call(), kind, self.get(*bytes), max];
+                self.call_symbol(SymbolId::Transform, &args)
+            }
+            Op::Items { message, from, count, count_max } => {
+                let message = message.map(|message| self.get(message));
+                let message = message.unwrap_or_else(|| self.iconst(0));
+                let max = self.iconst(i64::from(*count_max));
+                let args = [self.raw_call(), message, self.get(*from), self.get(*count), max];
+                self.call_symbol(SymbolId::Items, &args)
+            }
+            Op::Whole { message } => {
+                let message = message.map(|message| self.get(message));
+                let message = message.unwrap_or_else(|| self.iconst(0));
+                let args = [self.raw_call(), message];
+                self.call_symbol(SymbolId::Whole, &args)
             }
             other => self.send_op(other),
         }

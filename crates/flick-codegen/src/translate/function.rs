@@ -263,15 +263,7 @@ impl Translator<'_, '_> {
                 let call = self.raw_call();
                 self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN)
             }
-            Op::Written { mark, .. } => {
-                let call = self.raw_call();
-                let len = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
-                let mark = self.get(*mark);
-                let len = self.builder.ins().isub(len, mark);
-                let place = self.builder.ins().ishl_imm_u(mark, i64::from(BYTES_OFFSET_MAX.count_ones()));
-                let place = self.builder.ins().bor_imm_u(place, (Region::Out as i64) << 56);
-                self.builder.ins().bor(place, len)
-            }
+            Op::Written { mark, .. } => self.written(*mark),
             Op::EmitInt { value, width_bytes, big_endian } => {
                 self.emit_int(*value, *width_bytes, *big_endian);
                 return None;
@@ -292,6 +284,17 @@ impl Translator<'_, '_> {
             Op::Host { call, args, max_bytes } => return self.host(*call, args, *max_bytes),
             other => return self.bytes_op(other, inst.result),
         })
+    }
+
+    /// What was written to the output since `mark`.
+    fn written(&mut self, mark: Value) -> ir::Value {
+        let call = self.raw_call();
+        let len = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
+        let mark = self.get(mark);
+        let len = self.builder.ins().isub(len, mark);
+        let place = self.builder.ins().ishl_imm_u(mark, i64::from(BYTES_OFFSET_MAX.count_ones()));
+        let place = self.builder.ins().bor_imm_u(place, (Region::Out as i64) << 56);
+        self.builder.ins().bor(place, len)
     }
 
     /// Our type of a value.

@@ -181,35 +181,9 @@ impl Activation<'_, '_> {
             Op::ResumeState => u64::from(self.call.resume),
             Op::SpillGet { slot } => self.call.spills[usize::from(*slot)],
             Op::StateLoad { word } => semantics::as_type(self.call.state[*word as usize], ty),
-            Op::ScanRun { from, class, max } => {
-                let class = &self.module.classes[*class as usize];
-                semantics::scan_run(self.call.message, get(*from), class, *max)
-            }
-            Op::Seek { from, offset, len, max } => {
-                let needle = self.constants(*offset, *len);
-                semantics::seek(self.call.message, get(*from), needle, *max)
-            }
-            Op::ItemPush(value) => {
-                self.frame.push_item(get(*value));
-                return None;
-            }
-            Op::Cut { start, end } => u64::from(self.frame.cut(get(*start), get(*end))),
-            Op::CutListed { names, start, end } => {
-                let names = self.bytes(get(*names)).to_vec();
-                let (start, end) = (get(*start), get(*end));
-                assert!(start <= end, "a range of lines ends before it starts");
-                let message = self.call.message;
-                u64::from(semantics::cut_listed(&mut self.frame, message, &names, start, end))
-            }
-            Op::Whole { message } => {
-                let number = message.map_or(0, |message| self.message_number(get(message)));
-                let have = self.message_bytes(number).len();
-                let whole = semantics::whole(self.frame_of(number), number, have);
-                if whole == BytesRef::MISSING || self.frame_of(number).cut_bytes() == 0 {
-                    return Some(whole.0);
-                }
-                self.whole_without_cuts(number, u64::from(whole.len()))
-            }
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => return self.scan(registers, &inst.op),
+            Op::Cut { .. } | Op::CutListed { .. } => return self.scan(registers, &inst.op),
+            Op::Whole { message } => self.whole(message.map_or(0, get)),
             other => match self.text(registers, other) {
                 Some(word) => word,
                 None => return self.effect(function, registers, other),
@@ -265,7 +239,7 @@ impl Activation<'_, '_> {
     }
 
     /// Constant bytes.
-    fn constants(&self, offset: u32, len: u32) -> &[u8] {
+    pub(super) fn constants(&self, offset: u32, len: u32) -> &[u8] {
         &self.module.consts[offset as usize..(offset + len) as usize]
     }
 

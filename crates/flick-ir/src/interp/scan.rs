@@ -1,0 +1,48 @@
+//! Operations of one activation that look for the end of something, fill a frame's lists, or take all of a message.
+
+use flick_abi::BytesRef;
+
+use super::activation::{Activation, Registers};
+use crate::data::{Op, Value};
+use crate::semantics;
+
+impl Activation<'_, '_> {
+    /// Executes one operation that only parsers use, and gives the word it defines.
+    pub(super) fn scan(&mut self, registers: &Registers, op: &Op) -> Option<u64> {
+        let get = |value: Value| registers.get(value);
+        Some(match op {
+            Op::ScanRun { from, class, max } => {
+                let class = &self.module.classes[*class as usize];
+                semantics::scan_run(self.call.message, get(*from), class, *max)
+            }
+            Op::Seek { from, offset, len, max } => {
+                let needle = self.constants(*offset, *len);
+                semantics::seek(self.call.message, get(*from), needle, *max)
+            }
+            Op::ItemPush(value) => {
+                self.frame.push_item(get(*value));
+                return None;
+            }
+            Op::Cut { start, end } => u64::from(self.frame.cut(get(*start), get(*end))),
+            Op::CutListed { names, start, end } => {
+                let names = self.bytes(get(*names)).to_vec();
+                let (start, end) = (get(*start), get(*end));
+                assert!(start <= end, "a range of lines ends before it starts");
+                let message = self.call.message;
+                u64::from(semantics::cut_listed(&mut self.frame, message, &names, start, end))
+            }
+            other => panic!("{other:?} is no search"),
+        })
+    }
+
+    /// All of a message but its cuts.
+    pub(super) fn whole(&mut self, message: u64) -> u64 {
+        let number = self.message_number(message);
+        let have = self.message_bytes(number).len();
+        let whole = semantics::whole(self.frame_of(number), number, have);
+        if whole == BytesRef::MISSING || self.frame_of(number).cut_bytes() == 0 {
+            return whole.0;
+        }
+        self.whole_without_cuts(number, u64::from(whole.len()))
+    }
+}
