@@ -193,4 +193,6 @@ macro_rules! libraries {
 
 libraries! {
     http: "http", "request", "response", "target";
+    memcached_text: "memcached_text", "command", "reply", "verb";
+    resp: "resp", "command", "reply", "verb";
 }
