@@ -27,7 +27,8 @@ impl Broker {
     fn start() -> Self {
         let address = free_address();
         let config = Scratch::new("mosquitto");
-        let text = format!("listener {} 127.0.0.1\nallow_anonymous true\npersistence false\n", address.port());
+        let text =
+            format!("listener {} 127.0.0.1\nallow_anonymous true\npersistence false\n", address.port());
         let path = config.write("mosquitto.conf", &text);
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(path).stdout(Stdio::null()).stderr(Stdio::null());
@@ -59,7 +60,23 @@ fn mosquittos_clients_publish_and_subscribe_through_the_door() {
     for quality in ["0", "1", "2"] {
         // Into a pipe it would keep its lines to itself; it gives up by itself.
         let mut subscriber = Command::new("stdbuf");
-        subscriber.args(["-oL", "mosquitto_sub", "-W", "60", "-h", "127.0.0.1", "-p", &port, "-V", "mqttv311", "-q", quality, "-t", "news/#", "-v"]);
+        subscriber.args([
+            "-oL",
+            "mosquitto_sub",
+            "-W",
+            "60",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-V",
+            "mqttv311",
+            "-q",
+            quality,
+            "-t",
+            "news/#",
+            "-v",
+        ]);
         subscriber.args(["-C", &MESSAGES.to_string(), "-d"]).stdout(Stdio::piped());
         let mut subscriber = subscriber.spawn().expect("mosquitto_sub runs: install mosquitto-clients");
         let mut lines =

@@ -39,7 +39,11 @@ const PACKAGES: &[Package] = &[
     },
     Package { name: "nginx-light", why: "a real web server behind the balancers", probe: &["nginx", "-v"] },
     Package { name: "apache2-bin", why: "as nginx, with opinions of its own", probe: &["apache2", "-v"] },
-    Package { name: "haproxy", why: "as nginx, the strictest reader of the three", probe: &["haproxy", "-v"] },
+    Package {
+        name: "haproxy",
+        why: "as nginx, the strictest reader of the three",
+        probe: &["haproxy", "-v"],
+    },
     Package { name: "curl", why: "an HTTP client that we did not write", probe: &["curl", "-V"] },
     Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
 ];
