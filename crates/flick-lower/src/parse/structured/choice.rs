@@ -51,6 +51,8 @@ impl Emitter<'_, '_> {
             self.pending.clone_from(&pending);
             let own = self.fields_of(items);
             all.difference(&own).for_each(|id| self.keep_absent(*id));
+            // What another arm has passed over is not behind this one.
+            self.trail = None;
             self.items(items, behind);
             if !self.is_over {
                 ends.push(End { block: self.body.f.current(), spot: self.at, is_told: self.is_told });
