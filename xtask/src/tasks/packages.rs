@@ -33,6 +33,16 @@ const PACKAGES: &[Package] = &[
         probe: &["nutcracker", "-V"],
     },
     Package {
+        name: "redis-server",
+        why: "real shards behind the proxy of Redis",
+        probe: &["redis-server", "--version"],
+    },
+    Package {
+        name: "redis-tools",
+        why: "redis-cli and redis-benchmark, clients that we did not write",
+        probe: &["redis-cli", "--version"],
+    },
+    Package {
         name: "python3-venv",
         why: "a client from PyPI in an environment of its own",
         probe: &["python3", "-c", "import venv, ensurepip"],

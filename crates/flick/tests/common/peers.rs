@@ -1,4 +1,4 @@
-//! Real peers: memcached servers, and the programs of libmemcached.
+//! Real peers: servers of memcached and Redis, and the programs that come with them.
 //! Promises: a program that is missing fails the test and names the Debian package it comes in.
 
 use std::io::ErrorKind;
@@ -62,6 +62,42 @@ impl Memcached {
 impl Drop for Memcached {
     fn drop(&mut self) {
         // One that was killed already cannot be killed; after `wait` it is gone in any case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A real redis-server that keeps nothing on disk.
+pub struct Redis {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Redis {
+    /// Starts one on a free port.
+    pub fn start() -> Self {
+        for _ in 0..PORT_TRIES_MAX {
+            let address = free_address();
+            let port = address.port().to_string();
+            let args = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
+            let mut child = spawn(Command::new("redis-server").args(args), "redis-server");
+            let answers =
+                wait::until("redis-server to answer or end", || match child.try_wait().expect("our own") {
+                    Some(_) => Some(false),
+                    None => TcpStream::connect(address).is_ok().then_some(true),
+                });
+            if answers {
+                return Self { child, address };
+            }
+        }
+        panic!("redis-server finds no free port");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // As above.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,0 +1,323 @@
+//! The services of memcached's text protocol and of Redis between real servers and clients, none of them ours; beside them
+//! the relay and the counter of packets, between sockets of the tests' own.
+
+mod common;
+#[path = "stores/peers.rs"]
+mod stores;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+use common::client::connect;
+use common::peers::{Memcached, Redis, addresses, output};
+use common::service::{Service, read_all};
+use common::{told, wait};
+use stores::{Sink, capture, exchange, service};
+
+const TOOLS: &str = "libmemcached-tools";
+const REDIS_TOOLS: &str = "redis-tools";
+/// Tests of `memccapable -a`.
+const CAPABILITIES: usize = 27;
+/// Longest value of the key-value server.
+const VALUE_BYTES_MAX: usize = 14_000;
+/// What memcached, asked for nothing else, keeps at most.
+const MEBIBYTE: usize = 1024 * 1024;
+
+fn text_proxy(backends: &[SocketAddr], extra: &[&str]) -> Service {
+    service("memcached_text_proxy", Some(("backends", backends)), extra)
+}
+
+/// Runs `memccapable -a`, all of whose tests must pass.
+fn has_every_capability(service: &Service) {
+    let port = service.address.port().to_string();
+    let mut memccapable = Command::new("memccapable");
+    let (_, stdout, stderr) =
+        told(output(memccapable.args(["-h", "127.0.0.1", "-p", &port, "-a", "-t", "5"]), TOOLS));
+    // It prints the verdict `[FAIL]` on stderr, so that a test which failed has none on its line.
+    let (passed, failed): (Vec<_>, Vec<_>) =
+        stdout.split("ascii ").skip(1).partition(|told| told.contains("[pass]"));
+    assert!(failed.is_empty(), "{failed:?}\n{stderr}");
+    assert_eq!(passed.len(), CAPABILITIES, "memccapable ends early:\n{stdout}\n{stderr}");
+}
+
+#[test]
+fn the_text_proxy_before_one_backend_has_every_capability_of_memcached() {
+    let server = Memcached::start();
+    for io in ["epoll", "auto"] {
+        let proxy = text_proxy(&[server.address], &["--io", io]);
+        has_every_capability(&proxy);
+        proxy.drained();
+    }
+}
+
+#[test]
+fn the_key_value_server_has_every_capability_of_memcached() {
+    for io in ["epoll", "auto"] {
+        let server = service("key_value_server", None, &["--io", io, "--workers", "2"]);
+        has_every_capability(&server);
+        server.drained();
+    }
+}
+
+/// What a `get` of these keys is answered.
+fn found<'a>(keys: impl Iterator<Item = &'a String>) -> String {
+    let values: String = keys.map(|key| format!("VALUE {key} 7 {}\r\n<{key}>\r\n", key.len() + 2)).collect();
+    format!("{values}END\r\n")
+}
+
+/// M6: the reply is whole, in the order of the keys, with one END; keys of a dead backend are misses.
+#[test]
+fn forty_keys_of_four_servers_come_in_order_and_without_those_of_a_dead_one() {
+    const DEAD: usize = 2;
+    let mut servers = Memcached::several(4);
+    let proxy = text_proxy(&addresses(&servers), &[]);
+    let keys: Vec<String> = (0..40).map(|n| format!("key{n}")).collect();
+    let mut client = connect(proxy.address);
+    for key in &keys {
+        let set = format!("set {key} 7 0 {}\r\n<{key}>\r\n", key.len() + 2);
+        exchange(&mut client, set.as_bytes(), b"STORED\r\n");
+    }
+    let all = format!("get {}\r\n", keys.join(" "));
+    exchange(&mut client, all.as_bytes(), found(keys.iter()).as_bytes());
+
+    let mut direct = connect(servers[DEAD].address);
+    let is_dead: Vec<bool> = keys
+        .iter()
+        .map(|key| {
+            direct.write_all(format!("mg {key}\r\n").as_bytes()).expect("memcached reads");
+            let mut word = [0; 4];
+            direct.read_exact(&mut word).expect("memcached answers");
+            assert!(word == *b"HD\r\n" || word == *b"EN\r\n", "{}", word.escape_ascii());
+            word == *b"HD\r\n"
+        })
+        .collect();
+    let dead = is_dead.iter().filter(|dead| **dead).count();
+    assert!(dead > 0 && dead < keys.len(), "{dead} of the keys live on one of the four servers");
+    servers.remove(DEAD).kill();
+
+    let alive = found(keys.iter().zip(&is_dead).filter(|(_, dead)| !**dead).map(|(key, _)| key));
+    for _ in 0..3 {
+        exchange(&mut client, all.as_bytes(), alive.as_bytes());
+    }
+    let (lost, _) = keys.iter().zip(&is_dead).find(|(_, dead)| **dead).expect("there is one");
+    exchange(&mut client, format!("get {lost}\r\n").as_bytes(), b"SERVER_ERROR backend unavailable\r\n");
+    proxy.drained();
+}
+
+/// Sets a value of this length, reads it, and asks for something else, in one go; all that comes back.
+fn stored_and_read(address: SocketAddr, length: usize) -> Vec<u8> {
+    let mut client = connect(address);
+    let mut bytes = format!("set k 3 0 {length}\r\n").into_bytes();
+    bytes.resize(bytes.len() + length, b'v');
+    bytes.extend_from_slice(b"\r\nget k\r\nget no-such-key\r\nquit\r\n");
+    let mut writer = client.try_clone().expect("a socket can be shared");
+    let sent =
+        std::thread::spawn(move || writer.write_all(&bytes).expect("all is read, also what is refused"));
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).expect("it ends cleanly");
+    sent.join().expect("the writer does not panic");
+    got
+}
+
+/// What is expected of `stored_and_read` of a value that is kept, or refused.
+fn outcome(length: usize, is_kept: bool) -> Vec<u8> {
+    if !is_kept {
+        return b"SERVER_ERROR object too large for cache\r\nEND\r\nEND\r\n".to_vec();
+    }
+    format!("STORED\r\nVALUE k 3 {length}\r\n{}\r\nEND\r\nEND\r\n", "v".repeat(length)).into_bytes()
+}
+
+/// Whether two long replies are the same, without printing them.
+fn same(got: &[u8], expected: &[u8], what: &str) {
+    let at = got.iter().zip(expected).take_while(|(a, b)| a == b).count();
+    let from = |bytes: &[u8]| bytes[at.min(bytes.len())..].iter().take(80).copied().collect::<Vec<_>>();
+    assert!(
+        got == expected,
+        "{what}: {} bytes, {} expected; they differ at {at}: `{}`, `{}` expected",
+        got.len(),
+        expected.len(),
+        from(got).escape_ascii(),
+        from(expected).escape_ascii()
+    );
+}
+
+/// M9: what is too large is refused, its bytes swallowed, and the value it was to replace is served no longer.
+#[test]
+fn the_key_value_server_takes_values_up_to_its_limit() {
+    let server = service("key_value_server", None, &[]);
+    let lengths = [0, 1, VALUE_BYTES_MAX - 1, VALUE_BYTES_MAX, VALUE_BYTES_MAX + 1, 1 << 14, (1 << 14) + 1];
+    for length in lengths.into_iter().chain([MEBIBYTE, MEBIBYTE + 1]) {
+        let got = stored_and_read(server.address, length);
+        same(&got, &outcome(length, length <= VALUE_BYTES_MAX), &format!("{length} bytes"));
+    }
+    refuses_lengths_that_are_none(server.address);
+    server.drained();
+}
+
+#[test]
+fn the_text_proxy_passes_values_of_every_size() {
+    let backend = Memcached::start();
+    let proxy = text_proxy(&[backend.address], &[]);
+    for length in [0, 1, 4096, 4097, 14_000, 1 << 14, (1 << 14) + 1, MEBIBYTE - 1024, MEBIBYTE, MEBIBYTE + 1]
+    {
+        let got = stored_and_read(proxy.address, length);
+        same(&got, &outcome(length, length < MEBIBYTE), &format!("{length} bytes"));
+    }
+    refuses_lengths_that_are_none(proxy.address);
+    proxy.drained();
+}
+
+/// Lengths that no value can have; the connection understands what comes next.
+fn refuses_lengths_that_are_none(address: SocketAddr) {
+    for length in ["2147483648", "-1", "99999999999"] {
+        let mut client = connect(address);
+        let set = format!("set k 0 0 {length}\r\n");
+        exchange(&mut client, set.as_bytes(), b"CLIENT_ERROR bad command line format\r\n");
+        exchange(&mut client, b"get no-such-key\r\n", b"END\r\n");
+    }
+}
+
+/// What redis-cli prints.
+fn redis_cli(address: SocketAddr, args: &[&str]) -> String {
+    let port = address.port().to_string();
+    let mut cli = Command::new("redis-cli");
+    let (status, stdout, stderr) =
+        told(output(cli.args(["-h", "127.0.0.1", "-p", &port]).args(args), REDIS_TOOLS));
+    // Its status tells whether the answer was an error.
+    assert!(status >= 0 && stderr.is_empty(), "redis-cli {args:?}: {status}\n{stderr}");
+    stdout
+}
+
+/// Three servers behind one address, and the service before them.
+fn three_shards() -> (Vec<Redis>, Service) {
+    let shards: Vec<Redis> = (0..3).map(|_| Redis::start()).collect();
+    let addresses: Vec<SocketAddr> = shards.iter().map(|shard| shard.address).collect();
+    let sharding = service("redis_sharding", Some(("shards", &addresses)), &["--workers", "2"]);
+    (shards, sharding)
+}
+
+#[test]
+fn three_shards_of_redis_answer_as_one_server_does() {
+    let (shards, sharding) = three_shards();
+    let one = Redis::start();
+    let words: Vec<String> = (0..30).map(|n| format!("k{n}")).collect();
+    let keys: Vec<&str> = words.iter().map(String::as_str).collect();
+    let pairs: Vec<&str> = keys.iter().flat_map(|key| [*key, *key]).collect();
+    let commands: [&[&str]; 14] = [
+        &["set", "alone", "value"],
+        &["get", "alone"],
+        &["get", "nothing"],
+        &[&["mset"], pairs.as_slice()].concat(),
+        &[&["mget", "nothing"], keys.as_slice(), &["alone"]].concat(),
+        &[&["exists", "nothing", "alone"], keys.as_slice()].concat(),
+        &["lpush", "list", "a", "b", "c"],
+        &["lrange", "list", "0", "-1"],
+        &["get", "list"],
+        &["incr", "alone"],
+        &[&["touch"], keys.as_slice()].concat(),
+        &[&["del", "nothing"], keys[..20].as_ref()].concat(),
+        &[&["unlink"], keys.as_slice()].concat(),
+        &[&["exists"], keys.as_slice()].concat(),
+    ];
+    for command in commands {
+        let expected = redis_cli(one.address, command);
+        assert_eq!(redis_cli(sharding.address, command), expected, "{command:?}");
+        if command[0] == "mset" {
+            for shard in &shards {
+                assert_ne!(redis_cli(shard.address, &["dbsize"]), "0\n", "every shard has some of the keys");
+            }
+        }
+    }
+    for refused in [["multi"].as_slice(), &["subscribe", "news"], &["blpop", "list", "1"]] {
+        let told = redis_cli(sharding.address, refused);
+        let expected = format!("ERR '{}' cannot be served by several servers", refused[0]);
+        assert_eq!(told.trim_end(), expected);
+    }
+    assert_eq!(redis_cli(sharding.address, &["get", "alone"]), "value\n", "it goes on after refusals");
+    sharding.drained();
+}
+
+#[test]
+fn redis_benchmark_finds_no_errors() {
+    let (_shards, sharding) = three_shards();
+    let port = sharding.address.port().to_string();
+    for pipelined in ["1", "16"] {
+        let mut benchmark = Command::new("redis-benchmark");
+        benchmark.args(["-h", "127.0.0.1", "-p", &port, "-t", "set,get", "-n", "5000", "-r", "1000"]);
+        let (status, stdout, stderr) =
+            told(output(benchmark.args(["-c", "20", "-P", pipelined, "--csv"]), REDIS_TOOLS));
+        assert_eq!(status, 0, "{stdout}\n{stderr}");
+        assert!(stdout.contains("\"SET\",") && stdout.contains("\"GET\","), "{stdout}\n{stderr}");
+        assert!(!stdout.contains("Error") && !stderr.contains("Error"), "{stdout}\n{stderr}");
+    }
+    sharding.drained();
+}
+
+#[test]
+fn a_capture_goes_through_the_counter_byte_for_byte() {
+    const PACKETS: u32 = 300;
+    let sink = Sink::start();
+    let counter = service("packet_counter", Some(("next", &[sink.address])), &["--workers", "1"]);
+    let capture = capture(PACKETS);
+    let mut client = connect(counter.address);
+    client.write_all(&capture.bytes).expect("the service reads");
+    client.shutdown(Shutdown::Write).expect("the connection is there");
+    wait::until("the capture to arrive", || (sink.len() >= capture.bytes.len()).then_some(()));
+    let log = counter.drained();
+    same(&sink.bytes(), &capture.bytes, "the capture");
+    let told = format!("packets {PACKETS}, octets {}, cut_short {}", capture.octets, capture.cut_short);
+    assert!(log.contains(&told), "no `{told}` in\n{log}");
+}
+
+/// A relay before a listener of the test, the ends of one connection through it, and what they say to each other.
+fn relayed() -> (Service, TcpStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let relay = service("tcp_relay", Some(("server", &[address])), &[]);
+    let mut client = connect(relay.address);
+    client.write_all(b"hello").expect("the relay reads");
+    let (mut server, _) = listener.accept().expect("the relay connects");
+    server.set_read_timeout(Some(wait::WAIT_MAX)).expect("the time is not zero");
+    let mut hello = [0; 5];
+    server.read_exact(&mut hello).expect("the relay passes on");
+    assert_eq!(&hello, b"hello");
+    (relay, client, server)
+}
+
+/// Bytes of both directions in the tests of the relay: what does not fit into anybody's buffers.
+fn much() -> Vec<u8> {
+    (0..3 * MEBIBYTE).map(|n| (n % 251) as u8).collect()
+}
+
+/// The client says much and ends its direction; the server hears all of it and its end, then answers as much.
+#[test]
+fn the_relay_passes_on_the_clients_end_and_the_answer_behind_it() {
+    let (relay, mut client, mut server) = relayed();
+    let mut writer = client.try_clone().expect("a socket can be shared");
+    let speaker = std::thread::spawn(move || {
+        writer.write_all(&much()).expect("the relay reads");
+        writer.shutdown(Shutdown::Write).expect("the connection is there");
+    });
+    same(&read_all(&mut server), &much(), "to the server");
+    speaker.join().expect("the client does not panic");
+    let answerer = std::thread::spawn(move || server.write_all(&much()).expect("the relay reads"));
+    same(&read_all(&mut client), &much(), "to the client");
+    answerer.join().expect("the server does not panic");
+    relay.drained();
+}
+
+/// The server's end is the session's: the client gets all that was said before it.
+#[test]
+fn the_relay_ends_with_the_server_once_everything_is_out() {
+    let (relay, mut client, mut server) = relayed();
+    let answerer = std::thread::spawn(move || {
+        server.write_all(&much()).expect("the relay reads");
+        server.shutdown(Shutdown::Write).expect("the connection is there");
+        read_all(server)
+    });
+    same(&read_all(&mut client), &much(), "to the client");
+    drop(client);
+    same(&answerer.join().expect("the server does not panic"), b"", "to the server");
+    relay.drained();
+}
