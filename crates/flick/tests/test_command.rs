@@ -94,6 +94,12 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
 }
 
 #[test]
+fn a_library_beside_the_program_is_not_what_a_scenario_is_about() {
+    let library = "type line = unit { text : string<8> &until = \"\\n\"; };\n";
+    check(&[("library.flick", library), ("right.scn", RIGHT)], &[], 0, &["1 passed"]);
+}
+
+#[test]
 fn the_scenarios_of_all_examples_come_true() {
     let (status, stdout, stderr) = run(&["test", "examples"]);
     assert_eq!(status, 0, "stdout: {stdout}\nstderr: {stderr}");

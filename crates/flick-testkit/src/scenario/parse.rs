@@ -267,7 +267,8 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
                 Err(_) => in_group(&scenario.groups, name, words.get(2))?,
             };
             if index >= scenario.backends {
-                return Err(format!("there are only {} backends", scenario.backends));
+                let (count, wanted) = (scenario.backends, index + 1);
+                return Err(format!("there is no backend {index}, only {count} from 0 on: write `backends {wanted}`"));
             }
             for action in actions(&words[used..])? {
                 add(Step::Backend(index, action));

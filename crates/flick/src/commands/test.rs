@@ -188,20 +188,29 @@ fn read(path: PathBuf) -> Result<Case, Failure> {
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
     let scenario = parse(&text).map_err(|error| Failure::failed(format!("{}, {error}", path.display())))?;
-    let program = match (&scenario.service, beside(&path, "flick")?.as_slice()) {
-        (Some(service), _) => path.with_file_name(service),
-        (None, [only]) => only.clone(),
-        (None, []) => {
-            return Err(Failure::failed(format!("there is no program beside {}", path.display())));
-        }
-        (None, several) => {
-            return Err(Failure::failed(format!(
-                "{} programs stand beside {}; say which it is about in its first line: `service {}`",
-                several.len(),
-                path.display(),
-                several[0].file_name().unwrap_or_default().to_string_lossy()
-            )));
-        }
+    let program = match &scenario.service {
+        Some(service) => path.with_file_name(service),
+        None => only_service(&path)?,
     };
     Ok(Case { path, program, scenario })
+}
+
+/// The one program beside a scenario that has a process.
+fn only_service(path: &Path) -> Result<PathBuf, Failure> {
+    let files = beside(path, "flick")?;
+    let has_process = |file: &&PathBuf| {
+        let text = std::fs::read_to_string(file);
+        text.is_ok_and(|text| flick_syntax::parse(&text).file().procs().next().is_some())
+    };
+    let services: Vec<&PathBuf> = files.iter().filter(has_process).collect();
+    match services.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => Err(Failure::failed(format!("there is no program with a process beside {}", path.display()))),
+        several => Err(Failure::failed(format!(
+            "{} programs stand beside {}; say which it is about in its first line: `service {}`",
+            several.len(),
+            path.display(),
+            several[0].file_name().unwrap_or_default().to_string_lossy()
+        ))),
+    }
 }
