@@ -108,7 +108,9 @@ pub(super) fn parse(words: &[Word]) -> Result<Message, String> {
     let mut words = words.iter().peekable();
     let name = words.next().and_then(Word::plain).ok_or("a message is missing")?;
     let opcode = OPCODES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code);
-    let opcode = opcode.ok_or_else(|| format!("`{name}` is no opcode of memcached; bytes of other protocols stand in double quotes"))?;
+    let opcode = opcode.ok_or_else(|| {
+        format!("`{name}` is no opcode of memcached; bytes of other protocols stand in double quotes")
+    })?;
     let mut message = Message { opcode, status: None, key: None, value: None, opaque: None, cas: None };
     while let Some(word) = words.next() {
         match word {

@@ -268,7 +268,9 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
             };
             if index >= scenario.backends {
                 let (count, wanted) = (scenario.backends, index + 1);
-                return Err(format!("there is no backend {index}, only {count} from 0 on: write `backends {wanted}`"));
+                return Err(format!(
+                    "there is no backend {index}, only {count} from 0 on: write `backends {wanted}`"
+                ));
             }
             for action in actions(&words[used..])? {
                 add(Step::Backend(index, action));
