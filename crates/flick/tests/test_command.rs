@@ -93,6 +93,30 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
     );
 }
 
+/// Gives a backend, and a client, two messages where one is due.
+const DOUBLE: &str = r#"type q = unit {
+  m : decimal<2>; "\n";
+  %replies = r;
+  %order   = in_order;
+};
+type r = unit { code : decimal<3>; "\n"; };
+
+proc P: (q/r client, [r/q] backends)
+  | backends => client
+  | client => to(client, backends)
+
+fun to: (-/r client, [-/q] backends, req: q) -> ()
+  if req.m == 1: q{wire = wire(req) + wire(req)} => backends[0]
+  else: r{wire = "100\n200\n"} => client
+"#;
+
+#[test]
+fn two_messages_where_one_is_due_never_leave() {
+    let scenario = "service double.flick\nclient a sends \"1\\n\"\nbackend 0 expects nothing for 20 ms\n\
+                    client a expects closed\nclient b sends \"2\\n\", expects closed\n";
+    check(&[("double.flick", DOUBLE), ("double.scn", scenario)], &[], 0, &["1 passed"]);
+}
+
 #[test]
 fn a_library_beside_the_program_is_not_what_a_scenario_is_about() {
     let library = "type line = unit { text : string<8> &until = \"\\n\"; };\n";

@@ -1,6 +1,6 @@
 //! What programs build is read once more before it leaves: it must be of the grammar, and what the grammar says of it
 //! decides what follows (its number and loud twin, what its reply repeats, whether its client wants to hear it).
-//! Promises: a message given by its bytes that is no message never leaves; a request that was to carry it fails.
+//! Promises: bytes that are not exactly one message never leave as one; a request that was to carry them fails.
 //! Refuses: messages that are passed on as they came; they have been read.
 
 use flick_abi::frame::SLOT_ASKED;
@@ -127,7 +127,8 @@ impl<D: Driver> Worker<D> {
             begin(other);
             step = engine.parse(look.parser, other, bytes);
         }
-        if step != Step::Done {
+        let stands_alone = matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        if step != Step::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
             return Judged::Wrong;
         }
         if let Some((judge, echo)) = look.judge {
@@ -136,5 +137,29 @@ impl<D: Driver> Worker<D> {
             assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
         }
         Judged::Known
+    }
+
+    /// Whether bytes that nothing follows are one message, of which the first part has been read: what stands behind it
+    /// would be taken for the next one, and a reply to it given to somebody else.
+    fn is_one_message(&self, parser: FuncId, first: &Frame, bytes: &[u8]) -> bool {
+        let mut frame = Frame::new();
+        frame.copy_from(first);
+        let mut end = first.total_bytes();
+        // Each part but the last has bytes.
+        for _ in 0..=bytes.len() {
+            if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
+                return true;
+            }
+            if !frame.flags().has(MessageFlags::PARTS) {
+                return end == bytes.len() as u64;
+            }
+            let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(end..)) else { return false };
+            frame.next_part();
+            if self.setup.engine.parse(parser, &mut frame, rest) != Step::Done {
+                return false;
+            }
+            end = end.saturating_add(frame.total_bytes());
+        }
+        false
     }
 }
