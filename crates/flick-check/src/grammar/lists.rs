@@ -141,9 +141,12 @@ fn texts(rows: &Rows<'_>, body: &[Item], found: &mut Vec<FieldId>) {
             Item::Field(field) => {
                 let declared = rows.items.field(rows.unit, *field);
                 let is_text = matches!(declared.kind, FieldKind::Text { .. } | FieldKind::Bytes { .. });
-                let is_list = matches!(declared.kind, FieldKind::List(_));
+                // A list in an element is no text: the element is its bytes then, whatever else is in it.
+                if matches!(declared.kind, FieldKind::List(_)) {
+                    found.extend([*field; 2]);
+                }
                 let named = declared.name.as_deref().and_then(|name| name.rsplit('.').next());
-                if is_list || is_text && named.is_some_and(|name| !name.starts_with('#')) {
+                if is_text && named.is_some_and(|name| !name.starts_with('#')) {
                     found.push(*field);
                 }
             }

@@ -12,7 +12,7 @@ use flick_testkit::feed::{Told, feed};
 
 use crate::engines::Engines;
 use crate::hand::{block, bool_expr, compare, field, int, int_expr};
-use crate::source::verified;
+use crate::source::{program_with, verified};
 
 fn named(name: &str, kind: FieldKind) -> Field {
     let name = Some(name.to_owned());
@@ -568,4 +568,60 @@ fn lists_that_nobody_reads_pass_element_by_element() {
     subject.done(b"3\n0:1:aend");
     let subject = Subject::new(&streams(ListEnd::Count(field(0))), "parse_asked");
     assert_eq!(parts(&subject, b"3\n0:1:a2:bc"), [(11, 11)]);
+}
+
+/// A program that reads the list `ls`, the elements of which hold a list; `types`: theirs, `q` the message.
+fn nested(types: &str) -> Subject {
+    let text = format!(
+        r#"
+type al = class {{ "a".."z" }};
+type w = unit {{ n : string<8> &of = al; " "; }};
+type r = unit {{ code : decimal<3>; "\n"; }};
+{types}
+proc P: (q/r client, [r/q] backends)
+  | backends => client
+  | client => to(backends)
+
+fun to: ([-/q] backends, req: q) -> ()
+  log(text(req.ls[0] else raw("")))
+  req => backends[0]
+"#
+    );
+    Subject::new(&program_with(&text, &[]), "parse_request")
+}
+
+#[test]
+fn elements_that_hold_a_list_are_their_bytes_to_a_program_that_reads_the_outer_list() {
+    let check = |types: &str, data: &[u8], elements: &[&[u8]]| {
+        let frame = nested(types).done(data);
+        let all: Vec<&[u8]> = frame.items()[..frame.slots[SLOT_ITEMS] as usize]
+            .iter()
+            .map(|item| BytesRef(*item).resolve(|_| Some(data), &[], &[]).expect("it lies in the message"))
+            .collect();
+        assert_eq!(all, elements, "{types}");
+    };
+    let q = r#"type q = unit { ls : [l]<4> &until = "\n"; %replies = r; %order = in_order; };"#;
+    let lone = format!(
+        r#"type l = unit {{ ws : [w]<4> &until = ";"; }};
+{q}"#
+    );
+    check(&lone, b"ab c ;;d e f g ;\n", &[b"ab c ;", b";", b"d e f g ;"]);
+    check(&lone, b"\n", &[]);
+    assert_eq!(nested(&lone).fault(b"a b c d e ;\n"), 3);
+    let keyed = format!(
+        r#"type l = unit {{ ws : [w]<4> &until = ";" &key = n &value = n; }};
+{q}"#
+    );
+    check(&keyed, b"ab c ;d ;\n", &[b"ab c ;", b"d ;"]);
+    let number = r#"type l = unit { t : decimal<3>; ","; n : uint8; ws : [w]<4> &count = self.n; };
+type q = unit { ls : [l]<4> &last = self.ls.t == 0; %replies = r; %order = in_order; };"#;
+    check(number, b"7,\x02a bc 12,\x000,\x01d ", &[b"7,\x02a bc ", b"12,\x00", b"0,\x01d "]);
+    let text = format!(
+        r#"type l = unit {{ first : w; ws : [w]<4> &until = ";"; }};
+{q}"#
+    );
+    check(&text, b"a b ;c ;\n", &[b"a b ;", b"c ;"]);
+    let inner = r#"type k = unit { ws : [w]<4> &until = ";"; };
+type l = unit { ks : [k]<4> &until = "."; };"#;
+    check(&format!("{inner}\n{q}"), b"a b ;;.c ;.\n", &[b"a b ;;.", b"c ;."]);
 }
