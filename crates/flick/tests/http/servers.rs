@@ -100,7 +100,7 @@ fn nginx(files: &Scratch, address: SocketAddr) -> (Command, &'static str) {
     let config = files.write(
         "nginx.conf",
         &format!(
-            "daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log;
+            "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;
 events {{ worker_connections 1024; }}
 http {{
   log_format seen 'seen $request'; access_log {root}/access.log seen; default_type text/plain;
