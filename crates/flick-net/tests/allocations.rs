@@ -1,34 +1,12 @@
 //! After warming up, a driver's turn touches the heap not once.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use flick_buffers::{Pool, PoolConfig};
+use flick_counting::{Counting, allocations};
 use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind};
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own number only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: our contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: our contract is the system allocator's, and `pointer` came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -83,11 +61,11 @@ fn check(kind: IoKind) {
     for _ in 0..10 {
         round(&mut driver, &pool, &mut events, &mut peers);
     }
-    let before = COUNT.get();
+    let before = allocations();
     for _ in 0..500 {
         round(&mut driver, &pool, &mut events, &mut peers);
     }
-    assert_eq!(COUNT.get() - before, 0, "{} allocated after warming up", driver.name());
+    assert_eq!(allocations() - before, 0, "{} allocated after warming up", driver.name());
 }
 
 #[test]

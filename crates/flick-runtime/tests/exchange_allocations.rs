@@ -1,10 +1,9 @@
 //! After warming up, exchanges with connections for themselves, bodies in parts and relays touch the heap not once: whole
 //! services on loopback sockets, their worker's allocations counted turn by turn.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
+use flick_counting::{Counting, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
 use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage};
@@ -18,27 +17,6 @@ mod tiny;
 
 use peers::{Heard, body, message};
 use tiny::Kind;
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own number only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: our contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: our contract is the system allocator's, and `pointer` came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -113,7 +91,7 @@ fn check(io: IoKind) {
         for _ in 0..WARM_UP_ROUNDS {
             round(&mut stage, steady, kind);
         }
-        stage.watch(|| COUNT.get());
+        stage.watch(allocations);
         for _ in 0..ROUNDS {
             round(&mut stage, steady, kind);
         }

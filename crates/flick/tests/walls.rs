@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-net", &["flick-buffers"]),
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
+    ("flick-counting", &[]),
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.

@@ -11,6 +11,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/flick-abi/",
     "crates/flick-buffers/",
     "crates/flick-codegen/",
+    "crates/flick-counting/",
     "crates/flick-net/",
     "crates/flick-runtime/",
 ];

@@ -1,9 +1,7 @@
 //! After warming up, the path of a message touches the heap not once: a whole service on loopback sockets, its worker's
 //! allocations counted turn by turn.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use flick_counting::{Counting, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage};
 use flick_testkit::scenario::{Scenario, parse};
@@ -11,27 +9,6 @@ use flick_testkit::service::memcached::{Cmd, opcode, value_of};
 use flick_testkit::service::server::answer;
 
 use super::subject;
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own number only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: our contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: our contract is the system allocator's, and `pointer` came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -101,7 +78,7 @@ fn check(io: IoKind) {
     for number in 0..WARM_UP_ROUNDS {
         round(&mut stage, steady, scenario.backends, number);
     }
-    stage.watch(|| COUNT.get());
+    stage.watch(allocations);
     for number in 0..ROUNDS {
         round(&mut stage, steady, scenario.backends, number);
     }
