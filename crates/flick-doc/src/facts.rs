@@ -3,7 +3,7 @@
 use flick_syntax::ast::{UnitDecl, UnitProperty};
 
 use crate::comments::Comments;
-use crate::html::{code, code_of, escape, sentence};
+use crate::html::{code, code_in_lines, code_of, escape, sentence};
 
 /// Names of properties and what they say.
 const MEANINGS: &[(&str, &str)] = &[
@@ -58,7 +58,7 @@ fn row(property: &UnitProperty, comments: &Comments) -> String {
         None => (format!("%{name}"), meaning_of(MEANINGS, name)),
     };
     let target = property.target().map_or(String::new(), |target| format!(" {}", code_of(&target)));
-    let value = property.value().map_or(String::new(), |value| code_of(&value));
+    let value = property.value().map_or(String::new(), |value| code_in_lines(&value));
     let said = sentence(&comments.about(property.range()));
     let said = if said.is_empty() { String::new() } else { format!(" {said}") };
     format!(

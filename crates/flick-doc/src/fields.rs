@@ -9,7 +9,7 @@ use flick_syntax::ast::{
 };
 
 use crate::comments::Comments;
-use crate::html::{code, code_of, escape, one_line, sentence};
+use crate::html::{code, code_in_lines, code_of, escape, one_line, sentence};
 use crate::scope::{Scope, constant, field_id};
 use crate::shape::{bytes_code, class_link, digits, literal_code};
 
@@ -214,7 +214,7 @@ impl Tables<'_> {
         for attr in var.attrs() {
             let text = attr.value().map_or(String::new(), |value| code_of(&value));
             match name_of(&attr).as_str() {
-                "parse" => value = text,
+                "parse" => value = attr.value().map_or(String::new(), |value| code_in_lines(&value)),
                 "any" => value = format!("{text} for any of them"),
                 "sum" => value = format!("{text} added up over all of them"),
                 "kept" => value = "what the request that it answers said in <code>%keep</code>".to_owned(),
@@ -243,7 +243,7 @@ impl Tables<'_> {
         let fault = fault.map_or(String::new(), |fault| format!(" (else {})", code_of(&fault)));
         let said = sentence(&self.comments.about(check.range()));
         let said = if said.is_empty() { said } else { format!(": {said}") };
-        self.checks.push_str(&format!("<li>{}{fault}{said}</li>\n", code_of(&condition)));
+        self.checks.push_str(&format!("<li>{}{fault}{said}</li>\n", code_in_lines(&condition)));
     }
 
     /// Says what an attribute means.

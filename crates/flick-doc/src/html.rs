@@ -49,6 +49,38 @@ pub(crate) fn code_of(node: &impl AstNode<Language = FlickLanguage>) -> String {
     code(&one_line(node))
 }
 
+/// Returns a node as a piece of the program, escaped: on one line if its author wrote it so, else in their lines with the
+/// indentation that they have beyond the least.
+pub(crate) fn code_in_lines(node: &impl AstNode<Language = FlickLanguage>) -> String {
+    let mut lines = vec![(0, String::new())];
+    let mut gap = String::new();
+    for token in node.syntax().descendants_with_tokens().filter_map(|element| element.into_token()) {
+        if token.kind() == SyntaxKind::Comment {
+            continue;
+        }
+        if token.kind().is_trivia() {
+            gap.push_str(token.text());
+            continue;
+        }
+        let (_, line) = lines.last().expect("there is a first line");
+        match gap.rsplit_once('\n') {
+            Some((_, indent)) if !line.is_empty() => lines.push((indent.len(), String::new())),
+            _ if gap.is_empty() || line.is_empty() => {}
+            _ => lines.last_mut().expect("there is a first line").1.push(' '),
+        }
+        gap.clear();
+        lines.last_mut().expect("there is a first line").1.push_str(token.text());
+    }
+    if lines.len() == 1 {
+        return code(&lines[0].1);
+    }
+    let least = lines[1..].iter().map(|(indent, _)| *indent).min().unwrap_or(0);
+    let indented = lines
+        .iter()
+        .map(|(indent, line)| format!("{:width$}{}", "", escape(line), width = indent.saturating_sub(least)));
+    format!("<code class=\"lines\">{}</code>", indented.collect::<Vec<_>>().join("\n"))
+}
+
 /// Turns prose of the author into paragraphs: `` `code` `` is code, an empty line or a label such as `Promises:` begins a
 /// paragraph.
 pub(crate) fn prose(lines: &[String]) -> String {

@@ -109,10 +109,14 @@ fn enum_body(scope: &Scope, comments: &Comments, decl: &EnumDecl, out: &mut Stri
     if let Some(base) = decl.base() {
         out.push_str(&format!("<p>Carried in {}. Other values pass through.</p>\n", scope.type_link(&base)));
     }
-    out.push_str(
-        "<table class=\"fields\"><thead><tr><th scope=\"col\">Name</th><th scope=\"col\">Value</th>",
-    );
-    out.push_str("<th scope=\"col\">Meaning</th></tr></thead><tbody>\n");
+    // A column that nothing stands in would only take room.
+    let has_meanings = decl.variants().any(|member| !comments.about(member.range()).is_empty());
+    let (class, meaning) =
+        if has_meanings { ("fields", "<th scope=\"col\">Meaning</th>") } else { ("fields plain", "") };
+    out.push_str(&format!(
+        "<table class=\"{class}\"><thead><tr><th scope=\"col\">Name</th><th scope=\"col\">Value</th>"
+    ));
+    out.push_str(&format!("{meaning}</tr></thead><tbody>\n"));
     let mut next = Some(0u64);
     for member in decl.variants() {
         let Some(name) = member.name() else { continue };
@@ -131,11 +135,12 @@ fn enum_body(scope: &Scope, comments: &Comments, decl: &EnumDecl, out: &mut Stri
             None => next.map_or(String::new(), |value| code(&value.to_string())),
         };
         next = next.and_then(|value| value.checked_add(1));
-        out.push_str(&format!(
-            "<tr><th scope=\"row\">{}</th><td>{value}</td><td>{}</td></tr>\n",
-            escape(name.text()),
-            sentence(&comments.about(member.range()))
-        ));
+        let meaning = match has_meanings {
+            true => format!("<td>{}</td>", sentence(&comments.about(member.range()))),
+            false => String::new(),
+        };
+        let name = escape(name.text());
+        out.push_str(&format!("<tr><th scope=\"row\">{name}</th><td>{value}</td>{meaning}</tr>\n"));
     }
     out.push_str("</tbody></table>\n");
 }

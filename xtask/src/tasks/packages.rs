@@ -55,6 +55,11 @@ const PACKAGES: &[Package] = &[
         probe: &["haproxy", "-v"],
     },
     Package { name: "curl", why: "an HTTP client that we did not write", probe: &["curl", "-V"] },
+    Package {
+        name: "chromium",
+        why: "a real browser for the pages of `flick doc` and of the admin side",
+        probe: &["chromium", "--version"],
+    },
     Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
 ];
 
