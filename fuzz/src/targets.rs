@@ -110,6 +110,9 @@ pub fn checker(data: &[u8]) -> Option<hir::Program> {
 /// Text to code: an accepted program with a process is lowered to code that is well-formed, and reads back as written.
 pub fn ir(data: &[u8]) {
     let Some(program) = checker(data).filter(|program| program.process.is_some()) else { return };
+    if !flick_lower::crowded(&program).is_empty() {
+        return;
+    }
     let module = flick_lower::lower(&program);
     // What a rule needs too much of is the author's to change; only the code tells.
     if !flick_ir::bounds::excesses(&module).is_empty() {

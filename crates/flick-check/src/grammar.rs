@@ -13,13 +13,15 @@ mod flatten;
 mod lengths;
 mod lists;
 mod names;
+mod never;
 mod nodes;
 mod rows;
 mod sizes;
 mod wire_types;
 
 pub(crate) use ambiguous::check as check_ends;
-pub(crate) use lengths::{longest, slots_of};
+pub(crate) use facts::computed as computed_facts;
+pub(crate) use lengths::longest;
 pub(crate) use names::{element_of, self_field, self_key};
 use nodes::Site;
 pub(crate) use sizes::row as row_size;
@@ -130,6 +132,7 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     // An answer may be of another unit.
     for unit in 0..drafts.len() {
         facts::check(UnitId(unit as u32), &decls.units[unit], items, sink);
+        never::check(UnitId(unit as u32), items, sink);
     }
 }
 

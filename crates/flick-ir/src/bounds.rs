@@ -21,7 +21,7 @@ use crate::weights;
 use lengths::Lengths;
 use paths::{Longest, Paths};
 
-pub use excess::{Excess, excesses};
+pub use excess::{Excess, Limit, excesses};
 pub use program::program_bounds;
 
 /// What one function needs at most.

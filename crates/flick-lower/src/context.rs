@@ -1,7 +1,8 @@
 //! What all functions of one program share while they are lowered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
 use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Fun, Program, StateId, Ty, UnitId};
 use flick_ir::data::Type;
 
@@ -11,7 +12,7 @@ use crate::limits::IN_PLACE_PARTS_MAX;
 use crate::parse::plan::Role;
 use crate::parse::{kept_keys, seen_by};
 use crate::part::Part;
-use crate::unit::UnitInfo;
+use crate::unit::{Key, UnitInfo};
 use crate::value::ShapeKind;
 use crate::walk::{keys_of, walk_block, walk_program};
 
@@ -56,9 +57,17 @@ struct UnitUse {
     is_listed: bool,
 }
 
-impl<'p> Context<'p> {
-    /// Analyses a checked program.
-    pub fn new(program: &'p Program) -> Self {
+/// The grammars of a program and what has to be kept of their messages.
+struct Analysed<'p> {
+    units: Vec<UnitInfo<'p>>,
+    uses: Vec<UnitUse>,
+    has_others: bool,
+    /// What has a slot, by unit.
+    keys: Vec<BTreeSet<Key>>,
+}
+
+impl<'p> Analysed<'p> {
+    fn new(program: &'p Program) -> Self {
         let mut units: Vec<UnitInfo<'p>> = program
             .units
             .iter()
@@ -70,21 +79,63 @@ impl<'p> Context<'p> {
             info.note_changes(&used.changed);
             info.note_reads(&used.read, &used.read_keys);
         }
-        for info in &mut units {
-            let mut keys: BTreeSet<_> = info.echo().into_iter().map(crate::unit::Key::Field).collect();
-            for (_, build) in &info.unit.facts.on {
-                keys.extend(keys_of(build));
-            }
-            let channels = program.process.iter().flat_map(|process| &process.channels);
-            for channel in channels.filter(|channel| channel.receives.is_some()) {
-                for role in [Role::Request, Role::Reply] {
-                    let (unit, seen) = seen_by(program, channel, role);
-                    if unit == info.id {
-                        keys.extend(kept_keys(info, role, &seen));
-                    }
+        let keys = units.iter().map(|info| Self::keys(program, info)).collect();
+        Self { units, uses, has_others, keys }
+    }
+
+    fn keys(program: &Program, info: &UnitInfo<'_>) -> BTreeSet<Key> {
+        let mut keys: BTreeSet<_> = info.echo().into_iter().map(Key::Field).collect();
+        for (_, build) in &info.unit.facts.on {
+            keys.extend(keys_of(build));
+        }
+        let channels = program.process.iter().flat_map(|process| &process.channels);
+        for channel in channels.filter(|channel| channel.receives.is_some()) {
+            for role in [Role::Request, Role::Reply] {
+                let (unit, seen) = seen_by(program, channel, role);
+                if unit == info.id {
+                    keys.extend(kept_keys(info, role, &seen));
                 }
             }
-            info.assign_slots(&keys);
+        }
+        keys
+    }
+}
+
+/// A grammar of which a program needs more than a frame has room for.
+#[derive(Clone, Debug)]
+pub struct Crowded {
+    /// Which.
+    pub unit: UnitId,
+    /// Places in a frame that its messages take.
+    pub slots: usize,
+    /// Of these, by field, those with most first.
+    pub by_field: Vec<(FieldId, usize)>,
+}
+
+/// The grammars of which a checked program needs more than a frame has room for. Only a program without such is
+/// lowered.
+pub fn crowded(program: &Program) -> Vec<Crowded> {
+    let Analysed { units, keys, .. } = Analysed::new(program);
+    let crowded = units.iter().zip(&keys).filter_map(|(info, keys)| {
+        let mut by_field: BTreeMap<FieldId, usize> = BTreeMap::new();
+        for key in info.in_slots(keys) {
+            *by_field.entry(key.id()).or_default() += 1;
+        }
+        let slots = by_field.values().sum();
+        let mut by_field: Vec<_> = by_field.into_iter().collect();
+        by_field.sort_by_key(|(_, slots)| std::cmp::Reverse(*slots));
+        let is_crowded = FRAME_HEAD_SLOTS + slots > FRAME_SLOTS_MAX;
+        is_crowded.then_some(Crowded { unit: info.id, slots, by_field })
+    });
+    crowded.collect()
+}
+
+impl<'p> Context<'p> {
+    /// Analyses a checked program.
+    pub fn new(program: &'p Program) -> Self {
+        let Analysed { mut units, uses, has_others, keys } = Analysed::new(program);
+        for (info, keys) in units.iter_mut().zip(&keys) {
+            info.assign_slots(keys);
         }
         let mut state_places = Vec::new();
         let mut words = 0;

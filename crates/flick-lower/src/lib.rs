@@ -3,8 +3,8 @@
 //! Start reading at [`lower`], then `parse/plan.rs` (what a parser decodes), `parse/emit.rs` (how it stops and goes
 //! on), `value.rs` and `carrier.rs` (what a value is, and how it travels in words), `expr.rs` and its neighbours (what
 //! rules do), `serialise.rs` (how messages leave), `ask.rs`, `dict.rs` and `state.rs` (who else is asked, what is kept).
-//! Promises: infallible on a program that was checked without errors; a broken promise of the checker panics with
-//! the sentence that was broken.
+//! Promises: infallible on a program that was checked without errors and of which nothing is [`crowded`]; a broken
+//! promise of the checker panics with the sentence that was broken.
 //! Refuses: I/O, diagnostics, machine code.
 #![forbid(unsafe_code)]
 
@@ -44,4 +44,5 @@ mod vint;
 mod walk;
 mod write;
 
+pub use context::{Crowded, crowded};
 pub use program::lower;

@@ -1,6 +1,6 @@
 //! What lowering knows of a grammar: which fields depend on which, what they may be, where they are kept.
 //! Promises: a key's slot is the same in every parser of the unit; nothing that nobody needs has one.
-//! Refuses: more needed fields than a frame has slots; the checker counts them.
+//! Refuses: more needed fields than a frame has slots; `crowded` counts them before.
 //! Source: FLICK §4.2 (only the fields a program uses, and what they depend on).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,19 +154,24 @@ impl<'p> UnitInfo<'p> {
 
     /// Gives each of `keys` a slot, in order of the wire.
     pub fn assign_slots(&mut self, keys: &BTreeSet<Key>) {
-        let canonical: BTreeSet<Key> = keys.iter().map(|&key| self.canonical(key)).collect();
-        for key in canonical {
-            if let Key::Field(field) = key
-                && matches!(self.field(field).kind, FieldKind::Asked)
-            {
-                self.slots.insert(key, SLOT_ASKED as u16);
-                continue;
-            }
+        let asked: Vec<Key> = keys.iter().copied().filter(|key| self.is_asked(*key)).collect();
+        self.slots.extend(asked.into_iter().map(|key| (key, SLOT_ASKED as u16)));
+        for key in self.in_slots(keys) {
             let slot = FRAME_HEAD_SLOTS + self.own_slots;
-            assert!(slot < FRAME_SLOTS_MAX, "the checker bounds the fields of `{}` in use", self.unit.name);
+            assert!(slot < FRAME_SLOTS_MAX, "`crowded` has found nothing in `{}`", self.unit.name);
             self.slots.insert(key, slot as u16);
             self.own_slots += 1;
         }
+    }
+
+    /// Of `keys`, those that take a slot of their own.
+    pub fn in_slots(&self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+        keys.iter().map(|&key| self.canonical(key)).filter(|key| !self.is_asked(*key)).collect()
+    }
+
+    /// Whether the platform keeps it: what a request said for its reply.
+    fn is_asked(&self, key: Key) -> bool {
+        matches!(key, Key::Field(field) if matches!(self.field(field).kind, FieldKind::Asked))
     }
 
     /// The slot of a key that somebody needs.

@@ -1,6 +1,8 @@
 //! Tests of lowering, through both engines: what parsers load, where they stop, what rules send.
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
+#[path = "suite/accepted.rs"]
+mod accepted;
 #[path = "suite/asks.rs"]
 mod asks;
 #[path = "suite/engines.rs"]

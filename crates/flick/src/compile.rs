@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_abi::Engine;
-use flick_check::{Diagnostic, Sources, hir};
+use flick_check::{Diagnostic, Excess, Sources, hir};
 use flick_codegen::Options;
 use flick_ir::Interpreter;
+use flick_ir::bounds::Limit;
 use flick_ir::data::Module;
 
 use crate::failure::Failure;
@@ -104,18 +105,36 @@ pub fn accepted(checked: Checked) -> Result<(hir::Program, Sources), Failure> {
     }
 }
 
-/// Lowers a program that has a process. Panics when the result is not well-formed: our mistake, not the author's.
+/// Lowers a program that has a process; what refuses it is reported.
 ///
-/// Errors: no process; a rule that needs more than an activation has, which only its code tells.
+/// Errors: no process; a program that needs more than there is, which only its code tells.
 pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Failure> {
     if program.process.is_none() {
         return Err(Failure::failed(
             "the file has no process, so there is nothing to run; write one: `proc NAME: (TYPE/TYPE client, ...)`",
         ));
     }
+    lowered(program, sources).map_err(|diagnostics| {
+        report::report(&diagnostics, sources);
+        Failure::reported()
+    })
+}
+
+/// Lowers a program that has a process. Panics when the result is not well-formed: our mistake, not the author's.
+///
+/// Errors: as diagnostics, for a program that needs more than there is.
+pub fn lowered(program: &hir::Program, sources: &Sources) -> Result<Module, Vec<Diagnostic>> {
+    let crowded = flick_lower::crowded(program);
+    if !crowded.is_empty() {
+        let told = crowded
+            .iter()
+            .map(|found| flick_check::crowded(program, found.unit, found.slots, &found.by_field));
+        return Err(told.collect());
+    }
     let module = flick_lower::lower(program);
-    if let Some(excess) = flick_ir::bounds::excesses(&module).first() {
-        return Err(Failure::failed(excess_text(&module, excess, sources)));
+    let excesses = flick_ir::bounds::excesses(&module);
+    if !excesses.is_empty() {
+        return Err(excesses.iter().map(|excess| excess_told(program, &module, excess, sources)).collect());
     }
     let errors = flick_ir::verify(&module);
     assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
@@ -123,17 +142,26 @@ pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Failur
 }
 
 /// What a rule needs too much of, and where.
-fn excess_text(module: &Module, excess: &flick_ir::bounds::Excess, sources: &Sources) -> String {
-    let place = excess.origin.and_then(|origin| {
-        let (line, _) = sources.line_column(origin.file, origin.offset);
-        Some(format!(" Most of it comes from {}:{line}.", sources.get(origin.file)?.name))
+fn excess_told(
+    program: &hir::Program,
+    module: &Module,
+    excess: &flick_ir::bounds::Excess,
+    sources: &Sources,
+) -> Diagnostic {
+    let what = match excess.limit {
+        Limit::Sends => Excess::Sends,
+        Limit::Messages => Excess::Asks,
+        Limit::Output | Limit::Kept => Excess::Made,
+    };
+    let process = program.process.as_ref().map_or_else(hir::Span::default, |process| process.span.clone());
+    let span = excess.origin.map_or(process, |origin| {
+        let text = sources.get(origin.file).map_or("", |source| source.text.as_str());
+        let rest = text.get(origin.offset as usize..).unwrap_or("");
+        let len = rest.lines().next().unwrap_or("").trim_end().len() as u32;
+        hir::Span { file: origin.file, range: origin.offset..origin.offset + len }
     });
-    format!(
-        "`{}` {}.{} Make its strings and lists shorter with `[..n]`, its ranges smaller, or do less in one rule.",
-        module.functions[excess.function].name,
-        excess.message,
-        place.unwrap_or_default()
-    )
+    let rule = &module.functions[excess.function].name;
+    flick_check::exceeded(span, rule, what, &excess.message)
 }
 
 /// Makes the program at `path` ready to run, or the given `text` as if it were there.

@@ -1,12 +1,16 @@
 //! Constants that are written into fields which cannot hold them; and what is never in one message.
 //! Promises: a constant in a program without errors can be written and read back as it is.
 
+use std::collections::BTreeMap;
+
 use flick_syntax::ast;
 
 use super::Exprs;
 use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, Unit, UnitId};
 use crate::items::Items;
 use crate::limits::WRITTEN_BYTES_MAX;
+use crate::possible::{Facts, Known};
+use crate::range::Range;
 use crate::report;
 
 /// `headers["host"] = value`, or `= none`.
@@ -205,6 +209,67 @@ impl Exprs<'_> {
         if let Some((one, place, other, span)) = found {
             let name = |id: FieldId| self.items.field(unit, id).name.clone().unwrap_or_default();
             self.sink.push(report::wire::two_arms(span, &name(one), &name(other), place));
+        }
+    }
+}
+
+impl Exprs<'_> {
+    /// Refuses constants that no message of the grammar has: those that a check or a `switch` of it never lets pass.
+    pub(super) fn possible(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
+        let declared = self.items.unit(unit);
+        let known = given.iter().filter_map(|(field, value)| {
+            let known = match &value.kind {
+                ExprKind::Int(value) => Known::Number(Range::point(*value)),
+                ExprKind::Member(_, value) => Known::Number(Range::point(i128::from(*value))),
+                ExprKind::Str(bytes) => Known::Text(bytes.clone()),
+                _ => return None,
+            };
+            Some((*field, known))
+        });
+        let known: BTreeMap<FieldId, Known> = known.collect();
+        let mut facts = Facts { fields: &declared.fields, classes: &self.items.classes, known, dollar: None };
+        let mut found: Vec<(FieldId, Span, &str)> = Vec::new();
+        for (field, _) in given {
+            facts.dollar = Some(*field);
+            for requires in &declared.fields[field.0 as usize].requires {
+                if facts.truth(requires) == Some(false) {
+                    found.push((*field, requires.span.clone(), "this does not hold"));
+                }
+            }
+        }
+        facts.dollar = None;
+        let named = |expr: &Expr| {
+            let mut first = None;
+            crate::walk::expr(expr, &mut |expr| match expr.kind {
+                ExprKind::SelfField(field) if facts.known.contains_key(&field) => {
+                    first = first.or(Some(field));
+                }
+                _ => {}
+            });
+            first
+        };
+        for item in declared.body.iter().flatten() {
+            match item {
+                Item::Check(check) if facts.truth(&check.expr) == Some(false) => {
+                    let field = named(&check.expr);
+                    found.extend(field.map(|field| (field, check.span.clone(), "this does not hold")));
+                }
+                Item::Switch(choice) if choice.otherwise.is_none() => {
+                    let patterns = choice.arms.iter().flat_map(|(patterns, _)| patterns);
+                    let mut met = patterns.map(|pattern| facts.same(&choice.on, pattern));
+                    if met.all(|met| met == Some(false)) {
+                        let field = named(&choice.on);
+                        found.extend(field.map(|field| (field, choice.span.clone(), "no case is for it")));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (field, place, why) in found {
+            let name = declared.fields[field.0 as usize].name.clone().unwrap_or_default();
+            if let Some((_, value)) = given.iter().find(|(known, _)| *known == field) {
+                self.sink.push(report::never::constant(value.span.clone(), &name, place, why));
+            }
         }
     }
 }

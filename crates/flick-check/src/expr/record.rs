@@ -42,6 +42,7 @@ impl Exprs<'_> {
         self.check_buildable(unit, &span);
         let (fields, keys) = self.inits(unit, record.fields());
         self.one_arm(unit, &fields);
+        self.possible(unit, &fields);
         let built = Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span };
         with_keys(built, keys)
     }
@@ -87,6 +88,7 @@ impl Exprs<'_> {
             self.check_constant(unit, field, name, &value);
             given.push((field, value));
         }
+        self.possible(unit, &given);
         Expr { kind: ExprKind::Build(unit, given), ty, span }
     }
 
@@ -127,6 +129,7 @@ impl Exprs<'_> {
         };
         let (fields, keys) = self.inits(unit, with.fields());
         self.one_arm(unit, &fields);
+        self.possible(unit, &fields);
         if fields.is_empty() && !keys.is_empty() {
             return with_keys(base, keys);
         }

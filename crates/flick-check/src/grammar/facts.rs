@@ -53,6 +53,23 @@ pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Item
     items.units[unit.0 as usize].facts = facts;
 }
 
+/// The facts that are computed from a message while it is read.
+pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
+    let all = [
+        &facts.request,
+        &facts.reply,
+        &facts.ends,
+        &facts.mute,
+        &facts.silent,
+        &facts.more,
+        &facts.keep,
+        &facts.last,
+        &facts.retry,
+        &facts.tunnel,
+    ];
+    all.into_iter().flatten()
+}
+
 struct Reader<'a> {
     unit: UnitId,
     file: u32,

@@ -50,7 +50,7 @@ pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut
     if !has_wire {
         sink.push(report::grammar::empty_unit(place, &name));
     } else if fields.len() > fields_max || expansions > UNIT_EXPANSIONS_MAX {
-        sink.push(report::grammar::too_many_fields(place, &name, fields.len(), fields_max));
+        sink.push(report::grammar::too_many_plain_fields(place, &name, fields.len(), fields_max));
     }
     items.units[unit.0 as usize].fields = fields;
     Drafts { fields: drafts, nodes, is_structured }

@@ -102,12 +102,12 @@ pub(super) fn slots(
     let slots: usize = declared.fields.iter().map(slots_of).sum();
     if slots > UNIT_FIELDS_MAX {
         let place = declared.span.clone();
-        sink.push(report::grammar::too_many_fields(place, &declared.name, slots, UNIT_FIELDS_MAX));
+        sink.push(report::grammar::too_many_plain_fields(place, &declared.name, slots, UNIT_FIELDS_MAX));
     }
 }
 
 /// Slots that a field may take in the frame of a message.
-pub(crate) fn slots_of(field: &crate::hir::Field) -> usize {
+fn slots_of(field: &crate::hir::Field) -> usize {
     match &field.kind {
         // A length that is another field's value has that field's slot.
         FieldKind::Bytes { length, .. } if matches!(length.kind, ExprKind::SelfField(_)) => 1,

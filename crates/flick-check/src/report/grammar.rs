@@ -308,13 +308,18 @@ pub(crate) fn empty_unit(span: Span, name: &str) -> Diagnostic {
     .help("add a field: `opcode : uint8;`")
 }
 
+/// Fields of a plain unit, each of which takes its place whether or not it is read.
+pub(crate) fn too_many_plain_fields(span: Span, name: &str, count: usize, fields_max: usize) -> Diagnostic {
+    too_many_fields(span, name, count, fields_max)
+        .note("A number takes one place, a text or bytes two (one where its length is a field of its own), a `vint` three; all fields of nested units count.")
+        .help("join neighbours that no program reads into one `bytes` field with `&length = ...`")
+}
+
 pub(crate) fn too_many_fields(span: Span, name: &str, count: usize, fields_max: usize) -> Diagnostic {
     Diagnostic::error(
         "E0621",
         span,
-        format!("the fields of the unit `{name}` take {count} places; there is room for {fields_max}"),
+        format!("the fields of `{name}` take {count} places, and a message has {fields_max}"),
     )
     .label("too many fields")
-    .note("A field takes one place, a computed length one more, a `vint` three.")
-    .help("join neighbours that no program reads into one `bytes` field with `&length = ...`")
 }

@@ -575,6 +575,16 @@ pub(crate) fn other_replies(
     .help(format!("write `{request}/{replies}` for a client, `{replies}/{request}` for a backend"))
 }
 
+pub(crate) fn held_back(span: Span, unit: &str, name: &str, streamed: &str, place: Span) -> Diagnostic {
+    let title =
+        format!("`{name}` is looked at and stands behind `{streamed}`, so a long `{unit}` is refused");
+    Diagnostic::warning("E0651", span, title)
+        .label("known when the message is over")
+        .also(place, "would be passed on as it arrives")
+        .note("A message is held until all that is looked at is known, and at most 16 KiB are held.")
+        .help(format!("write the variable in front of `{streamed}`"))
+}
+
 pub(crate) fn bounded_by_default(
     span: Span,
     unit: &str,

@@ -1,4 +1,5 @@
-//! What streams of a structured unit, and how much room its fields need. How long a head gets is seen when it comes.
+//! What streams of a structured unit. How long a head gets is seen when it comes; how much room its fields take is
+//! counted when it is lowered.
 //! Promises: afterwards a list streams exactly when no program needs it and nothing stands behind it; every bytes field
 //! outside of such has a bound or streams.
 
@@ -6,10 +7,10 @@ use std::collections::BTreeSet;
 
 use super::Uses;
 use crate::diagnostic::Sink;
-use crate::grammar::{self, row_size, slots_of};
-use crate::hir::{Channel, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, ListEnd, UnitId};
+use crate::grammar::{self, row_size};
+use crate::hir::{Channel, ExprKind, Field, FieldId, FieldKind, Item, UnitId};
 use crate::items::Items;
-use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX, UNIT_FIELDS_MAX};
+use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX};
 use crate::{report, walk};
 use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 
@@ -61,9 +62,68 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
     }
     grammar::check_ends(items.unit(unit), &fields, &items.classes, travels, sink);
     if travels {
-        slots(unit, &fields, &touched, items, sink);
+        held_back(unit, &fields, &touched, items, sink);
     }
     items.units[unit.0 as usize].fields = fields;
+}
+
+/// Warns of variables that are looked at and stand behind what would be passed on as it arrives: the message is held until
+/// they are known.
+fn held_back(unit: UnitId, fields: &[Field], touched: &BTreeSet<FieldId>, items: &Items, sink: &mut Sink) {
+    let declared = items.unit(unit);
+    let mut looked_at = touched.clone();
+    for fact in grammar::computed_facts(&declared.facts) {
+        walk::expr(fact, &mut |expr| {
+            if let ExprKind::SelfField(field) = expr.kind {
+                looked_at.insert(field);
+            }
+        });
+    }
+    let Some(body) = &declared.body else { return };
+    let mut late = Vec::new();
+    behind_streams(fields, body, None, &looked_at, &mut late);
+    for (variable, streamed) in late {
+        let of = |id: FieldId| &fields[id.0 as usize];
+        let name = |id: FieldId| of(id).name.as_deref().unwrap_or("what streams");
+        let report = report::wire::held_back(
+            of(variable).span.clone(),
+            &declared.name,
+            name(variable),
+            name(streamed),
+            of(streamed).span.clone(),
+        );
+        sink.push(report);
+    }
+}
+
+/// Finds variables among `looked_at` behind something that streams; gives what streams in the row or in front of it.
+fn behind_streams(
+    fields: &[Field],
+    row: &[Item],
+    mut streamed: Option<FieldId>,
+    looked_at: &BTreeSet<FieldId>,
+    late: &mut Vec<(FieldId, FieldId)>,
+) -> Option<FieldId> {
+    for item in row {
+        match item {
+            Item::Literal(_) | Item::Check(_) => {}
+            Item::Switch(choice) => {
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                let inside: Vec<_> =
+                    rows.map(|row| behind_streams(fields, row, streamed, looked_at, late)).collect();
+                streamed = inside.into_iter().flatten().next().or(streamed);
+            }
+            Item::Field(id) => match &fields[id.0 as usize].kind {
+                FieldKind::Bytes { streamed: true, .. } | FieldKind::ToClose { .. } => streamed = Some(*id),
+                FieldKind::List(list) if list.streamed => streamed = Some(*id),
+                FieldKind::Var { .. } | FieldKind::Flag { .. } if looked_at.contains(id) => {
+                    late.extend(streamed.map(|streamed| (*id, streamed)));
+                }
+                _ => {}
+            },
+        }
+    }
+    streamed
 }
 
 /// The lists in an element of which a field stands.
@@ -92,103 +152,6 @@ fn bounded_by_default(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, s
         let report =
             report::wire::bounded_by_default(span.clone(), unit, name, DEFAULT_BYTES_MAX, field.span.clone());
         sink.push(report);
-    }
-}
-
-/// Counts the places in a frame of all that is looked at after it has been passed.
-fn slots(unit: UnitId, fields: &[Field], touched: &BTreeSet<FieldId>, items: &Items, sink: &mut Sink) {
-    let declared = items.unit(unit);
-    let mut used = touched.clone();
-    let mut keys: BTreeSet<(FieldId, u32)> = BTreeSet::new();
-    let mut look = |expr: &Expr| {
-        walk::expr(expr, &mut |expr| match expr.kind {
-            ExprKind::SelfField(field) | ExprKind::LenOf(field) => _ = used.insert(field),
-            ExprKind::SelfKey(list, key) => _ = keys.insert((list, key)),
-            _ => {}
-        });
-    };
-    declared.body.iter().for_each(|body| each_expr(fields, body, &mut look));
-    facts(&declared.facts, &mut look);
-    for field in fields {
-        if let FieldKind::List(list) = &field.kind
-            && let Some(keyed) = &list.keyed
-        {
-            keyed.keep_cut.iter().for_each(&mut look);
-        }
-    }
-    for (index, field) in fields.iter().enumerate() {
-        if let FieldKind::List(list) = &field.kind {
-            used.insert(FieldId(index as u32));
-            if list.keyed.is_some() {
-                let known = 0..items.keys.of(unit, FieldId(index as u32)).len() as u32;
-                keys.extend(known.map(|key| (FieldId(index as u32), key)));
-            }
-        }
-    }
-    let bits = fields.iter().enumerate().filter_map(|(index, field)| match field.kind {
-        FieldKind::Bits { of, .. } => Some((FieldId(index as u32), of)),
-        _ => None,
-    });
-    for (bit, of) in bits.collect::<Vec<_>>() {
-        if used.contains(&bit) {
-            used.insert(of);
-        }
-    }
-    let found: usize =
-        used.iter().map(|field| slots_of(&fields[field.0 as usize])).sum::<usize>() + keys.len();
-    if found > UNIT_FIELDS_MAX {
-        let place = declared.span.clone();
-        sink.push(report::grammar::too_many_fields(place, &declared.name, found, UNIT_FIELDS_MAX));
-    }
-}
-
-fn facts(facts: &Facts, look: &mut dyn FnMut(&Expr)) {
-    let all = [
-        &facts.request,
-        &facts.reply,
-        &facts.ends,
-        &facts.mute,
-        &facts.silent,
-        &facts.more,
-        &facts.keep,
-        &facts.last,
-        &facts.retry,
-        &facts.tunnel,
-    ];
-    all.into_iter().flatten().for_each(look);
-}
-
-/// Calls `look` on every expression of a tree.
-fn each_expr(fields: &[Field], body: &[Item], look: &mut dyn FnMut(&Expr)) {
-    for item in body {
-        match item {
-            Item::Literal(_) => {}
-            Item::Check(check) => look(&check.expr),
-            Item::Switch(choice) => {
-                look(&choice.on);
-                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
-                rows.for_each(|row| each_expr(fields, row, look));
-            }
-            Item::Field(id) => {
-                let field = &fields[id.0 as usize];
-                field.requires.iter().for_each(&mut *look);
-                match &field.kind {
-                    FieldKind::Bytes { length, .. } => look(length),
-                    FieldKind::Var { parse, .. } | FieldKind::Flag { parse, .. } => look(parse),
-                    FieldKind::List(list) => {
-                        each_expr(fields, &list.body, look);
-                        match &list.end {
-                            ListEnd::Count(end)
-                            | ListEnd::Bytes(end)
-                            | ListEnd::Children(end)
-                            | ListEnd::Last(end) => look(end),
-                            ListEnd::Until(_) => {}
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
     }
 }
 

@@ -6,11 +6,26 @@ use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX}
 use super::{FunctionBounds, bounds};
 use crate::data::{FuncKind, Module, Origin};
 
+/// Which limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Messages that are sent.
+    Sends,
+    /// Messages that are there at once: the first, and replies.
+    Messages,
+    /// Bytes that are built.
+    Output,
+    /// Words that are kept while it waits.
+    Kept,
+}
+
 /// One limit that a rule may exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excess {
     /// Index of the function.
     pub function: usize,
+    /// Which limit.
+    pub limit: Limit,
     /// What it may do, with the numbers: `builds up to 300000 bytes, more than 262144`.
     pub message: String,
     /// Where most of it comes from, if that is known.
@@ -28,14 +43,22 @@ fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
     let first = |places: &[(Origin, u64)]| places.first().map(|(origin, _)| *origin);
     let messages = bounds.asks.saturating_add(1);
     let limits = [
-        ("sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
-        ("has up to", messages, MESSAGES_MAX, "messages", None),
-        ("builds up to", bounds.out_bytes, OUT_BYTES_MAX, "bytes", first(&bounds.out_places)),
-        ("keeps up to", u64::from(bounds.spill_words), SPILL_WORDS_MAX, "words while it waits", None),
+        (Limit::Sends, "sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
+        (Limit::Messages, "has up to", messages, MESSAGES_MAX, "messages", None),
+        (Limit::Output, "builds up to", bounds.out_bytes, OUT_BYTES_MAX, "bytes", first(&bounds.out_places)),
+        (
+            Limit::Kept,
+            "keeps up to",
+            u64::from(bounds.spill_words),
+            SPILL_WORDS_MAX,
+            "words while it waits",
+            None,
+        ),
     ];
-    let over = limits.into_iter().filter(|(_, used, max, ..)| *used > *max as u64);
-    over.map(|(does, used, max, what, origin)| Excess {
+    let over = limits.into_iter().filter(|(_, _, used, max, ..)| *used > *max as u64);
+    over.map(|(limit, does, used, max, what, origin)| Excess {
         function,
+        limit,
         message: format!("{does} {used} {what}, more than {max}"),
         origin,
     })

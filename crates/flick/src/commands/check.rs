@@ -30,14 +30,20 @@ pub struct Check {
 impl Check {
     /// Checks and tells. Mistakes of the program end it with 1.
     pub fn run(self) -> Outcome {
-        let checked = compile::check_file(&self.file)?;
-        let program = checked.program.as_ref();
-        let needs = match program {
-            Some(program) if self.bounds && program.process.is_some() => {
-                Some(bounds::Needs::of(&compile::lower(program, &checked.sources)?, &checked.sources))
+        let mut checked = compile::check_file(&self.file)?;
+        let mut needs = None;
+        if let Some(program) = checked.program.as_ref().filter(|program| program.process.is_some()) {
+            match compile::lowered(program, &checked.sources) {
+                Ok(module) => {
+                    needs = self.bounds.then(|| bounds::Needs::of(&module, &checked.sources));
+                }
+                Err(told) => {
+                    checked.diagnostics.extend(told);
+                    checked.program = None;
+                }
             }
-            _ => None,
-        };
+        }
+        let program = checked.program.as_ref();
         if self.json {
             let told = json::Told::new(program, needs.as_ref(), &checked.diagnostics, &checked.sources);
             anstream::println!("{}", told.text());

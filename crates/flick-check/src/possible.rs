@@ -1,0 +1,258 @@
+//! What the expressions of a grammar can be, given what is known of the fields they name.
+//! Promises: an expression that is said to be never true, or to lie between two numbers, is so in every message; arithmetic
+//! of a grammar is exact, so that intervals are too. What is not understood may be anything of its type.
+//! Not here: who asks (`grammar/never.rs`, `expr/constants.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::expr::range_of;
+use crate::hir::{BinaryOp, Block, Builtin, Class, Expr, ExprKind, Field, FieldId, FieldKind, Ty};
+use crate::range::Range;
+
+/// What is known of a field.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// A number between these.
+    Number(Range),
+    /// This text.
+    Text(Vec<u8>),
+}
+
+/// What is known where an expression stands.
+#[derive(Clone)]
+pub(crate) struct Facts<'a> {
+    pub(crate) fields: &'a [Field],
+    pub(crate) classes: &'a [Class],
+    pub(crate) known: BTreeMap<FieldId, Known>,
+    /// The field that `$$` is.
+    pub(crate) dollar: Option<FieldId>,
+}
+
+impl Facts<'_> {
+    /// Whether a truth value is always the same, and which.
+    pub(crate) fn truth(&self, expr: &Expr) -> Option<bool> {
+        match &expr.kind {
+            ExprKind::Bool(value) => Some(*value),
+            ExprKind::Not(inner) => self.truth(inner).map(|value| !value),
+            ExprKind::Binary(BinaryOp::And, a, b) => match (self.truth(a), self.truth(b)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), other) => other,
+                (None, _) => None,
+            },
+            ExprKind::Binary(BinaryOp::Or, a, b) => match (self.truth(a), self.truth(b)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), other) => other,
+                (None, _) => None,
+            },
+            ExprKind::Binary(op, a, b) => self.compared(*op, a, b),
+            ExprKind::If { cond, then, otherwise } => match self.truth(cond) {
+                Some(true) => self.truth_of(then),
+                Some(false) => self.truth_of(otherwise.as_ref()?),
+                None => {
+                    let then = self.truth_of(then)?;
+                    (self.truth_of(otherwise.as_ref()?) == Some(then)).then_some(then)
+                }
+            },
+            ExprKind::Switch { value, arms, otherwise } => {
+                let is_met = |(patterns, _): &&(Vec<Expr>, Block)| {
+                    patterns.iter().any(|pattern| self.compared(BinaryOp::Eq, value, pattern) != Some(false))
+                };
+                let met: Vec<_> = arms.iter().filter(is_met).map(|(_, block)| block).collect();
+                let is_sure = arms
+                    .iter()
+                    .flat_map(|(patterns, _)| patterns)
+                    .any(|pattern| self.compared(BinaryOp::Eq, value, pattern) == Some(true));
+                let rest = otherwise.iter().filter(|_| !is_sure);
+                let mut truths = met.into_iter().chain(rest).map(|block| self.truth_of(block));
+                let first = truths.next()??;
+                truths.all(|other| other == Some(first)).then_some(first)
+            }
+            ExprKind::Builtin(Builtin::StartsWith | Builtin::EndsWith | Builtin::Contains, args) => {
+                let [text, part] = args.as_slice() else { return None };
+                let least = if let ExprKind::Str(part) = &part.kind { part.len() as i128 } else { 0 };
+                (self.length(text)?.hi < least).then_some(false)
+            }
+            _ => None,
+        }
+    }
+
+    fn truth_of(&self, block: &Block) -> Option<bool> {
+        block.value.as_ref().and_then(|value| self.truth(value))
+    }
+
+    fn compared(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<bool> {
+        if matches!(a.ty, Ty::Bytes { .. }) {
+            return match op {
+                BinaryOp::Eq => self.same_text(a, b),
+                BinaryOp::Ne => self.same_text(a, b).map(|value| !value),
+                _ => None,
+            };
+        }
+        let (a, b) = (self.range(a)?, self.range(b)?);
+        match op {
+            BinaryOp::Eq if a.hi < b.lo || b.hi < a.lo => Some(false),
+            BinaryOp::Eq if a.is_point() && b.is_point() => Some(true),
+            BinaryOp::Ne => self_ne(a, b),
+            BinaryOp::Lt => order(a.hi < b.lo, a.lo >= b.hi),
+            BinaryOp::Le => order(a.hi <= b.lo, a.lo > b.hi),
+            BinaryOp::Gt => order(a.lo > b.hi, a.hi <= b.lo),
+            BinaryOp::Ge => order(a.lo >= b.hi, a.hi < b.lo),
+            _ => None,
+        }
+    }
+
+    /// Whether two values are always equal, or never.
+    pub(crate) fn same(&self, a: &Expr, b: &Expr) -> Option<bool> {
+        self.compared(BinaryOp::Eq, a, b)
+    }
+
+    /// Whether two texts are the same: one of them a constant.
+    fn same_text(&self, a: &Expr, b: &Expr) -> Option<bool> {
+        let (text, constant) = match (self.constant(a), self.constant(b)) {
+            (Some(a), Some(b)) => return Some(a == b),
+            (None, Some(b)) => (a, b),
+            (Some(a), None) => (b, a),
+            (None, None) => return None,
+        };
+        if !self.length(text)?.contains(constant.len() as i128) {
+            return Some(false);
+        }
+        let ExprKind::SelfField(field) = text.kind else { return None };
+        let FieldKind::Text { class, until, .. } = &self.fields[field.0 as usize].kind else { return None };
+        let class = class.map(|class| &self.classes[class.0 as usize]);
+        let is_outside = class.is_some_and(|class| constant.iter().any(|byte| !class.has(*byte)));
+        let has_end =
+            until.as_ref().is_some_and(|until| constant.windows(until.len()).any(|part| part == until));
+        (is_outside || has_end).then_some(false)
+    }
+
+    fn constant<'e>(&'e self, expr: &'e Expr) -> Option<&'e [u8]> {
+        match &expr.kind {
+            ExprKind::Str(bytes) => Some(bytes),
+            ExprKind::SelfField(field) => match self.known.get(field)? {
+                Known::Text(bytes) => Some(bytes),
+                Known::Number(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// How long a text can be.
+    fn length(&self, text: &Expr) -> Option<Range> {
+        if let Some(constant) = self.constant(text) {
+            return Some(Range::point(constant.len() as i128));
+        }
+        let Ty::Bytes { max, .. } = text.ty else { return None };
+        // What is not there reads as empty, whatever its least length.
+        Some(Range { lo: 0, hi: i128::from(max) })
+    }
+
+    /// Between which numbers a value lies.
+    pub(crate) fn range(&self, expr: &Expr) -> Option<Range> {
+        let of_type = match &expr.ty {
+            Ty::Bool => Some(Range { lo: 0, hi: 1 }),
+            ty => range_of(ty),
+        };
+        match &expr.kind {
+            ExprKind::Int(value) if expr.ty != Ty::Unknown => Some(Range::point(*value)),
+            ExprKind::Bool(value) => Some(Range::point(i128::from(*value))),
+            ExprKind::Member(_, value) => Some(Range::point(i128::from(*value))),
+            ExprKind::Dollar => self.dollar.map_or(of_type, |field| self.field(field, of_type)),
+            ExprKind::SelfField(field) => self.field(*field, of_type),
+            ExprKind::Binary(op, a, b) if matches!(expr.ty, Ty::Int { .. }) => {
+                let (a, b) = (self.range(a)?, self.range(b)?);
+                match op {
+                    BinaryOp::Add => Some(a.add(b)),
+                    BinaryOp::Sub => Some(a.sub(b)),
+                    BinaryOp::Mul => Some(a.mul(b)),
+                    BinaryOp::Div => Some(a.div(b)),
+                    BinaryOp::Mod => Some(a.modulo(b)),
+                    _ => of_type,
+                }
+            }
+            ExprKind::Builtin(Builtin::Len, args) => match args.as_slice() {
+                [text] => self.length(text).or(of_type),
+                _ => of_type,
+            },
+            _ => of_type,
+        }
+    }
+
+    fn field(&self, field: FieldId, of_type: Option<Range>) -> Option<Range> {
+        match self.known.get(&field) {
+            Some(Known::Number(range)) => Some(*range),
+            _ => of_type,
+        }
+    }
+
+    /// Takes in what holds behind a check.
+    pub(crate) fn learn(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.learn(a);
+                self.learn(b);
+            }
+            ExprKind::Binary(op, a, b) => {
+                let mirrored = match op {
+                    BinaryOp::Lt => BinaryOp::Gt,
+                    BinaryOp::Le => BinaryOp::Ge,
+                    BinaryOp::Gt => BinaryOp::Lt,
+                    BinaryOp::Ge => BinaryOp::Le,
+                    other => *other,
+                };
+                self.learn_of(*op, a, b);
+                self.learn_of(mirrored, b, a);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in that a value is this constant.
+    pub(crate) fn learn_equal(&mut self, value: &Expr, constant: &Expr) {
+        self.learn_of(BinaryOp::Eq, value, constant);
+    }
+
+    fn learn_of(&mut self, op: BinaryOp, subject: &Expr, other: &Expr) {
+        let field = match subject.kind {
+            ExprKind::SelfField(field) => field,
+            ExprKind::Dollar => match self.dollar {
+                Some(field) => field,
+                None => return,
+            },
+            _ => return,
+        };
+        if let (ExprKind::Str(bytes), BinaryOp::Eq) = (&other.kind, op) {
+            self.known.insert(field, Known::Text(bytes.clone()));
+            return;
+        }
+        let (Some(own), Some(other)) = (self.range(subject), self.range(other)) else { return };
+        let narrow = match op {
+            BinaryOp::Eq => Range { lo: own.lo.max(other.lo), hi: own.hi.min(other.hi) },
+            BinaryOp::Lt => Range { hi: own.hi.min(other.hi - 1), ..own },
+            BinaryOp::Le => Range { hi: own.hi.min(other.hi), ..own },
+            BinaryOp::Gt => Range { lo: own.lo.max(other.lo + 1), ..own },
+            BinaryOp::Ge => Range { lo: own.lo.max(other.lo), ..own },
+            _ => return,
+        };
+        // What can never hold was reported; behind it nothing is known.
+        if narrow.lo <= narrow.hi {
+            self.known.insert(field, Known::Number(narrow));
+        }
+    }
+}
+
+fn self_ne(a: Range, b: Range) -> Option<bool> {
+    if a.hi < b.lo || b.hi < a.lo {
+        return Some(true);
+    }
+    (a.is_point() && b.is_point()).then_some(false)
+}
+
+/// A comparison that always holds, or never does.
+fn order(always: bool, never: bool) -> Option<bool> {
+    match (always, never) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
