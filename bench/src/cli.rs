@@ -32,6 +32,13 @@ pub(crate) enum Command {
     Kernels(KernelArgs),
     /// Parsers of grammars beside parsers in Rust
     Parsing(ParsingArgs),
+    /// Parsers of grammars beside what Kaitai Struct generates (needs npm, Maven and a JDK)
+    Kaitai(KaitaiArgs),
+    /// Long bodies through a relay and an HTTP proxy, beside relays that look at nothing, HAProxy and nginx
+    Relay(RelayArgs),
+    /// A relay that looks at nothing, started by `relay`
+    #[command(hide = true)]
+    BareRelay(BareRelayArgs),
     /// From text to machine code: the examples, and a generated program of 5,000 lines
     Compile(CompileArgs),
     /// Any server that is already running: drives it, checks every reply, prints what was seen each second
@@ -75,6 +82,17 @@ pub(crate) struct ParsingArgs {
     /// Prints the parsers in the IR's text form, and the generated code
     #[arg(long)]
     pub(crate) asm: bool,
+    /// Writes the table there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// How often, beside Kaitai Struct.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KaitaiArgs {
+    /// Rounds; each takes the best of ten batches
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: u32,
     /// Writes the table there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
@@ -129,6 +147,56 @@ pub(crate) struct HadoopMergeArgs {
     pub(crate) reducer: SocketAddr,
     /// Mappers
     pub(crate) streams: usize,
+}
+
+/// Long bodies.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RelayArgs {
+    /// Length of a body in MiB
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) mib: u64,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Only shapes whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// Leaves out HAProxy and nginx
+    #[arg(long)]
+    pub(crate) no_rivals: bool,
+    /// Core of the relay
+    #[arg(long, default_value_t = 0)]
+    pub(crate) server_core: usize,
+    /// Core of source and sink
+    #[arg(long, default_value_t = 1)]
+    pub(crate) load_core: usize,
+    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    #[arg(long)]
+    pub(crate) boost: bool,
+    /// The flick command [default: target/release/flick]
+    #[arg(long)]
+    pub(crate) flick: Option<PathBuf>,
+    /// I/O driver of flick: epoll or uring; its own choice by default
+    #[arg(long)]
+    pub(crate) io: Option<String>,
+    /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// The relay that looks at nothing.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BareRelayArgs {
+    /// Where clients come to
+    pub(crate) listen: SocketAddr,
+    /// Where their bytes go
+    pub(crate) server: SocketAddr,
+    /// Lets the kernel move pages in place of copying
+    #[arg(long)]
+    pub(crate) splice: bool,
+    /// Bytes read and written at once
+    #[arg(long, default_value_t = 16384)]
+    pub(crate) buffer_bytes: usize,
 }
 
 /// A load against a server of somebody else.

@@ -27,6 +27,8 @@ impl Machine {
         let versions = [
             ("memcached", version(Path::new("memcached"), "-V")),
             ("twemproxy", version(Path::new("nutcracker"), "-V")),
+            ("haproxy", version(Path::new("haproxy"), "-v")),
+            ("nginx", version(Path::new("nginx"), "-v")),
             ("flick", version(flick, "--version")),
         ];
         Machine {

@@ -15,6 +15,7 @@ mod hadoop;
 mod kernels;
 mod memcached_proxy;
 mod parsing;
+mod relay;
 mod store;
 
 mod machine;
@@ -34,6 +35,9 @@ fn main() -> ExitCode {
         cli::Command::Kernels(args) => kernels::run(&args).map_err(std::io::Error::other),
         cli::Command::Hadoop(args) => hadoop::run(&args),
         cli::Command::HadoopMerge(args) => hadoop::merge(&args),
+        cli::Command::Kaitai(args) => parsing::kaitai(&args).map_err(std::io::Error::other),
+        cli::Command::Relay(args) => relay::run(&args),
+        cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),
         cli::Command::Store(args) => store::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),

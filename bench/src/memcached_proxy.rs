@@ -15,7 +15,7 @@ use flick_load::load::Protocol;
 use crate::cli::{LoadArgs, ProxyArgs, Side};
 use crate::machine::Machine;
 use crate::measure::{self, Round};
-use crate::process::{Boost, Server, free_addr, pin_this_thread};
+use crate::process::{Boost, ScratchDir, Server, free_addr, in_words, pin_this_thread};
 use crate::report::{Comparison, SideResult};
 
 /// twemproxy's configuration, with gaps for the addresses.
@@ -118,7 +118,7 @@ struct Bench<'a> {
     flick: PathBuf,
     program: PathBuf,
     backends: Vec<Server>,
-    scratch: Scratch,
+    scratch: ScratchDir,
 }
 
 impl<'a> Bench<'a> {
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
         let backends = (0..args.backends.max(1))
             .map(|_| memcached(free_addr()?, core, core))
             .collect::<Result<_, _>>()?;
-        Ok(Bench { args, flick, program, backends, scratch: Scratch::new()? })
+        Ok(Bench { args, flick, program, backends, scratch: ScratchDir::new("proxy")? })
     }
 
     /// Returns the sides to run, in order; refuses to leave flick out silently.
@@ -207,32 +207,4 @@ fn memcached_command(addr: SocketAddr) -> Command {
 
 fn memcached(addr: SocketAddr, core: usize, home_core: usize) -> io::Result<Server> {
     Server::start(memcached_command(addr), core, home_core, addr)
-}
-
-/// Tells a command by its file name and arguments, without the directories of this machine.
-fn in_words(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(|word| {
-        let word = Path::new(word);
-        let shown = if word.is_absolute() { word.file_name().unwrap_or_default() } else { word.as_os_str() };
-        shown.to_string_lossy().into_owned()
-    });
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// A directory that goes away with its owner.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Scratch> {
-        let path = std::env::temp_dir().join(format!("flick-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A directory that stays behind in the temporary one harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

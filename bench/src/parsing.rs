@@ -3,25 +3,29 @@
 //! timed; the sides alternate and the best batch counts.
 //! Refuses: messages in pieces, which the rivals here read again from the start.
 
+mod http;
+mod kaitai;
+mod memcached;
 mod messages;
+mod resp;
 mod scanning;
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use flick_abi::{BytesRef, Engine, Frame, FuncId, Step};
+use flick_abi::View;
+use flick_abi::{BytesRef, Engine, Frame, FuncId, MessageFlags, Step};
 use flick_codegen::{Options, compile};
 
 use crate::cli::ParsingArgs;
+
+pub(crate) use kaitai::run as kaitai;
 
 /// Calls of one batch.
 const CALLS: usize = 20_000;
 /// Batches of one round.
 const BATCHES: usize = 10;
-/// Fields that both sides have room for.
-const FIELDS_MAX: usize = 100;
 
 /// One comparison: what reads the messages on each side, and adds up what it has found.
 struct Row<'a> {
@@ -33,8 +37,9 @@ struct Row<'a> {
 
 /// Measures all rows and prints a table.
 pub fn run(args: &ParsingArgs) -> Result<(), String> {
-    let (http, scans) = (http_parsers(args)?, scanning::Scans::new()?);
-    let rows = http.iter().flat_map(Parser::rows).chain(scans.rows());
+    let (http, resp) = (http::Http::new(args.asm)?, resp::Resp::new(args.asm)?);
+    let (memcached, scans) = (memcached::Memcached::new(args.asm)?, scanning::Scans::new()?);
+    let rows = http.rows()?.into_iter().chain(resp.rows()?).chain(memcached.rows()?).chain(scans.rows());
     let mut table =
         String::from("| messages | flick, ns | rival | rival, ns | times as fast |\n|---|--:|---|--:|--:|\n");
     for row in rows {
@@ -61,120 +66,101 @@ pub fn run(args: &ParsingArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// A parser of HTTP requests for one program.
-struct Parser {
-    what: &'static str,
+/// A program of one process with a client's channel and a backend's, compiled.
+struct Compiled {
     engine: Box<dyn Engine>,
+    module: flick_ir::data::Module,
+}
+
+impl Compiled {
+    /// Compiles the program `text`, which may use the library.
+    fn new(name: &str, text: &str, listings: bool) -> Result<Self, String> {
+        let (program, diagnostics, sources) = flick_check::check(name, text, &library);
+        let program = program.ok_or_else(|| {
+            let texts = diagnostics.iter().map(|diagnostic| flick_check::render(diagnostic, &sources, false));
+            texts.collect::<String>()
+        })?;
+        let module = flick_lower::lower(&program);
+        let options = Options { listings, ..Options::default() };
+        let compiled = compile(&module, &options).map_err(|error| error.to_string())?;
+        if listings {
+            let mut optimised = module.clone();
+            flick_ir::passes::optimise(&mut optimised);
+            for channel in &module.program.channels {
+                let Some(view) = &channel.view else { continue };
+                let index = view.parse_request.0 as usize;
+                println!("{}", flick_ir::text::print_function(index, &optimised.functions[index]));
+                println!("{}", compiled.functions()[index].asm);
+            }
+        }
+        Ok(Self { engine: Box::new(compiled), module })
+    }
+
+    /// The parser of what clients send.
+    fn requests(&self) -> Result<Parser<'_>, String> {
+        Ok(Parser { engine: &*self.engine, parser: self.view(0)?.parse_request })
+    }
+
+    /// The parser of what backends send.
+    fn replies(&self) -> Result<Parser<'_>, String> {
+        Ok(Parser { engine: &*self.engine, parser: self.view(1)?.parse_reply })
+    }
+
+    fn view(&self, channel: usize) -> Result<&View, String> {
+        self.module.program.channels[channel].view.as_ref().ok_or_else(|| "the channel receives".to_owned())
+    }
+}
+
+/// Files of the library that the programs here use.
+fn library(name: &str) -> Option<(String, String)> {
+    let text = match name {
+        "http" => include_str!("../../stdlib/http.flick"),
+        "memcached_binary" => include_str!("../../stdlib/memcached_binary.flick"),
+        "pcap" => include_str!("../../stdlib/pcap.flick"),
+        "resp" => include_str!("../../stdlib/resp.flick"),
+        _ => return None,
+    };
+    Some((format!("{name}.flick"), text.to_owned()))
+}
+
+/// One parser, called as a worker calls it: through a table, with one frame for all messages.
+#[derive(Clone, Copy)]
+struct Parser<'a> {
+    engine: &'a dyn Engine,
     parser: FuncId,
 }
 
-fn http_parsers(args: &ParsingArgs) -> Result<Vec<Parser>, String> {
-    let programs = [
-        ("two fields", include_str!("../scenarios/parsing/http_two.flick")),
-        ("all fields", include_str!("../scenarios/parsing/http_all.flick")),
-    ];
-    programs.map(|(what, text)| parser(what, text, args.asm)).into_iter().collect()
-}
-
-fn parser(what: &'static str, text: &str, listings: bool) -> Result<Parser, String> {
-    let library = |name: &str| match name {
-        "http" => Some(("http.flick".to_owned(), include_str!("../../stdlib/http.flick").to_owned())),
-        _ => None,
-    };
-    let (program, diagnostics, sources) = flick_check::check(what, text, &library);
-    let program = program.ok_or_else(|| {
-        let texts = diagnostics.iter().map(|diagnostic| flick_check::render(diagnostic, &sources, false));
-        texts.collect::<String>()
-    })?;
-    let module = flick_lower::lower(&program);
-    let options = Options { listings, ..Options::default() };
-    let compiled = compile(&module, &options).map_err(|error| error.to_string())?;
-    let view = module.program.channels[0].view.as_ref().ok_or("the client channel receives")?;
-    let parser = view.parse_request;
-    if listings {
-        let mut optimised = module.clone();
-        flick_ir::passes::optimise(&mut optimised);
-        let index = parser.0 as usize;
-        println!("{}", flick_ir::text::print_function(index, &optimised.functions[index]));
-        println!("{}", compiled.functions()[index].asm);
-    }
-    Ok(Parser { what, engine: Box::new(compiled), parser })
-}
-
-impl Parser {
-    fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        messages::REQUESTS.iter().map(move |(name, message)| {
-            let message = message.as_bytes();
-            self.check(message);
-            Row {
-                name: format!("HTTP, {}, {name}, {} bytes", self.what, message.len()),
-                flick: Box::new(move |calls| self.parse(message, calls)),
-                rival_name: "httparse",
-                rival: Box::new(move |calls| httparse(message, calls)),
-            }
-        })
-    }
-
-    /// Compares what is found in a message with what the rival finds.
-    fn check(&self, message: &[u8]) {
-        let mut frame = Frame::new();
+impl Parser<'_> {
+    /// Parses the whole of `message`, part after part where the grammar gives parts, and returns its length in bytes.
+    fn whole(self, frame: &mut Frame, message: &[u8]) -> u64 {
         frame.restart();
-        let step = self.engine.parse(self.parser, &mut frame, message);
-        assert!(step == Step::Done, "the messages are whole: {step:?}");
-        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-        let mut request = httparse::Request::new(&mut fields);
-        let head = request.parse(message);
-        assert_eq!(head, Ok(httparse::Status::Complete(frame.head_bytes() as usize)));
-        let found: Vec<&[u8]> = frame
-            .slots
-            .iter()
-            .chain(frame.items())
-            .filter_map(|word| BytesRef(*word).resolve(|_| Some(message), &[], &[]))
-            .collect();
-        let target = request.path.unwrap_or_default().as_bytes();
-        assert!(found.contains(&target), "the target is found");
-        let has_all = request.headers.iter().all(|field| {
-            field.name != "Host"
-                || found.iter().any(|found| found.trim_ascii().ends_with(field.value.trim_ascii()))
-        });
-        assert!(has_all, "the field that is read is found");
+        let mut bytes = 0;
+        loop {
+            let step = self.engine.parse(self.parser, frame, &message[bytes as usize..]);
+            assert!(step == Step::Done, "the messages are whole: {step:?}");
+            bytes += frame.total_bytes();
+            if !frame.flags().has(MessageFlags::PARTS) {
+                return bytes;
+            }
+            frame.next_part();
+        }
     }
 
-    fn parse(&self, message: &[u8], calls: usize) -> u64 {
+    /// Parses `message` that many times.
+    fn repeat(self, message: &[u8], calls: usize) -> u64 {
         let mut frame = Frame::new();
-        let mut sum = 0;
-        for _ in 0..calls {
-            frame.restart();
-            let step = self.engine.parse(self.parser, &mut frame, black_box(message));
-            assert!(step == Step::Done, "the messages are whole");
-            sum += frame.head_bytes();
-        }
-        sum
+        (0..calls).map(|_| self.whole(&mut frame, black_box(message))).sum()
     }
 }
 
-fn httparse(message: &[u8], calls: usize) -> u64 {
-    let mut sum = 0;
-    for _ in 0..calls {
-        // As fast as it goes: the room for fields is not filled before.
-        let mut fields = [MaybeUninit::<httparse::Header<'_>>::uninit(); FIELDS_MAX];
-        let mut request = httparse::Request::new(&mut []);
-        let parsed = request.parse_with_uninit_headers(black_box(message), &mut fields);
-        if let Ok(httparse::Status::Complete(head)) = parsed {
-            sum += head as u64;
-        }
-        black_box(&request);
-    }
-    sum
+/// The bytes that a frame's slots and items refer to.
+fn found<'a>(frame: &Frame, message: &'a [u8]) -> Vec<&'a [u8]> {
+    let words = frame.slots.iter().chain(frame.items());
+    words.filter_map(|word| BytesRef(*word).resolve(|_| Some(message), &[], &[])).collect()
 }
 
 /// Nanoseconds per message of both: medians over rounds of the best batch.
 fn measure(row: &Row<'_>, rounds: u32) -> (f64, f64) {
-    let batch = |parse: &dyn Fn(usize) -> u64| {
-        let started = Instant::now();
-        black_box(parse(black_box(CALLS)));
-        started.elapsed().as_secs_f64() * 1e9 / CALLS as f64
-    };
     let mut all = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let mut best = (f64::INFINITY, f64::INFINITY);
@@ -186,6 +172,13 @@ fn measure(row: &Row<'_>, rounds: u32) -> (f64, f64) {
         all.1.push(best.1);
     }
     (median(all.0), median(all.1))
+}
+
+/// Nanoseconds per message of one batch.
+fn batch(parse: &dyn Fn(usize) -> u64) -> f64 {
+    let started = Instant::now();
+    black_box(parse(black_box(CALLS)));
+    started.elapsed().as_secs_f64() * 1e9 / CALLS as f64
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

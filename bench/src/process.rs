@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,16 @@ impl Server {
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         cpu_time_of(self.child.id())
     }
+
+    /// Returns the processor time of the child's threads that are alive, to the nanosecond.
+    pub(crate) fn cpu_time_of_threads(&self) -> io::Result<Duration> {
+        let mut ns = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            ns += told.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(ns))
+    }
 }
 
 /// Returns the processor time a process has used, user and system, to a hundredth of a second.
@@ -77,6 +87,16 @@ pub(crate) fn cpu_time_of(pid: u32) -> io::Result<Duration> {
     let ticks =
         parse_cpu_ticks(&stat).ok_or_else(|| io::Error::other(format!("unreadable /proc/{pid}/stat")))?;
     Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_S))
+}
+
+/// Tells a command by its file name and arguments, without the directories of this machine.
+pub(crate) fn in_words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(|word| {
+        let word = Path::new(word);
+        let shown = if word.is_absolute() { word.file_name().unwrap_or_default() } else { word.as_os_str() };
+        shown.to_string_lossy().into_owned()
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 impl Drop for Server {
@@ -131,6 +151,26 @@ impl Drop for Boost {
     fn drop(&mut self) {
         // The group may outlive this process; if it cannot be put back, it ends with its session.
         let _ = std::fs::write(GROUP_NICE, "0");
+    }
+}
+
+/// A directory that goes away with its owner.
+#[derive(Debug)]
+pub(crate) struct ScratchDir(pub(crate) PathBuf);
+
+impl ScratchDir {
+    /// Makes a directory of this process for `purpose`.
+    pub(crate) fn new(purpose: &str) -> io::Result<ScratchDir> {
+        let path = std::env::temp_dir().join(format!("flick-bench-{purpose}-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(ScratchDir(path))
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        // A directory that stays behind in the temporary one harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

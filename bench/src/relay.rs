@@ -1,0 +1,230 @@
+//! Bodies without an end in sight: what a relay of bytes and a proxy of HTTP cost for each byte, beside relays written by
+//! hand that look at nothing, HAProxy and nginx, on the same bytes.
+//!
+//! Promises: every side has a core to itself and one thread; source and sink share the other core and copy nothing
+//! (`sendfile`, and receiving with `MSG_TRUNC`), so that they are not what is measured; the sides take turns within each
+//! round; before a side is timed, a body goes through it that is compared byte by byte; a body that is cut is an error.
+//! Refuses: figures of small messages; those are the proxies' benchmarks.
+
+mod bare;
+mod peers;
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::cli::RelayArgs;
+use crate::process::{Boost, ScratchDir, Server, free_addr, in_words, pin_this_thread};
+use crate::stats::Spread;
+
+pub(crate) use bare::run as bare;
+use peers::{Peers, Shape};
+
+/// nginx's and HAProxy's configurations, with gaps for the addresses.
+const NGINX_CONFIG: &str = include_str!("../rivals/nginx-stream.conf");
+const HAPROXY_CONFIG: &str = include_str!("../rivals/haproxy-stream.cfg");
+/// Bytes that are compared before a side is timed.
+const CHECKED_BYTES: u64 = 8 << 20;
+
+/// Who forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Flick,
+    /// `read` and `write` of so many bytes at once.
+    Copying(usize),
+    Splicing,
+    Haproxy,
+    Nginx,
+}
+
+impl Side {
+    fn name(self) -> String {
+        match self {
+            Side::Flick => "flick".to_owned(),
+            Side::Copying(bytes) => format!("bare relay, {} KiB", bytes >> 10),
+            Side::Splicing => "bare relay, splice".to_owned(),
+            Side::Haproxy => "HAProxy".to_owned(),
+            Side::Nginx => "nginx".to_owned(),
+        }
+    }
+}
+
+/// The figures of one round.
+struct Round {
+    mib_per_s: f64,
+    ns_per_kib: f64,
+}
+
+/// Runs all sides on all shapes and writes the page.
+pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
+    pin_this_thread(args.load_core)?;
+    let _boost = args.boost.then(Boost::new).transpose()?;
+    let scratch = ScratchDir::new("relay")?;
+    let flick = args.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"));
+    let mut page = String::new();
+    for shape in Shape::ALL {
+        if args.only.as_ref().is_some_and(|only| !shape.name().contains(only.as_str())) {
+            continue;
+        }
+        let rows = compare(args, shape, &flick, &scratch)?;
+        page.push_str(&table(shape, &rows));
+    }
+    print!("{page}");
+    if let Some(results) = &args.results {
+        std::fs::create_dir_all(results)?;
+        let heading = format!(
+            "# Forwarding long bodies\n\nBodies of {} MiB, one connection at a time; {} rounds, medians with extremes; \
+             see METHOD.md.\n{}\n",
+            args.mib,
+            args.rounds,
+            versions(&flick)
+        );
+        std::fs::write(results.join("relay.md"), format!("{heading}{page}"))?;
+    }
+    Ok(())
+}
+
+fn compare(
+    args: &RelayArgs,
+    shape: Shape,
+    flick: &Path,
+    scratch: &ScratchDir,
+) -> io::Result<Vec<(Side, Vec<Round>)>> {
+    let mut sides = vec![
+        Side::Flick,
+        Side::Copying(16 << 10),
+        Side::Copying(64 << 10),
+        Side::Copying(256 << 10),
+        Side::Splicing,
+        Side::Haproxy,
+        Side::Nginx,
+    ];
+    // nginx relays bytes only with a module that distributions package by itself.
+    sides.retain(|side| *side != Side::Nginx || shape.is_http());
+    if args.no_rivals {
+        sides.retain(|side| !matches!(side, Side::Haproxy | Side::Nginx));
+    }
+    let mut rows: Vec<(Side, Vec<Round>)> = sides.into_iter().map(|side| (side, Vec::new())).collect();
+    let peers = Peers::new(shape)?;
+    for number in 1..=args.rounds.max(1) {
+        for (side, rounds) in &mut rows {
+            let server = start(args, *side, shape, flick, &peers, scratch)?;
+            let failed = |error| io::Error::other(format!("{}, {}: {error}", shape.name(), side.name()));
+            peers.checked(server.addr, CHECKED_BYTES).map_err(failed)?;
+            peers.moved(server.addr, CHECKED_BYTES).map_err(failed)?;
+            let round = round(&server, &peers, args.mib << 20).map_err(failed)?;
+            eprintln!(
+                "round {number} {:<24} {:<20} {:>7.0} MiB/s  {:>6.1} ns CPU for each KiB",
+                shape.name(),
+                side.name(),
+                round.mib_per_s,
+                round.ns_per_kib
+            );
+            rounds.push(round);
+        }
+    }
+    Ok(rows)
+}
+
+fn round(server: &Server, peers: &Peers, bytes: u64) -> io::Result<Round> {
+    let (begun, cpu_before) = (Instant::now(), server.cpu_time_of_threads()?);
+    peers.moved(server.addr, bytes)?;
+    let (wall, cpu) = (begun.elapsed(), server.cpu_time_of_threads()?.saturating_sub(cpu_before));
+    Ok(Round {
+        mib_per_s: bytes as f64 / wall.as_secs_f64() / f64::from(1 << 20),
+        ns_per_kib: cpu.as_nanos() as f64 / (bytes as f64 / 1024.0),
+    })
+}
+
+fn table(shape: Shape, rows: &[(Side, Vec<Round>)]) -> String {
+    let mut text = format!(
+        "\n## {}\n\n| side | MiB/s | ns of a core for each KiB | flick's speed, of a core's time |\n|---|---|---|--:|\n",
+        shape.name()
+    );
+    let cpu = |rounds: &[Round]| Spread::of(rounds.iter().map(|round| round.ns_per_kib));
+    let flick = rows.iter().find(|(side, _)| *side == Side::Flick).map(|(_, rounds)| cpu(rounds).median);
+    for (side, rounds) in rows {
+        let (rate, cpu) = (Spread::of(rounds.iter().map(|round| round.mib_per_s)), cpu(rounds));
+        let cell = |spread: Spread| format!("{:.0} ({:.0}–{:.0})", spread.median, spread.min, spread.max);
+        let ratio = flick.map_or(String::new(), |flick| format!("{:.2}", cpu.median / flick));
+        let _ = writeln!(text, "| {} | {} | {} | {ratio} |", side.name(), cell(rate), cell(cpu));
+    }
+    text
+}
+
+fn versions(flick: &Path) -> String {
+    let machine = crate::machine::Machine::describe(flick);
+    let mut text = format!("\n- Linux {}, {} cores\n", machine.kernel, machine.cores);
+    for name in ["flick", "haproxy", "nginx"] {
+        if let Some(version) = machine.versions.get(name) {
+            let _ = writeln!(text, "- {name}: {version}");
+        }
+    }
+    text
+}
+
+fn start(
+    args: &RelayArgs,
+    side: Side,
+    shape: Shape,
+    flick: &Path,
+    peers: &Peers,
+    scratch: &ScratchDir,
+) -> io::Result<Server> {
+    let (addr, backend) = (free_addr()?, peers.addr());
+    let filled = |config: &str| {
+        let text = config.replace("{listen}", &addr.to_string()).replace("{backend}", &backend.to_string());
+        let text = text.replace("{mode}", if shape.is_http() { "http" } else { "tcp" });
+        text.replace("{scratch}", &scratch.0.to_string_lossy())
+    };
+    let command = match side {
+        Side::Flick => {
+            let example =
+                if shape.is_http() { "http_balancer/round_robin.flick" } else { "tcp_relay/tcp_relay.flick" };
+            let channel = if shape.is_http() { "backends" } else { "server" };
+            let mut command = Command::new(flick);
+            command.arg("run").arg(workspace().join("examples").join(example)).args(["--workers", "1"]);
+            command.arg("--listen").arg(format!("client={addr}"));
+            command.arg("--connect").arg(format!("{channel}={backend}"));
+            command.args(args.io.iter().flat_map(|io| ["--io", io.as_str()]));
+            command
+        }
+        Side::Copying(bytes) => bare_command(addr, backend, &["--buffer-bytes", &bytes.to_string()])?,
+        Side::Splicing => bare_command(addr, backend, &["--splice"])?,
+        Side::Haproxy => {
+            let path = scratch.0.join("haproxy.cfg");
+            std::fs::write(&path, filled(HAPROXY_CONFIG))?;
+            let mut command = Command::new("haproxy");
+            command.arg("-db").arg("-f").arg(path);
+            command
+        }
+        Side::Nginx => {
+            let path = scratch.0.join("nginx.conf");
+            std::fs::write(&path, filled(NGINX_CONFIG))?;
+            let mut command = Command::new("nginx");
+            command.arg("-e").arg("/dev/null").arg("-p").arg(&scratch.0).arg("-c").arg(path);
+            command
+        }
+    };
+    let told = in_words(&command);
+    Server::start(command, args.server_core, args.load_core, addr)
+        .map_err(|error| io::Error::other(format!("{told}: {error}")))
+}
+
+fn bare_command(
+    listen: std::net::SocketAddr,
+    backend: std::net::SocketAddr,
+    options: &[&str],
+) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("bare-relay").arg(listen.to_string()).arg(backend.to_string()).args(options);
+    Ok(command)
+}
+
+/// The root of the repository this program was built from.
+fn workspace() -> PathBuf {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    bench.parent().unwrap_or(bench).to_path_buf()
+}

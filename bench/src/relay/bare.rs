@@ -1,0 +1,73 @@
+//! A relay that looks at nothing: one thread for each direction, blocking calls, one connection at a time.
+//! The least that forwarding a byte can cost with the calls it is built of.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc;
+
+use rustix::pipe::{SpliceFlags, splice};
+
+use crate::cli::BareRelayArgs;
+
+/// Bytes of the pipe between two splices.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Relays one connection after the other, for ever.
+pub(crate) fn run(args: &BareRelayArgs) -> io::Result<()> {
+    let listener = TcpListener::bind(args.listen)?;
+    // Both threads stay, so that their processor time can be read at any moment.
+    let (to_server, pairs) = mpsc::channel::<(TcpStream, TcpStream)>();
+    let (done, finished) = mpsc::channel::<()>();
+    let requests = args.clone();
+    std::thread::spawn(move || {
+        for (client, server) in pairs {
+            // Either end may be gone; the other direction meets that by itself.
+            let _ = forward(&requests, &client, &server);
+            if done.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        let (client, _) = listener.accept()?;
+        let server = TcpStream::connect(args.server)?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let pair = (client.try_clone()?, server.try_clone()?);
+        to_server.send(pair).map_err(io::Error::other)?;
+        let _ = forward(args, &server, &client);
+        finished.recv().map_err(io::Error::other)?;
+    }
+}
+
+/// Passes on what `from` says until it ends, and then that it has ended.
+fn forward(args: &BareRelayArgs, from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    let moved = if args.splice { spliced(from, to) } else { copied(args.buffer_bytes, from, to) };
+    let _ = to.shutdown(Shutdown::Write);
+    moved
+}
+
+fn copied(buffer_bytes: usize, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; buffer_bytes.max(1)];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            bytes => to.write_all(&buffer[..bytes])?,
+        }
+    }
+}
+
+fn spliced(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    let (reader, writer) = rustix::pipe::pipe()?;
+    // A smaller pipe still works.
+    let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES);
+    loop {
+        let mut held = splice(from, None, &writer, None, PIPE_BYTES, SpliceFlags::MOVE)?;
+        if held == 0 {
+            return Ok(());
+        }
+        while held > 0 {
+            held -= splice(&reader, None, to, None, held, SpliceFlags::MOVE)?;
+        }
+    }
+}
