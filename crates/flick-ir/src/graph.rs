@@ -36,7 +36,7 @@ pub enum TaskKind {
 
 impl TaskKind {
     /// The column of a drawing: 0 what starts, 1 what runs, 2 what leaves and stays.
-    fn column(self) -> usize {
+    pub fn column(self) -> usize {
         match self {
             Self::Input | Self::Event => 0,
             Self::Compute | Self::Merge => 1,
@@ -45,7 +45,7 @@ impl TaskKind {
     }
 
     /// A word for people.
-    fn role(self) -> &'static str {
+    pub fn role(self) -> &'static str {
         match self {
             Self::Input => "input",
             Self::Event => "event",

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::latencies::Latency;
+
 /// A counter with one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -29,7 +31,11 @@ macro_rules! counters {
         /// Counters of one worker.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct Counters { $(#[doc = $doc] pub $name: Counter,)+ }
+        pub struct Counters {
+            $(#[doc = $doc] pub $name: Counter,)+
+            /// From the request that was taken in to its last reply, handed to the connection of its client.
+            pub times: Latency,
+        }
 
         /// Counters of the whole platform at one moment.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,11 @@ macro_rules! counters {
             /// Adds one worker's counters.
             pub fn absorb(&mut self, counters: &Counters) {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)+
+            }
+
+            /// Names and what they count, in a fixed order.
+            pub fn meanings() -> &'static [(&'static str, &'static str)] {
+                &[$((stringify!($name), $doc)),+]
             }
 
             /// Names and values, in a fixed order.
@@ -94,4 +105,6 @@ pub struct BackendCounters {
     pub failures: Counter,
     /// 1 while the shared connection is up.
     pub up: Counter,
+    /// From the request that was sent to its last reply.
+    pub times: Latency,
 }

@@ -48,6 +48,10 @@ pub struct Request {
     pub kept: u64,
     /// It as it was sent, while it may be sent again: no byte of a reply has come, and the connection had been used.
     pub resend: PieceQueue,
+    /// When it was taken in.
+    pub taken_ns: u64,
+    /// When it was sent to a backend.
+    pub sent_ns: u64,
     /// When it counts as unanswered.
     pub deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
@@ -135,6 +139,8 @@ impl Ledger {
             lent_link: None,
             kept: 0,
             resend: PieceQueue::new(),
+            taken_ns: 0,
+            sent_ns: 0,
             deadline_ns,
             done: false,
             begun: false,

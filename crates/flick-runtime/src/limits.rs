@@ -92,7 +92,16 @@ pub const MERGE_STEP_ELEMENTS: u32 = 32;
 pub const MERGE_FLUSH_TICK_MS: u64 = 5;
 /// How long a reducer that has everything may keep its side open before its connection is given up.
 pub const MERGE_LINGER_MS: u64 = 1_000;
+/// Times shorter than this power of two, in nanoseconds, are one bucket of a histogram.
+pub const LATENCY_FIRST_BITS: u32 = 10;
+/// The last power of two that has buckets; what is longer is in the last of them.
+pub const LATENCY_LAST_BITS: u32 = 36;
+/// Each power of two has so many buckets, as a power of two.
+pub const LATENCY_SHARE_BITS: u32 = 3;
+/// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
+pub const ANSWERED_MAX: usize = 1024;
 
+const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);
 const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::BIG_HEAD_BYTES_MAX <= HUGE_BYTES as usize);

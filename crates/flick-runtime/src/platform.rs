@@ -15,6 +15,7 @@ use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
 use crate::state::snapshots::Keeper;
 use crate::state::{Origin, State};
+use crate::watch::{Snapshot, Watch, WorkerWatch};
 use crate::worker::{Worker, WorkerConfig};
 
 /// What became of a platform.
@@ -26,35 +27,10 @@ pub struct Outcome {
     pub errors: Vec<std::io::Error>,
 }
 
-/// Counters of one backend over all workers.
-#[derive(Clone, Debug)]
-pub struct BackendTotals {
-    /// Name of its channel.
-    pub channel: String,
-    /// Where it is.
-    pub endpoint: Endpoint,
-    /// Requests sent to it.
-    pub requests: u64,
-    /// Requests for it that the platform answered itself.
-    pub failures: u64,
-    /// Workers whose shared connection to it is up.
-    pub up: u64,
-}
-
-/// All counters at one moment.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// Of the platform.
-    pub totals: Totals,
-    /// By backend.
-    pub backends: Vec<BackendTotals>,
-}
-
 struct WorkerHandle {
     thread: JoinHandle<std::io::Result<()>>,
     waker: Waker,
-    counters: Arc<Counters>,
-    backend_counters: Arc<Vec<BackendCounters>>,
+    watch: WorkerWatch,
 }
 
 /// A running service.
@@ -171,7 +147,7 @@ impl Platform {
         let (waker, name) =
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
         self.io = name;
-        self.workers.push(WorkerHandle { thread, waker, counters, backend_counters });
+        self.workers.push(WorkerHandle { thread, waker, watch: WorkerWatch { counters, backend_counters } });
         Ok(())
     }
 
@@ -190,26 +166,21 @@ impl Platform {
         self.io
     }
 
+    /// A handle on all that is counted, for other threads.
+    pub fn watch(&self) -> Watch {
+        Watch {
+            setup: Arc::clone(&self.setup),
+            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
+            workers: self.workers.iter().map(|worker| worker.watch.clone()).collect(),
+            addresses: self.addresses.clone(),
+            io: self.io,
+        }
+    }
+
     /// The counters now.
     pub fn metrics(&self) -> Snapshot {
-        let mut totals = Totals::default();
-        for worker in &self.workers {
-            totals.absorb(&worker.counters);
-        }
-        let backend = |index: usize| {
-            let setup = &self.setup.backends[index];
-            let sum = |read: fn(&BackendCounters) -> u64| {
-                self.workers.iter().map(|worker| read(&worker.backend_counters[index])).sum()
-            };
-            BackendTotals {
-                channel: self.setup.program.channels[setup.channel].name.clone(),
-                endpoint: setup.endpoint.clone(),
-                requests: sum(|counters| counters.requests.get()),
-                failures: sum(|counters| counters.failures.get()),
-                up: sum(|counters| counters.up.get()),
-            }
-        };
-        Snapshot { totals, backends: (0..self.setup.backends.len()).map(backend).collect() }
+        self.watch().snapshot()
     }
 
     /// Asks all workers to take no new clients and to end when the present ones are served, at `deadline` at latest.
@@ -245,7 +216,7 @@ impl Platform {
                 Ok(Err(error)) => errors.push(error),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
-            totals.absorb(&worker.counters);
+            totals.absorb(&worker.watch.counters);
         }
         // The workers have ended: nothing is written any more.
         if let Some(keeper) = self.keeper {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Class, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr};
+use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
 
 use crate::activations::Activations;
 use crate::backend::{Backend, Link};
@@ -41,10 +41,11 @@ use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::Gather;
 use crate::host::WorkerHost;
+use crate::latencies::Latency;
 use crate::ledger::Ledger;
 use crate::limits::{
-    ACTIVATION_MESSAGES_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX, PARTIAL_FRAMES_MAX,
-    SESSION_BACKLOG_BYTES_MAX,
+    ACTIVATION_MESSAGES_MAX, ANSWERED_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX,
+    PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
 };
 use crate::locals::Locals;
 use crate::merge::Hub;
@@ -140,6 +141,8 @@ pub struct Worker<D: Driver> {
     slice: Option<Duration>,
     gather: Gather,
     merging: Option<Box<Merging>>,
+    /// When the requests were taken in that were answered since the clock was last looked at.
+    answered: Vec<u64>,
 }
 
 /// What a worker is built from.
@@ -230,6 +233,7 @@ impl<D: Driver> Worker<D> {
             slice: time_slices.then_some(limits.time_slice),
             gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
+            answered: Vec::with_capacity(ANSWERED_MAX),
             links,
             backends,
             setup,
@@ -299,11 +303,20 @@ impl<D: Driver> Worker<D> {
         }
         self.run_tasks();
         self.release_fills();
+        if !self.answered.is_empty() {
+            // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
+            let now_ns = if self.slice.is_some() { monotonic_ns() } else { self.driver.now_ns() };
+            Self::note_answered(&self.counters.times, &mut self.answered, now_ns);
+        }
         let is_over = self.shared.must_stop() || self.drained();
         if is_over {
             self.abandon_merge();
         }
         Ok(!is_over)
+    }
+
+    fn note_answered(times: &Latency, answered: &mut Vec<u64>, now_ns: u64) {
+        answered.drain(..).for_each(|taken_ns| times.note(now_ns.saturating_sub(taken_ns)));
     }
 
     fn handle(&mut self, event: Event) {

@@ -67,6 +67,10 @@ pub struct Settings {
     pub drain_deadline: Duration,
     /// Where dictionaries with a snapshot are kept across restarts.
     pub state_dir: PathBuf,
+    /// Where the admin side listens, if at all.
+    pub admin: Option<flick_admin::Address>,
+    /// The file with its token.
+    pub admin_token_file: Option<PathBuf>,
     /// How the log looks.
     pub log: LogFormat,
     /// Whether to say more.
@@ -127,6 +131,8 @@ impl Settings {
                 .state_dir
                 .or_else(|| file.state_dir.map(from_file))
                 .unwrap_or_else(|| PathBuf::from(STATE_DIR)),
+            admin: flags.admin.or(file.admin.listen),
+            admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(from_file)),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,

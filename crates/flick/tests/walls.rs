@@ -21,6 +21,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
     ("flick-counting", &[]),
+    // It knows what there is to see, not who has it.
+    ("flick-admin", &[]),
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.

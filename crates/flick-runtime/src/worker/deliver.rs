@@ -10,7 +10,7 @@ use super::sending::{Outgoing, Patches};
 use crate::deadlines::Kind;
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{
-    FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
+    ANSWERED_MAX, FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
@@ -28,6 +28,7 @@ impl<D: Driver> Worker<D> {
         deadline_ns: u64,
     ) -> Option<RequestId> {
         let request = self.ledger.open(session, echo, deadline_ns)?;
+        self.ledger.get_mut(request).taken_ns = self.driver.now_ns();
         if let Some(session) = session.and_then(|key| self.sessions.get_mut(key)) {
             self.ledger.push_session(&mut session.requests, request);
         }
@@ -172,6 +173,10 @@ impl<D: Driver> Worker<D> {
             }
             if !entry.done {
                 break;
+            }
+            self.answered.push(entry.taken_ns);
+            if self.answered.len() == ANSWERED_MAX {
+                Self::note_answered(&self.counters.times, &mut self.answered, self.driver.now_ns());
             }
             self.ledger.pop_session(&mut session.requests, &mut self.pieces);
         }

@@ -448,8 +448,11 @@ impl<D: Driver> Worker<D> {
         let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
         let (lent, early) = (state.lent, state.uploading || unsent);
         let tunnels = std::mem::take(&mut state.becomes_tunnel);
-        let session = self.ledger.get(request).session;
-        state.rests_since_ns = self.driver.now_ns();
+        let entry = self.ledger.get(request);
+        let (session, sent_ns) = (entry.session, entry.sent_ns);
+        let now_ns = self.driver.now_ns();
+        self.backend_counters[state.backend as usize].times.note(now_ns.saturating_sub(sent_ns));
+        state.rests_since_ns = now_ns;
         state.exchanges = state.exchanges.saturating_add(1);
         let exclusive = self.backends[state.backend as usize].exclusive;
         if self.ledger_has_session(request) {

@@ -133,7 +133,9 @@ impl<D: Driver> Worker<D> {
             resend = (may_retry && exclusive).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
             let deadline_ns = self.reply_deadline(link);
+            let sent_ns = self.driver.now_ns();
             let entry = self.ledger.get_mut(request);
+            entry.sent_ns = sent_ns;
             entry.deadline_ns = deadline_ns;
             entry.kept = kept;
             entry.lent_link = exclusive.then_some(link);

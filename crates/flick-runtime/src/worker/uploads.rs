@@ -93,6 +93,7 @@ impl<D: Driver> Worker<D> {
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
+        self.ledger.get_mut(request).sent_ns = self.driver.now_ns();
         self.ledger.push_link(&mut state.requests, request);
         let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches, None);
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });

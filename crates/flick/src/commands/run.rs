@@ -1,11 +1,14 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
+mod admin;
 mod memory;
 
 use std::sync::Arc;
 
+use admin::View;
 use clap::Args;
 use flick_abi::Program;
+use flick_admin::faults::Faults;
 use flick_runtime::{Platform, PlatformConfig, StartError};
 use tracing::info;
 
@@ -38,7 +41,8 @@ impl Run {
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let signals = supervise::signals()
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
-        logging::start(settings.log, settings.verbose);
+        let faults = Faults::default();
+        logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
         let config = PlatformConfig {
             workers: settings.workers,
@@ -56,6 +60,8 @@ impl Run {
         for (channel, address) in platform.addresses() {
             info!(process = program.name, channel, %address, io = platform.io(), workers = settings.workers, "listening");
         }
+        let views = vec![View::new(platform.watch(), &ready.module)];
+        let _admin = admin::start(settings.admin, settings.admin_token_file.as_deref(), views, faults)?;
         supervise::supervise(platform, &signals, settings.drain_deadline)
     }
 }

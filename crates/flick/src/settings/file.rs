@@ -39,6 +39,8 @@ pub struct File {
     pub drain_deadline: Option<Period>,
     /// Where dictionaries with a snapshot are kept across restarts.
     pub state_dir: Option<PathBuf>,
+    /// The admin side.
+    pub admin: Admin,
     /// What to run.
     pub service: Option<Service>,
     /// Channels to listen on.
@@ -49,6 +51,40 @@ pub struct File {
     pub limits: LimitSettings,
     /// Time-outs.
     pub timeouts: TimeoutSettings,
+}
+
+/// The admin side.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Where it listens.
+    #[serde(deserialize_with = "admin_address")]
+    pub listen: Option<flick_admin::Address>,
+    /// Where its token is; relative to the file that names it.
+    pub token_file: Option<PathBuf>,
+}
+
+/// An address of the admin side: in quotes, or a port alone.
+fn admin_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<flick_admin::Address>, D::Error> {
+    struct Text;
+    impl Visitor<'_> for Text {
+        type Value = flick_admin::Address;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a port of this machine, or an address in quotes")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, port: i64) -> Result<Self::Value, E> {
+            port.to_string().parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Text).map(Some)
 }
 
 /// What to run.

@@ -45,6 +45,12 @@ pub struct RunFlags {
     /// Where dictionaries with a snapshot are kept across restarts [default: flick-state]
     #[arg(long, value_name = "DIRECTORY")]
     pub state_dir: Option<PathBuf>,
+    /// Show metrics, health and a page here: `9900` (of this machine only), `ADDRESS:PORT`, `unix:PATH` [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<flick_admin::Address>,
+    /// A file whose first line is the token that readers of the admin side must show
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
     /// How the log on stderr looks [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,

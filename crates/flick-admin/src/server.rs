@@ -1,0 +1,284 @@
+//! The socket of the admin side, and the threads that answer on it.
+//! Promises: never a worker's time, only its own threads; at most `CONNECTIONS_MAX` at once, each with a deadline; a
+//! socket file is removed when its server ends, and one that nobody listens on any more is replaced.
+//! Refuses: an address that others can reach without a token.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::answer::{Answer, Policy, answer};
+use crate::limits::{
+    ACCEPT_PAUSE, ANSWER_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
+};
+use crate::request;
+use crate::state::State;
+
+/// Who says what there is to see.
+pub trait Source: Send + Sync {
+    /// Everything, now.
+    fn state(&self) -> State;
+
+    /// Whether new clients should come.
+    ///
+    /// Errors: why they should not.
+    fn ready(&self) -> Result<(), String>;
+}
+
+/// Where the admin side listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// An address and port; a port alone is one of the loopback.
+    Tcp(SocketAddr),
+    /// The path of a socket that only its owner may use.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        if let Ok(port) = text.parse::<u16>() {
+            return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            format!("`{text}` is no address; write a port of this machine, `9900`, an address, `127.0.0.1:9900`, or `unix:PATH`")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where.
+    pub address: Address,
+    /// What a reader of the state must show.
+    pub token: Option<String>,
+}
+
+/// The admin side, until it is dropped.
+pub struct Server {
+    address: Address,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and answers from here on.
+    ///
+    /// Errors: the address cannot be had, or is for everybody and there is no token.
+    pub fn start(config: Config, source: Arc<dyn Source>) -> io::Result<Self> {
+        let is_local = match &config.address {
+            Address::Tcp(address) => address.ip().is_loopback(),
+            Address::Unix(_) => true,
+        };
+        if !is_local && config.token.is_none() {
+            let why = format!("{} can be reached by others: that needs a token", config.address);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let (listener, address) = Listener::open(&config.address)?;
+        let is_tcp = matches!(address, Address::Tcp(_));
+        let policy = Policy { is_local_only: is_tcp && config.token.is_none(), token: config.token };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let thread = std::thread::Builder::new()
+            .name("flick-admin".to_owned())
+            .spawn(move || accept_all(&listener, &seen, &Arc::new(policy), &source))?;
+        Ok(Self { address, is_over, thread: Some(thread) })
+    }
+
+    /// Where it listens: with the port that it was given if it asked for any.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // The thread that accepts looks at the flag behind every connection; this is one.
+        let is_called = match &self.address {
+            Address::Tcp(address) => TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX).is_ok(),
+            Address::Unix(path) => UnixStream::connect(path).is_ok(),
+        };
+        if let Some(thread) = self.thread.take().filter(|_| is_called) {
+            // A panic there was reported when it happened.
+            let _ = thread.join();
+        }
+        if let Address::Unix(path) = &self.address {
+            // Somebody else may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn open(address: &Address) -> io::Result<(Self, Address)> {
+        match address {
+            Address::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                let address = Address::Tcp(listener.local_addr()?);
+                Ok((Self::Tcp(listener), address))
+            }
+            Address::Unix(path) => {
+                let is_socket =
+                    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+                if is_socket
+                    && UnixStream::connect(path)
+                        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                {
+                    std::fs::remove_file(path)?;
+                }
+                let listener = UnixListener::bind(path)?;
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                Ok((Self::Unix(listener), address.clone()))
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::new(listener.accept()?.0),
+            Self::Unix(listener) => Box::new(listener.accept()?.0),
+        })
+    }
+}
+
+/// A connection with deadlines.
+trait Stream: Read + Write + Send {
+    fn set_deadlines(&self, left: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_deadlines(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_deadlines(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, source: &Arc<dyn Source>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "the admin side cannot accept");
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+            refuse(stream);
+            continue;
+        }
+        open.fetch_add(1, Ordering::Relaxed);
+        let (counted, policy, source) = (Arc::clone(&open), Arc::clone(policy), Arc::clone(source));
+        let answering = std::thread::Builder::new()
+            .name("flick-answer".to_owned())
+            .stack_size(ANSWER_STACK_BYTES)
+            .spawn(move || {
+                let _held = Held(counted);
+                // A reader that goes away has had its answer, or does not want it.
+                let _ = exchange(stream, &policy, &*source);
+            });
+        if answering.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A place among the connections, given back also by a panic.
+struct Held(Arc<AtomicUsize>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn refuse(mut stream: Box<dyn Stream>) {
+    let busy = Answer::plain("503 Service Unavailable", "too many readers at once");
+    // Short enough for the socket's buffer; who does not take it goes without.
+    let _ = stream.set_deadlines(ACCEPT_PAUSE).and_then(|()| stream.write_all(&busy.bytes()));
+}
+
+/// Reads one request and answers it.
+fn exchange(mut stream: Box<dyn Stream>, policy: &Policy, source: &dyn Source) -> io::Result<()> {
+    let start = Instant::now();
+    let mut head = Vec::new();
+    let mut piece = [0; 1024];
+    let end = loop {
+        if let Some(end) = request::head_end(&head) {
+            break end;
+        }
+        if head.len() >= REQUEST_BYTES_MAX {
+            let text = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+            return send(stream, &Answer::plain("431 Request Header Fields Too Large", &text));
+        }
+        let left = EXCHANGE_TIME_MAX.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_deadlines(left)?;
+        let length = stream.read(&mut piece)?;
+        if length == 0 {
+            return Ok(());
+        }
+        head.extend_from_slice(&piece[..length]);
+    };
+    let answer = answer(request::parse(&head[..end]).as_ref(), policy, source);
+    send(stream, &answer)
+}
+
+/// Writes an answer within its time, however slowly it is read.
+fn send(mut stream: Box<dyn Stream>, answer: &Answer) -> io::Result<()> {
+    let start = Instant::now();
+    let bytes = answer.bytes();
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let left = EXCHANGE_TIME_MAX.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_deadlines(left)?;
+        let length = stream.write(rest)?;
+        rest = &rest[length..];
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! A service as seen from outside: what is counted, by anybody, at any time.
+//! Promises: looking costs the workers nothing but the cache lines that are read; a watch outlives its service.
+
+use std::sync::Arc;
+
+use flick_net::Endpoint;
+
+use crate::counters::{BackendCounters, Counters, Totals};
+use crate::latencies::Times;
+use crate::setup::Setup;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// What one worker counts.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerWatch {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) backend_counters: Arc<Vec<BackendCounters>>,
+}
+
+/// A handle on everything that a service counts.
+#[derive(Clone)]
+pub struct Watch {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<State>,
+    pub(crate) workers: Vec<WorkerWatch>,
+    pub(crate) addresses: Vec<(String, Endpoint)>,
+    pub(crate) io: &'static str,
+}
+
+/// Counters of one backend over all workers.
+#[derive(Clone, Debug)]
+pub struct BackendTotals {
+    /// Name of its channel.
+    pub channel: String,
+    /// Its number in the channel's array.
+    pub element: u64,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Requests for it that the platform answered itself.
+    pub failures: u64,
+    /// Workers whose shared connection to it is up.
+    pub up: u64,
+    /// The platform knows how it is without a client: false where each session dials its own.
+    pub is_watched: bool,
+    /// How long it took.
+    pub times: Times,
+}
+
+/// What one worker has counted.
+#[derive(Clone, Debug)]
+pub struct WorkerTotals {
+    /// Its counters.
+    pub totals: Totals,
+    /// How long its requests took.
+    pub times: Times,
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Of the platform.
+    pub totals: Totals,
+    /// How long requests took, from the first byte's turn to the reply.
+    pub times: Times,
+    /// By worker.
+    pub workers: Vec<WorkerTotals>,
+    /// By backend.
+    pub backends: Vec<BackendTotals>,
+}
+
+impl Watch {
+    /// The name of the process.
+    pub fn name(&self) -> &str {
+        &self.setup.program.name
+    }
+
+    /// The channel that clients connect to.
+    pub fn listened(&self) -> &str {
+        &self.setup.program.channels[self.setup.listened].name
+    }
+
+    /// Where clients can connect, by channel.
+    pub fn addresses(&self) -> &[(String, Endpoint)] {
+        &self.addresses
+    }
+
+    /// Which kernel interface carries the bytes.
+    pub fn io(&self) -> &'static str {
+        self.io
+    }
+
+    /// Most sessions at a time.
+    pub fn sessions_max(&self) -> u32 {
+        self.setup.limits.sessions_max
+    }
+
+    /// What the program's code shares: its counters and dictionaries.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// It takes no new clients any more.
+    pub fn is_draining(&self) -> bool {
+        self.shared.drain_asked().is_some()
+    }
+
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        let (mut totals, mut times) = (Totals::default(), Times::default());
+        for worker in &self.workers {
+            totals.absorb(&worker.counters);
+            times.absorb(&worker.counters.times);
+        }
+        Snapshot {
+            totals,
+            times,
+            workers: self.workers.iter().map(WorkerWatch::totals).collect(),
+            backends: (0..self.setup.backends.len()).map(|index| self.backend(index)).collect(),
+        }
+    }
+
+    fn backend(&self, index: usize) -> BackendTotals {
+        let setup = &self.setup.backends[index];
+        let counters = || self.workers.iter().map(|worker| &worker.backend_counters[index]);
+        let mut times = Times::default();
+        counters().for_each(|counters| times.absorb(&counters.times));
+        BackendTotals {
+            channel: self.setup.program.channels[setup.channel].name.clone(),
+            element: setup.element,
+            endpoint: setup.endpoint.clone(),
+            requests: counters().map(|counters| counters.requests.get()).sum(),
+            failures: counters().map(|counters| counters.failures.get()).sum(),
+            up: counters().map(|counters| counters.up.get()).sum(),
+            is_watched: !self.setup.private,
+            times,
+        }
+    }
+}
+
+impl WorkerWatch {
+    fn totals(&self) -> WorkerTotals {
+        let (mut totals, mut times) = (Totals::default(), Times::default());
+        totals.absorb(&self.counters);
+        times.absorb(&self.counters.times);
+        WorkerTotals { totals, times }
+    }
+}

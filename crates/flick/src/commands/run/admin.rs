@@ -1,0 +1,260 @@
+//! The admin side of a running service: what the platform counts, in the words of `flick-admin`.
+//! Promises: reads only; what it shows of a service is one moment of it, as far as counters of several threads can be.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use flick_admin::faults::Faults;
+use flick_admin::limits::TOKEN_BYTES_MAX;
+use flick_admin::state::{Backend, Counter, Dictionary, Edge, Graph, Service, State, Task, Times, Worker};
+use flick_admin::{Address, Config, Server, Source, process};
+use flick_ir::data::Module;
+use flick_ir::graph::{self, EdgeKind};
+use flick_runtime::{Snapshot, Totals, Watch};
+use tracing::info;
+
+use crate::failure::Failure;
+
+/// Counters of the platform that go down too.
+const GAUGES: &[&str] = &["sessions_open"];
+
+/// One service to show.
+pub struct View {
+    watch: Watch,
+    graph: Graph,
+}
+
+impl View {
+    /// Of this service, which runs this module.
+    pub fn new(watch: Watch, module: &Module) -> Self {
+        Self { watch, graph: tasks(&graph::graph(module)) }
+    }
+
+    fn service(&self) -> Service {
+        let watch = &self.watch;
+        let snapshot = watch.snapshot();
+        Service {
+            name: watch.name().to_owned(),
+            channel: watch.listened().to_owned(),
+            listens: watch
+                .addresses()
+                .iter()
+                .map(|(channel, at)| (channel.clone(), at.to_string()))
+                .collect(),
+            io: watch.io().to_owned(),
+            sessions_max: watch.sessions_max().into(),
+            counters: counters(&snapshot.totals),
+            times: times(&snapshot.times),
+            workers: snapshot.workers.iter().map(worker).collect(),
+            backends: snapshot.backends.iter().map(backend).collect(),
+            program: program(watch),
+            dictionaries: dictionaries(watch),
+            graph: counted(&self.graph, watch.listened(), &snapshot),
+        }
+    }
+}
+
+/// Everything that is shown.
+struct Everything {
+    views: Vec<View>,
+    faults: Faults,
+    start: Instant,
+}
+
+impl Source for Everything {
+    fn state(&self) -> State {
+        let (faults, faults_lost) = self.faults.all();
+        State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: process::read(self.start.elapsed().as_millis() as u64),
+            is_draining: self.views.iter().any(|view| view.watch.is_draining()),
+            services: self.views.iter().map(View::service).collect(),
+            faults,
+            faults_lost,
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        for view in &self.views {
+            if view.watch.is_draining() {
+                return Err(format!("{} is draining", view.watch.name()));
+            }
+            let backends = view.watch.snapshot().backends;
+            let is_down = |channel: &str| {
+                backends.iter().filter(|backend| backend.channel == channel).all(|backend| backend.up == 0)
+            };
+            let watched = backends.iter().filter(|backend| backend.is_watched);
+            if let Some(backend) = watched.map(|backend| &backend.channel).find(|channel| is_down(channel)) {
+                return Err(format!("{}: no backend of `{backend}` is up", view.watch.name()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts the admin side, if one is asked for.
+///
+/// Errors: its address cannot be had, or others could read it; its token cannot be read.
+pub fn start(
+    address: Option<Address>,
+    token_file: Option<&Path>,
+    views: Vec<View>,
+    faults: Faults,
+) -> Result<Option<Server>, Failure> {
+    let token = token_file.map(read_token).transpose()?;
+    let Some(address) = address else { return Ok(None) };
+    let shown = address.to_string();
+    let source = Arc::new(Everything { views, faults, start: Instant::now() });
+    let server = Server::start(Config { address, token }, source).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => Failure::usage(format!(
+            "{error}; give one with --admin-token-file FILE, or listen on this machine only"
+        )),
+        _ => Failure::failed(format!("cannot show the admin side on {shown}: {error}")),
+    })?;
+    info!(address = %server.address(), "admin");
+    Ok(Some(server))
+}
+
+/// Reads the first line of a file.
+pub fn read_token(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read the token in {}: {error}", path.display())))?;
+    let token = text.lines().next().unwrap_or("").trim();
+    let is_visible = token.bytes().all(|byte| byte.is_ascii_graphic());
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !is_visible {
+        return Err(Failure::usage(format!(
+            "{} holds no token: its first line must be 1 to {TOKEN_BYTES_MAX} visible characters of ASCII",
+            path.display()
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+fn counters(totals: &Totals) -> Vec<Counter> {
+    let each = totals.entries().into_iter().zip(Totals::meanings());
+    each.map(|((name, value), (_, help))| Counter {
+        name: name.to_owned(),
+        help: (*help).to_owned(),
+        is_gauge: GAUGES.contains(&name),
+        value: value as i64,
+    })
+    .collect()
+}
+
+fn times(times: &flick_runtime::latencies::Times) -> Times {
+    Times { sum_ns: times.sum_ns(), buckets: times.filled().collect() }
+}
+
+fn worker(worker: &flick_runtime::WorkerTotals) -> Worker {
+    let values = worker.totals.entries().into_iter().map(|(_, value)| value as i64);
+    Worker { values: values.collect(), times: times(&worker.times) }
+}
+
+fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
+    Backend {
+        channel: backend.channel.clone(),
+        element: backend.element,
+        address: backend.endpoint.to_string(),
+        requests: backend.requests,
+        failures: backend.failures,
+        up: backend.up,
+        is_watched: backend.is_watched,
+        times: times(&backend.times),
+    }
+}
+
+fn program(watch: &Watch) -> Vec<Counter> {
+    let each = watch.state().counters().into_iter();
+    each.map(|counter| Counter {
+        name: counter.name,
+        help: String::new(),
+        is_gauge: counter.is_gauge,
+        value: counter.value,
+    })
+    .collect()
+}
+
+fn dictionaries(watch: &Watch) -> Vec<Dictionary> {
+    let each = watch.state().dict_reports().into_iter();
+    each.map(|dict| Dictionary {
+        name: dict.name,
+        entries: dict.entries,
+        entries_max: dict.entries_max,
+        bytes: dict.bytes,
+        hits: dict.hits,
+        misses: dict.misses,
+        evictions: dict.evictions,
+        expirations: dict.expirations,
+        refusals: dict.refusals,
+    })
+    .collect()
+}
+
+/// A task graph in the words of the admin side, without counts.
+fn tasks(graph: &graph::Graph) -> Graph {
+    let task = |task: &graph::Task| Task {
+        role: task.kind.role().to_owned(),
+        name: task.name.clone(),
+        detail: task.detail.clone(),
+        column: task.kind.column() as u8,
+    };
+    let kind = |kind: EdgeKind| match kind {
+        EdgeKind::Sends => "sends",
+        EdgeKind::Asks => "asks",
+        EdgeKind::Keeps => "keeps",
+    };
+    let edge = |edge: &graph::Edge| Edge {
+        from: edge.from,
+        to: edge.to,
+        kind: kind(edge.kind).to_owned(),
+        count: None,
+    };
+    Graph { tasks: graph.tasks.iter().map(task).collect(), edges: graph.edges.iter().map(edge).collect() }
+}
+
+/// Puts the counts on the edges where what is counted tells them apart: messages in by their channel, messages out by
+/// theirs, if one task alone sends there; replies that no backend sent are the program's own.
+fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
+    let channel = |index: usize| graph.tasks[index].name.trim_end_matches("[]");
+    let from_backends = |channel: &str| -> u64 {
+        let of_channel = snapshot.backends.iter().filter(|backend| backend.channel == channel);
+        of_channel.map(|backend| backend.times.count()).sum()
+    };
+    let to_backends = |channel: &str| -> u64 {
+        let of_channel = snapshot.backends.iter().filter(|backend| backend.channel == channel);
+        of_channel.map(|backend| backend.requests).sum()
+    };
+    let came_in = |channel: &str| match channel == listened {
+        true => snapshot.totals.requests,
+        false => from_backends(channel),
+    };
+    // What starts a compute task: the input whose edge leads to it.
+    let starter = |compute: usize| {
+        graph.edges.iter().find(|edge| edge.to == compute && graph.tasks[edge.from].role == "input")
+    };
+    let is_alone = |output: usize| {
+        graph.edges.iter().filter(|edge| edge.to == output && edge.kind != "keeps").count() == 1
+    };
+    let count = |edge: &Edge| -> Option<u64> {
+        let (from, to) = (&graph.tasks[edge.from], &graph.tasks[edge.to]);
+        match (from.role.as_str(), to.role.as_str()) {
+            ("input", _) => Some(came_in(channel(edge.from))),
+            (_, "output") if channel(edge.to) != listened => {
+                is_alone(edge.to).then(|| to_backends(channel(edge.to)))
+            }
+            (_, "output") if is_alone(edge.to) => Some(snapshot.totals.replies),
+            (_, "output") => {
+                let start = starter(edge.from).map(|edge| channel(edge.from))?;
+                let passed: u64 = snapshot.backends.iter().map(|backend| backend.times.count()).sum();
+                match start == listened {
+                    true => Some(snapshot.totals.replies.saturating_sub(passed)),
+                    false => Some(from_backends(start)),
+                }
+            }
+            _ => None,
+        }
+    };
+    let edges = graph.edges.iter().map(|edge| Edge { count: count(edge), ..edge.clone() });
+    Graph { tasks: graph.tasks.clone(), edges: edges.collect() }
+}
