@@ -184,8 +184,7 @@ impl<D: Driver> Worker<D> {
             seed,
             time_slices,
         } = config;
-        let limits = &setup.limits;
-        let sessions_max = limits.sessions_max as usize;
+        let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;
         let worker_bytes = limits.buffer_bytes / workers as u64;
