@@ -276,11 +276,14 @@ pub enum FailureReason {
     TooLong = 5,
     /// The request asks for what the grammar does not support; as `TooLong`.
     Unsupported = 6,
+    /// What names the thing that the request is about is longer than its bound; as `TooLong`, whose answer stands in for
+    /// a missing one.
+    NameTooLong = 7,
 }
 
 impl FailureReason {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// All reasons with the names that grammars use (`%on NAME = ...`).
     pub const NAMES: [(&'static str, FailureReason); Self::COUNT] = [
         ("unavailable", FailureReason::Unavailable),
@@ -290,6 +293,7 @@ impl FailureReason {
         ("farewell", FailureReason::Farewell),
         ("too_long", FailureReason::TooLong),
         ("unsupported", FailureReason::Unsupported),
+        ("name_too_long", FailureReason::NameTooLong),
     ];
 }
 

@@ -10,8 +10,8 @@ pub use flick_abi::{Event, Evict, Snapshot};
 
 pub use code::{AskAll, AskOver, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
 pub use wire::{
-    CAUSE_MALFORMED, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Check, Choice, Class, ClassId, Item, Keyed, List,
-    ListEnd, Literal,
+    CAUSE_MALFORMED, CAUSE_NAME_TOO_LONG, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Check, Choice, Class, ClassId,
+    Item, Keyed, List, ListEnd, Literal,
 };
 
 use std::ops::Range;
@@ -201,8 +201,10 @@ pub struct Field {
     /// `&requires` checks, of type bool; `Dollar` is this field's value.
     pub requires: Vec<Expr>,
     /// Why a message is refused in which this field is not as it should be (`CAUSE_MALFORMED` unless `&fault` says
-    /// otherwise); where that is `CAUSE_MALFORMED`, a bound that is exceeded is `CAUSE_TOO_LONG`.
+    /// otherwise).
     pub cause: u32,
+    /// Why one is refused in which its bound is exceeded: `CAUSE_TOO_LONG` unless `&fault` says otherwise.
+    pub too_long: u32,
     /// `&default`: the value of a number in a message that is built without it.
     pub default: Option<i128>,
     /// Place.

@@ -36,6 +36,7 @@ const REASONS: &[(&str, &str)] = &[
     ("overload", "The answer when there is too much to do."),
     ("malformed", "The answer to what is not of this grammar."),
     ("too_long", "The answer to what is longer than a bound."),
+    ("name_too_long", "The answer to a name that is longer than its bound."),
     ("unsupported", "The answer to what the grammar knows and does not serve."),
     ("farewell", "The last message of a service that ends."),
 ];

@@ -30,6 +30,7 @@ impl Body<'_> {
             }
             (Builtin::Split, [text, separator, ..]) => return self.split(text, separator, ty),
             (Builtin::Hash, [arg]) => return self.hash(arg),
+            (Builtin::Str, [arg]) if is_address(&arg.ty) => return self.address_text(arg, ty),
             (Builtin::Wire, [message]) => {
                 let Ty::Bytes { max, .. } = ty else { panic!("the bytes of a message are bytes") };
                 let record = self.expr(message).record();
@@ -226,6 +227,28 @@ impl Body<'_> {
         Val::Num(Num::one(self.f.define(Type::Uint, op), Interval::UINT))
     }
 
+    /// An address as people write it.
+    fn address_text(&mut self, arg: &Expr, ty: &Ty) -> Val {
+        let val = self.expr(arg);
+        if arg.ty != Ty::Ipv4 {
+            return Val::Bytes(self.f.define(Type::Bytes, Op::FormatAddress(val.bytes())));
+        }
+        let number = val.num().value();
+        let Ty::Bytes { max, .. } = ty else { panic!("an address is written as text") };
+        let mut parts = Vec::new();
+        for divisor in [1 << 24, 1 << 16, 1 << 8, 1] {
+            if !parts.is_empty() {
+                let point = self.consts.intern(b".");
+                parts.push(self.f.define(Type::Bytes, point));
+            }
+            let (divisor, values) = (self.f.int(divisor), self.f.int(256));
+            let above = self.f.binary(Type::Int, Binary::DivU, number, divisor);
+            let value = self.f.binary(Type::Int, Binary::ModU, above, values);
+            parts.push(self.f.define(Type::Bytes, Op::FormatInt { value, signed: false, base: 10 }));
+        }
+        Val::Bytes(self.f.define(Type::Bytes, Op::Concat { parts, max_bytes: *max }))
+    }
+
     fn abs(&mut self, num: Num, ty: &Ty) -> Num {
         if num.range.lo >= 0 {
             return num;
@@ -331,4 +354,8 @@ fn counter_of(expr: &Expr) -> CounterId {
         ExprKind::Counter(counter) => counter,
         _ => panic!("the checker counts with counters only"),
     }
+}
+
+fn is_address(ty: &Ty) -> bool {
+    matches!(ty, Ty::Ipv4 | Ty::Ipv6 | Ty::Endpoint)
 }

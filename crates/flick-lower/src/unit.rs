@@ -8,10 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
 use flick_abi::{ReplyOrder, WireField};
-use flick_check::hir::{
-    CAUSE_MALFORMED, CAUSE_TOO_LONG, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Unit,
-    UnitId,
-};
+use flick_check::hir::{Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Unit, UnitId};
 use flick_ir::data::{Type, Value};
 
 use crate::interval::Interval;
@@ -128,10 +125,7 @@ impl<'p> UnitInfo<'p> {
 
     /// Why a bound of a field is exceeded, for whoever refuses the message.
     pub fn too_long(&self, field: FieldId) -> u32 {
-        match self.field(field).cause {
-            CAUSE_MALFORMED => CAUSE_TOO_LONG,
-            cause => cause,
-        }
+        self.field(field).too_long
     }
 
     /// What an integer or variable may be; for a bytes field its length.

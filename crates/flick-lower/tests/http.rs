@@ -74,6 +74,7 @@ fn verdict_of(subject: &Subject, case: &Case, asked: Option<Asked>) -> Option<St
         },
         Seen::Refused(_) if asked.is_some() => "bad",
         Seen::Refused(400) => "400",
+        Seen::Refused(414) => "414",
         Seen::Refused(431) => "431",
         Seen::Refused(501) => "501",
         Seen::Refused(_) => "another status",

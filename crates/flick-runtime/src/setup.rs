@@ -188,6 +188,9 @@ impl Setup {
             FailureReason::TooLong | FailureReason::Unsupported => {
                 failures[FailureReason::Malformed as usize]
             }
+            FailureReason::NameTooLong => {
+                failures[FailureReason::TooLong as usize].or(failures[FailureReason::Malformed as usize])
+            }
             _ => None,
         };
         failures[reason as usize].or(general)

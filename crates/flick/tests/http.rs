@@ -51,7 +51,7 @@ fn trouble(service: &Service, bytes: &[u8], verdict: &str) -> Option<String> {
         (Some(true), [(status, _)]) if status.to_string() == verdict || verdict == "any" => None,
         // What is cut may be refused as far as it is there, or be met with silence.
         (_, []) if verdict == "more" => None,
-        (None, [] | [(400 | 431 | 501, _)]) | (Some(false), []) => None,
+        (None, [] | [(400 | 414 | 431 | 501, _)]) | (Some(false), []) => None,
         _ => Some(format!("refused {refused:?}, {verdict} expected: {}", shown())),
     }
 }

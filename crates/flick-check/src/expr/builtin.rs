@@ -67,6 +67,12 @@ const SIGNATURES: &[(&str, Builtin, usize)] = &[
 ];
 /// Bytes of a 64-bit number in decimal, with its sign.
 const DECIMAL_BYTES_MAX: u32 = 20;
+/// `255.255.255.255`.
+const IPV4_TEXT_MAX: u32 = 15;
+/// Eight groups of four digits with colons between them.
+const IPV6_TEXT_MAX: u32 = 39;
+/// An IPv6 address in brackets, a colon, five digits.
+const ENDPOINT_TEXT_MAX: u32 = 47;
 /// Bytes of a 64-bit number in hexadecimal.
 const HEX_BYTES_MAX: u32 = 16;
 

@@ -15,8 +15,16 @@ use crate::report;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 
 /// Reasons for which the platform answers in a backend's stead.
-const REASONS: &[&str] =
-    &["unavailable", "timeout", "overload", "malformed", "too_long", "unsupported", "farewell"];
+const REASONS: &[&str] = &[
+    "unavailable",
+    "timeout",
+    "overload",
+    "malformed",
+    "too_long",
+    "name_too_long",
+    "unsupported",
+    "farewell",
+];
 
 pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
     let mut reader = Reader { unit, file: decl.file, items, sink, facts: Facts::default() };

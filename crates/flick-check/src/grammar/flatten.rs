@@ -307,6 +307,7 @@ impl Flat<'_> {
             kind,
             requires: Vec::new(),
             cause,
+            too_long: crate::hir::CAUSE_TOO_LONG,
             default: None,
             span: place.clone(),
         });

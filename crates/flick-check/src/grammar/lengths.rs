@@ -10,7 +10,9 @@ use super::rows::{Place, Rows};
 use super::wire_types::cause;
 use super::{GrammarScope, lists};
 use crate::expr::range_of;
-use crate::hir::{Expr, ExprKind, FieldId, FieldKind, Ty};
+use crate::hir::{
+    CAUSE_MALFORMED, CAUSE_NAME_TOO_LONG, CAUSE_TOO_LONG, Expr, ExprKind, FieldId, FieldKind, Ty,
+};
 use crate::limits::{DEFAULT_BYTES_MAX, UNIT_FIELDS_MAX, WRITTEN_BYTES_MAX};
 use crate::load::span_of;
 use crate::report;
@@ -23,7 +25,12 @@ pub(super) fn field<'a>(rows: &mut Rows<'a>, index: usize, place: Place) {
     let name = own_name(draft, field.name.as_deref());
     attrs::known(draft, &field.kind, rows.sink);
     field.default = default(draft, &field, rows.sink);
-    field.cause = cause(&draft.attrs, draft.site.file, rows.sink);
+    let said = cause(&draft.attrs, draft.site.file, rows.sink);
+    field.too_long = if said == CAUSE_MALFORMED { CAUSE_TOO_LONG } else { said };
+    // What a text is refused as for its length says nothing of its bytes.
+    let is_length = matches!(said, CAUSE_TOO_LONG | CAUSE_NAME_TOO_LONG);
+    let is_text = matches!(field.kind, FieldKind::Text { .. });
+    field.cause = if is_length && is_text { CAUSE_MALFORMED } else { said };
     let mut site = FieldSite { rows, index, draft, name: &name };
     match &mut field.kind {
         FieldKind::Int { .. }

@@ -8,7 +8,9 @@ use super::classes::class_names;
 use super::flatten::later;
 use super::nodes::attr;
 use crate::diagnostic::Sink;
-use crate::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, ClassId, FieldKind, Span, UnitId};
+use crate::hir::{
+    CAUSE_MALFORMED, CAUSE_NAME_TOO_LONG, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, ClassId, FieldKind, Span, UnitId,
+};
 use crate::items::{Items, TypeItem};
 use crate::limits::{
     DECIMAL_DIGITS_MAX, DEFAULT_BYTES_MAX, DELIMITER_BYTES_MAX, HEX_DIGITS_MAX, LIST_ELEMENTS_MAX,
@@ -281,6 +283,7 @@ pub(super) fn cause(attrs: &[ast::Attr], file: u32, sink: &mut Sink) -> u32 {
     match word.as_ref().map(|word| word.text()) {
         Some("malformed") => CAUSE_MALFORMED,
         Some("too_long") => CAUSE_TOO_LONG,
+        Some("name_too_long") => CAUSE_NAME_TOO_LONG,
         Some("unsupported") => CAUSE_UNSUPPORTED,
         _ => {
             sink.push(report::wire::fault(span_of(file, attr.range())));

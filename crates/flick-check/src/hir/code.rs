@@ -146,7 +146,7 @@ pub enum Builtin {
     ParseInt,
     /// `parse_hex(text) -> option<int>`.
     ParseHex,
-    /// `str(n) -> string<20>`: decimal; of a string literal or text itself.
+    /// `str(n) -> string<20>`: decimal; of an address or endpoint as people write it; of a string literal or text itself.
     Str,
     /// `hex(n) -> string<16>`, of a number's 64 bits, lower case, no leading zeros.
     Hex,

@@ -13,6 +13,8 @@ pub const CAUSE_MALFORMED: u32 = 1;
 pub const CAUSE_TOO_LONG: u32 = 3;
 /// Fault cause of a message that asks for what is not supported.
 pub const CAUSE_UNSUPPORTED: u32 = 4;
+/// Fault cause of a message in which the name of what it is about exceeds its bound.
+pub const CAUSE_NAME_TOO_LONG: u32 = 5;
 
 /// A set of bytes.
 #[derive(Clone, Debug)]

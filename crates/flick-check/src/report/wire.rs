@@ -464,7 +464,7 @@ pub(crate) fn not_fixed_in_a_tree(span: Span, fact: &str, field: &str) -> Diagno
 }
 
 pub(crate) fn fault(span: Span) -> Diagnostic {
-    Diagnostic::error("E0646", span, "`&fault` is `malformed`, `too_long` or `unsupported`")
+    Diagnostic::error("E0646", span, "`&fault` is `malformed`, `too_long`, `name_too_long` or `unsupported`")
         .label("none of them")
         .note("`%on too_long = ...` says what a request that failed so is answered.")
         .help("write `&fault = unsupported`")

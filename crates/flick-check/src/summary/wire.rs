@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use super::{Text, field_name};
 use crate::hir::{
-    CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Choice, Field, FieldId, FieldKind, Item, List, ListEnd, Unit,
+    CAUSE_NAME_TOO_LONG, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Choice, Field, FieldId, FieldKind, Item, List,
+    ListEnd, Unit,
 };
 
 /// Causes as they are written.
 fn fault(cause: u32) -> &'static str {
     match cause {
         CAUSE_TOO_LONG => ", fault too_long",
+        CAUSE_NAME_TOO_LONG => ", fault name_too_long",
         CAUSE_UNSUPPORTED => ", fault unsupported",
         _ => "",
     }
@@ -25,7 +27,9 @@ impl Text<'_> {
             match item {
                 Item::Field(id) => {
                     let field = &unit.fields[id.0 as usize];
-                    let _ = writeln!(out, "{indent}{}{}", self.field(unit, field), fault(field.cause));
+                    let is_said = field.too_long != CAUSE_TOO_LONG;
+                    let cause = if is_said { field.too_long } else { field.cause };
+                    let _ = writeln!(out, "{indent}{}{}", self.field(unit, field), fault(cause));
                     if let FieldKind::List(list) = &field.kind {
                         self.tree(out, unit, &list.body, depth + 1);
                     }

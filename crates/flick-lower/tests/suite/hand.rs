@@ -49,6 +49,7 @@ pub fn int_field(name: &str, repr: IntRepr, derived: Option<Derived>) -> Field {
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        too_long: flick_check::hir::CAUSE_TOO_LONG,
         default: None,
         span: Span::default(),
     }
@@ -62,6 +63,7 @@ pub fn bytes_field(name: &str, length: Expr, max_bytes: Option<u32>, streamed: b
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        too_long: flick_check::hir::CAUSE_TOO_LONG,
         default: None,
         span: Span::default(),
     }
@@ -75,6 +77,7 @@ pub fn var_field(name: &str, repr: IntRepr, parse: Expr) -> Field {
         kind,
         requires: Vec::new(),
         cause: flick_check::hir::CAUSE_MALFORMED,
+        too_long: flick_check::hir::CAUSE_TOO_LONG,
         default: None,
         span: Span::default(),
     }

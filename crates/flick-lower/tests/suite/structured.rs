@@ -16,7 +16,15 @@ use crate::source::{program_with, verified};
 
 fn named(name: &str, kind: FieldKind) -> Field {
     let name = Some(name.to_owned());
-    Field { name, kind, requires: Vec::new(), cause: CAUSE_MALFORMED, default: None, span: Span::default() }
+    Field {
+        name,
+        kind,
+        requires: Vec::new(),
+        cause: CAUSE_MALFORMED,
+        too_long: flick_check::hir::CAUSE_TOO_LONG,
+        default: None,
+        span: Span::default(),
+    }
 }
 
 fn literal(bytes: &[u8]) -> Item {

@@ -191,6 +191,16 @@ req with n = port(from), text = name => client",
 }
 
 #[test]
+fn addresses_are_written_as_people_write_them() {
+    check_entry(
+        "let from = peer(client)
+let six = str(ipv6(\"2001:db8::1\")) + str(endpoint(\"[::1]:80\"))
+req with text = str(from) + str(address(from)) + str(ipv4(\"1.2.3.255\")) + six => client",
+        &[(0, "", &["client: 0 10.0.0.0:808010.0.0.01.2.3.2552001:db8::1[::1]:80"])],
+    );
+}
+
+#[test]
 fn conditions_with_effects_keep_their_order() {
     check(
         "global seen: dict<string<200>, int> max 10 entries

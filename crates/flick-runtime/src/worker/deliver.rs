@@ -60,6 +60,7 @@ impl<D: Driver> Worker<D> {
             FailureReason::Malformed
             | FailureReason::TooLong
             | FailureReason::Unsupported
+            | FailureReason::NameTooLong
             | FailureReason::Farewell => {}
         }
         let is_unspoken = reason == FailureReason::Farewell && !begun && self.setup.failure(reason).is_none();

@@ -288,7 +288,10 @@ impl<D: Driver> Worker<D> {
             FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
             FailureReason::Timeout => self.counters.failed_timeout.add(1),
             FailureReason::Overload => self.counters.failed_overload.add(1),
-            FailureReason::Malformed | FailureReason::TooLong | FailureReason::Unsupported => {
+            FailureReason::Malformed
+            | FailureReason::TooLong
+            | FailureReason::Unsupported
+            | FailureReason::NameTooLong => {
                 self.counters.failed_malformed.add(1);
             }
             FailureReason::Farewell => {}

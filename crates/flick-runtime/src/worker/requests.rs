@@ -362,6 +362,7 @@ pub(super) fn fault_reason(cause: u32) -> FailureReason {
     match cause {
         3 => FailureReason::TooLong,
         4 => FailureReason::Unsupported,
+        5 => FailureReason::NameTooLong,
         _ => FailureReason::Malformed,
     }
 }

@@ -1,6 +1,6 @@
 //! Built-ins on numbers, times and durations.
 
-use super::{Call, DECIMAL_BYTES_MAX, HEX_BYTES_MAX};
+use super::{Call, DECIMAL_BYTES_MAX, ENDPOINT_TEXT_MAX, HEX_BYTES_MAX, IPV4_TEXT_MAX, IPV6_TEXT_MAX};
 use crate::expr::{Exprs, range_of, recast, unknown};
 use crate::hir::{Builtin, Expr, ExprKind, Ty};
 use crate::range::{INT, Range, UINT};
@@ -59,10 +59,19 @@ impl Exprs<'_> {
         call.gives(found.ty())
     }
 
-    /// `str(n)`, which leaves text as it is, and `hex(n)`.
+    /// `str(n)`, which writes addresses too and leaves text as it is, and `hex(n)`.
     pub(super) fn print_number(&mut self, mut call: Call<'_>) -> Expr {
         if let (Builtin::Str, Ty::Bytes { text: true, .. }) = (call.builtin, call.arg(0)) {
             return Expr { span: call.span, ..call.args.swap_remove(0) };
+        }
+        let address_max = match (call.builtin, call.arg(0)) {
+            (Builtin::Str, Ty::Ipv4) => Some(IPV4_TEXT_MAX),
+            (Builtin::Str, Ty::Ipv6) => Some(IPV6_TEXT_MAX),
+            (Builtin::Str, Ty::Endpoint) => Some(ENDPOINT_TEXT_MAX),
+            _ => None,
+        };
+        if let Some(max) = address_max {
+            return call.gives(Ty::Bytes { max, text: true });
         }
         if range_of(call.arg(0)).is_none() {
             let help = match (call.arg(0), call.builtin) {
@@ -70,7 +79,7 @@ impl Exprs<'_> {
                 (Ty::Time, _) => "say since when: `str(unix(t))` gives the seconds since 1970".to_owned(),
                 (Ty::Bool, _) => "write both texts: `if flag: \"yes\" else: \"no\"`".to_owned(),
                 (Ty::Bytes { .. }, Builtin::Str) => "bytes are text with `text(...)`".to_owned(),
-                (_, Builtin::Str) => "`str` works on a number".to_owned(),
+                (_, Builtin::Str) => "`str` works on a number or an address".to_owned(),
                 _ => "`hex` works on a number".to_owned(),
             };
             self.refuse_argument(&call, 0, &help);
