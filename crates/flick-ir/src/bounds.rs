@@ -5,6 +5,7 @@
 //! Refuses: modules that the verifier has refused; it needs loops with heads and bounds, and calls without recursion.
 //! Source: longest path in an acyclic graph; RELIABILITY of a cooperative scheduler rests on it.
 
+mod copies;
 mod excess;
 mod lengths;
 mod paths;
@@ -18,6 +19,7 @@ use crate::calls;
 use crate::cfg::Cfg;
 use crate::data::{BlockId, Function, Inst, Module, Op, Origin, Terminator, Value};
 use crate::weights;
+use copies::Copies;
 use lengths::Lengths;
 use paths::{Longest, Paths};
 
@@ -115,8 +117,30 @@ impl Known<'_> {
 
     /// Sums up what the instructions of each block cost.
     fn sum(&self, cost: impl Fn(&Inst) -> u64) -> Vec<u64> {
-        let sum = |insts: &[Inst]| insts.iter().fold(0_u64, |sum, inst| sum.saturating_add(cost(inst)));
-        self.function().blocks.iter().map(|block| sum(&block.insts)).collect()
+        self.sum_at(|_, _, inst| cost(inst))
+    }
+
+    /// As `sum`, by block and index too.
+    fn sum_at(&self, cost: impl Fn(BlockId, usize, &Inst) -> u64) -> Vec<u64> {
+        let blocks = (0..).zip(&self.function().blocks);
+        let sum = |(block, insts): (u32, &[Inst])| {
+            let costs = insts.iter().enumerate().map(|(index, inst)| cost(BlockId(block), index, inst));
+            costs.fold(0_u64, u64::saturating_add)
+        };
+        blocks.map(|(block, of)| sum((block, &of.insts))).collect()
+    }
+
+    /// Bytes that the instructions of each block build; what all rounds of a loop copy together counts where it is entered.
+    fn built(&self, copies: &Copies) -> Vec<u64> {
+        let mut built = self.sum_at(|block, index, inst| match copies.rounds(block, index) {
+            Some(_) => 0,
+            None => self.out_bytes(inst),
+        });
+        for entry in &copies.entries {
+            let built = &mut built[entry.0 as usize];
+            *built = built.saturating_add(self.lengths.head());
+        }
+        built
     }
 }
 
@@ -150,7 +174,8 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     }
     let longest = |own: &[u64]| paths.longest(own);
     let steps = longest(&steps);
-    let built = known.sum(|inst| known.out_bytes(inst));
+    let copies = Copies::new(function, &cfg, &loops);
+    let built = known.built(&copies);
     let out = longest(&built);
     let kept = longest(&before_suspensions(function, &cfg, built));
     let sends = longest(&known.sum(|inst| known.sends(inst)));
@@ -174,9 +199,11 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         array_asks: array.iter().sum(),
         asks_total: asks_total.total,
         spill_words: spill_words(function),
-        places: costliest_places(known, &paths, &steps, |inst| known.steps(inst)),
-        out_places: costliest_places(known, &paths, &out, |inst| known.out_bytes(inst)),
-        send_places: costliest_places(known, &paths, &sends, |inst| known.sends(inst)),
+        places: costliest_places(known, &paths, &steps, |_, _, inst| known.steps(inst)),
+        out_places: costliest_places(known, &paths, &out, |block, index, inst| {
+            known.out_bytes(inst) / copies.rounds(block, index).unwrap_or(1)
+        }),
+        send_places: costliest_places(known, &paths, &sends, |_, _, inst| known.sends(inst)),
     }
 }
 
@@ -211,13 +238,14 @@ fn costliest_places(
     known: &Known<'_>,
     paths: &Paths<'_>,
     longest: &Longest,
-    cost: impl Fn(&Inst) -> u64,
+    cost: impl Fn(BlockId, usize, &Inst) -> u64,
 ) -> Vec<(Origin, u64)> {
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (index, times) in paths.counts(longest).into_iter().enumerate().filter(|(_, times)| *times > 0) {
-        for inst in &known.function().blocks[index].insts {
+        for (place, inst) in known.function().blocks[index].insts.iter().enumerate() {
             let sum = sums.entry((inst.origin.file, inst.origin.offset)).or_insert(0);
-            *sum = sum.saturating_add(cost(inst).saturating_mul(times));
+            let cost = cost(BlockId(index as u32), place, inst);
+            *sum = sum.saturating_add(cost.saturating_mul(times));
         }
     }
     let places = sums.into_iter().filter(|(_, sum)| *sum > 0);

@@ -15,6 +15,8 @@ pub struct Engines {
     compiled: Compiled,
     /// Steps of each function at most.
     steps_max: Vec<u64>,
+    /// Bytes that each function builds at most.
+    built_max: Vec<u64>,
     /// Longest head of any channel, in bytes.
     head_bytes_max: u64,
 }
@@ -26,9 +28,12 @@ impl Engines {
     /// Prepares both engines.
     pub fn new(module: Module) -> Self {
         let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
-        let steps_max = bounds::bounds(&module).into_iter().map(|bounds| bounds.steps).collect();
+        let bounds = bounds::bounds(&module);
+        let steps_max = bounds.iter().map(|bounds| bounds.steps).collect();
+        let built_max = bounds.iter().map(|bounds| bounds.out_bytes).collect();
         let head_bytes_max = module.program.bounds.head_bytes_max;
-        Self { interpreter: Interpreter::new(module.clone()), compiled, module, steps_max, head_bytes_max }
+        let interpreter = Interpreter::new(module.clone());
+        Self { interpreter, compiled, module, steps_max, built_max, head_bytes_max }
     }
 
     /// The interpreter.
@@ -45,6 +50,11 @@ impl Engines {
     pub fn find(&self, name: &str) -> FuncId {
         let index = self.module.functions.iter().position(|function| function.name == name);
         FuncId(index.unwrap_or_else(|| panic!("the module has `{name}`")) as u32)
+    }
+
+    /// Bytes that a function builds at most.
+    pub fn built_max(&self, function: FuncId) -> u64 {
+        self.built_max[function.0 as usize]
     }
 
     /// Calls a parser once.

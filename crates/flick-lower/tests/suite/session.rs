@@ -17,6 +17,8 @@ pub struct Effects {
     pub sends: Vec<Sent>,
     /// Why the request failed, if the program said that it does.
     pub failure: Option<u32>,
+    /// Bytes that it built.
+    pub built: u64,
 }
 
 /// Answers an ask: channel, element, bytes, time-out.
@@ -117,6 +119,11 @@ impl<'e> Session<'e> {
             effects.push(activate(engine, rule, side, &first, element, &self.channel_lens, &mut give));
         }
         assert_eq!(effects[0], effects[1], "both engines do the same");
+        assert!(
+            effects[0].built <= engines.built_max(rule),
+            "{} bytes are more than its bound",
+            effects[0].built
+        );
         assert_eq!(self.sides[0], self.sides[1], "both engines leave the same");
         effects.swap_remove(0)
     }
@@ -187,5 +194,5 @@ fn activate(
         [&first.1[..]].into_iter().chain(others.iter().map(|(_, bytes)| &bytes[..])).collect();
     let sent = sends.as_slice().iter();
     let sent = sent.map(|send| (send.channel, send.element, bytes_of(send.body, &messages, &out)));
-    Effects { sends: sent.collect(), failure }
+    Effects { sends: sent.collect(), failure, built: out_len as u64 }
 }

@@ -211,7 +211,8 @@ fn framing(fields: &[Field<'_>], is_1_1: bool) -> Read<Framing> {
     let coding = once(fields, "transfer-encoding")?;
     if let Some(digits) = length {
         must(coding.is_none(), "one way to frame")?;
-        must(!digits.is_empty() && digits.iter().all(u8::is_ascii_digit), "a length of digits")?;
+        let is_short = (1..=LENGTH_DIGITS_MAX).contains(&digits.len());
+        must(is_short && digits.iter().all(u8::is_ascii_digit), "a length of 1 to 19 digits")?;
         let text = std::str::from_utf8(digits).map_err(|_| Trouble::Bad("digits"))?;
         // Beyond 63 bits no length is a length.
         let len = text.parse::<i64>().map_err(|_| Trouble::Bad("a length that is one"))?;
@@ -243,6 +244,21 @@ fn sized(bytes: &[u8], at: usize, len: u64) -> Read<(Vec<u8>, usize)> {
     Ok((bytes[at..end].to_vec(), end))
 }
 
+/// Digits that any length has at most.
+const LENGTH_DIGITS_MAX: usize = 19;
+/// What no trailer says (RFC 9110 §6.5.1, §7.6.1): framing, routing, the connection.
+const OF_HEADS_ALONE: [&str; 9] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+];
+
 fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
     let (mut body, mut extensions) = (Vec::new(), 0);
     loop {
@@ -259,8 +275,8 @@ fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
         let size = size.unwrap_or(u64::MAX);
         if size == 0 {
             let (trailers, end) = fields(bytes, next)?;
-            for framing in ["host", "content-length", "transfer-encoding"] {
-                must(values(&trailers, framing).is_empty(), "trailers that frame nothing")?;
+            for framing in OF_HEADS_ALONE {
+                must(values(&trailers, framing).is_empty(), "trailers that frame and route nothing")?;
             }
             return Ok((body, end));
         }
