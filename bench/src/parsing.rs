@@ -86,9 +86,10 @@ impl Compiled {
         if listings {
             let mut optimised = module.clone();
             flick_ir::passes::optimise(&mut optimised);
-            for channel in &module.program.channels {
+            for (number, channel) in module.program.channels.iter().enumerate() {
                 let Some(view) = &channel.view else { continue };
-                let index = view.parse_request.0 as usize;
+                let parser = if number == 0 { view.parse_request } else { view.parse_reply };
+                let index = parser.0 as usize;
                 println!("{}", flick_ir::text::print_function(index, &optimised.functions[index]));
                 println!("{}", compiled.functions()[index].asm);
             }

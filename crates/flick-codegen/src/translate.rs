@@ -6,9 +6,11 @@
 mod arithmetic;
 mod bytes;
 mod compare;
+mod digits;
 mod ends;
 mod function;
 mod host;
+mod near;
 mod scan;
 mod state;
 mod text;

@@ -62,17 +62,8 @@ impl Translator<'_, '_> {
             Op::ByteAt { bytes, index } => Some(self.byte_at(*bytes, *index)),
             Op::HasToken(list, token) => self.has_token(*list, *token),
             Op::Guard { bytes, class, without } => self.guard(*bytes, *class, *without),
-            Op::IsInt { bytes, base } => {
-                let base = self.iconst(i64::from(*base));
-                let args = [self.raw_call(), self.get(*bytes), base];
-                let word = self.call_symbol(SymbolId::IsInt, &args)?;
-                Some(self.builder.ins().ireduce(types::I8, word))
-            }
-            Op::ParseInt { bytes, base } => {
-                let base = self.iconst(i64::from(*base));
-                let args = [self.raw_call(), self.get(*bytes), base];
-                self.call_symbol(SymbolId::ParseInt, &args)
-            }
+            Op::IsInt { bytes, base } => self.is_int(*bytes, *base),
+            Op::ParseInt { bytes, base } => self.parse_int(*bytes, *base),
             Op::FormatInt { value, signed, base } => {
                 let signed = self.iconst(i64::from(*signed));
                 let base = self.iconst(i64::from(*base));

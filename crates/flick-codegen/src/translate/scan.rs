@@ -136,10 +136,9 @@ impl Translator<'_, '_> {
         // The first place where it would begin too late.
         let end = self.builder.ins().iadd_imm_u(from, i64::from(max) + 1);
         let sought = Sought::Needle(bytes.to_vec());
+        let sought_near = bytes.to_vec();
         self.steps(&sought, from, end, i64::from(max) + 1, |translator, from| {
-            let last = translator.builder.ins().iadd_imm_s(end, -1);
-            let max = translator.builder.ins().isub(last, from);
-            translator.runtime_seek(from, needle, max)
+            translator.seek_near(from, end, &sought_near)
         })
     }
 
