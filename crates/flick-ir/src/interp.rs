@@ -17,6 +17,7 @@ use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendL
 use crate::bounds::{FunctionBounds, bounds};
 use crate::cfg::Cfg;
 use crate::data::{BlockId, FuncKind, Function, Module};
+pub use activation::Visitor;
 use activation::{Activation, Ending, Through};
 
 /// Runs a module by walking its instructions.
@@ -46,6 +47,13 @@ impl FunctionLoops {
         }
         Self { latches }
     }
+}
+
+/// What looks into a call while it is under way.
+#[derive(Default)]
+struct Hooks<'a, 'c> {
+    through: Through<'a, 'c>,
+    visitor: Option<Visitor<'a>>,
 }
 
 /// What one call has used.
@@ -78,10 +86,33 @@ impl Interpreter {
 
     /// As [`Engine::parse`], and the steps used.
     pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (Step, u64) {
+        self.parse_with(parser, frame, data, None)
+    }
+
+    /// As [`Engine::parse`]; `visitor` is told each block that it goes through. For tests that look what they reach.
+    pub fn parse_visited(
+        &self,
+        parser: FuncId,
+        frame: &mut Frame,
+        data: &[u8],
+        visitor: Visitor<'_>,
+    ) -> Step {
+        self.parse_with(parser, frame, data, Some(visitor)).0
+    }
+
+    fn parse_with(
+        &self,
+        parser: FuncId,
+        frame: &mut Frame,
+        data: &[u8],
+        visitor: Option<Visitor<'_>>,
+    ) -> (Step, u64) {
         let before = frame.clone();
         let ending = with_call(&before, data, &mut [], |call| {
-            let (ending, after, steps) =
-                self.enter(parser, FuncKind::Parser, call, &[0, data.len() as u64], None);
+            let args = [0, data.len() as u64];
+            let visitor: Option<Visitor<'_>> = if let Some(told) = visitor { Some(&mut *told) } else { None };
+            let hooks = Hooks { through: None, visitor };
+            let (ending, after, steps) = self.enter(parser, FuncKind::Parser, call, &args, hooks);
             *frame = after;
             (ending, steps)
         });
@@ -93,8 +124,17 @@ impl Interpreter {
 
     /// As [`Engine::run`], and the steps used.
     pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> (Outcome, u64) {
+        self.run_with(rule, call, Hooks::default())
+    }
+
+    /// As [`Engine::run`]; `visitor` is told each block that it goes through.
+    pub fn run_visited(&self, rule: FuncId, call: &mut RuleCall<'_>, visitor: Visitor<'_>) -> Outcome {
+        self.run_with(rule, call, Hooks { through: None, visitor: Some(&mut *visitor) }).0
+    }
+
+    fn run_with<'c>(&self, rule: FuncId, call: &mut RuleCall<'c>, hooks: Hooks<'_, 'c>) -> (Outcome, u64) {
         let args = [0, call.source_element];
-        match self.enter(rule, FuncKind::Rule, call, &args, None) {
+        match self.enter(rule, FuncKind::Rule, call, &args, hooks) {
             (Ending::Suspended(state), _, steps) => (Outcome::Suspended(state), steps),
             (Ending::Returned(_), _, steps) => {
                 assert!(call.asks.as_slice().is_empty(), "a rule waits for what it has asked");
@@ -114,12 +154,12 @@ impl Interpreter {
         answer: &mut dyn FnMut(&mut RuleCall<'c>),
     ) {
         let args = [0, call.source_element];
-        self.enter(rule, FuncKind::Rule, call, &args, Some(answer));
+        self.enter(rule, FuncKind::Rule, call, &args, Hooks { through: Some(answer), visitor: None });
     }
 
     /// As [`Engine::order`], and the steps used.
     pub fn order_counted(&self, order: FuncId, call: &mut RuleCall<'_>) -> (i64, u64) {
-        match self.enter(order, FuncKind::Order, call, &[0], None) {
+        match self.enter(order, FuncKind::Order, call, &[0], Hooks::default()) {
             (Ending::Returned(Some(word)), _, steps) => (word as i64, steps),
             _ => panic!("an order returns a number"),
         }
@@ -128,7 +168,7 @@ impl Interpreter {
     /// As [`Engine::build`], and the steps used.
     pub fn build_counted(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> (usize, u64) {
         with_call(frame, &[], out, |call| {
-            let (_, _, steps) = self.enter(builder, FuncKind::Builder, call, &[0], None);
+            let (_, _, steps) = self.enter(builder, FuncKind::Builder, call, &[0], Hooks::default());
             (call.out_len, steps)
         })
     }
@@ -140,7 +180,7 @@ impl Interpreter {
         kind: FuncKind,
         call: &mut RuleCall<'c>,
         args: &[u64],
-        through: Through<'_, 'c>,
+        hooks: Hooks<'_, 'c>,
     ) -> (Ending, Frame, u64) {
         let index = id.0 as usize;
         let function = self.module.functions.get(index);
@@ -154,8 +194,11 @@ impl Interpreter {
         };
         let frame = call.frame.clone();
         let (module, loops) = (&*self.module, &*self.loops);
+        let Hooks { through, visitor } = hooks;
         let through: Through<'_, 'c> = if let Some(answer) = through { Some(&mut *answer) } else { None };
-        let mut activation = Activation { module, loops, frame, call: &mut *call, through, steps: 0 };
+        let visitor: Option<Visitor<'_>> = if let Some(told) = visitor { Some(&mut *told) } else { None };
+        let mut activation =
+            Activation { module, loops, frame, call: &mut *call, through, visitor, steps: 0 };
         let ending = activation.run(index, args);
         let (frame, steps) = (activation.frame, activation.steps);
         let used = Used {

@@ -21,5 +21,5 @@ pub mod verify;
 pub mod weights;
 
 pub use fuzz::fuzz_ir;
-pub use interp::Interpreter;
+pub use interp::{Interpreter, Visitor};
 pub use verify::{Covered, VerifyError, verify};

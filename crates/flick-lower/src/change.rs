@@ -227,7 +227,8 @@ impl Body<'_> {
         end
     }
 
-    fn either(&mut self, cond: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
+    /// Writes one thing where `cond` holds, else the other.
+    pub fn either(&mut self, cond: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
         let (one, other, next) = (self.f.new_block(&[]), self.f.new_block(&[]), self.f.new_block(&[]));
         self.f.branch_to(cond, one, other);
         self.f.go_on_in(one);

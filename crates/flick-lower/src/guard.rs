@@ -1,6 +1,6 @@
 //! Whether what a program computed can be written at all.
 //! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends it
-//! stands, too few, and numbers of too many digits. A message of such a value is not sent.
+//! stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays away.
 //! Refuses: constants; the checker does.
 //! Source: RELIABILITY P9.
 
@@ -12,7 +12,7 @@ use crate::carrier::Carrier;
 use crate::interval::Interval;
 use crate::part::{KEY_SET, Part};
 use crate::unit::Formula;
-use crate::value::{Num, Shape, Val};
+use crate::value::{Num, Shape, ShapeKind, Val};
 
 impl Body<'_> {
     /// Whether a structured message that was changed or built can be written; `None`: it can.
@@ -20,14 +20,30 @@ impl Body<'_> {
         let info = self.cx.unit(shape.unit);
         let mut all = None;
         for part in info.affected_parts(shape.overrides.keys().copied()) {
-            let guard = match part {
-                Part::Field(field) => self.field_guard(shape, field),
-                Part::Key(list, key) => self.key_guard(shape, list, key),
-                Part::KeyState(..) | Part::Wire => None,
+            let (field, guard) = match part {
+                Part::Field(field) => (field, self.field_guard(shape, field)),
+                Part::Key(list, key) => (list, self.key_guard(shape, list, key)),
+                Part::KeyState(..) | Part::Wire => continue,
             };
+            let guard = guard.map(|guard| self.unless_absent(shape, field, guard));
             all = self.both(all, guard);
         }
         all
+    }
+
+    /// A field that the original does not have stays away, so its value need not be one that could be written.
+    fn unless_absent(&mut self, shape: &Shape, field: FieldId, guard: Value) -> Value {
+        let info = self.cx.unit(shape.unit);
+        let place = match info.field(field).kind {
+            FieldKind::Bits { of, .. } => of,
+            _ => field,
+        };
+        if shape.kind == ShapeKind::Built || info.is_always_there(place) {
+            return guard;
+        }
+        let is_there = self.stands_there(shape, place);
+        let is_absent = self.f.define(Type::Bool, Op::Not(is_there));
+        self.f.binary(Type::Bool, Binary::Or, is_absent, guard)
     }
 
     fn both(&mut self, a: Option<Value>, b: Option<Value>) -> Option<Value> {

@@ -134,7 +134,10 @@ impl Body<'_> {
             let behind = self.behind_original(shape, field, place);
             if affected.contains(&Part::Field(field)) && on_wire(&field) {
                 self.emit_message(shape, copied, place);
-                self.emit_field(shape, field);
+                match info.field(field).kind {
+                    FieldKind::Vint { .. } => self.replace_vint(shape, field, place, behind),
+                    _ => self.emit_field(shape, field),
+                }
                 copied = behind;
             }
             place = behind;
@@ -151,6 +154,18 @@ impl Body<'_> {
         let head = self.f.define(Type::Int, head);
         self.emit_range(shape, start, head);
         Some(head)
+    }
+
+    /// Writes a vint between two places of the original: one that keeps its value keeps its form, which need not be the shortest.
+    fn replace_vint(&mut self, shape: &Shape, field: FieldId, start: Place, end: Place) {
+        let was = self.received(shape, Key::Field(field)).num().value();
+        let is = self.shape_field(shape, field).num().value();
+        let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
+        self.either(
+            is_same,
+            |body| body.emit_message(shape, start, end),
+            |body| body.emit_field(shape, field),
+        );
     }
 
     fn emit_message(&mut self, shape: &Shape, from: Place, to: Place) {

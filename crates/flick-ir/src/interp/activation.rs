@@ -2,7 +2,7 @@
 //! Promises: see `interp`. Operations without state are in `semantics`.
 
 use flick_abi::frame::SLOT_STATE;
-use flick_abi::{BytesRef, Frame, Region, RuleCall, Step};
+use flick_abi::{BytesRef, Frame, FuncId, Region, RuleCall, Step};
 
 use super::FunctionLoops;
 use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
@@ -10,6 +10,9 @@ use crate::{semantics, weights};
 
 /// Answers what was asked, where a suspension does not give way.
 pub(super) type Through<'a, 'c> = Option<&'a mut dyn FnMut(&mut RuleCall<'c>)>;
+
+/// Is told each step of the walk: the function, the block left (the one entered, where it is the first) and the block entered.
+pub type Visitor<'a> = &'a mut dyn FnMut(FuncId, BlockId, BlockId);
 
 /// Everything a function may read and change while it runs.
 pub(super) struct Activation<'a, 'c> {
@@ -19,6 +22,7 @@ pub(super) struct Activation<'a, 'c> {
     pub(super) frame: Frame,
     pub(super) call: &'a mut RuleCall<'c>,
     pub(super) through: Through<'a, 'c>,
+    pub(super) visitor: Option<Visitor<'a>>,
     pub(super) steps: u64,
 }
 
@@ -58,6 +62,7 @@ impl Activation<'_, '_> {
         let mut at = BlockId(0);
         let mut block = &function.blocks[0];
         enter(&mut registers, block, args);
+        self.visit(index, at, at);
         loop {
             for inst in &block.insts {
                 self.steps += weights::op_steps(&inst.op);
@@ -82,8 +87,15 @@ impl Activation<'_, '_> {
                     function.name
                 );
             }
+            self.visit(index, at, next);
             at = next;
             enter(&mut registers, block, &args);
+        }
+    }
+
+    fn visit(&mut self, index: usize, from: BlockId, to: BlockId) {
+        if let Some(visitor) = &mut self.visitor {
+            visitor(FuncId(index as u32), from, to);
         }
     }
 

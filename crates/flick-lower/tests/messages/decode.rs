@@ -166,7 +166,7 @@ impl<'p> Decoder<'p, '_> {
     }
 
     fn text(&mut self, kind: &FieldKind) -> Walk<Vec<u8>> {
-        let FieldKind::Text { class, until, min_bytes, max_bytes, .. } = kind else {
+        let FieldKind::Text { class, until, min_bytes, max_bytes, trim, .. } = kind else {
             panic!("the caller has a text")
         };
         let set = class.map(|class| self.env.program.classes[class.0 as usize].set);
@@ -190,7 +190,7 @@ impl<'p> Decoder<'p, '_> {
         let value = self.take(len)?;
         self.at += until.len();
         // The value leaves out blanks at its end where the grammar says so; programs and checks see that.
-        if format!("{kind:?}").contains("trim: true") {
+        if *trim {
             let end = value.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |at| at + 1);
             return Ok(value[..end].to_vec());
         }

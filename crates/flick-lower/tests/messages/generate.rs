@@ -10,6 +10,7 @@ use flick_check::hir::{
 };
 use flick_testkit::generate::Rng;
 
+use crate::decode::{Verdict, decode};
 use crate::env::{Env, V};
 
 /// Longest text that is made up.
@@ -18,6 +19,16 @@ const TEXT_BYTES_MAX: u32 = 12;
 const ELEMENTS_MAX: u32 = 5;
 /// Elements after which a list that will not end is given up.
 const ELEMENTS_GIVEN_UP: usize = 40;
+/// One message in so many has something at its bound.
+const EXTREME_ONE_IN: u32 = 40;
+/// Bounds above this are not tried.
+const EXTREME_MAX: u32 = 9000;
+/// Attempts at a message of the grammar.
+const ATTEMPTS_MAX: u32 = 6;
+/// Attempts at one that the platform wants too.
+const WANTED_ATTEMPTS_MAX: u32 = 30;
+/// One message in so many is the first attempt, whatever it is.
+const FIRST_ONE_IN: u32 = 6;
 
 /// What a value should be like.
 #[derive(Clone, Debug, Default)]
@@ -28,18 +39,23 @@ struct Hint {
     constants: Vec<V>,
 }
 
+/// Expressions that are lengths, counts, or what they are made of, by the fields that they read.
+type Sizes<'p> = BTreeMap<FieldId, Vec<&'p Expr>>;
+
 /// Makes messages of one grammar.
 pub struct Generator<'p> {
     program: &'p Program,
     unit: &'p Unit,
     fields: BTreeMap<FieldId, Hint>,
     keys: BTreeMap<(FieldId, u32), Vec<V>>,
+    sizes: Sizes<'p>,
 }
 
 impl<'p> Generator<'p> {
     /// Looks at the grammar.
     pub fn new(program: &'p Program, unit: &'p Unit) -> Self {
-        let mut generator = Self { program, unit, fields: BTreeMap::new(), keys: BTreeMap::new() };
+        let mut generator =
+            Self { program, unit, fields: BTreeMap::new(), keys: BTreeMap::new(), sizes: BTreeMap::new() };
         for field in &unit.fields {
             match &field.kind {
                 FieldKind::Bytes { length, .. } => generator.size(length),
@@ -94,6 +110,7 @@ impl<'p> Generator<'p> {
         each(expr, &mut |inner| {
             if let ExprKind::SelfField(field) = inner.kind {
                 self.fields.entry(field).or_default().is_size = true;
+                self.sizes.entry(field).or_default().push(expr);
             }
         });
     }
@@ -137,8 +154,34 @@ impl<'p> Generator<'p> {
 
     /// A message, or something like one.
     pub fn message(&self, rng: &mut Rng, asked: u64) -> Vec<u8> {
+        if rng.one_in(FIRST_ONE_IN) {
+            return self.attempt(rng, asked);
+        }
+        let mut message = Vec::new();
+        let attempts = if self.unit.facts.request.is_some() { WANTED_ATTEMPTS_MAX } else { ATTEMPTS_MAX };
+        for _ in 0..attempts {
+            message = self.attempt(rng, asked);
+            match decode(self.program, self.unit, &message, asked) {
+                Ok((Verdict::Done(_) | Verdict::UntilClose, env)) if self.is_wanted(&env) => break,
+                _ => {}
+            }
+        }
+        message
+    }
+
+    /// Whether the platform wants such messages, in either direction.
+    fn is_wanted(&self, env: &Env<'_>) -> bool {
+        let facts = &self.unit.facts;
+        let holds = |fact: &Option<Expr>| {
+            fact.as_ref().is_none_or(|fact| env.eval(fact).is_ok_and(|holds| holds == V::Bool(true)))
+        };
+        holds(&facts.request) || facts.reply.is_some() && holds(&facts.reply)
+    }
+
+    fn attempt(&self, rng: &mut Rng, asked: u64) -> Vec<u8> {
         let env = Env::new(self.program, self.unit, asked);
-        let mut writer = Writer { generator: self, env, out: Vec::new(), key: None };
+        let is_extreme = rng.one_in(EXTREME_ONE_IN);
+        let mut writer = Writer { generator: self, env, out: Vec::new(), key: None, is_extreme };
         let body = self.unit.body.as_ref().expect("the grammar is structured");
         writer.items(body, rng);
         writer.out
@@ -151,6 +194,8 @@ struct Writer<'g, 'p> {
     out: Vec<u8>,
     /// The key of the element being written, for the choice of its value.
     key: Option<(FieldId, u32)>,
+    /// Bounds are tried; until the first list or text that is long.
+    is_extreme: bool,
 }
 
 impl<'p> Writer<'_, 'p> {
@@ -181,12 +226,36 @@ impl<'p> Writer<'_, 'p> {
         }
     }
 
-    fn number(&self, field: FieldId, low: i128, high: i128, rng: &mut Rng) -> i128 {
+    /// A number that has a length or count come out small.
+    fn solved(&mut self, field: FieldId, rng: &mut Rng) -> Option<i128> {
+        let sizes = self.generator.sizes.get(&field)?;
+        let size = *rng.pick(sizes);
+        let before = self.env.values.insert(field, V::Int(0));
+        let base = self.env.eval(size);
+        self.env.values.insert(field, V::Int(1));
+        let next = self.env.eval(size);
+        match before {
+            Some(before) => self.env.values.insert(field, before),
+            None => self.env.values.remove(&field),
+        };
+        let (Ok(V::Int(base)), Ok(V::Int(next))) = (base, next) else { return None };
+        let wanted = if rng.one_in(3) { 0 } else { i128::from(rng.below(20)) };
+        (base != next).then(|| (wanted - base) / (next - base))
+    }
+
+    fn number(&mut self, field: FieldId, low: i128, high: i128, rng: &mut Rng) -> i128 {
         let hint = self.generator.fields.get(&field).cloned().unwrap_or_default();
+        if hint.is_size
+            && rng.below(10) < 4
+            && let Some(value) = self.solved(field, rng)
+            && (low..=high).contains(&value)
+        {
+            return value;
+        }
         let constants: Vec<i128> =
             hint.constants.iter().filter_map(|v| if let V::Int(v) = v { Some(*v) } else { None }).collect();
         let value = match rng.below(10) {
-            0..=5 if !constants.is_empty() => *rng.pick(&constants),
+            0..=6 if !constants.is_empty() => *rng.pick(&constants),
             0..=8 if hint.is_size => i128::from(rng.below(9)),
             9 => [low, high, high - 1, 0][rng.below(4) as usize],
             _ => low + i128::from(rng.word()) % (high - low + 1),
@@ -210,17 +279,20 @@ impl<'p> Writer<'_, 'p> {
                 V::Int(value)
             }
             FieldKind::Vint { .. } => {
-                let value = self.number(field, -112, 127, rng);
-                self.out.push(value as i8 as u8);
+                let value = self.number(field, i128::from(i64::MIN), i128::from(i64::MAX), rng);
+                self.vint(value as i64, rng);
                 V::Int(value)
             }
             FieldKind::Varint { bytes_max, .. } => {
                 let high = (1_i128 << (7 * u32::from(*bytes_max))) - 1;
                 let value = self.number(field, 0, high, rng);
                 let mut left = value as u64;
-                while left > 0x7f {
+                // Groups that are not needed are no fault.
+                let mut groups = if rng.one_in(20) { u32::from(*bytes_max) } else { 1 };
+                while left > 0x7f || groups > 1 {
                     self.out.push(left as u8 | 0x80);
                     left >>= 7;
+                    groups = groups.saturating_sub(1);
                 }
                 self.out.push(left as u8);
                 V::Int(value)
@@ -229,6 +301,11 @@ impl<'p> Writer<'_, 'p> {
                 let high = i128::from(*base).pow(u32::from(*digits_max)) - 1;
                 let low = if *signed { -high } else { 0 };
                 let value = self.number(field, low, high, rng);
+                let digits = value.unsigned_abs().to_string().len();
+                if *base == 10 && value >= 0 && rng.one_in(20) {
+                    let more = u32::from(*digits_max).saturating_sub(digits as u32);
+                    (0..rng.below(more + 1)).for_each(|_| self.out.push(b'0'));
+                }
                 let text = match (*base, rng.below(2)) {
                     (16, 0) => format!("{value:x}"),
                     (16, _) => format!("{value:X}"),
@@ -260,6 +337,18 @@ impl<'p> Writer<'_, 'p> {
         self.env.values.insert(field, value);
     }
 
+    /// Hadoop's integer, in its shortest form or a longer one.
+    fn vint(&mut self, value: i64, rng: &mut Rng) {
+        if (-112..=127).contains(&value) && !rng.one_in(10) {
+            return self.out.push(value as u8);
+        }
+        let (lead, bits) = if value < 0 { (-120_i32, !value) } else { (-112, value) };
+        let needed = (8 - bits.leading_zeros() / 8).max(1);
+        let count = if rng.one_in(10) { 8 } else { needed };
+        self.out.push((lead - count as i32) as u8);
+        self.out.extend(&bits.to_be_bytes()[8 - count as usize..]);
+    }
+
     fn text(&mut self, field: FieldId, kind: &FieldKind, rng: &mut Rng) -> Vec<u8> {
         let FieldKind::Text { class, until, min_bytes, max_bytes, .. } = kind else {
             panic!("the caller has a text")
@@ -280,7 +369,15 @@ impl<'p> Writer<'_, 'p> {
             rng.below(30).to_string().into_bytes()
         } else {
             let most = TEXT_BYTES_MAX.min(*max_bytes);
-            let len = (*min_bytes).max(rng.below(most + 1));
+            let len = if self.is_extreme && *max_bytes < EXTREME_MAX && rng.one_in(3) {
+                self.is_extreme = false;
+                // The bound, and one on either side of it.
+                *max_bytes + 1 - rng.below(3).min(*max_bytes)
+            } else if rng.one_in(8) {
+                *min_bytes
+            } else {
+                (*min_bytes).max(rng.below(most + 1))
+            };
             let printable: Vec<u8> =
                 alphabet.iter().copied().filter(|byte| (b' '..0x7f).contains(byte)).collect();
             let from = if printable.is_empty() || rng.below(20) == 0 { &alphabet } else { &printable };
@@ -294,7 +391,13 @@ impl<'p> Writer<'_, 'p> {
     fn list(&mut self, field: FieldId, list: &'p List, rng: &mut Rng) {
         let count = match &list.end {
             ListEnd::Count(count) => self.env.eval(count).map_or(0, |count| count.int().clamp(0, 40) as u32),
-            _ => rng.below(ELEMENTS_MAX + 1),
+            _ => match list.max {
+                Some(max) if self.is_extreme && max < EXTREME_MAX && rng.one_in(2) => {
+                    self.is_extreme = false;
+                    max + 1 - rng.below(3).min(max)
+                }
+                _ => rng.below(ELEMENTS_MAX + 1),
+            },
         };
         let sums = self.env.sums_of(field);
         for (sum, _) in &sums {
@@ -308,7 +411,7 @@ impl<'p> Writer<'_, 'p> {
                 ListEnd::Last(_) => false,
                 _ => written as u32 >= count,
             };
-            if is_over || written >= ELEMENTS_GIVEN_UP {
+            if is_over || written >= ELEMENTS_GIVEN_UP.max(count as usize) {
                 break;
             }
             self.env.forget(&list.body);

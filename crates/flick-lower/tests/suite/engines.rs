@@ -5,7 +5,7 @@ use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
 use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendBody, SendList, Step};
 use flick_codegen::{Compiled, Options, compile};
 use flick_ir::data::Module;
-use flick_ir::{Interpreter, bounds};
+use flick_ir::{Interpreter, Visitor, bounds};
 
 /// A module, interpreted and compiled.
 pub struct Engines {
@@ -13,8 +13,6 @@ pub struct Engines {
     pub module: Module,
     interpreter: Interpreter,
     compiled: Compiled,
-    /// Steps of each function at most.
-    steps_max: Vec<u64>,
     /// Bytes that each function builds at most.
     built_max: Vec<u64>,
     /// Longest head of any channel, in bytes.
@@ -28,12 +26,10 @@ impl Engines {
     /// Prepares both engines.
     pub fn new(module: Module) -> Self {
         let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
-        let bounds = bounds::bounds(&module);
-        let steps_max = bounds.iter().map(|bounds| bounds.steps).collect();
-        let built_max = bounds.iter().map(|bounds| bounds.out_bytes).collect();
+        let built_max = bounds::bounds(&module).iter().map(|bounds| bounds.out_bytes).collect();
         let head_bytes_max = module.program.bounds.head_bytes_max;
         let interpreter = Interpreter::new(module.clone());
-        Self { interpreter, compiled, module, steps_max, built_max, head_bytes_max }
+        Self { interpreter, compiled, module, built_max, head_bytes_max }
     }
 
     /// The interpreter.
@@ -57,11 +53,21 @@ impl Engines {
         self.built_max[function.0 as usize]
     }
 
-    /// Calls a parser once.
+    /// Calls a parser once. The interpreter sees to its certificate.
     pub fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+        self.parse_visited(parser, frame, data, &mut |_, _, _| {})
+    }
+
+    /// As `parse`; `visitor` is told what the interpreter goes through.
+    pub fn parse_visited(
+        &self,
+        parser: FuncId,
+        frame: &mut Frame,
+        data: &[u8],
+        visitor: Visitor<'_>,
+    ) -> Step {
         let mut other = frame.clone();
-        let (step, steps) = self.interpreter.parse_counted(parser, frame, data);
-        assert!(steps <= self.steps_max[parser.0 as usize], "{steps} steps on {data:?}");
+        let step = self.interpreter.parse_visited(parser, frame, data, visitor);
         match step {
             Step::NeedMore(bytes) => assert!(bytes <= self.head_bytes_max, "asks for {bytes} bytes"),
             Step::Done => {

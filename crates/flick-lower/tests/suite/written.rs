@@ -88,6 +88,29 @@ fn what_follows_from_a_body_is_written_anew() {
 }
 
 #[test]
+fn what_a_field_that_is_not_there_is_given_need_not_be_writable() {
+    let get = "get 1 1\r\n\r\n";
+    check(&step("m with reason = m.verb + \"\\n\" => server"), get, get);
+    let effects = run(&step("m with reason = m.verb + \"\\n\" => server"), b"bye 1 1\r\n\r\nso\n");
+    assert_eq!(effects.sends, [], "what is there must hold it");
+}
+
+#[test]
+fn a_length_in_more_bytes_than_it_needs_keeps_them_where_it_keeps_its_value() {
+    const PAIR: &str = include_str!("../../../../stdlib/hadoop.flick");
+    let text = "use hadoop\nproc P: (kv/kv client, kv/kv server)\n  client => step(server)\n  server => client\n\n\
+                fun step: (-/kv server, m: kv) -> ()\n  m with key = m.value, value = m.value => server\n";
+    let engines = Engines::new(lower_with(text, &[("hadoop", PAIR)]));
+    let sent = |message: &[u8]| {
+        let mut session = Session::new(&engines, 1);
+        let effects = session.receive("client", message, &mut |_, _| panic!("nothing is asked"));
+        effects.sends[0].2.clone()
+    };
+    assert_eq!(sent(b"\x8e\x00\x02\x8f\x02abxy"), b"\x8e\x00\x02\x8f\x02xyxy");
+    assert_eq!(sent(b"\x8e\x00\x02\x8f\x01abx"), b"\x01\x8f\x01xx");
+}
+
+#[test]
 fn keys_stand_once_at_the_end_or_not_at_all() {
     let with = |lines: &str| format!("put 200 00A\r\n{lines}\r\nabc");
     check(
