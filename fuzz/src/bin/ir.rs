@@ -4,7 +4,7 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 fuzz_target!(|data: &[u8]| {
-    flick_fuzz::targets::ir(data);
+    let _ = flick_fuzz::targets::ir(data);
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

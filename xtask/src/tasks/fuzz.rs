@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::run::{self, Outcome};
 use crate::tidy::files;
 
-const TARGETS: &[&str] = &["text", "checker", "ir", "messages"];
+const TARGETS: &[&str] = &["text", "checker", "ir", "programs", "messages", "rewritten"];
 const SECONDS_DEFAULT: u64 = 60;
 /// Longest time for one text: thousands of times what the slowest of this length takes.
 const INPUT_SECONDS_MAX: u32 = 10;
