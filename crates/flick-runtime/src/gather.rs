@@ -1,18 +1,42 @@
 //! Gathering: under load, a worker waits a moment before it looks again, so that one turn serves many messages.
 //! Promises: no wait unless the recent rate says that several messages arrive within it; none when what has arrived
 //! is enough already; the wait is bounded by `Limits::gather_max`.
-//! Refuses: the simulator, where nothing is gained by waiting.
+//! Refuses: the simulator, where nothing is gained by waiting, and long messages: what they cost is their bytes, and while
+//! the worker waits their peers stand still with full buffers.
 //! Source: interrupt moderation of network cards, one floor up. What a turn costs, and each write to a backend, is
 //! shared by all messages of the turn; `docs/decisions/0010-gathering.md` has figures.
 
 use std::time::Duration;
 
+use flick_net::Event;
+
 /// Messages that make a turn worth its cost: with this many at hand nothing is waited for.
 const GATHER_ENOUGH: usize = 32;
 /// Messages that must be expected within the longest wait, or there is none.
 const GATHER_EXPECTED_MIN: u64 = 6;
+/// A piece so long is of a long message.
+const LONG_PIECE_BYTES: u32 = 4096;
 /// Time over which the rate is taken.
 const RATE_WINDOW_NS: u64 = 1_000_000;
+
+/// What a turn has brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrived {
+    /// Events, which are messages as far as rates go.
+    messages: usize,
+    /// Pieces of long messages among them.
+    long_pieces: usize,
+}
+
+impl Arrived {
+    /// Notes one event.
+    pub fn note(&mut self, event: &Event) {
+        self.messages += 1;
+        if let Event::Data { data, .. } = event {
+            self.long_pieces += usize::from(data.len() >= LONG_PIECE_BYTES);
+        }
+    }
+}
 
 /// When and how long to wait.
 #[derive(Debug)]
@@ -29,9 +53,9 @@ impl Gather {
         Self { wait_max_ns: wait_max.as_nanos() as u64, wait_ns: 0, window_from_ns: 0, window_messages: 0 }
     }
 
-    /// Notes that `messages` arrived in a turn.
-    pub fn note(&mut self, messages: usize, now_ns: u64) {
-        self.window_messages += messages as u64;
+    /// Notes what arrived in a turn. Pieces of long messages are no sign that waiting pays.
+    pub fn note(&mut self, arrived: Arrived, now_ns: u64) {
+        self.window_messages += (arrived.messages - arrived.long_pieces) as u64;
         let window_ns = now_ns.saturating_sub(self.window_from_ns);
         if window_ns < RATE_WINDOW_NS {
             return;
@@ -46,9 +70,10 @@ impl Gather {
         self.window_messages = 0;
     }
 
-    /// How long to wait when `messages` are at hand.
-    pub fn wait(&self, messages: usize) -> Option<Duration> {
-        (self.wait_ns > 0 && messages < GATHER_ENOUGH).then(|| Duration::from_nanos(self.wait_ns))
+    /// How long to wait when so much is at hand.
+    pub fn wait(&self, arrived: Arrived) -> Option<Duration> {
+        let pays = self.wait_ns > 0 && arrived.messages < GATHER_ENOUGH && arrived.long_pieces == 0;
+        pays.then(|| Duration::from_nanos(self.wait_ns))
     }
 }
 
@@ -56,17 +81,22 @@ impl Gather {
 mod tests {
     use std::time::Duration;
 
-    use super::{GATHER_ENOUGH, Gather};
+    use super::{Arrived, GATHER_ENOUGH, Gather};
 
     const MAX: Duration = Duration::from_micros(100);
+
+    fn short(messages: usize) -> Arrived {
+        Arrived { messages, long_pieces: 0 }
+    }
 
     /// The wait after one window with `messages` in `window_ns`.
     fn check(messages: usize, window_ns: u64, expected: Option<Duration>) {
         let mut gather = Gather::new(MAX);
-        gather.note(0, 5_000_000);
-        gather.note(messages, 5_000_000 + window_ns);
-        assert_eq!(gather.wait(0), expected, "{messages} messages in {window_ns} ns");
-        assert_eq!(gather.wait(GATHER_ENOUGH), None, "enough is at hand");
+        gather.note(short(0), 5_000_000);
+        gather.note(short(messages), 5_000_000 + window_ns);
+        assert_eq!(gather.wait(short(0)), expected, "{messages} messages in {window_ns} ns");
+        assert_eq!(gather.wait(short(GATHER_ENOUGH)), None, "enough is at hand");
+        assert_eq!(gather.wait(Arrived { messages: 1, long_pieces: 1 }), None, "a long message goes on");
     }
 
     #[test]
@@ -82,9 +112,17 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_long_pieces_stood_still_for_half_of_their_time() {
+        let mut gather = Gather::new(MAX);
+        gather.note(short(0), 5_000_000);
+        gather.note(Arrived { messages: 640, long_pieces: 640 }, 6_000_000);
+        assert_eq!(gather.wait(short(0)), None, "long pieces are no reason to wait");
+    }
+
+    #[test]
     fn zero_switches_it_off() {
         let mut gather = Gather::new(Duration::ZERO);
-        gather.note(1_000_000, 9_000_000);
-        assert_eq!(gather.wait(0), None);
+        gather.note(short(1_000_000), 9_000_000);
+        assert_eq!(gather.wait(short(0)), None);
     }
 }

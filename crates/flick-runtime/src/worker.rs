@@ -39,7 +39,7 @@ use crate::activations::Activations;
 use crate::backend::{Backend, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
-use crate::gather::Gather;
+use crate::gather::{Arrived, Gather};
 use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
@@ -284,17 +284,16 @@ impl<D: Driver> Worker<D> {
         };
         let mut events = std::mem::take(&mut self.events);
         self.driver.poll(&self.pool, wait, &mut events)?;
-        let mut messages = events.len();
+        let mut arrived = Arrived::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
-        events.drain(..).for_each(|event| self.handle(event));
-        if let Some(wait) = self.gather.wait(messages) {
+        self.handle_all(&mut events, &mut arrived);
+        if let Some(wait) = self.gather.wait(arrived) {
             std::thread::sleep(wait);
             self.driver.poll(&self.pool, Some(Duration::ZERO), &mut events)?;
-            messages += events.len();
-            events.drain(..).for_each(|event| self.handle(event));
+            self.handle_all(&mut events, &mut arrived);
         }
         self.events = events;
-        self.gather.note(messages, self.driver.now_ns());
+        self.gather.note(arrived, self.driver.now_ns());
         self.host.set_now(self.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
@@ -316,6 +315,13 @@ impl<D: Driver> Worker<D> {
 
     fn note_answered(times: &Latency, answered: &mut Vec<u64>, now_ns: u64) {
         answered.drain(..).for_each(|taken_ns| times.note(now_ns.saturating_sub(taken_ns)));
+    }
+
+    fn handle_all(&mut self, events: &mut Vec<Event>, arrived: &mut Arrived) {
+        for event in events.drain(..) {
+            arrived.note(&event);
+            self.handle(event);
+        }
     }
 
     fn handle(&mut self, event: Event) {
