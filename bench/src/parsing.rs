@@ -186,3 +186,21 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{http, memcached, resp, scanning};
+
+    #[test]
+    fn both_sides_read_every_message_alike() {
+        // Making the rows compares what both find.
+        let (http, resp) =
+            (http::Http::new(false).expect("compiles"), resp::Resp::new(false).expect("compiles"));
+        let memcached = memcached::Memcached::new(false).expect("compiles");
+        let scans = scanning::Scans::new().expect("compiles");
+        let rows = [http.rows(), resp.rows(), memcached.rows(), Ok(scans.rows().collect())];
+        for row in rows.into_iter().flat_map(|rows| rows.expect("the programs have both channels")) {
+            assert_eq!((row.flick)(3), (row.rival)(3), "{}", row.name);
+        }
+    }
+}

@@ -14,7 +14,10 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// Relays one connection after the other, for ever.
 pub(crate) fn run(args: &BareRelayArgs) -> io::Result<()> {
-    let listener = TcpListener::bind(args.listen)?;
+    serve(&TcpListener::bind(args.listen)?, args)
+}
+
+fn serve(listener: &TcpListener, args: &BareRelayArgs) -> io::Result<()> {
     // Both threads stay, so that their processor time can be read at any moment.
     let (to_server, pairs) = mpsc::channel::<(TcpStream, TcpStream)>();
     let (done, finished) = mpsc::channel::<()>();
@@ -69,5 +72,36 @@ fn spliced(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
         while held > 0 {
             held -= splice(&reader, None, to, None, held, SpliceFlags::MOVE)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use crate::cli::BareRelayArgs;
+    use crate::relay::peers::{Peers, Shape};
+
+    /// Bodies of every shape arrive whole through a relay of this kind.
+    fn check(splice: bool, buffer_bytes: usize) {
+        for shape in Shape::ALL {
+            let peers = Peers::new(shape).expect("there are sockets");
+            let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there are sockets");
+            let listen = listener.local_addr().expect("it is bound");
+            let args = BareRelayArgs { listen, server: peers.addr(), splice, buffer_bytes };
+            std::thread::spawn(move || super::serve(&listener, &args));
+            peers.checked(listen, 3 << 20).expect("the body arrives");
+            peers.moved(listen, 3 << 20).expect("the body arrives");
+        }
+    }
+
+    #[test]
+    fn bodies_arrive_whole_through_copies() {
+        check(false, 10_007);
+    }
+
+    #[test]
+    fn bodies_arrive_whole_through_splices() {
+        check(true, 0);
     }
 }
