@@ -90,6 +90,8 @@ pub struct Service {
     pub net: SimNet,
     /// Its only worker.
     pub worker: Worker<SimDriver>,
+    /// What its program shares.
+    pub state: Arc<State>,
     /// Its counters.
     pub counters: Arc<Counters>,
     /// Its counters of each backend.
@@ -135,7 +137,7 @@ impl Service {
             WorkerConfig {
                 setup,
                 shared: Arc::clone(&shared),
-                state,
+                state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::clone(&backend_counters),
                 workers: 1,
@@ -148,7 +150,8 @@ impl Service {
         let listener = worker.driver().listen(&listen).expect("listens");
         worker.add_listener(listener);
         worker.start();
-        Self { net, worker, counters, backend_counters, shared, listen, backends, is_finished: false }
+        let is_finished = false;
+        Self { net, worker, state, counters, backend_counters, shared, listen, backends, is_finished }
     }
 
     /// Adds a client that dials at a time.

@@ -84,6 +84,17 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
     check(&[("bad.scn", "client a dances")], &[], 1, &["bad.scn, line 1: `dances` is nothing a peer does"]);
     check(&[("bad.scn", "backend third expects \"x\"")], &[], 1, &["line 1: `third` has no backends"]);
     check(&[("few.scn", "backends first 1\nclient a closes")], &[], 1, &["channel `copies`", "is not bound"]);
+    let both = [
+        "bad.scn, line 1: `dances`",
+        "worse.scn, line 2: `third` has no",
+        "right.scn ... ok",
+        "1 passed, 2 failed",
+    ];
+    let worse = "backends first 1\nbackend third expects \"x\"";
+    check(&[("bad.scn", "client a dances"), ("worse.scn", worse), ("right.scn", RIGHT)], &[], 1, &both);
+    let broken = [("broken.flick", "proc P: ("), ("of_it.scn", "service broken.flick\nclient a closes")];
+    let right = [("right.scn", &*RIGHT.replacen("backends", "service tiers.flick\nbackends", 1))];
+    check(&[&broken[..], &right[..]].concat(), &[], 1, &["error[", "right.scn ... ok", "1 passed, 1 failed"]);
     check(&[], &[], 1, &["there is no scenario", "client a  sends"]);
     check(
         &[("two.flick", PROGRAM), ("right.scn", RIGHT)],
@@ -91,6 +102,37 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
         1,
         &["2 programs stand beside", "`service tiers.flick`"],
     );
+}
+
+/// Counts what comes, and how much of it is under way.
+const COUNTING: &str = r#"type q = unit { m : decimal<2>; "\n"; };
+global asked: counter
+global last: gauge
+
+proc P: (q/q client)
+  | client => noted() => client
+
+fun noted: (req: q) -> (q)
+  count(asked, 2)
+  set(last, 0 - req.m)
+  req
+"#;
+
+#[test]
+fn counters_of_the_program_are_expected_as_those_of_the_platform() {
+    let scenario = |last: &str| {
+        format!(
+            "service counting.flick\nclient a sends \"7\\n\", expects \"7\\n\"\nexpect counter asked == 2\n\
+             expect counter last == {last}\nexpect counter sessions_accepted == 1\n"
+        )
+    };
+    let files = |text| [("counting.flick", COUNTING.to_owned()), ("counting.scn", text)];
+    let play = |last, status, said| {
+        let files = files(scenario(last));
+        check(&files.each_ref().map(|(name, text)| (*name, text.as_str())), &[], status, &[said]);
+    };
+    play("-7", 0, "1 passed");
+    play("8", 1, "counter last is -7, not 8");
 }
 
 /// Gives a backend, and a client, two messages where one is due.

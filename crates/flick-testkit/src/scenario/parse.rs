@@ -98,7 +98,7 @@ pub enum Step {
     /// Draining begins; it may take so many milliseconds.
     Drain(u64),
     /// A counter has a value now or soon.
-    Counter(String, u64),
+    Counter(String, i64),
     /// The worker says that it is finished.
     Finished,
     /// Nothing is left behind.

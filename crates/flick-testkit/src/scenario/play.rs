@@ -78,7 +78,7 @@ impl Player<'_> {
             Step::Counter(name, value) => {
                 let known = self.stage.counters().iter().any(|(known, _)| known == name);
                 if !known {
-                    return Err(format!("there is no counter `{name}`"));
+                    return Err(format!("neither the program nor the platform has a counter `{name}`"));
                 }
                 let is = |player: &Self| {
                     player.stage.counters().iter().find(|(known, _)| known == name).map_or(0, |(_, is)| *is)

@@ -10,6 +10,7 @@ pub use sockets::Sockets;
 use std::time::Duration;
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+use flick_runtime::state::State;
 use flick_runtime::{Audit, Counters, Limits, Timeouts, Totals};
 
 use super::{Happening, Scenario};
@@ -66,8 +67,8 @@ pub trait Stage {
     fn drain(&mut self, within_ms: u64);
     /// Whether the worker has said that it is finished.
     fn is_finished(&self) -> bool;
-    /// The counters.
-    fn counters(&self) -> Vec<(&'static str, u64)>;
+    /// The counters and gauges: the program's own, then the platform's.
+    fn counters(&self) -> Vec<(String, i64)>;
     /// What is left behind although nothing is under way.
     ///
     /// Errors: a list of what should not be there.
@@ -124,10 +125,11 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
     Ok(timeouts)
 }
 
-fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
+fn counters(state: &State, counters: &Counters) -> Vec<(String, i64)> {
     let mut totals = Totals::default();
     totals.absorb(counters);
-    totals.entries()
+    let platforms = totals.entries().into_iter().map(|(name, value)| (name.to_owned(), value as i64));
+    state.counters().into_iter().map(|own| (own.name, own.value)).chain(platforms).collect()
 }
 
 /// What is left behind; a driver may keep so many large buffers to receive into.

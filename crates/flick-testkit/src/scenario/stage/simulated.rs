@@ -206,8 +206,8 @@ impl Stage for Simulated {
         self.service.is_finished
     }
 
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        super::counters(&self.service.counters)
+    fn counters(&self) -> Vec<(String, i64)> {
+        super::counters(&self.service.state, &self.service.counters)
     }
 
     fn expect_quiet(&self) -> Result<(), String> {

@@ -101,6 +101,7 @@ impl Peer {
 /// Real sockets as a stage.
 pub struct Sockets {
     worker: Option<Worker<AnyDriver>>,
+    state: Arc<State>,
     counters: Arc<Counters>,
     shared: Arc<Shared>,
     listen: SocketAddr,
@@ -148,10 +149,11 @@ impl Sockets {
         let backend_counters: Vec<BackendCounters> = backends.iter().map(|_| Default::default()).collect();
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
+        let state = Arc::new(state);
         let worker_config = WorkerConfig {
             setup,
             shared: Arc::clone(&shared),
-            state: Arc::new(state),
+            state: Arc::clone(&state),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
             workers: 1,
@@ -168,6 +170,7 @@ impl Sockets {
         worker.start();
         Ok(Some(Self {
             worker: Some(worker),
+            state,
             counters,
             shared,
             listen,
@@ -255,8 +258,8 @@ impl Stage for Sockets {
         self.worker.is_none()
     }
 
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        super::counters(&self.counters)
+    fn counters(&self) -> Vec<(String, i64)> {
+        super::counters(&self.state, &self.counters)
     }
 
     fn expect_quiet(&self) -> Result<(), String> {
