@@ -283,6 +283,11 @@ fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
 /// The part of a message that must lie in memory at once has a bound of its own.
 fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
     let declared = items.unit(unit);
+    let is_unknown = |field: &crate::hir::Field| matches!(&field.kind, FieldKind::Bytes { length, .. } if length.ty == Ty::Unknown);
+    // How long a field is whose length was refused is not known.
+    if declared.fields.iter().any(is_unknown) {
+        return;
+    }
     let mut fixed = 0u64;
     let mut parts: Vec<(String, u64)> = Vec::new();
     for field in &declared.fields {

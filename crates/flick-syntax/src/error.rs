@@ -102,6 +102,15 @@ impl ErrorSink {
     pub(crate) fn into_sorted(mut self, other: ErrorSink) -> Vec<SyntaxError> {
         self.errors.extend(other.errors);
         self.errors.sort_by_key(|error| (error.range.start, error.range.end));
+        // What is nested too deep is not read to its end, so nobody knows which brackets are closed there.
+        let deep = self.errors.iter().position(|error| error.kind == SyntaxErrorKind::NestingTooDeep);
+        if let Some(deep) = deep {
+            let mut index = 0;
+            self.errors.retain(|error| {
+                index += 1;
+                index <= deep + 1 || error.kind != SyntaxErrorKind::MissingClosing
+            });
+        }
         self.errors.truncate(ERRORS_MAX);
         self.errors
     }

@@ -219,7 +219,7 @@ impl Exprs<'_> {
                     }
                     Ty::Tuple(_) => report::values::tuple_field_name(path_span, path),
                     Ty::Variant(_) => report::values::variant_field(base.span.clone(), &found),
-                    _ => report::types::no_fields(base.span.clone(), &found),
+                    _ => report::types::no_fields(base.span.clone(), &found, other, path),
                 };
                 self.sink.push(report);
                 return unknown(span);
@@ -260,8 +260,10 @@ impl Exprs<'_> {
             .into_iter()
             .find_map(|front| declared.iter().find(|field| field.name.as_deref() == Some(front)));
         if let Some(leaf) = leaf {
-            let found = self.items.describe(&grammar_type(&leaf.kind));
-            self.sink.push(report::types::no_fields(span.clone(), &found));
+            let ty = grammar_type(&leaf.kind);
+            let found = self.items.describe(&ty);
+            let field = path.rsplit('.').next().unwrap_or_default();
+            self.sink.push(report::types::no_fields(span.clone(), &found, &ty, field));
             return None;
         }
         let is_group = index.is_none()

@@ -63,11 +63,18 @@ impl Exprs<'_> {
     pub(super) fn build_wire(&mut self, unit: UnitId, record: &ast::RecordExpr, span: &Span) -> Option<Expr> {
         let has_field =
             self.items.unit(unit).fields.iter().any(|field| field.name.as_deref() == Some("wire"));
-        if has_field || self.items.unit(unit).body.is_none() {
+        if has_field {
             return None;
         }
         let is_wire = |init: &ast::FieldInit| init.name().is_some_and(|name| name.text() == "wire");
         let wire = record.fields().find(is_wire)?;
+        if self.items.unit(unit).body.is_none() {
+            let names = self.written_names(unit);
+            let place = self.span(wire.range());
+            let report = report::wire::wire_of_a_plain_unit(place, &self.items.unit(unit).name, &names);
+            self.sink.push(report);
+            return Some(Expr { ty: Ty::Record(unit), ..super::unknown(span.clone()) });
+        }
         if let Some(other) = record.fields().find(|init| !is_wire(init)) {
             let place = self.span(other.range());
             self.sink.push(report::wire::wire_and_fields(place));

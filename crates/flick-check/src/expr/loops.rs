@@ -344,6 +344,13 @@ impl Exprs<'_> {
                         "look into the option first: `switch ...:` with the cases `some x:` and `none:`"
                     }
                     Ty::Tuple(_) => "name its parts: `let (a, b) = pair`",
+                    Ty::Record(_) => {
+                        "go through a list in it, `for x in m.items:`; its other fields are named one by one"
+                    }
+                    Ty::Duration | Ty::Time => "go through a range of numbers: `for i in 0..10:`",
+                    Ty::Chan { .. } => {
+                        "this is one channel; an array of them, `[cmd/cmd] backends`, can be gone through"
+                    }
                     _ => "a repetition goes through a list, a range `a..b` or an array of channels",
                 };
                 self.sink.push(report::values::not_iterable(place, &found, help));

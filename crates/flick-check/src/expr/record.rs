@@ -58,7 +58,9 @@ impl Exprs<'_> {
         let ty = Ty::Record(unit);
         let name = self.items.unit(unit).name.clone();
         let Some(view) = self.items.views.get(&unit.0) else {
-            self.sink.push(report::values::positional_without_record(span.clone(), &name));
+            let names = self.written_names(unit);
+            let report = report::values::positional_without_record(span.clone(), &name, &names, args.len());
+            self.sink.push(report);
             return Expr { ty, ..unknown(span) };
         };
         let (is_piped, place) = (piped.is_some(), view.span.clone());
@@ -92,6 +94,17 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Build(unit, given), ty, span }
     }
 
+    /// The fields that a program may give where it builds a message.
+    pub(super) fn written_names(&self, unit: UnitId) -> Vec<&str> {
+        let declared = self.items.unit(unit);
+        let fields = declared.fields.iter().enumerate();
+        let given = fields.filter(|(index, _)| {
+            let id = FieldId(*index as u32);
+            grammar::element_of(declared, id).is_none() && grammar::writable(declared, id) == Writable::Yes
+        });
+        given.filter_map(|(_, field)| field.name.as_deref()).filter(|name| !name.contains('#')).collect()
+    }
+
     /// Refuses to build messages of which some field could get no length.
     fn check_buildable(&mut self, unit: UnitId, span: &Span) {
         let declared = self.items.unit(unit);
@@ -123,7 +136,7 @@ impl Exprs<'_> {
             Ty::Unknown => return unknown(span),
             ref other => {
                 let found = self.items.describe(other);
-                self.sink.push(report::types::no_fields(base.span.clone(), &found));
+                self.sink.push(report::types::no_fields(base.span.clone(), &found, other, ""));
                 return unknown(span);
             }
         };

@@ -84,9 +84,7 @@ impl Walk<'_> {
                 if let Some((byte, next)) = follow.meets(&set) {
                     self.report(|| report::wire::optional_literal(literal.span.clone(), byte, next));
                 } else if follow.may_end {
-                    self.report(|| {
-                        report::wire::open_end(literal.span.clone(), "this literal, which need not be there,")
-                    });
+                    self.report(|| report::wire::optional_end(literal.span.clone()));
                 }
                 own.or(&follow)
             }

@@ -246,8 +246,12 @@ impl Flat<'_> {
             })
             .collect();
         if let Some(span) = span.filter(|_| given.len() != params.len()) {
-            let name = &self.items.unit(unit).name;
-            self.sink.push(report::wire::argument_count(span, name, params.len(), given.len()));
+            let declared = self.items.unit(unit);
+            let named: Vec<(String, String)> =
+                params.iter().map(|(name, ty)| (name.clone(), self.items.describe(ty))).collect();
+            let place = declared.span.clone();
+            let report = report::wire::argument_count(span, &declared.name, &named, given.len(), place);
+            self.sink.push(report);
         } else if params.is_empty() {
             return None;
         }

@@ -84,7 +84,11 @@ fn parameter(scope: &GrammarScope, path: &str, span: &Span) -> Option<Expr> {
     let ty = args.params[index].1.clone();
     Some(match value {
         Some(value) if value.ty != Ty::Unknown => Expr { span: span.clone(), ..value },
-        _ => Expr { ty, ..unknown(span.clone()) },
+        // Something of its type of which nothing is known.
+        _ => {
+            let inner = Box::new(Expr { ty: ty.clone(), ..unknown(span.clone()) });
+            Expr { kind: ExprKind::Recast(inner), ty, span: span.clone() }
+        }
     })
 }
 

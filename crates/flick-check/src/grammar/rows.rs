@@ -144,10 +144,12 @@ impl<'a> Rows<'a> {
             None => placeholder(ty, &Span::default()),
             Some(value) => {
                 let scope = self.scope(&args.site, format!("`{name}`"), args.visible);
-                self.exprs(scope, |exprs| {
+                let value = self.exprs(scope, |exprs| {
                     let value = exprs.expr_like(value, ty);
                     exprs.coerce(value, ty, &format!("`{name}`"), None)
-                })
+                });
+                // A value of another kind was reported; where it is used is no place to say so again.
+                if Items::same_kind(&value.ty, ty) { value } else { crate::expr::unknown(value.span) }
             }
         });
         let values: Vec<Expr> = values.collect();

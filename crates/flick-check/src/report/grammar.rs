@@ -236,7 +236,8 @@ pub(crate) fn nests_itself(span: Span, name: &str) -> Diagnostic {
         format!("the unit `{name}` holds itself, so no message of it has an end"),
     )
     .label("holds itself")
-    .help("a nested unit is another unit; repetitions are not in this version of flick yet")
+    .note("A unit is laid out in every place that it is used in, so it cannot stand in itself, nor in its own elements.")
+    .help(format!("write a tree as a list in prefix order, in which each element says how many it holds: `all : [{name}]<100> &children = self.all.count;`, in a unit of its own"))
 }
 
 pub(crate) fn nested_too_deep(span: Span, depth_max: usize) -> Diagnostic {

@@ -2,7 +2,7 @@
 
 use super::list;
 use crate::diagnostic::Diagnostic;
-use crate::hir::Span;
+use crate::hir::{Span, Ty};
 
 pub(crate) fn mismatch(span: Span, wanted: &str, found: &str, why: Option<(Span, String)>) -> Diagnostic {
     let help = match (wanted, found) {
@@ -176,10 +176,33 @@ pub(crate) fn not_indexable(span: Span, found: &str) -> Diagnostic {
         .help("an array of channels, a list, text and a dictionary have elements: `backends[i]`, `xs[0]`, `hits[key]`")
 }
 
-pub(crate) fn no_fields(span: Span, found: &str) -> Diagnostic {
+/// `field`: what stands behind the point, if anything does.
+pub(crate) fn no_fields(span: Span, found: &str, ty: &Ty, field: &str) -> Diagnostic {
+    let is_length = matches!(field, "length" | "len" | "size" | "count");
+    let help = match ty {
+        Ty::Bytes { .. } | Ty::List { .. } | Ty::Dict(_) if is_length => "write `len(x)`",
+        Ty::Bytes { .. } => {
+            "write a function of it: `len(x)`, `x[0..4]`, `starts_with(x, \"a\")`, `split(x, \",\", 8)`"
+        }
+        Ty::List { .. } => {
+            "write `xs[0]` for an element, `len(xs)` for how many there are, or go through it: `for x in xs:`"
+        }
+        Ty::ChanArray { .. } => "name one of them, `backends[0]`; how many there are is `len(backends)`",
+        Ty::Chan { .. } => "write a function of it: `peer(c)`, `address(peer(c))`, `alive(c)`, `load(c)`",
+        Ty::Endpoint => "write `address(e)` or `port(e)`",
+        Ty::Enum(_) => {
+            "its number is `int(x)`; to choose by it, write `switch x:` with a case for each member"
+        }
+        Ty::Dict(_) => "look it up by key: `seen[key] else 0`",
+        Ty::Time | Ty::Duration => "as a number it is `millis(d)` or `unix(t)`",
+        Ty::Counter(_) => "its number is `value(c)`",
+        _ => {
+            "only messages and records have fields, like `req.key`; a member of an enumeration is written `opcode.get`"
+        }
+    };
     Diagnostic::error("E0417", span, format!("{found} has no fields"))
         .label(format!("this is {found}"))
-        .help("only messages and records have fields, like `req.key`; a member of an enumeration is written `opcode.get`")
+        .help(help)
 }
 
 pub(crate) fn kind_differs(span: Span, wanted: &str, found: &str) -> Diagnostic {

@@ -499,10 +499,12 @@ pub(crate) fn variant_field(span: Span, found: &str) -> Diagnostic {
         .help("look at its cases: `switch ...:` with a line `circle r: ...` for each")
 }
 
-pub(crate) fn positional_without_record(span: Span, unit: &str) -> Diagnostic {
+/// `names`: fields that can be given; `given`: how many values are.
+pub(crate) fn positional_without_record(span: Span, unit: &str, names: &[&str], given: usize) -> Diagnostic {
+    let named: Vec<String> = names.iter().take(given.max(1)).map(|name| format!("{name} = ...")).collect();
     Diagnostic::error("E0434", span, format!("no record says in which order `{unit}` takes its fields"))
         .label("values without names")
-        .help(format!("name the fields, `{unit}{{key = ...}}`, or declare `type {unit}: record` with the fields the program uses"))
+        .help(format!("name the fields, for example `{unit}{{{}}}`, or declare `type {unit}: record` with these fields in this order", named.join(", ")))
 }
 
 pub(crate) fn too_much_built(

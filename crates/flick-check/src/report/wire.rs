@@ -167,7 +167,7 @@ pub(crate) fn list_bound(span: Span, elements_max: u32) -> Diagnostic {
 pub(crate) fn list_without_end(span: Span, name: &str) -> Diagnostic {
     Diagnostic::error("E0636", span, format!("nothing says where the list `{name}` ends"))
         .label("where does it end?")
-        .help("add one of `&count = self.n`, `&until = \"\\r\\n\"`, `&length = self.len`, `&last = ...`, `&children = ...`")
+        .help(format!("say it: `&count = self.n` with a number `n` that stands before it, `&until = \"\\r\\n\"`, `&length = self.n` in bytes, or `&last = self.{name}.field == 0` by a field of its last element"))
 }
 
 pub(crate) fn two_ends(span: Span, name: &str) -> Diagnostic {
@@ -188,7 +188,7 @@ pub(crate) fn list_without_bound(span: Span, name: &str, is_keyed: bool) -> Diag
     } else {
         diagnostic.note("Only a list behind which nothing stands can be passed on as it arrives.")
     };
-    diagnostic.help("write `[item]<100>`")
+    diagnostic.help(format!("write how many there are at most behind its type: `{name} : [item]<100>`"))
 }
 
 pub(crate) fn keyed_attribute(span: Span, name: &str) -> Diagnostic {
@@ -284,7 +284,7 @@ pub(crate) fn run_goes_on(span: Span, name: &str, byte: u8, next: Span) -> Diagn
     .label(format!("takes {byte}"))
     .also(next, format!("may begin with {byte}"))
     .note("A run takes all bytes that it can, so what follows would never see them.")
-    .help("let something stand between that is in neither, or end the field by `&until`")
+    .help("put a literal between them that is none of its bytes, `\" \";`, or let the field end at one: `&until = \" \"`")
 }
 
 pub(crate) fn optional_literal(span: Span, byte: u8, next: Span) -> Diagnostic {
@@ -307,6 +307,16 @@ pub(crate) fn open_end(span: Span, name: &str) -> Diagnostic {
     )
     .label("the last of the message")
     .help("let a literal end the message: `\"\\n\";`")
+}
+
+pub(crate) fn optional_end(span: Span) -> Diagnostic {
+    Diagnostic::error(
+        "E0639",
+        span,
+        "this literal may be there or not, and nothing behind it tells before the next message comes",
+    )
+    .label("the last of the message")
+    .help("leave `&optional` away, or let a literal that is always there end the message")
 }
 
 /// A byte as it is written in a literal.
@@ -334,15 +344,36 @@ pub(crate) fn behind_to_close(span: Span, name: &str) -> Diagnostic {
     .help("move it to the end of the unit, or give it a length")
 }
 
-pub(crate) fn argument_count(span: Span, name: &str, wanted: usize, found: usize) -> Diagnostic {
-    let help = if wanted == 0 {
+/// `params`: name and type of each.
+pub(crate) fn argument_count(
+    span: Span,
+    name: &str,
+    params: &[(String, String)],
+    found: usize,
+    place: Span,
+) -> Diagnostic {
+    let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+    let help = if names.is_empty() {
         format!("write `{name}` alone")
     } else {
-        format!("write `{name}({})`", vec!["..."; wanted].join(", "))
+        let what = if names.len() == 1 { "a value" } else { "values" };
+        format!("write `{name}({})`, with {what} for {}", names.join(", "), list(names.iter().copied()))
     };
-    Diagnostic::error("E0642", span, format!("the unit `{name}` takes {wanted} values, {found} are given"))
+    let values = if names.len() == 1 { "1 value".to_owned() } else { format!("{} values", names.len()) };
+    let given = match found {
+        0 => "none is given".to_owned(),
+        1 => "1 is given".to_owned(),
+        _ => format!("{found} are given"),
+    };
+    let declared: Vec<String> = params.iter().map(|(name, ty)| format!("`{name}`, {ty}")).collect();
+    let diagnostic = Diagnostic::error("E0642", span, format!("the unit `{name}` takes {values}, {given}"))
         .label(format!("{found} given"))
-        .help(help)
+        .help(help);
+    if declared.is_empty() {
+        diagnostic
+    } else {
+        diagnostic.also(place, format!("takes {}", declared.join("; ")))
+    }
 }
 
 pub(crate) fn no_params(span: Span, name: &str) -> Diagnostic {
@@ -374,7 +405,9 @@ pub(crate) fn message_with_params(span: Span, name: &str) -> Diagnostic {
         format!("messages of `{name}` cannot be received: nothing gives its parameters values"),
     )
     .label("takes values")
-    .help("let a unit without parameters hold it: `all : unit_name(100);`")
+    .help(format!(
+        "receive a unit that holds it and gives the values: `type whole = unit {{ all : {name}(100); }};`"
+    ))
 }
 
 pub(crate) fn field_of_an_element(span: Span, path: &str, list: &str, place: Span) -> Diagnostic {
@@ -550,6 +583,15 @@ pub(crate) fn two_arms(span: Span, one: &str, other: &str, first: Span) -> Diagn
         .label("in another case of the `switch`")
         .also(first, "in one case")
         .help("give the fields of one case only")
+}
+
+pub(crate) fn wire_of_a_plain_unit(span: Span, unit: &str, fields: &[&str]) -> Diagnostic {
+    let fields: Vec<String> = fields.iter().map(|name| format!("{name} = ...")).collect();
+    let title =
+        format!("a `{unit}` is not given by its bytes: only units with texts, choices or lists in them are");
+    Diagnostic::error("E0649", span, title)
+        .label("a plain row of numbers and bytes")
+        .help(format!("name its fields: `{unit}{{{}}}`", fields.join(", ")))
 }
 
 pub(crate) fn wire_and_fields(span: Span) -> Diagnostic {
