@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Kaitai(KaitaiArgs),
     /// Long bodies through a relay and an HTTP proxy, beside relays that look at nothing, HAProxy and nginx
     Relay(RelayArgs),
+    /// The HTTP balancer beside HAProxy and nginx (needs wrk)
+    HttpBalancer(BalancerArgs),
     /// A relay that looks at nothing, started by `relay`
     #[command(hide = true)]
     BareRelay(BareRelayArgs),
@@ -168,6 +170,41 @@ pub(crate) struct RelayArgs {
     #[arg(long, default_value_t = 0)]
     pub(crate) server_core: usize,
     /// Core of source and sink
+    #[arg(long, default_value_t = 1)]
+    pub(crate) load_core: usize,
+    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    #[arg(long)]
+    pub(crate) boost: bool,
+    /// The flick command [default: target/release/flick]
+    #[arg(long)]
+    pub(crate) flick: Option<PathBuf>,
+    /// I/O driver of flick: epoll or uring; its own choice by default
+    #[arg(long)]
+    pub(crate) io: Option<String>,
+    /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// Short HTTP requests.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BalancerArgs {
+    /// Connections of the load
+    #[arg(long, default_value_t = 100)]
+    pub(crate) clients: usize,
+    /// Measured seconds of each round
+    #[arg(long, default_value_t = 3)]
+    pub(crate) seconds: u64,
+    /// Seconds of each round before the measured ones
+    #[arg(long, default_value_t = 1)]
+    pub(crate) warmup_seconds: u64,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Core of the balancer
+    #[arg(long, default_value_t = 0)]
+    pub(crate) server_core: usize,
+    /// Core of the load and the servers
     #[arg(long, default_value_t = 1)]
     pub(crate) load_core: usize,
     /// Goes before other work of a shared machine (needs the right to raise priorities)

@@ -12,6 +12,7 @@ mod compile_time;
 mod dictionary;
 mod drive;
 mod hadoop;
+mod http_balancer;
 mod kernels;
 mod memcached_proxy;
 mod parsing;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         cli::Command::HadoopMerge(args) => hadoop::merge(&args),
         cli::Command::Kaitai(args) => parsing::kaitai(&args).map_err(std::io::Error::other),
         cli::Command::Relay(args) => relay::run(&args),
+        cli::Command::HttpBalancer(args) => http_balancer::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),
         cli::Command::Store(args) => store::run(&args),
