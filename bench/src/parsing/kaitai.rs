@@ -63,9 +63,10 @@ pub(crate) fn run(args: &KaitaiArgs) -> Result<(), String> {
         fs::create_dir_all(results).map_err(|error| error.to_string())?;
         let text = format!(
             "# Parsers of grammars beside Kaitai Struct's\n\n{COMPILER} (Java), {RUNTIME}, {}; median over rounds of the \
-             best batch, in nanoseconds per message; see METHOD.md.\n\nOf its other outputs: the runtime library for Rust is \
-             in no registry (the crate `kaitai` is somebody else's macro for an older dialect), nor is the one for C++; \
-             Python and JavaScript are interpreted.\n\n{table}",
+             best batch, in nanoseconds per message; see METHOD.md.\n\nOf Kaitai's other outputs: no crate holds the \
+             runtime library for Rust (the crate `kaitai` is somebody else's macro with a runtime of its own), and Debian \
+             has none for C++; those for Python and JavaScript were not tried. Kaitai reads and copies every field; flick \
+             decodes what the program reads, and checks memcached's shapes of requests besides.\n\n{table}",
             java_version()
         );
         fs::write(results.join("kaitai.md"), text).map_err(|error| error.to_string())?;
