@@ -8,6 +8,7 @@ mod explain;
 mod fmt;
 mod run;
 mod test;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,8 @@ pub enum Command {
     Run(Box<run::Run>),
     /// Writes what the compiler makes of a program
     Build(build::Build),
+    /// Shows a running service in the terminal
+    Top(top::Top),
     /// Plays the scenarios beside a program in the simulator
     Test(test::Test),
     /// Gives programs their one layout
@@ -50,6 +53,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
+            Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),
             Command::Doc(doc) => doc.run(),

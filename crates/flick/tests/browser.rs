@@ -1,12 +1,15 @@
 //! Pages of ours in a real browser: no complaint in its console, every link leads somewhere, nothing sticks out of a
-//! narrow screen, light and dark are both there.
+//! narrow screen, light and dark are both there; the admin page shows what a service does while it does it.
 
 #[path = "browser/chromium.rs"]
 mod chromium;
 mod common;
 
 use chromium::Browser;
-use common::{Scratch, run};
+use common::peers::{Memcached, free_address};
+use common::service::Service;
+use common::{Scratch, client, run};
+use flick_load::binary::{Opcode, Status};
 
 /// What a page of documentation is asked: its links that lead nowhere, and what makes it wider than the screen.
 const LINKS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
@@ -41,4 +44,46 @@ fn pages_of_grammars_are_whole_in_a_browser() {
         }
         assert_eq!(browser.complaints, [""; 0], "{name}");
     }
+}
+
+/// Fetched by the page once a second; the second time it has rates.
+const RATES: &str = "new Promise(done => {
+    const look = () => document.body.dataset.seen === 'rates' ? done(true) : requestAnimationFrame(look);
+    look();
+})";
+
+#[test]
+fn the_admin_page_shows_a_service_at_work() {
+    let memcached = Memcached::start();
+    let service = Service::proxy(&[memcached.address, free_address()], &["--workers", "1", "--admin", "0"]);
+    let admin = service.admin();
+    let mut client = client::connect(service.address);
+    let mut failed = 0;
+    for round in 0..64 {
+        let key = format!("key{round}");
+        failed += u32::from(!client::ask(&mut client, Opcode::Set, round, key.as_bytes(), b"v").is(Status::Ok));
+    }
+    assert!(failed > 0 && failed < 64, "one of two backends is down: {failed}");
+    let mut browser = Browser::start("admin");
+    browser.open(&format!("http://{admin}/"));
+    assert_eq!(browser.value(RATES), true);
+    let text = browser.value("document.body.innerText").as_str().expect("a page has text").to_owned();
+    for piece in ["Memcached", "serving", "client =>", "64", "backend is down", "down", "up"] {
+        assert!(text.contains(piece), "`{piece}` is not in\n{text}");
+    }
+    assert_eq!(browser.value("document.querySelectorAll('.graph .way').length"), 4);
+    assert_eq!(browser.value("document.querySelectorAll('.curve').length"), 3);
+    assert_eq!(browser.value("document.querySelectorAll('#services section').length"), 1);
+    for width in [1200, 380] {
+        browser.resize(width, 800);
+        assert_eq!(browser.value(TOO_WIDE), serde_json::json!([]), "on a screen of {width}");
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+    service.drained();
+    // The service is gone: the page says so and goes on showing what it had.
+    let gone = "new Promise(done => {
+        const look = () => document.getElementById('notice').hidden ? requestAnimationFrame(look) : done(true);
+        look();
+    })";
+    assert_eq!(browser.value(gone), true);
 }

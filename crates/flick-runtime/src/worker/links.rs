@@ -59,6 +59,9 @@ impl<D: Driver> Worker<D> {
         self.driver.receive(conn, true);
         self.counters.links_connected.add(1);
         let (backend, lent) = (state.backend as usize, state.lent);
+        if self.backends[backend].failures > 0 && !self.setup.private {
+            tracing::info!(address = %self.address_of(link), "backend is up");
+        }
         if self.backends[backend].exclusive {
             self.pool_connected(link);
         } else if !lent {
@@ -172,6 +175,9 @@ impl<D: Driver> Worker<D> {
     pub(super) fn link_down(&mut self, link: u32) {
         let backend = self.links[link as usize].backend as usize;
         let timeouts = &self.setup.timeouts;
+        if self.backends[backend].failures == 0 {
+            tracing::warn!(address = %self.address_of(link), "backend is down");
+        }
         let shift = self.backends[backend].failures.min(BACKOFF_SHIFT_MAX);
         let pause = (timeouts.backoff_min.as_nanos() as u64) << shift;
         let pause = pause.min(timeouts.backoff_max.as_nanos() as u64).max(1);

@@ -1,6 +1,6 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
-mod admin;
+pub mod admin;
 mod memory;
 
 use std::sync::Arc;

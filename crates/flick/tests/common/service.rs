@@ -13,6 +13,7 @@ pub struct Service {
     child: Child,
     /// Where clients connect.
     pub address: SocketAddr,
+    admin: Receiver<SocketAddr>,
     log: Option<JoinHandle<String>>,
 }
 
@@ -33,6 +34,7 @@ impl Service {
         let mut child = command.spawn().expect("the tool starts");
         let stderr = child.stderr.take().expect("stderr was asked for");
         let (found, address) = mpsc::channel();
+        let (found_admin, admin) = mpsc::channel();
         let log = std::thread::spawn(move || {
             let mut log = String::new();
             let mut lines = BufReader::new(stderr);
@@ -41,7 +43,11 @@ impl Service {
                 match lines.read_line(&mut log) {
                     Ok(0) | Err(_) => return log,
                     Ok(_) => {
-                        if let Some(address) = address_in(&log[from..]) {
+                        if let Some(address) = address_in(&log[from..], "admin") {
+                            // Only a test of the admin side waits for it.
+                            let _ = found_admin.send(address);
+                        }
+                        if let Some(address) = address_in(&log[from..], "listening") {
                             // Only the first one is waited for.
                             let _ = found.send(address);
                         }
@@ -49,7 +55,7 @@ impl Service {
                 }
             }
         });
-        let mut service = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log: Some(log) };
+        let mut service = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), admin, log: Some(log) };
         service.address = service.listening(&address);
         service
     }
@@ -64,6 +70,11 @@ impl Service {
                 panic!("the service does not listen ({status:?}); its log:\n{}", log.unwrap_or_default());
             }
         }
+    }
+
+    /// Where its admin side listens; it must have been asked for with `--admin 0`.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin.recv_timeout(wait::WAIT_MAX).expect("the service was told to have an admin side")
     }
 
     /// Its process id.
@@ -100,9 +111,10 @@ impl Drop for Service {
     }
 }
 
-/// The address in a log line that says `listening`, as text or JSON.
-fn address_in(line: &str) -> Option<SocketAddr> {
-    if !line.contains("listening") {
+/// The address in a log line that says `word`, as text or JSON.
+fn address_in(line: &str, word: &str) -> Option<SocketAddr> {
+    let is_said = [format!(" {word} "), format!("\"{word}\"")].iter().any(|said| line.contains(said.as_str()));
+    if !is_said {
         return None;
     }
     let after = line.split_once("address")?.1;

@@ -214,7 +214,8 @@ fn tasks(graph: &graph::Graph) -> Graph {
 }
 
 /// Puts the counts on the edges where what is counted tells them apart: messages in by their channel, messages out by
-/// theirs, if one task alone sends there; replies that no backend sent are the program's own.
+/// theirs, if one task alone sends there; replies that no backend sent are the program's own, but for those that flick
+/// gave instead of one.
 fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
     let channel = |index: usize| graph.tasks[index].name.trim_end_matches("[]");
     let from_backends = |channel: &str| -> u64 {
@@ -229,6 +230,11 @@ fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
         true => snapshot.totals.requests,
         false => from_backends(channel),
     };
+    let totals = &snapshot.totals;
+    let failed = totals.failed_unavailable
+        + totals.failed_timeout
+        + totals.failed_overload
+        + totals.failed_malformed;
     // What starts a compute task: the input whose edge leads to it.
     let starter = |compute: usize| {
         graph.edges.iter().find(|edge| edge.to == compute && graph.tasks[edge.from].role == "input")
@@ -243,14 +249,14 @@ fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
             (_, "output") if channel(edge.to) != listened => {
                 is_alone(edge.to).then(|| to_backends(channel(edge.to)))
             }
-            (_, "output") if is_alone(edge.to) => Some(snapshot.totals.replies),
             (_, "output") => {
                 let start = starter(edge.from).map(|edge| channel(edge.from))?;
-                let passed: u64 = snapshot.backends.iter().map(|backend| backend.times.count()).sum();
-                match start == listened {
-                    true => Some(snapshot.totals.replies.saturating_sub(passed)),
-                    false => Some(from_backends(start)),
+                if start != listened {
+                    return Some(from_backends(start));
                 }
+                let of_backends: u64 = snapshot.backends.iter().map(|backend| backend.times.count()).sum();
+                let passed = if is_alone(edge.to) { 0 } else { of_backends };
+                Some(snapshot.totals.replies.saturating_sub(passed + failed))
             }
             _ => None,
         }
