@@ -146,16 +146,19 @@ impl Listener {
                 Ok((Self::Tcp(listener), address))
             }
             Address::Unix(path) => {
-                let is_socket =
-                    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-                if is_socket
-                    && UnixStream::connect(path)
-                        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-                {
-                    std::fs::remove_file(path)?;
+                let is_socket = |found: &std::fs::Metadata| found.file_type().is_socket();
+                match std::fs::symlink_metadata(path) {
+                    Ok(found) if !is_socket(&found) || UnixStream::connect(path).is_ok() => {
+                        return Err(io::ErrorKind::AddrInUse.into());
+                    }
+                    // Nothing is there, or a socket that nobody listens on.
+                    _ => {}
                 }
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                // Made beside its place, so that it is never there with the rights of others.
+                let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+                let listener = UnixListener::bind(&beside)?;
+                std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600))?;
+                std::fs::rename(&beside, path)?;
                 Ok((Self::Unix(listener), address.clone()))
             }
         }

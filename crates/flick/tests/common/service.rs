@@ -55,7 +55,8 @@ impl Service {
                 }
             }
         });
-        let mut service = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), admin, log: Some(log) };
+        let mut service =
+            Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), admin, log: Some(log) };
         service.address = service.listening(&address);
         service
     }
@@ -113,7 +114,8 @@ impl Drop for Service {
 
 /// The address in a log line that says `word`, as text or JSON.
 fn address_in(line: &str, word: &str) -> Option<SocketAddr> {
-    let is_said = [format!(" {word} "), format!("\"{word}\"")].iter().any(|said| line.contains(said.as_str()));
+    let is_said =
+        [format!(" {word} "), format!("\"{word}\"")].iter().any(|said| line.contains(said.as_str()));
     if !is_said {
         return None;
     }

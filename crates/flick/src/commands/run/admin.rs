@@ -231,10 +231,8 @@ fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
         false => from_backends(channel),
     };
     let totals = &snapshot.totals;
-    let failed = totals.failed_unavailable
-        + totals.failed_timeout
-        + totals.failed_overload
-        + totals.failed_malformed;
+    let failed =
+        totals.failed_unavailable + totals.failed_timeout + totals.failed_overload + totals.failed_malformed;
     // What starts a compute task: the input whose edge leads to it.
     let starter = |compute: usize| {
         graph.edges.iter().find(|edge| edge.to == compute && graph.tasks[edge.from].role == "input")

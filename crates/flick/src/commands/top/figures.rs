@@ -1,0 +1,279 @@
+//! What `flick top` shows, as rows of text: rates and latencies between two states.
+//! Promises: of a service that was started anew between them, rates are unknown rather than wrong.
+
+use std::fmt::Write;
+
+use flick_admin::State;
+use flick_admin::state::{Backend, Service, Times};
+
+/// Of one moment.
+pub struct Figures {
+    /// The process.
+    pub title: String,
+    /// Services, backends, programs, faults.
+    pub tables: Vec<Table>,
+    /// Requests a second of all services, if known.
+    pub rate: Option<u64>,
+}
+
+/// Rows under heads; the first column holds names.
+pub struct Table {
+    /// What is in it.
+    pub title: &'static str,
+    /// Heads of its columns.
+    pub heads: &'static [&'static str],
+    /// As many cells in each as there are heads.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Counters that say how often the platform answered instead of a backend.
+const FAILURES: &[&str] = &["failed_unavailable", "failed_timeout", "failed_overload", "failed_malformed"];
+/// Faults that are shown.
+const FAULTS_SHOWN_MAX: usize = 10;
+
+impl Figures {
+    /// Of `now`, with rates since `before`.
+    pub fn of(now: &State, before: Option<&State>) -> Self {
+        let before = before.filter(|before| {
+            before.process.id == now.process.id && before.process.uptime_ms < now.process.uptime_ms
+        });
+        let elapsed_ms = before.map_or(0, |before| now.process.uptime_ms - before.process.uptime_ms);
+        let pairs: Vec<Pair<'_>> = now
+            .services
+            .iter()
+            .map(|service| {
+                let same = |other: &&Service| other.name == service.name;
+                Pair {
+                    now: service,
+                    before: before.and_then(|before| before.services.iter().find(same)),
+                    elapsed_ms,
+                }
+            })
+            .collect();
+        let rate = pairs.iter().map(Pair::requests_rate).sum();
+        let tables = vec![services(&pairs), backends(&pairs), programs(&pairs), faults(now)];
+        let tables = tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
+        Self { title: title(now, before, elapsed_ms), tables, rate }
+    }
+
+    /// All of it as text.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.title);
+        for table in &self.tables {
+            // A text is written to without errors.
+            let _ = writeln!(out, "\n{}", table.title);
+            let widths = table.widths();
+            let heads = table.heads.iter().map(|head| (*head).to_owned()).collect();
+            for row in std::iter::once(&heads).chain(&table.rows) {
+                let cells = row.iter().zip(&widths).enumerate().map(|(index, (cell, width))| {
+                    if index == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+                });
+                let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+            }
+        }
+        out
+    }
+}
+
+impl Table {
+    /// Of each column: its longest cell.
+    pub fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.chain([self.heads[column].len()]).max().unwrap_or(0)
+        };
+        (0..self.heads.len()).map(width).collect()
+    }
+}
+
+/// A service now and before.
+struct Pair<'a> {
+    now: &'a Service,
+    before: Option<&'a Service>,
+    elapsed_ms: u64,
+}
+
+impl Pair<'_> {
+    fn rate(&self, now: u64, before: Option<u64>) -> Option<u64> {
+        let before = before.filter(|_| self.elapsed_ms > 0)?;
+        Some(now.saturating_sub(before) * 1000 / self.elapsed_ms)
+    }
+
+    fn requests_rate(&self) -> Option<u64> {
+        self.rate(counter(self.now, "requests"), self.before.map(|before| counter(before, "requests")))
+    }
+
+    fn failures_rate(&self) -> Option<u64> {
+        self.rate(failures(self.now), self.before.map(failures))
+    }
+}
+
+fn services(pairs: &[Pair<'_>]) -> Table {
+    let row = |pair: &Pair<'_>| {
+        let [median, p99] = latencies(&pair.now.times, pair.before.map(|before| &before.times));
+        let sessions = format!("{} of {}", counter(pair.now, "sessions_open"), pair.now.sessions_max);
+        vec![
+            pair.now.name.clone(),
+            shown(pair.requests_rate()),
+            median,
+            p99,
+            shown(pair.failures_rate()),
+            sessions,
+            counter(pair.now, "requests").to_string(),
+        ]
+    };
+    Table {
+        title: "Services",
+        heads: &["name", "requests/s", "median", "p99", "answered by flick/s", "sessions", "requests"],
+        rows: pairs.iter().map(row).collect(),
+    }
+}
+
+fn backends(pairs: &[Pair<'_>]) -> Table {
+    let row = |pair: &Pair<'_>, index: usize, backend: &Backend| {
+        let before = pair.before.and_then(|before| before.backends.get(index));
+        let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
+        let state = match (backend.is_watched, backend.up as usize) {
+            (false, _) => "by session".to_owned(),
+            (true, 0) => "down".to_owned(),
+            (true, up) if up < pair.now.workers.len() => format!("up on {up} of {}", pair.now.workers.len()),
+            (true, _) => "up".to_owned(),
+        };
+        vec![
+            format!("{}.{}[{}] {}", pair.now.name, backend.channel, backend.element, backend.address),
+            state,
+            shown(pair.rate(backend.requests, before.map(|before| before.requests))),
+            median,
+            p99,
+            shown(pair.rate(backend.failures, before.map(|before| before.failures))),
+        ]
+    };
+    let rows = pairs.iter().flat_map(|pair| {
+        pair.now.backends.iter().enumerate().map(move |(index, backend)| row(pair, index, backend))
+    });
+    Table {
+        title: "Backends",
+        heads: &["backend", "state", "requests/s", "median", "p99", "failures/s"],
+        rows: rows.collect(),
+    }
+}
+
+fn programs(pairs: &[Pair<'_>]) -> Table {
+    let rows = pairs.iter().flat_map(|pair| {
+        pair.now.program.iter().map(|counter| {
+            let olds = pair.before.map_or(&[][..], |before| &before.program);
+            let old = olds.iter().find(|old| old.name == counter.name).map(|old| old.value.max(0) as u64);
+            let rate = if counter.is_gauge { None } else { pair.rate(counter.value.max(0) as u64, old) };
+            vec![format!("{}.{}", pair.now.name, counter.name), counter.value.to_string(), shown(rate)]
+        })
+    });
+    Table { title: "Counters of programs", heads: &["name", "now", "change/s"], rows: rows.collect() }
+}
+
+fn faults(now: &State) -> Table {
+    let latest = now.faults.iter().rev().take(FAULTS_SHOWN_MAX);
+    let rows = latest.map(|fault| {
+        let ago_s = now.process.now_ms.saturating_sub(fault.at_ms) / 1000;
+        vec![format!("{}: {}", fault.level, fault.text), format!("{ago_s} s ago")]
+    });
+    Table { title: "Latest faults", heads: &["what", "when"], rows: rows.collect() }
+}
+
+fn title(now: &State, before: Option<&State>, elapsed_ms: u64) -> String {
+    let process = &now.process;
+    let cpu_ms = before.map(|before| process.cpu_ms.saturating_sub(before.process.cpu_ms));
+    let cpu =
+        cpu_ms.filter(|_| elapsed_ms > 0).map_or("-".to_owned(), |ms| (ms * 100 / elapsed_ms).to_string());
+    format!(
+        "flick {}, process {}, up {} s, {} MiB, {cpu} % of a core, {}",
+        now.version,
+        process.id,
+        process.uptime_ms / 1000,
+        process.resident_bytes >> 20,
+        if now.is_draining { "draining" } else { "serving" }
+    )
+}
+
+fn counter(service: &Service, name: &str) -> u64 {
+    let found = service.counters.iter().find(|counter| counter.name == name);
+    found.map_or(0, |counter| counter.value.max(0) as u64)
+}
+
+fn failures(service: &Service) -> u64 {
+    FAILURES.iter().map(|name| counter(service, name)).sum()
+}
+
+fn shown(rate: Option<u64>) -> String {
+    rate.map_or("-".to_owned(), |rate| rate.to_string())
+}
+
+fn latencies(now: &Times, before: Option<&Times>) -> [String; 2] {
+    let fresh = before.map(|before| now.since(before));
+    [0.5, 0.99].map(|share| {
+        fresh.as_ref().and_then(|fresh| fresh.quantile_ns(share)).map_or("-".to_owned(), duration)
+    })
+}
+
+fn duration(ns: u64) -> String {
+    match ns {
+        0..1_024 => "< 1 us".to_owned(),
+        1_024..10_000_000 => format!("{} us", ns / 1_000),
+        _ => format!("{} ms", ns / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_admin::state::{Backend, Counter, Process, Service, State, Times, Worker};
+
+    use super::Figures;
+
+    fn state(uptime_ms: u64, requests: i64, buckets: &[(u64, u64)]) -> State {
+        let times = Times { sum_ns: 0, buckets: buckets.to_vec() };
+        let counter = Counter { name: "requests".to_owned(), value: requests, ..Counter::default() };
+        let backend = Backend {
+            channel: "backends".to_owned(),
+            address: "127.0.0.1:1".to_owned(),
+            requests: requests as u64,
+            is_watched: true,
+            times: times.clone(),
+            ..Backend::default()
+        };
+        let service = Service {
+            name: "Proxy".to_owned(),
+            counters: vec![counter],
+            workers: vec![Worker::default()],
+            backends: vec![backend],
+            times,
+            ..Service::default()
+        };
+        let process = Process { id: 7, uptime_ms, ..Process::default() };
+        State { process, services: vec![service], ..State::default() }
+    }
+
+    fn check(before: Option<&State>, now: &State, words: &[&str]) {
+        let text = Figures::of(now, before).text();
+        let line = text.lines().find(|line| line.starts_with("Proxy ")).expect("the service has a line");
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), words, "{text}");
+        assert!(text.contains("Proxy.backends[0] 127.0.0.1:1   down"), "{text}");
+    }
+
+    #[test]
+    fn rates_and_latencies_are_those_between_two_states() {
+        let before = state(1000, 500, &[(99_999, 500)]);
+        let now = state(3000, 2500, &[(99_999, 1490), (4_000_000, 1000), (20_000_000, 10)]);
+        check(
+            Some(&before),
+            &now,
+            &["Proxy", "1000", "4000", "us", "4000", "us", "0", "0", "of", "0", "2500"],
+        );
+    }
+
+    #[test]
+    fn without_an_earlier_state_of_the_same_process_there_are_no_rates() {
+        let now = state(500, 3, &[(99_999, 3)]);
+        let words = ["Proxy", "-", "-", "-", "-", "0", "of", "0", "3"];
+        check(None, &now, &words);
+        check(Some(&state(900, 2, &[])), &now, &words);
+    }
+}

@@ -1,0 +1,206 @@
+//! The admin side of a running service, read by a client of the tests' own: what it shows, to whom, and what it bears.
+
+mod common;
+#[path = "admin/openmetrics.rs"]
+mod openmetrics;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+
+use common::peers::{Memcached, free_address};
+use common::service::Service;
+use common::wait::{self, WAIT_MAX};
+use common::{Scratch, client, flick, run, told};
+use flick_load::binary::{Opcode, Status};
+use openmetrics::Metrics;
+
+/// Asks for a path with further fields; status and body.
+fn get(mut stream: impl Read + Write, path: &str, fields: &str) -> (u16, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).expect("the admin side reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("the admin side answers and closes");
+    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let status =
+        head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("an answer has a status");
+    (status, body.to_owned())
+}
+
+fn tcp(admin: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(admin).expect("the admin side listens");
+    stream.set_read_timeout(Some(WAIT_MAX)).expect("the time is not zero");
+    stream
+}
+
+fn metrics(admin: SocketAddr) -> Metrics {
+    let (status, text) = get(tcp(admin), "/metrics", "");
+    assert_eq!(status, 200, "{text}");
+    Metrics::parse(&text).unwrap_or_else(|wrong| panic!("{wrong} in\n{text}"))
+}
+
+#[test]
+fn metrics_count_what_a_service_did() {
+    let memcached = Memcached::start();
+    let service = Service::proxy(&[memcached.address], &["--workers", "2", "--admin", "0"]);
+    let admin = service.admin();
+    wait::until("the backend to be up", || (get(tcp(admin), "/readyz", "").0 == 200).then_some(()));
+    let mut client = client::connect(service.address);
+    for round in 0..50 {
+        let reply = client::ask(&mut client, Opcode::Set, round, b"key", b"value");
+        assert!(reply.is(Status::NoError), "{reply:?}");
+    }
+    let seen = metrics(admin);
+    for (name, expected) in [
+        ("flick_requests_total", 50.0),
+        ("flick_replies_total", 50.0),
+        ("flick_sessions_open", 1.0),
+        ("flick_backend_requests_total", 50.0),
+        ("flick_backend_failures_total", 0.0),
+        ("flick_backend_up", 2.0),
+        ("flick_request_seconds_count", 50.0),
+        ("flick_backend_reply_seconds_count", 50.0),
+    ] {
+        assert_eq!(seen.sum(name), expected, "{name}");
+    }
+    assert!(seen.sum("flick_request_seconds_sum") >= seen.sum("flick_backend_reply_seconds_sum"));
+    assert!(seen.sum("process_resident_memory_bytes") > 0.0);
+    let worker = seen.samples("flick_requests_total").next().expect("each worker has one");
+    let labels: Vec<&str> = worker.labels.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(labels, ["service", "channel", "worker"]);
+    service.drained();
+}
+
+#[test]
+fn counters_of_programs_stand_under_their_own_names() {
+    let memcached = Memcached::start();
+    let connect = format!("backends={}", memcached.address);
+    let program = "examples/memcached_cache/memcached_cache.flick";
+    let listen = "client=127.0.0.1:0";
+    let service = Service::start(&[
+        "run",
+        program,
+        "--listen",
+        listen,
+        "--connect",
+        &connect,
+        "--workers",
+        "1",
+        "--admin",
+        "0",
+    ]);
+    let mut client = client::connect(service.address);
+    let mut ask = |text: &str, end: &str| {
+        client.write_all(text.as_bytes()).expect("the service reads");
+        let mut reply = Vec::new();
+        while !reply.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            client.read_exact(&mut byte).expect("a reply goes on to its end");
+            reply.push(byte[0]);
+        }
+    };
+    ask("set key 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    for _ in 0..5 {
+        ask("get key\r\n", "END\r\n");
+    }
+    let seen = metrics(service.admin());
+    assert_eq!((seen.sum("hits_total"), seen.sum("misses_total")), (4.0, 1.0));
+    assert_eq!(seen.sum("flick_dictionary_entries"), 1.0);
+    service.drained();
+}
+
+#[test]
+fn a_service_is_ready_while_it_has_backends() {
+    let service = Service::proxy(&[free_address()], &["--admin", "0"]);
+    let admin = service.admin();
+    assert_eq!(get(tcp(admin), "/healthz", ""), (200, "ok\n".to_owned()));
+    let (status, why) = get(tcp(admin), "/readyz", "");
+    assert_eq!((status, why.as_str()), (503, "Memcached: no backend of `backends` is up\n"));
+    service.drained();
+}
+
+#[test]
+fn the_state_is_for_those_with_the_token() {
+    let scratch = Scratch::new("admin-token");
+    let file = scratch.write("token", "s3cret\nmore\n");
+    let file = file.to_str().expect("the path is UTF-8");
+    let service = Service::proxy(&[free_address()], &["--admin", "0", "--admin-token-file", file]);
+    let admin = service.admin();
+    assert_eq!(get(tcp(admin), "/api/state", "").0, 401);
+    assert_eq!(get(tcp(admin), "/metrics", "Authorization: Bearer wrong!\r\n").0, 401);
+    assert_eq!(get(tcp(admin), "/metrics", "Authorization: Bearer s3cret\r\n").0, 200);
+    assert_eq!(get(tcp(admin), "/healthz", "").0, 200);
+    let log = service.drained();
+    assert!(!log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn what_others_could_read_needs_a_token() {
+    let arguments =
+        ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
+    let (status, _, stderr) = run(&[&arguments[..], &["--admin", "0.0.0.0:0"]].concat());
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("--admin-token-file"), "{stderr}");
+    let (status, _, stderr) = run(&[&arguments[..], &["--admin", "somewhere"]].concat());
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("unix:PATH"), "{stderr}");
+}
+
+#[test]
+fn a_socket_file_is_for_its_owner_and_goes_with_the_service() {
+    let scratch = Scratch::new("admin-unix");
+    let path = scratch.path().join("admin.sock");
+    let admin = format!("unix:{}", path.display());
+    // Left over from a process that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("the directory can be written"));
+    let service = Service::proxy(&[free_address()], &["--admin", &admin]);
+    let connect = || std::os::unix::net::UnixStream::connect(&path);
+    let first = wait::until("the admin side to listen", || connect().ok());
+    let mode = std::fs::metadata(&path).expect("the socket is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(get(first, "/healthz", "").0, 200);
+    let (status, text, stderr) =
+        told(flick().args(["top", &admin, "--once"]).output().expect("the tool starts"));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    for piece in [
+        "flick 0.",
+        "serving",
+        "Services",
+        "Memcached ",
+        "Backends",
+        "down",
+        "Latest faults",
+        "backend is down",
+    ] {
+        assert!(text.contains(piece), "`{piece}` is not in\n{text}");
+    }
+    service.drained();
+    assert!(!path.exists(), "the socket file is left behind");
+}
+
+#[test]
+fn readers_who_dawdle_hold_up_nobody() {
+    let service = Service::proxy(&[free_address()], &["--admin", "0"]);
+    let admin = service.admin();
+    // As many as are borne at once, and a few more: these are told so or wait, and nobody is left out for good.
+    let dawdlers: Vec<TcpStream> = (0..24).map(|_| tcp(admin)).collect();
+    for mut dawdler in &dawdlers {
+        dawdler.write_all(b"GET /met").expect("a head may come in pieces");
+    }
+    wait::until("the dawdlers to be given up", || {
+        let mut stream = tcp(admin);
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").ok()?;
+        let mut text = String::new();
+        // One that is refused may be reset.
+        stream.read_to_string(&mut text).ok()?;
+        text.starts_with("HTTP/1.1 200").then_some(())
+    });
+    let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+    let mut stream = tcp(admin);
+    stream.write_all(long.as_bytes()).expect("it is taken by the kernel");
+    let mut text = vec![0; 12];
+    stream.read_exact(&mut text).expect("it is answered");
+    assert_eq!(text, b"HTTP/1.1 431");
+    drop(dawdlers);
+    service.drained();
+}
