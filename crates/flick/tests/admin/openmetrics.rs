@@ -25,6 +25,15 @@ struct Family<'a> {
     samples: Vec<Sample>,
 }
 
+/// The samples of a histogram with the same labels.
+#[derive(Default)]
+struct Series {
+    /// Bounds and how many were within.
+    buckets: Vec<(f64, f64)>,
+    count: Option<f64>,
+    has_sum: bool,
+}
+
 impl Metrics {
     /// Reads a text; says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -111,8 +120,7 @@ impl Family<'_> {
     }
 
     fn check_buckets(&self) -> Result<(), String> {
-        let mut series: BTreeMap<Vec<(String, String)>, (Vec<(f64, f64)>, Option<f64>, bool)> =
-            BTreeMap::new();
+        let mut series: BTreeMap<Vec<(String, String)>, Series> = BTreeMap::new();
         for sample in &self.samples {
             let mut labels = sample.labels.clone();
             let bound = match labels.last() {
@@ -130,13 +138,13 @@ impl Family<'_> {
                     } else {
                         number(&bound).ok_or(format!("a bound: {bound}"))?
                     };
-                    entry.0.push((bound, sample.value));
+                    entry.buckets.push((bound, sample.value));
                 }
-                None if sample.name.ends_with("_count") => entry.1 = Some(sample.value),
-                None => entry.2 = true,
+                None if sample.name.ends_with("_count") => entry.count = Some(sample.value),
+                None => entry.has_sum = true,
             }
         }
-        for (labels, (buckets, count, has_sum)) in series {
+        for (labels, Series { buckets, count, has_sum }) in series {
             let grows = buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
             let last = buckets.last().copied();
             let is_whole = has_sum && count.is_some_and(|count| last == Some((f64::INFINITY, count)));
