@@ -63,6 +63,8 @@ pub struct View {
     pub reply_flags: Option<FuncId>,
     /// Longest head: bytes that must lie in one piece before a rule runs.
     pub head_bytes_max: u32,
+    /// Bytes that a request may begin with, bit by bit, where the grammar pins them.
+    pub first: Option<[u64; 4]>,
 }
 
 /// What happens to each message of a channel.

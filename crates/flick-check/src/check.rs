@@ -4,6 +4,7 @@ use crate::asked::Asked;
 use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
 use crate::items::{self, Items};
+use crate::limits::PROCESSES_MAX;
 use crate::load::{self, Damage, Loader};
 use crate::{complete, cost, effects, funs, globals, grammar, locals, process, usage, views};
 
@@ -18,15 +19,60 @@ pub fn check(name: &str, text: &str, loader: Loader<'_>) -> (Option<Program>, Ve
     let mut sink = Sink::default();
     let (files, damage) = load::load(name, text, loader, &mut sources, &mut sink);
     let syntax = std::mem::take(&mut sink);
-    let program = phases(&files, &mut sink);
+    let (program, sink) = each_process(&files);
     let sink = join(syntax, sink, &damage);
     let program = (!sink.has_errors()).then_some(program);
     (program, sink.into_sorted(), sources)
 }
 
-fn phases(files: &[load::File], sink: &mut Sink) -> Program {
+/// Checks the program once for each of its processes: what a process reads decides what is decoded for it.
+fn each_process(files: &[load::File]) -> (Program, Sink) {
+    let places = process_places(files);
+    let mut sinks = vec![Sink::default()];
+    let mut program = phases(files, 0, &mut sinks[0]);
+    for index in 1..places.len().min(PROCESSES_MAX) {
+        let mut sink = Sink::default();
+        program.siblings.push(phases(files, index, &mut sink));
+        sinks.push(sink);
+    }
+    (program, merge(sinks, &places))
+}
+
+/// Where the processes of the program stand.
+fn process_places(files: &[load::File]) -> Vec<Span> {
+    let procs = files.first().into_iter().flat_map(|file| file.tree.procs().map(|node| (file.id, node)));
+    procs.map(|(file, node)| load::span_of(file, node.range())).collect()
+}
+
+/// What was found for all processes: an error for one is an error of the program; what one process has no use for,
+/// another may have.
+fn merge(sinks: Vec<Sink>, processes: &[Span]) -> Sink {
+    let mut all: Vec<Vec<Diagnostic>> = sinks.into_iter().map(Sink::into_sorted).collect();
+    let rest = all.split_off(1);
+    let is_of_process = |diagnostic: &Diagnostic| {
+        processes.iter().any(|process| {
+            process.file == diagnostic.span.file
+                && process.range.start <= diagnostic.span.range.start
+                && diagnostic.span.range.end <= process.range.end
+        })
+    };
+    let mut sink = Sink::default();
+    let stays = |diagnostic: &Diagnostic| {
+        diagnostic.severity == Severity::Error
+            || is_of_process(diagnostic)
+            || rest.iter().all(|other| other.contains(diagnostic))
+    };
+    all.into_iter().flatten().filter(stays).for_each(|diagnostic| sink.push(diagnostic));
+    let further =
+        |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error || is_of_process(diagnostic);
+    rest.iter().flatten().filter(further).for_each(|diagnostic| sink.push(diagnostic.clone()));
+    sink
+}
+
+/// All phases, with the process of that number.
+fn phases(files: &[load::File], process: usize, sink: &mut Sink) -> Program {
     let mut items = Items::default();
-    let decls = items::collect(files, &mut items, sink);
+    let decls = items::collect(files, process, &mut items, sink);
     grammar::check(&decls, &mut items, sink);
     items::declare_values(&decls, &mut items, sink);
     views::check(&decls, &mut items, sink);
@@ -54,6 +100,7 @@ fn phases(files: &[load::File], sink: &mut Sink) -> Program {
         units: items.units,
         funs,
         process,
+        siblings: Vec::new(),
     }
 }
 

@@ -60,7 +60,7 @@ pub struct CounterId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StateId(pub u32);
 
-/// A program of one process, checked.
+/// A program as one of its processes needs it, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Enumerations, those of used grammars too.
@@ -83,6 +83,15 @@ pub struct Program {
     pub funs: Vec<Fun>,
     /// The process. `None` when the file is only a grammar or library.
     pub process: Option<Proc>,
+    /// The same file for each of its further processes: dictionaries and counters have the same numbers, the rest may not.
+    pub siblings: Vec<Program>,
+}
+
+impl Program {
+    /// The program of each process, in the order of the file; of a library, the library.
+    pub fn each(&self) -> impl Iterator<Item = &Program> {
+        std::iter::once(self).chain(&self.siblings)
+    }
 }
 
 /// An enumeration.

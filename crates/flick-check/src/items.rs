@@ -16,7 +16,7 @@ use crate::diagnostic::Sink;
 use crate::hir::{
     self, ClassId, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, StructId, Ty, UnitId, VariantId,
 };
-use crate::limits::KEYS_MAX;
+use crate::limits::{KEYS_MAX, PROCESSES_MAX};
 use crate::load::{File, span_of};
 use crate::{report, types};
 
@@ -231,8 +231,9 @@ impl Items {
 }
 
 /// Enters every declaration under its name and reports names given twice.
-pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Decls {
+pub(crate) fn collect(files: &[File], chosen: usize, items: &mut Items, sink: &mut Sink) -> Decls {
     let mut decls = Decls::default();
+    let mut processes: Vec<(String, Span)> = Vec::new();
     let mut type_spans: BTreeMap<String, Span> = BTreeMap::new();
     let mut record_spans: BTreeMap<String, Span> = BTreeMap::new();
     let mut fun_spans: BTreeMap<String, Span> = BTreeMap::new();
@@ -255,7 +256,9 @@ pub(crate) fn collect(files: &[File], items: &mut Items, sink: &mut Sink) -> Dec
                 ast::Decl::Record(node) => (node.name(), &mut record_spans, "record"),
                 ast::Decl::Fun(node) => (node.name(), &mut fun_spans, "function"),
                 ast::Decl::Proc(node) => {
-                    process(node, file, &mut decls, sink);
+                    if process(node, file, &mut processes, sink) && processes.len() == chosen + 1 {
+                        decls.process = Some(InFile { file: file.id, node: node.clone() });
+                    }
                     continue;
                 }
             };
@@ -333,21 +336,24 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
     }
 }
 
-fn process(node: &ast::ProcDecl, file: &File, decls: &mut Decls, sink: &mut Sink) {
+/// Notes a process; says whether it may be one of this file.
+fn process(node: &ast::ProcDecl, file: &File, known: &mut Vec<(String, Span)>, sink: &mut Sink) -> bool {
     let name = node.name();
     let span = span_of(file.id, name.as_ref().map_or(node.range(), ast::Name::range));
     let text = name.as_ref().map_or("", |name| name.text());
     if file.id != 0 {
         sink.push(report::channels::process_in_library(span, text));
-        return;
+        return false;
     }
-    match &decls.process {
-        Some(first) => {
-            let first_range = first.node.name().map_or(first.node.range(), |name| name.range());
-            sink.push(report::channels::second_process(span, text, span_of(first.file, first_range)));
-        }
-        None => decls.process = Some(InFile { file: file.id, node: node.clone() }),
+    if let Some((_, first)) = known.iter().find(|(known, _)| known == text && !text.is_empty()) {
+        sink.push(report::channels::second_process(span.clone(), text, first.clone()));
     }
+    if known.len() == PROCESSES_MAX {
+        sink.push(report::channels::too_many_processes(span, PROCESSES_MAX));
+        return false;
+    }
+    known.push((text.to_owned(), span));
+    true
 }
 
 /// A record may share its name with a unit, which makes it a view, but not with another type.

@@ -7,6 +7,8 @@ use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 pub const DIAGNOSTICS_MAX: usize = 64;
 /// Most files that one program may use, directly or through others.
 pub const FILES_MAX: usize = 32;
+/// Most processes of one program.
+pub const PROCESSES_MAX: usize = 16;
 /// Bound of a `string` or `bytes` field where none is written, in bytes.
 pub const DEFAULT_BYTES_MAX: u32 = 1024;
 /// Largest bound that may be written for a `string` or `bytes`, in bytes.

@@ -54,7 +54,9 @@ pub fn summary(program: &Program, with_used: bool) -> String {
         }
         text.in_body(&fun.locals).block(&mut out, &fun.body, 1);
     }
-    if let Some(process) = &program.process {
+    for program in program.each() {
+        let Some(process) = &program.process else { continue };
+        let text = Text { program, unit: None };
         let _ = writeln!(out, "proc {}", process.name);
         for channel in &process.channels {
             text.describe_channel(&mut out, channel);

@@ -114,8 +114,14 @@ pub fn plain_module(seed: u64) -> Module {
     let mut rng = Rng::new(seed);
     let (parse_request, parse_reply) = (FuncId(0), FuncId(0));
     let head_bytes_max = MESSAGE_BYTES_MAX as u32;
-    let view =
-        View { parse_request, parse_reply, parse_asked: parse_reply, reply_flags: None, head_bytes_max };
+    let view = View {
+        parse_request,
+        parse_reply,
+        parse_asked: parse_reply,
+        reply_flags: None,
+        head_bytes_max,
+        first: None,
+    };
     let channel = |name: &str, is_array| Channel {
         name: name.to_owned(),
         is_array,

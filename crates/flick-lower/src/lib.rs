@@ -21,6 +21,7 @@ mod condition;
 mod context;
 mod dict;
 mod expr;
+mod first;
 mod guard;
 mod interval;
 mod keyed;

@@ -12,6 +12,7 @@ use flick_ir::data::{Function, Module, Op};
 use crate::builder::{ConstPool, renumber_calls};
 use crate::call::lower_helper;
 use crate::context::Context;
+use crate::first::first_bytes;
 use crate::layout;
 use crate::merge::{lower_combine, lower_order};
 use crate::parse::plan::Role;
@@ -248,6 +249,7 @@ fn lower_view(
         parse_asked: asked.map_or(parse_reply, |asked| functions.add(asked.function)),
         reply_flags,
         head_bytes_max: u32::try_from(head_bytes_max).unwrap_or(u32::MAX),
+        first: first_bytes(cx.unit(protocol_unit(cx.program, channel))),
     }
 }
 

@@ -86,6 +86,7 @@ fn subject() -> Subject {
         parse_asked: PARSE,
         reply_flags: None,
         head_bytes_max: BIG_HEAD_BYTES_MAX as u32,
+        first: None,
     };
     let channel = |name: &str, is_array| Channel {
         name: name.into(),

@@ -54,10 +54,16 @@ pub(crate) fn no_rules(span: Span, name: &str) -> Diagnostic {
 }
 
 pub(crate) fn second_process(span: Span, name: &str, first: Span) -> Diagnostic {
-    Diagnostic::error("E0508", span, format!("a program has one process, but `{name}` is a second one"))
-        .label("second process")
+    Diagnostic::error("E0508", span, format!("two processes are called `{name}`"))
+        .label("second process of that name")
         .also(first, "first process")
-        .help("put it into a file of its own")
+        .help("each process of a program is a service of its own; give it another name")
+}
+
+pub(crate) fn too_many_processes(span: Span, most: usize) -> Diagnostic {
+    Diagnostic::error("E0508", span, format!("a program has at most {most} processes"))
+        .label("one too many")
+        .help("put it into a file of its own; one `flick run` takes several files")
 }
 
 pub(crate) fn process_in_library(span: Span, name: &str) -> Diagnostic {

@@ -55,7 +55,11 @@ fn print_channel(channel: &Channel) -> String {
         if let Some(flags) = view.reply_flags {
             let _ = write!(text, ", flags f{}", flags.0);
         }
-        let _ = write!(text, ", head {})", view.head_bytes_max);
+        let _ = write!(text, ", head {}", view.head_bytes_max);
+        if let Some([a, b, c, d]) = view.first {
+            let _ = write!(text, ", first {a} {b} {c} {d}");
+        }
+        text.push(')');
     }
     text.push('\n');
     text
@@ -151,8 +155,14 @@ fn view(reader: &mut Reader) -> Parsed<View> {
     }
     reader.expect_word("head")?;
     let head_bytes_max = reader.number()?;
-    reader.mark(")")?;
-    Ok(View { parse_request, parse_reply, parse_asked, reply_flags, head_bytes_max })
+    let mut first = None;
+    if !reader.opt_mark(")") {
+        reader.mark(",")?;
+        reader.expect_word("first")?;
+        first = Some([reader.number()?, reader.number()?, reader.number()?, reader.number()?]);
+        reader.mark(")")?;
+    }
+    Ok(View { parse_request, parse_reply, parse_asked, reply_flags, head_bytes_max, first })
 }
 
 fn followed_func(reader: &mut Reader) -> Parsed<FuncId> {

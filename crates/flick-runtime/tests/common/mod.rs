@@ -132,6 +132,7 @@ pub fn program() -> Arc<Program> {
         parse_asked: PARSE_REPLY,
         reply_flags: Some(REPLY_FLAGS),
         head_bytes_max: 529,
+        first: None,
     });
     let channel = |name: &str, is_array| Channel {
         name: name.into(),

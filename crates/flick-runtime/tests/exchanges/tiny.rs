@@ -229,14 +229,21 @@ pub enum Kind {
 /// The program: a proxy of that protocol.
 pub fn program(kind: Kind) -> Arc<Program> {
     let asks = kind == Kind::Asks;
-    let raw =
-        View { parse_request: RAW, parse_reply: RAW, parse_asked: RAW, reply_flags: None, head_bytes_max: 0 };
+    let raw = View {
+        parse_request: RAW,
+        parse_reply: RAW,
+        parse_asked: RAW,
+        reply_flags: None,
+        head_bytes_max: 0,
+        first: None,
+    };
     let view = View {
         parse_request: REQUEST,
         parse_reply: REPLY,
         parse_asked: ASKED,
         reply_flags: None,
         head_bytes_max: 100,
+        first: None,
     };
     let channel = |name: &str, is_array| Channel {
         name: name.into(),

@@ -144,6 +144,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
         parse_asked: PARSE,
         reply_flags: None,
         head_bytes_max: 512,
+        first: None,
     };
     let channel = |name: &str, is_array, view: Option<View>| Channel {
         name: name.to_owned(),
