@@ -3,6 +3,7 @@
 //! Refuses: the simulator, which no production worker has a use for.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -94,6 +95,13 @@ macro_rules! either {
     };
 }
 
+impl AsFd for AnyDriver {
+    /// Readable while there is something to poll for; see [`Driver::rest`] for what it does not tell.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        either!(self, driver => driver.as_fd())
+    }
+}
+
 impl Driver for AnyDriver {
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
         either!(self, driver => driver.listen(at))
@@ -117,6 +125,14 @@ impl Driver for AnyDriver {
 
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
         either!(self, driver => driver.connect(to))
+    }
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        either!(self, driver => driver.adopt(socket))
+    }
+
+    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        either!(self, driver => driver.rest(pool, timeout))
     }
 
     #[inline]

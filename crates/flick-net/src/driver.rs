@@ -5,6 +5,7 @@
 //! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use flick_buffers::{LARGE_BYTES, Pool, Slice};
@@ -134,6 +135,21 @@ pub trait Driver {
     /// Starts dialling. Ends in `Connected` or `Failed`. Errors: the table of connections is full, or no
     /// file descriptor is left.
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle>;
+
+    /// Takes over a connection that somebody else accepted; as for any accepted one, nothing is received until
+    /// [`Driver::receive`] says so. Errors: the table of connections is full (`ENFILE`), or the system's; the connection
+    /// is closed then. `Unsupported` from a driver without kernel sockets.
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        drop(socket);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How long a poll with this timeout would wait at most: zero while there is something to do that no descriptor
+    /// tells of. For whoever waits in the driver's place.
+    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        let _ = pool;
+        timeout
+    }
 
     /// Starts or pauses receiving. While paused no poll hands out `Data` or `Eof` of this connection (what the
     /// poll before the pause handed out stays in the platform's hands, several pieces perhaps); that

@@ -6,7 +6,7 @@
 //! Source: epoll(7), "edge-triggered": read until short or empty, keep what is known of readiness oneself.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
@@ -163,6 +163,11 @@ impl EpollDriver {
         })
     }
 
+    /// The descriptor that is readable while there is something to poll for.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
     /// A handle other threads end this driver's wait with.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -314,6 +319,23 @@ impl Driver for EpollDriver {
             return Err(error.into());
         }
         Ok(handle)
+    }
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        if !self.make_room() {
+            return Err(io::Error::from_raw_os_error(libc::ENFILE));
+        }
+        let handle = self.conns.insert(Conn::new(socket, Phase::Open)).expect("a slot was free just above");
+        let conn = self.conns.get(handle).expect("inserted just above");
+        if let Err(error) = epoll::add(&self.epoll, &conn.socket, Token::Conn(handle).pack(), INPUT_EDGES) {
+            self.drop_conn(handle.index);
+            return Err(error.into());
+        }
+        Ok(handle)
+    }
+
+    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        self.wait_time(pool, timeout)
     }
 
     fn receive(&mut self, conn: Handle, on: bool) {

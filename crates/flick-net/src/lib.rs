@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod any;
+pub mod door;
 pub mod driver;
 pub mod epoll;
 mod intake;
@@ -19,12 +20,15 @@ mod socket;
 mod table;
 pub mod uring;
 mod waker;
+pub mod watch;
 
 pub use address::{Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
+pub use door::{Arrival, Door};
 pub use driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
 pub use epoll::{EpollDriver, monotonic_ns};
 pub use listen::{ListenSocket, ListenSockets};
 pub use sim::{SimDriver, SimNet};
 pub use uring::UringDriver;
 pub use waker::Waker;
+pub use watch::Watch;

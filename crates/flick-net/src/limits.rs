@@ -62,6 +62,12 @@ pub const RING_VECTORS_MAX: usize = 4096;
 /// Rounds in which a driver that is dropped waits for the kernel to let go of its buffers.
 pub const RING_DRAIN_ROUNDS_MAX: usize = 64;
 
+/// Peers of one door that have said nothing yet; beyond, whoever is silent for longest is let go.
+pub const DOOR_SILENT_MAX: u32 = 1024;
+
+/// How long a door that has no descriptor left waits before it accepts again.
+pub const DOOR_AGAIN_NS: u64 = 100_000_000;
+
 const _: () = assert!(PROVIDED_BUFS_MAX.is_power_of_two());
 const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);

@@ -180,6 +180,11 @@ pub(crate) fn shutdown_write(socket: impl AsFd) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
+/// Looks at what has arrived without taking it; `Ok(0)` is the end of the stream.
+pub(crate) fn peek(socket: impl AsFd, bytes: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
+}
+
 /// Throws away what has arrived; `Ok(0)` is the end of the stream.
 pub(crate) fn discard(socket: impl AsFd, scratch: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, scratch, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)

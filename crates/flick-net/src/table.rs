@@ -65,6 +65,16 @@ impl<T> Table<T> {
         self.slots[index as usize].value.as_mut()
     }
 
+    /// The value in a slot, whatever its generation.
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        self.slots[index as usize].value.as_ref()
+    }
+
+    /// Slots that have ever been used: the first ones.
+    pub(crate) fn used(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// The handle of the value now in a slot.
     #[inline]
     pub(crate) fn handle(&self, index: u32) -> Handle {

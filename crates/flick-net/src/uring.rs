@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
@@ -140,6 +140,11 @@ impl UringDriver {
             waker_is_armed: false,
             now_ns: monotonic_ns(),
         })
+    }
+
+    /// The descriptor that is readable while there is something to poll for.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
     }
 
     /// A handle other threads end this driver's wait with.
@@ -320,6 +325,23 @@ impl Driver for UringDriver {
             }
         }
         Ok(handle)
+    }
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        if !self.make_room() {
+            return Err(io::Error::from_raw_os_error(libc::ENFILE));
+        }
+        socket::set_blocking(&socket, true)?;
+        Ok(self.conns.insert(Conn::new(socket, Phase::Open)).expect("a slot was free just above"))
+    }
+
+    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        let must_arm = !self.waker_is_armed || (!self.unarmed.is_empty() && self.ring.can_provide(pool));
+        let has_work = !self.ready.is_empty() || !self.dirty.is_empty() || self.has_parked();
+        if must_arm || has_work || self.ring.has_work() || self.ring.has_completions() {
+            return Some(Duration::ZERO);
+        }
+        self.wait_time(timeout)
     }
 
     fn receive(&mut self, conn: Handle, on: bool) {

@@ -62,6 +62,22 @@ pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
 pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;
 /// A service that has no room for this many activations, and wants as many, does not start.
 pub const ACTIVATIONS_MIN: u32 = 256;
+/// Time of one turn of a service that shares its thread and has the usual weight.
+pub const TURN_NS: u64 = 100_000;
+/// The usual weight of a service.
+pub const CPU_WEIGHT: u32 = 100;
+/// Largest weight.
+pub const CPU_WEIGHT_MAX: u32 = 10_000;
+/// Longest turn, whatever the weight: the others wait that long.
+pub const TURN_NS_MAX: u64 = 1_000_000;
+/// Time over which a service's part of the processor is bounded.
+pub const CPU_WINDOW_NS: u64 = 10_000_000;
+/// Services of one process.
+pub const SERVICES_MAX: usize = 256;
+/// How long a client of an address of several services may say nothing, unless they have an idle time-out.
+pub const SILENT_MS: u64 = 60_000;
+/// Events of one poll where services share a thread, so that a flood of one does not hold up the others.
+pub const EVENTS_SHARED_MAX: usize = 256;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

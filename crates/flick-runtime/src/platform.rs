@@ -1,85 +1,92 @@
-//! A running service: its workers, and the handle the control thread holds on them.
+//! Running services: their threads, and the handle the control thread holds on them.
+//! Promises: everything is open when [`Platform::start_services`] returns, or nothing is; one service on its own runs
+//! on its threads as if there were no others.
+//! Start reading at [`Platform::start_services`], then `platform/thread.rs` (what a thread is made of) and `crew.rs`
+//! (how services share it).
 
+mod entrances;
+mod service;
+mod thread;
+
+pub use service::{Running, Service};
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flick_abi::{Engine, Program};
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, ListenSockets, Waker, monotonic_ns};
+use flick_net::{Endpoint, ListenSockets, monotonic_ns};
 
 use crate::config::PlatformConfig;
-use crate::counters::{BackendCounters, Counters, Totals};
-use crate::limits::EVENTS_MAX;
+use crate::counters::Totals;
+use crate::crew::End;
+use crate::limits::{SERVICES_MAX, SILENT_MS};
 use crate::merge::Hub;
 use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
 use crate::state::snapshots::Keeper;
 use crate::state::{Origin, State};
 use crate::watch::{Snapshot, Watch, WorkerWatch};
-use crate::worker::{Worker, WorkerConfig};
+use crate::worker::WorkerConfig;
+use thread::{EntrancePart, Part, Plan};
 
 /// What became of a platform.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The last counters.
+    /// The last counters, of all services.
     pub totals: Totals,
+    /// By service.
+    pub services: Vec<(String, Totals)>,
     /// Workers that ended by an error of the system, with what it said.
     pub errors: Vec<std::io::Error>,
 }
 
-struct WorkerHandle {
-    thread: JoinHandle<std::io::Result<()>>,
-    waker: Waker,
-    watch: WorkerWatch,
-}
-
-/// A running service.
+/// Running services.
 pub struct Platform {
-    setup: Arc<Setup>,
-    shared: Arc<Shared>,
-    hub: Option<Arc<Hub>>,
-    state: Arc<State>,
-    keeper: Option<Keeper>,
-    workers: Vec<WorkerHandle>,
-    addresses: Vec<(String, Endpoint)>,
+    services: Vec<Running>,
+    keepers: Vec<(usize, Keeper)>,
+    threads: Vec<JoinHandle<Vec<End>>>,
     io: &'static str,
 }
 
+/// What is open before the threads start.
+struct Opened {
+    /// By service: its own addresses.
+    own: Vec<Vec<ListenSockets>>,
+    shared: Vec<(entrances::Shared, ListenSockets)>,
+}
+
 impl Platform {
-    /// Binds, opens and starts everything; when this returns, clients can connect.
-    ///
-    /// Errors: see [`StartError`]; nothing is left running then.
+    /// Starts one service: see [`Platform::start_services`].
     pub fn start(
         program: Arc<Program>,
         engine: Arc<dyn Engine>,
         config: PlatformConfig,
     ) -> Result<Self, StartError> {
-        let setup = Arc::new(Setup::new(program, engine, &config)?);
+        let name = program.name.clone();
+        Self::start_services(vec![Service { name, program, engine, config, group: 0 }])
+    }
+
+    /// Binds, opens and starts everything; when this returns, clients can connect.
+    ///
+    /// Errors: see [`StartError`]; nothing is left running then.
+    /// Panics: there is no service, or services of one group do not have the same dictionaries.
+    pub fn start_services(services: Vec<Service>) -> Result<Self, StartError> {
+        if services.len() > SERVICES_MAX {
+            return Err(StartError::Binding(format!(
+                "{} services are too many for one process; at most {SERVICES_MAX} work",
+                services.len()
+            )));
+        }
+        let config = services.first().expect("a platform has a service").config.clone();
         let workers = config.workers.max(1);
-        let state = State::new(&setup.program, workers, Origin::System(monotonic_ns()));
-        let state = Arc::new(state.map_err(|(name, error)| {
-            StartError::Program(format!("dictionary `{name}` cannot be made: {error}"))
-        })?);
-        let mut sockets = open_listeners(&setup, workers)?;
-        let keeper = keep(&state, config.state_dir.as_deref())?;
-        let name = |channel: usize| setup.program.channels[channel].name.clone();
-        let listens = setup.listen.iter().zip(&sockets);
-        let addresses =
-            listens.map(|((channel, _), set)| (name(*channel), set.local_addr().clone())).collect();
-        let hub = setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, workers)));
-        let mut platform = Self {
-            setup,
-            shared: Arc::new(Shared::default()),
-            hub,
-            state,
-            keeper,
-            workers: Vec::new(),
-            addresses,
-            io: "none",
-        };
+        let (running, keepers) = bind(services, workers)?;
+        let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
+        let mut opened = platform.open(workers)?;
         for index in 0..workers {
-            let started = platform.start_worker(index, workers, &config, &mut sockets);
-            if let Err(error) = started {
+            let plan = platform.plan(index, workers, &config, &mut opened);
+            if let Err(error) = platform.start_thread(index, plan) {
                 platform.stop();
                 platform.wait();
                 return Err(StartError::Io { doing: format!("start worker {index}"), error });
@@ -88,77 +95,104 @@ impl Platform {
         Ok(platform)
     }
 
-    fn start_worker(
-        &mut self,
-        index: usize,
-        workers: usize,
-        config: &PlatformConfig,
-        sockets: &mut [ListenSockets],
-    ) -> std::io::Result<()> {
-        let counters = Arc::new(Counters::default());
-        let backend_counters: Arc<Vec<BackendCounters>> =
-            Arc::new(self.setup.backends.iter().map(|_| BackendCounters::default()).collect());
-        let own: Vec<_> = sockets.iter_mut().filter_map(ListenSockets::take).collect();
-        let worker_config = WorkerConfig {
-            setup: Arc::clone(&self.setup),
-            shared: Arc::clone(&self.shared),
-            state: Arc::clone(&self.state),
-            counters: Arc::clone(&counters),
-            backend_counters: Arc::clone(&backend_counters),
-            workers,
-            index,
-            hub: self.hub.clone(),
-            seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
-            time_slices: true,
+    /// Opens every address, those of several services once.
+    fn open(&mut self, workers: usize) -> Result<Opened, StartError> {
+        let open = |at: &Endpoint| {
+            ListenSockets::open(at, workers)
+                .map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
         };
-        let limits = driver_limits(&self.setup);
-        let core = config.pin.then_some(index);
-        let io = config.io;
+        let setups: Vec<&Setup> = self.services.iter().map(|service| &*service.setup).collect();
+        let names: Vec<String> = self.services.iter().map(|service| service.name.clone()).collect();
+        let shared = entrances::shared(&setups, &names)?;
+        let shared = shared.into_iter().map(|shared| {
+            let sockets = open(&shared.at)?;
+            Ok((shared, sockets))
+        });
+        let shared = shared.collect::<Result<Vec<_>, StartError>>()?;
+        let mut own = Vec::new();
+        for service in &mut self.services {
+            let mut sockets = Vec::new();
+            for (channel, at) in &service.setup.listen {
+                let name = service.setup.program.channels[*channel].name.clone();
+                if shared.iter().any(|(known, _)| known.at == *at) {
+                    service.addresses.push((name, at.clone()));
+                    continue;
+                }
+                let opened = open(at)?;
+                service.addresses.push((name, opened.local_addr().clone()));
+                sockets.push(opened);
+            }
+            own.push(sockets);
+        }
+        Ok(Opened { own, shared })
+    }
+
+    /// What thread number `index` is made of.
+    fn plan(&mut self, index: usize, workers: usize, config: &PlatformConfig, opened: &mut Opened) -> Plan {
+        let mut parts = Vec::new();
+        for (service, sockets) in self.services.iter_mut().zip(&mut opened.own) {
+            let backends = service.setup.backends.iter().map(|_| Default::default()).collect();
+            let watch = WorkerWatch { counters: Arc::default(), backend_counters: Arc::new(backends) };
+            service.workers.push(watch.clone());
+            let WorkerWatch { counters, backend_counters } = watch;
+            let config = WorkerConfig {
+                setup: Arc::clone(&service.setup),
+                shared: Arc::clone(&service.shared),
+                state: Arc::clone(&service.state),
+                counters,
+                backend_counters,
+                workers,
+                index,
+                hub: service.hub.clone(),
+                seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
+                time_slices: true,
+            };
+            let sockets = sockets.iter_mut().filter_map(ListenSockets::take).collect();
+            let (name, group) = (service.name.clone(), Arc::clone(&service.group));
+            parts.push(Part { name, config, sockets, group, sweeps: service.is_first_of_group });
+        }
+        let services = &self.services;
+        let entrance = |(shared, sockets): &mut (entrances::Shared, ListenSockets)| {
+            let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
+            let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());
+            Some(EntrancePart {
+                socket: sockets.take()?,
+                services: shared.services.clone(),
+                whose: shared.whose.clone(),
+                silent_ns: idle.unwrap_or(Duration::from_millis(SILENT_MS)).as_nanos() as u64,
+            })
+        };
+        let entrances = opened.shared.iter_mut().filter_map(entrance).collect();
+        Plan { parts, entrances, io: config.io, core: config.pin.then_some(index) }
+    }
+
+    fn start_thread(&mut self, index: usize, plan: Plan) -> std::io::Result<()> {
         let (ready, started) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || {
-            if let Some(core) = core {
-                pin_to_core(core);
-            }
-            // Waits of a worker are short; the usual slack of 50 µs would double them.
-            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-            let built = AnyDriver::open(io, limits).and_then(|driver| {
-                let (waker, name) = (driver.waker(), driver.name());
-                if let Some(hub) = &worker_config.hub {
-                    hub.set_waker(index as u32, waker.clone());
-                }
-                let mut worker = Worker::new(driver, worker_config);
-                for socket in own {
-                    let listener = worker.driver().listen_on(socket)?;
-                    worker.add_listener(listener);
-                }
-                Ok((worker, waker, name))
-            });
-            match built {
-                Ok((mut worker, waker, name)) => {
-                    let _ = ready.send(Ok((waker, name)));
-                    worker.run()
-                }
-                Err(error) => {
-                    let _ = ready.send(Err(error));
-                    Ok(())
-                }
-            }
-        })?;
-        let (waker, name) =
+        let thread =
+            std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || plan.run(&ready))?;
+        self.threads.push(thread);
+        let (wakers, io) =
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
-        self.io = name;
-        self.workers.push(WorkerHandle { thread, waker, watch: WorkerWatch { counters, backend_counters } });
+        for (service, waker) in self.services.iter_mut().zip(wakers) {
+            service.wakers.push(waker);
+        }
+        self.io = io;
         Ok(())
     }
 
-    /// Where clients can connect, by channel.
-    pub fn addresses(&self) -> &[(String, Endpoint)] {
-        &self.addresses
+    /// The services, in the order in which they were given.
+    pub fn services(&self) -> &[Running] {
+        &self.services
     }
 
-    /// What the program's code shares: its counters and dictionaries.
+    /// Where clients can connect, by channel, service after service.
+    pub fn addresses(&self) -> Vec<(String, Endpoint)> {
+        self.services.iter().flat_map(|service| service.addresses.iter().cloned()).collect()
+    }
+
+    /// What the first program's code shares: its counters and dictionaries.
     pub fn state(&self) -> &Arc<State> {
-        &self.state
+        &self.services[0].state
     }
 
     /// Which kernel interface carries the bytes.
@@ -166,68 +200,152 @@ impl Platform {
         self.io
     }
 
-    /// A handle on all that is counted, for other threads.
-    pub fn watch(&self) -> Watch {
-        Watch {
-            setup: Arc::clone(&self.setup),
-            shared: Arc::clone(&self.shared),
-            state: Arc::clone(&self.state),
-            workers: self.workers.iter().map(|worker| worker.watch.clone()).collect(),
-            addresses: self.addresses.clone(),
-            io: self.io,
-        }
+    /// Handles on all that is counted, for other threads: one for each service.
+    pub fn watches(&self) -> Vec<Watch> {
+        self.services.iter().map(|service| service.watch(self.io)).collect()
     }
 
-    /// The counters now.
+    /// The counters now, of all services together.
     pub fn metrics(&self) -> Snapshot {
-        self.watch().snapshot()
+        Snapshot::of(&self.watches())
     }
 
-    /// Asks all workers to take no new clients and to end when the present ones are served, at `deadline` at latest.
+    /// Asks all services to take no new clients and to end when the present ones are served, at `deadline` at latest.
     pub fn drain(&self, deadline: Duration) {
-        self.shared.drain(deadline);
-        self.wake();
+        self.services.iter().for_each(|service| service.drain(deadline));
     }
 
-    /// Asks all workers to end at once.
+    /// Asks all services to end at once.
     pub fn stop(&self) {
-        self.shared.stop();
-        self.wake();
+        self.services.iter().for_each(Running::stop);
     }
 
-    fn wake(&self) {
-        for worker in &self.workers {
-            worker.waker.wake();
-        }
-    }
-
-    /// Whether all workers have ended.
+    /// Whether all threads have ended.
     pub fn is_finished(&self) -> bool {
-        self.workers.iter().all(|worker| worker.thread.is_finished())
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until all workers have ended. A worker that panicked passes its panic on.
+    /// Waits until all services have ended. A worker that panicked passes its panic on, when all others have ended too.
     pub fn wait(self) -> Outcome {
-        let mut errors = Vec::new();
-        let mut totals = Totals::default();
-        for worker in self.workers {
-            match worker.thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => errors.push(error),
-                Err(panic) => std::panic::resume_unwind(panic),
+        let (mut errors, mut panic) = (Vec::new(), None);
+        for thread in self.threads {
+            match thread.join() {
+                Ok(ends) => {
+                    for end in ends {
+                        match end {
+                            End::Over(Ok(())) => {}
+                            End::Over(Err(error)) => errors.push(error),
+                            End::Panicked(what) => panic = Some(what),
+                        }
+                    }
+                }
+                Err(what) => panic = Some(what),
             }
-            totals.absorb(&worker.watch.counters);
         }
-        // The workers have ended: nothing is written any more.
-        if let Some(keeper) = self.keeper {
-            keeper.finish();
+        // The workers have ended: nothing is written any more. Of a program that fell nothing is: who knows what its
+        // dictionaries hold.
+        for (service, keeper) in self.keepers {
+            if !self.services[service].group.has_fallen() {
+                keeper.finish();
+            }
         }
-        Outcome { totals, errors }
+        if let Some(panic) = panic {
+            std::panic::resume_unwind(panic);
+        }
+        let mut totals = Totals::default();
+        let mut services = Vec::new();
+        for service in &self.services {
+            let mut of_service = Totals::default();
+            for worker in &service.workers {
+                of_service.absorb(&worker.counters);
+                totals.absorb(&worker.counters);
+            }
+            services.push((service.name.clone(), of_service));
+        }
+        Outcome { totals, services, errors }
     }
 }
 
+/// Keepers with the service that they are of.
+type Keepers = Vec<(usize, Keeper)>;
+
+/// Binds each service, and makes what the services of one program share once.
+fn bind(services: Vec<Service>, workers: usize) -> Result<(Vec<Running>, Keepers), StartError> {
+    let mut running: Vec<Running> = Vec::new();
+    let mut groups: Vec<usize> = Vec::new();
+    let mut keepers = Vec::new();
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for service in services {
+        let Service { name, program, engine, config, group: number } = service;
+        let setup = Arc::new(Setup::new(program, engine, &config)?);
+        let first = groups.iter().position(|known| *known == number).map(|at| &running[at]);
+        let is_first_of_group = first.is_none();
+        let (state, group) = match first {
+            Some(first) => {
+                assert!(
+                    same_dicts(&first.setup.program, &setup.program),
+                    "the processes of a program declare the same dictionaries"
+                );
+                (Arc::clone(&first.state), Arc::clone(&first.group))
+            }
+            None => {
+                let state = State::new(&setup.program, workers, Origin::System(monotonic_ns()));
+                let state = state.map_err(|(name, error)| {
+                    StartError::Program(format!("dictionary `{name}` cannot be made: {error}"))
+                })?;
+                let state = Arc::new(state);
+                own_files(&setup.program, config.state_dir.as_deref(), &mut kept)?;
+                if let Some(keeper) = keep(&state, config.state_dir.as_deref())? {
+                    keepers.push((running.len(), keeper));
+                }
+                (state, Arc::default())
+            }
+        };
+        let shared = Arc::new(Shared::default());
+        group.add_service(Arc::clone(&shared));
+        groups.push(number);
+        running.push(Running {
+            hub: setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, workers))),
+            name,
+            setup,
+            shared,
+            state,
+            group,
+            is_first_of_group,
+            addresses: Vec::new(),
+            workers: Vec::new(),
+            wakers: Vec::new(),
+        });
+    }
+    Ok((running, keepers))
+}
+
+fn same_dicts(a: &Program, b: &Program) -> bool {
+    let shape = |program: &Program| -> Vec<_> {
+        let dicts = program.dicts.iter();
+        dicts.map(|dict| (dict.layout, dict.key_bytes_max, dict.value_bytes_max, dict.entries_max)).collect()
+    };
+    shape(a) == shape(b) && a.counters.len() == b.counters.len()
+}
+
+/// Refuses two programs that would write one file.
+fn own_files(program: &Program, directory: Option<&Path>, kept: &mut Vec<PathBuf>) -> Result<(), StartError> {
+    let Some(directory) = directory else { return Ok(()) };
+    for snapshot in program.dicts.iter().filter_map(|dict| dict.snapshot.as_ref()) {
+        let path = directory.join(&snapshot.file);
+        if kept.contains(&path) {
+            return Err(StartError::Program(format!(
+                "two programs keep a dictionary in {}; give one of them another `state_dir`",
+                path.display()
+            )));
+        }
+        kept.push(path);
+    }
+    Ok(())
+}
+
 /// Reads back what the program keeps across restarts, and starts to write it.
-fn keep(state: &Arc<State>, directory: Option<&std::path::Path>) -> Result<Option<Keeper>, StartError> {
+fn keep(state: &Arc<State>, directory: Option<&Path>) -> Result<Option<Keeper>, StartError> {
     let Some(directory) = directory else {
         if state.has_snapshots() {
             tracing::warn!(
@@ -239,36 +357,4 @@ fn keep(state: &Arc<State>, directory: Option<&std::path::Path>) -> Result<Optio
     Keeper::start(state, directory).map_err(|error| {
         StartError::Program(format!("cannot keep dictionaries in {}: {error}", directory.display()))
     })
-}
-
-/// Keeps this thread on one of the cores the process may use; a refusal is logged and borne.
-fn pin_to_core(index: usize) {
-    let pinned = rustix::thread::sched_getaffinity(None).and_then(|allowed| {
-        let cores: Vec<usize> =
-            (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-        let Some(core) = cores.get(index % cores.len().max(1)) else { return Ok(()) };
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(*core);
-        rustix::thread::sched_setaffinity(None, &set)
-    });
-    if let Err(error) = pinned {
-        tracing::warn!(index, %error, "cannot pin a worker to a core");
-    }
-}
-
-fn driver_limits(setup: &Setup) -> DriverLimits {
-    DriverLimits {
-        conns_max: Worker::<AnyDriver>::conns_max(setup),
-        output_slices_max: setup.limits.requests_max.max(65_536),
-        events_max: EVENTS_MAX,
-        receive_bytes: flick_buffers::LARGE_BYTES,
-    }
-}
-
-fn open_listeners(setup: &Setup, workers: usize) -> Result<Vec<ListenSockets>, StartError> {
-    let open = |at: &Endpoint| {
-        ListenSockets::open(at, workers)
-            .map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
-    };
-    setup.listen.iter().map(|(_, at)| open(at)).collect()
 }

@@ -21,6 +21,7 @@ pub(crate) struct WorkerWatch {
 /// A handle on everything that a service counts.
 #[derive(Clone)]
 pub struct Watch {
+    pub(crate) name: String,
     pub(crate) setup: Arc<Setup>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: Arc<State>,
@@ -73,9 +74,9 @@ pub struct Snapshot {
 }
 
 impl Watch {
-    /// The name of the process.
+    /// What operators call the service.
     pub fn name(&self) -> &str {
-        &self.setup.program.name
+        &self.name
     }
 
     /// The channel that clients connect to.
@@ -138,6 +139,24 @@ impl Watch {
             is_watched: !self.setup.private,
             times,
         }
+    }
+}
+
+impl Snapshot {
+    /// Of several services together.
+    pub(crate) fn of(watches: &[Watch]) -> Self {
+        let (mut totals, mut times) = (Totals::default(), Times::default());
+        let (mut workers, mut backends) = (Vec::new(), Vec::new());
+        for watch in watches {
+            for worker in &watch.workers {
+                totals.absorb(&worker.counters);
+                times.absorb(&worker.counters.times);
+            }
+            let own = watch.snapshot();
+            workers.extend(own.workers);
+            backends.extend(own.backends);
+        }
+        Self { totals, times, workers, backends }
     }
 }
 

@@ -21,6 +21,7 @@ mod replies;
 mod requests;
 mod rules;
 mod sending;
+mod sharing;
 mod timers;
 mod tunnels;
 mod uploads;
@@ -143,6 +144,8 @@ pub struct Worker<D: Driver> {
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
+    /// Where several services share the thread: when this turn should be over.
+    turn_end: Option<Instant>,
 }
 
 /// What a worker is built from.
@@ -233,6 +236,7 @@ impl<D: Driver> Worker<D> {
             gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
+            turn_end: None,
             links,
             backends,
             setup,
@@ -275,9 +279,7 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        let rests = self.run_queue.is_empty() && !self.unblock && !is_called;
-        let wait = if rests { self.wait_time() } else { Some(Duration::ZERO) };
+        let wait = if self.rests() { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -322,6 +324,12 @@ impl<D: Driver> Worker<D> {
             arrived.note(&event);
             self.handle(event);
         }
+    }
+
+    /// No task is runnable.
+    fn rests(&self) -> bool {
+        let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
+        self.run_queue.is_empty() && !self.unblock && !is_called
     }
 
     fn handle(&mut self, event: Event) {
@@ -441,6 +449,9 @@ impl<D: Driver> Worker<D> {
                     Task::Link(link) => self.run_link(link),
                     Task::Activation(key) => self.run_activation(key),
                     Task::Merge(task) => self.run_merge(task),
+                }
+                if self.turn_end.is_some_and(|end| Instant::now() >= end) {
+                    return;
                 }
             }
             if self.wants_huge && self.pool.free_count(Class::Huge) > 0 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flick_buffers::Pool;
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
@@ -16,6 +16,7 @@ use crate::limits::{ACCEPTS_PER_POLL_MAX, RECEIVES_PER_CONN_MAX, WRITE_SLICES_MA
 use crate::output::OutputSlab;
 use crate::queue::Sink;
 use crate::socket;
+use crate::watch::timespec;
 
 type EventSink<'poll> = Sink<'poll, Event>;
 
@@ -57,7 +58,7 @@ impl EpollDriver {
     }
 
     /// How long to wait: not at all while something is left to do, and never past a lingerer's deadline.
-    fn wait_time(&self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+    pub(super) fn wait_time(&self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let has_ready = !self.ready.is_empty() && (!self.is_starved || self.intake.has_room(pool));
         if has_ready || !self.dirty.is_empty() {
             return Some(Duration::ZERO);
@@ -69,10 +70,7 @@ impl EpollDriver {
 
     /// Waits and notes what the kernel reports. Says whether the waker was among it.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let timeout = timeout.map(|time| Timespec {
-            tv_sec: time.as_secs().min(i32::MAX as u64) as i64,
-            tv_nsec: i64::from(time.subsec_nanos()),
-        });
+        let timeout = timeout.map(timespec);
         let mut reports = std::mem::take(&mut self.kernel_events);
         reports.clear();
         let waited = epoll::wait(&self.epoll, spare_capacity(&mut reports), timeout.as_ref());

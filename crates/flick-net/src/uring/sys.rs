@@ -7,7 +7,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -268,6 +268,17 @@ impl Ring {
         // SAFETY: a result of a successful accept is a new descriptor that nobody else knows of; the driver
         // calls this once, for results of accepts only.
         (completion.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result) })
+    }
+
+    /// Says whether [`Ring::provide`] would come to have any.
+    pub(super) fn can_provide(&self, pool: &Pool) -> bool {
+        self.provided.lent_count > 0 || pool.free_count(Class::Large) > 0
+    }
+
+    /// The descriptor that tells of results, for whoever waits elsewhere.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's descriptor stays open as long as the ring is, which the result borrows.
+        unsafe { BorrowedFd::borrow_raw(self.io.as_raw_fd()) }
     }
 
     /// Lends the kernel as many buffers as it may hold. Says whether it has any.

@@ -85,7 +85,7 @@ impl UringDriver {
         }
     }
 
-    fn wait_time(&self, timeout: Option<Duration>) -> Option<Duration> {
+    pub(super) fn wait_time(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(deadline_ns) = self.lingerers.deadline_ns() else { return timeout };
         let linger = Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns));
         Some(timeout.map_or(linger, |timeout| timeout.min(linger)))

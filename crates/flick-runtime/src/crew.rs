@@ -1,0 +1,320 @@
+//! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
+//! Promises: a service has its turn as soon as it has something to do and the others, which take at most
+//! [`TURN_NS_MAX`] and what is left of a task each, have had theirs; under load each gets processor time by its
+//! weight, and never more than its maximum; one that panics takes its program down and no other.
+//! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
+//! Source: FLICK §5.2, cooperative scheduling, one floor up; deficit round robin (Shreedhar and Varghese, 1995).
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use flick_net::{AnyDriver, Arrival, Door, Waker, Watch, monotonic_ns};
+
+use crate::limits::{CPU_WEIGHT, CPU_WINDOW_NS, TURN_NS, TURN_NS_MAX};
+use crate::shared::Shared;
+use crate::worker::Worker;
+
+/// How a worker ended.
+pub enum End {
+    /// It was asked to, or the system refused.
+    Over(std::io::Result<()>),
+    /// A broken invariant of ours.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The services of one program: they share its dictionaries, so they fall together.
+#[derive(Default)]
+pub struct Group {
+    services: Mutex<Vec<Arc<Shared>>>,
+    wakers: Mutex<Vec<Waker>>,
+    has_fallen: AtomicBool,
+}
+
+impl Group {
+    /// Adds what its services are stopped by.
+    pub fn add_service(&self, shared: Arc<Shared>) {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).push(shared);
+    }
+
+    /// Adds what one of its workers is woken by.
+    pub fn add_waker(&self, waker: Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+    }
+
+    /// Whether a panic has stopped it.
+    pub fn has_fallen(&self) -> bool {
+        self.has_fallen.load(Ordering::Acquire)
+    }
+
+    /// Stops all its services on all threads, because one of them has panicked.
+    pub fn stop(&self) {
+        self.has_fallen.store(true, Ordering::Release);
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shared| shared.stop());
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Waker::wake);
+    }
+}
+
+/// A service on this thread.
+pub struct Member {
+    worker: Option<Worker<AnyDriver>>,
+    name: String,
+    group: Arc<Group>,
+    shared: Arc<Shared>,
+    end: Option<End>,
+    /// It has something to do, or something has arrived.
+    is_ready: bool,
+    /// It is not watched, because it may not run before a time.
+    is_held: bool,
+    /// It has used more than its turns and waits until that is made up for.
+    is_waiting: bool,
+    /// Time of one turn.
+    turn_ns: i64,
+    /// Time that it may use now; below zero it has used more than its turns.
+    credit_ns: i64,
+    max_percent: i64,
+    /// Time that it may use in this window.
+    allowed_ns: i64,
+    refilled_ns: u64,
+}
+
+impl Member {
+    /// A worker that has its listeners and has not started.
+    pub fn new(worker: Worker<AnyDriver>, name: String, group: Arc<Group>, shared: Arc<Shared>) -> Self {
+        let (weight, max_percent) = worker.share();
+        let turn_ns = (TURN_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, TURN_NS_MAX);
+        Self {
+            worker: Some(worker),
+            name,
+            group,
+            shared,
+            end: None,
+            is_ready: true,
+            is_held: false,
+            is_waiting: false,
+            turn_ns: turn_ns as i64,
+            credit_ns: 0,
+            max_percent: i64::from(max_percent),
+            allowed_ns: CPU_WINDOW_NS as i64,
+            refilled_ns: 0,
+        }
+    }
+
+    /// Runs alone on its thread to its end, as a service that shares it with nobody.
+    pub fn run_alone(mut self) -> End {
+        let worker = self.worker.take();
+        let mut worker = worker.expect("a member has its worker until it ends");
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.run()));
+        match outcome {
+            Ok(result) => End::Over(result),
+            Err(panic) => {
+                self.group.stop();
+                End::Panicked(panic)
+            }
+        }
+    }
+
+    /// When it may run though it has used its part of the processor; `None`: now.
+    fn held_until_ns(&mut self, now_ns: u64) -> Option<u64> {
+        if self.max_percent >= 100 {
+            return None;
+        }
+        let passed = now_ns.saturating_sub(std::mem::replace(&mut self.refilled_ns, now_ns));
+        let passed = passed.min(100 * CPU_WINDOW_NS) as i64;
+        let full = CPU_WINDOW_NS as i64 * self.max_percent / 100;
+        self.allowed_ns = (self.allowed_ns + passed * self.max_percent / 100).min(full);
+        (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
+    }
+
+    /// Its turn.
+    fn run(&mut self, now_ns: u64) {
+        self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
+        let Some(worker) = &mut self.worker else { return };
+        if self.credit_ns <= 0 {
+            if !std::mem::replace(&mut self.is_waiting, true) {
+                worker.note_wait();
+            }
+            return;
+        }
+        (self.is_ready, self.is_waiting) = (false, false);
+        let length = Duration::from_nanos(self.credit_ns as u64);
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length)));
+        let used_ns = monotonic_ns().saturating_sub(now_ns);
+        worker.note_turn(used_ns);
+        self.credit_ns -= used_ns as i64;
+        self.allowed_ns -= used_ns as i64;
+        let end = match outcome {
+            Ok(Ok(true)) => return,
+            Ok(Ok(false)) => End::Over(Ok(())),
+            Ok(Err(error)) => End::Over(Err(error)),
+            Err(panic) => {
+                tracing::error!(service = self.name, "a broken invariant: the program of this service stops");
+                self.group.stop();
+                End::Panicked(panic)
+            }
+        };
+        self.end = Some(end);
+        self.worker = None;
+    }
+}
+
+/// An address of several services, and by first byte which member it is for.
+pub struct Entrance {
+    /// The address.
+    pub door: Door,
+    /// By byte: index of a member of the crew.
+    pub whose: Box<[Option<u16>; 256]>,
+    /// The services behind it, by index of a member.
+    pub members: Vec<u16>,
+}
+
+/// A thread's services.
+pub struct Crew {
+    members: Vec<Member>,
+    entrances: Vec<Entrance>,
+    watch: Watch,
+    /// Whose turn is first.
+    first: usize,
+}
+
+impl Crew {
+    /// Watches all. Errors: the system's.
+    pub fn new(members: Vec<Member>, entrances: Vec<Entrance>) -> std::io::Result<Self> {
+        let mut watch = Watch::new(members.len() + entrances.len())?;
+        for (token, member) in members.iter().enumerate() {
+            if let Some(worker) = &member.worker {
+                watch.add(worker.driver_ref(), token as u32)?;
+            }
+        }
+        for (index, entrance) in entrances.iter().enumerate() {
+            watch.add(&entrance.door, (members.len() + index) as u32)?;
+        }
+        Ok(Self { members, entrances, watch, first: 0 })
+    }
+
+    /// Runs all services to their ends. How each ended, in their order.
+    pub fn run(mut self) -> Vec<End> {
+        for member in &mut self.members {
+            let Some(worker) = &mut member.worker else { continue };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.start())) {
+                member.group.stop();
+                (member.end, member.worker) = (Some(End::Panicked(panic)), None);
+            }
+        }
+        while self.members.iter().any(|member| member.worker.is_some()) {
+            if let Err(error) = self.round() {
+                // Without its watch the thread can serve nobody.
+                let kind = error.kind();
+                for member in self.members.iter_mut().filter(|member| member.worker.is_some()) {
+                    (member.end, member.worker) = (Some(End::Over(Err(kind.into()))), None);
+                }
+            }
+        }
+        let ended = |member: Member| member.end.unwrap_or(End::Over(Ok(())));
+        self.members.into_iter().map(ended).collect()
+    }
+
+    /// Waits until somebody has something to do, then gives everybody who has a turn.
+    fn round(&mut self) -> std::io::Result<()> {
+        let timeout = self.timeout()?;
+        let (members, entrances) = (&mut self.members, self.entrances.len());
+        let mut opened = false;
+        let count = members.len();
+        self.watch.wait(timeout, |token| match members.get_mut(token as usize) {
+            Some(member) => member.is_ready = true,
+            None => opened |= (token as usize) < count + entrances,
+        })?;
+        let now_ns = monotonic_ns();
+        let is_due = |entrance: &Entrance| entrance.door.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns);
+        if opened || self.entrances.iter().any(|entrance| is_due(entrance) || self.must_close(entrance)) {
+            self.let_in(now_ns)?;
+        }
+        let count = self.members.len();
+        let mut now_ns = now_ns;
+        for turn in 0..count {
+            let member = &mut self.members[(self.first + turn) % count];
+            if member.is_ready && !member.is_held && member.worker.is_some() {
+                member.run(now_ns);
+                now_ns = monotonic_ns();
+            }
+        }
+        self.first = (self.first + 1) % count.max(1);
+        Ok(())
+    }
+
+    /// How long everybody may sleep. Notes who has something to do, and who must wait with it.
+    fn timeout(&mut self) -> std::io::Result<Option<Duration>> {
+        let now_ns = monotonic_ns();
+        let mut next_ns: Option<u64> = None;
+        let mut note = |at_ns: u64| next_ns = Some(next_ns.map_or(at_ns, |next: u64| next.min(at_ns)));
+        for (token, member) in self.members.iter_mut().enumerate() {
+            let Some(worker) = &mut member.worker else { continue };
+            if !member.is_ready {
+                match worker.turn_due_ns() {
+                    Some(due_ns) if due_ns <= now_ns => member.is_ready = true,
+                    Some(due_ns) => note(due_ns),
+                    None => {}
+                }
+            }
+            let held = if member.is_ready { member.held_until_ns(now_ns) } else { None };
+            if let Some(until_ns) = held {
+                note(until_ns);
+            } else if member.is_ready {
+                note(now_ns);
+            }
+            if member.is_held != held.is_some() {
+                member.is_held = held.is_some();
+                let Some(worker) = &member.worker else { continue };
+                if member.is_held {
+                    worker.note_wait();
+                }
+                self.watch.hold(worker.driver_ref(), token as u32, member.is_held)?;
+            }
+        }
+        self.entrances.iter().filter_map(|entrance| entrance.door.deadline_ns()).for_each(note);
+        Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
+    }
+
+    /// All services behind it take no new clients any more.
+    fn must_close(&self, entrance: &Entrance) -> bool {
+        let mut shared = entrance.members.iter().map(|index| &self.members[usize::from(*index)].shared);
+        entrance.door.is_open() && shared.all(|shared| shared.drain_asked().is_some())
+    }
+
+    /// Hands who has come to the addresses of several services to the right ones.
+    fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
+        for entrance in &mut self.entrances {
+            let members = &mut self.members;
+            let ends = |index: &u16| members[usize::from(*index)].shared.drain_asked().is_some();
+            if entrance.members.iter().all(ends) {
+                entrance.door.close();
+            }
+            if !entrance.door.is_open() {
+                continue;
+            }
+            let (whose, before) = (&entrance.whose, entrance.door.dropped());
+            let mut unknown = 0;
+            entrance.door.turn(now_ns, |Arrival { socket, peer, first }| {
+                let member = whose[usize::from(first)].map(|index| &mut members[usize::from(index)]);
+                match member.and_then(|member| Some((&mut member.is_ready, member.worker.as_mut()?))) {
+                    Some((is_ready, worker)) => {
+                        *is_ready = true;
+                        worker.adopt(socket, peer);
+                    }
+                    None => unknown += 1,
+                }
+            })?;
+            let silent = entrance.door.dropped() - before;
+            let first =
+                entrance.members.first().and_then(|index| members[usize::from(*index)].worker.as_ref());
+            if let Some(worker) = first
+                && (silent > 0 || unknown > 0)
+            {
+                worker.note_strangers(silent, unknown);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! One of the services of a platform: what the control thread knows and can ask of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_abi::{Engine, Program};
+use flick_net::{Endpoint, Waker};
+
+use crate::config::PlatformConfig;
+use crate::crew::Group;
+use crate::merge::Hub;
+use crate::setup::Setup;
+use crate::shared::Shared;
+use crate::state::State;
+use crate::watch::{Watch, WorkerWatch};
+
+/// A service to start.
+pub struct Service {
+    /// What operators call it.
+    pub name: String,
+    /// The process.
+    pub program: Arc<Program>,
+    /// Its code.
+    pub engine: Arc<dyn Engine>,
+    /// Its bindings and limits. Threads, pinning and the kernel interface are the first service's.
+    pub config: PlatformConfig,
+    /// Services with the same number are processes of one program file and share its dictionaries and counters.
+    pub group: usize,
+}
+
+/// A service that runs.
+pub struct Running {
+    pub(super) name: String,
+    pub(super) setup: Arc<Setup>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: Arc<State>,
+    pub(super) hub: Option<Arc<Hub>>,
+    pub(super) group: Arc<Group>,
+    pub(super) is_first_of_group: bool,
+    pub(super) addresses: Vec<(String, Endpoint)>,
+    /// By thread.
+    pub(super) workers: Vec<WorkerWatch>,
+    pub(super) wakers: Vec<Waker>,
+}
+
+impl Running {
+    /// What operators call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where clients can connect, by channel.
+    pub fn addresses(&self) -> &[(String, Endpoint)] {
+        &self.addresses
+    }
+
+    /// What its code shares: its program's counters and dictionaries.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// Whether another service of the same program comes before it, and shows the same state.
+    pub fn is_first_of_program(&self) -> bool {
+        self.is_first_of_group
+    }
+
+    /// A handle on all that it counts, for other threads.
+    pub(super) fn watch(&self, io: &'static str) -> Watch {
+        Watch {
+            name: self.name.clone(),
+            setup: Arc::clone(&self.setup),
+            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
+            workers: self.workers.clone(),
+            addresses: self.addresses.clone(),
+            io,
+        }
+    }
+
+    /// Asks it to take no new clients and to end when the present ones are served, at `deadline` at latest.
+    pub fn drain(&self, deadline: Duration) {
+        self.shared.drain(deadline);
+        self.wake();
+    }
+
+    /// Asks it to end at once.
+    pub fn stop(&self) {
+        self.shared.stop();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.wakers.iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,81 @@
+//! A worker that shares its thread with those of other services: it is asked when it wants a turn instead of sleeping
+//! itself, its turns are short, and connections are handed to it that others accepted.
+//! Promises: a turn ends soon after its time is over, between two tasks; what is left runs in the next.
+//! Refuses: gathering, whose wait would be everybody's.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use flick_net::{AnyDriver, Driver, PeerAddr};
+
+use super::{Gather, Worker};
+use crate::limits::CPU_WEIGHT_MAX;
+
+impl Worker<AnyDriver> {
+    /// Prepares it to share its thread. Of the services of one program, one `sweeps` what they share.
+    pub(crate) fn share_thread(&mut self, sweeps: bool) {
+        self.gather = Gather::new(Duration::ZERO);
+        if !sweeps {
+            self.sweep_due_ns = None;
+        }
+    }
+
+    /// Its weight among those who share the thread, and its part of the thread at most, in percent.
+    pub(crate) fn share(&self) -> (u32, u32) {
+        let limits = &self.setup.limits;
+        (limits.cpu_weight.clamp(1, CPU_WEIGHT_MAX), limits.cpu_max_percent.clamp(1, 100))
+    }
+
+    /// The driver, for waiting on it.
+    pub(crate) fn driver_ref(&self) -> &AnyDriver {
+        &self.driver
+    }
+
+    /// When it wants its next turn though nothing arrives, by the driver's clock: 0 is at once, `None` never.
+    pub(crate) fn turn_due_ns(&mut self) -> Option<u64> {
+        if !self.rests() {
+            return Some(0);
+        }
+        let wait = self.wait_time();
+        let wait = self.driver.rest(&self.pool, wait)?;
+        if wait.is_zero() {
+            return Some(0);
+        }
+        Some(self.driver.now_ns().saturating_add(wait.as_nanos() as u64))
+    }
+
+    /// One turn without waiting, of about this length at most.
+    pub(crate) fn short_turn(&mut self, length: Duration) -> std::io::Result<bool> {
+        self.turn_end = Some(Instant::now() + length);
+        self.turn(Some(Duration::ZERO))
+    }
+
+    /// Takes a client over that came to an address of several services.
+    pub(crate) fn adopt(&mut self, socket: OwnedFd, peer: PeerAddr) {
+        match self.driver.adopt(socket) {
+            Ok(conn) => {
+                self.peers[conn.index as usize] = peer;
+                self.accepted(conn);
+            }
+            // There is no place to keep it in: it is refused whatever happens with others who come too early.
+            Err(_) => self.counters.sessions_refused.add(1),
+        }
+    }
+
+    /// Counts a turn and how long it took.
+    pub(crate) fn note_turn(&self, busy_ns: u64) {
+        self.counters.turns.add(1);
+        self.counters.busy_ns.add(busy_ns);
+    }
+
+    /// Counts a wait for its share of the processor.
+    pub(crate) fn note_wait(&self) {
+        self.counters.share_waits.add(1);
+    }
+
+    /// Counts who came to an address of several services and said nothing, or nothing that any of them knows.
+    pub(crate) fn note_strangers(&self, silent: u64, unknown: u64) {
+        self.counters.silent_dropped.add(silent);
+        self.counters.peer_faults_client.add(unknown);
+    }
+}
