@@ -3,7 +3,7 @@
 //! Refuses: the simulator, which no production worker has a use for.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::epoll::EpollDriver;
 use crate::listen::ListenSocket;
 use crate::uring::UringDriver;
 use crate::waker::Waker;
+use crate::watch::Watch;
 
 /// Which driver to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +77,28 @@ impl AnyDriver {
         }
     }
 
+    /// Has `watch` name `token` when there is something to poll for; see [`Driver::rest`] for what no descriptor tells.
+    ///
+    /// Errors: the system's.
+    pub fn announce(&mut self, watch: &mut Watch, token: u32) -> io::Result<()> {
+        match self {
+            AnyDriver::Epoll(driver) => watch.add(driver.as_fd(), token),
+            AnyDriver::Uring(driver) => {
+                driver.announce()?;
+                driver.announcer().map_or(Ok(()), |eventfd| watch.add_edges(eventfd, token))
+            }
+        }
+    }
+
+    /// Stops or goes on to be named by `watch`. Errors: the system's.
+    pub fn hold(&self, watch: &mut Watch, token: u32, held: bool) -> io::Result<()> {
+        match self {
+            AnyDriver::Epoll(driver) => watch.hold(driver.as_fd(), token, held),
+            // It names only what is new, which is no loop.
+            AnyDriver::Uring(_) => Ok(()),
+        }
+    }
+
     /// A handle other threads end this driver's wait with.
     pub fn waker(&self) -> Waker {
         match self {
@@ -93,13 +116,6 @@ macro_rules! either {
             AnyDriver::Uring($driver) => $call,
         }
     };
-}
-
-impl AsFd for AnyDriver {
-    /// Readable while there is something to poll for; see [`Driver::rest`] for what it does not tell.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        either!(self, driver => driver.as_fd())
-    }
 }
 
 impl Driver for AnyDriver {

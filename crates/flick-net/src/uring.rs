@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::Endpoint;
 use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
@@ -49,6 +50,7 @@ pub struct UringDriver {
     lingerers: Lingerers,
     waker: Waker,
     waker_is_armed: bool,
+    announcer: Option<OwnedFd>,
     now_ns: u64,
 }
 
@@ -138,13 +140,24 @@ impl UringDriver {
             lingerers: Lingerers::new(limits.conns_max),
             waker: Waker::with_eventfd()?,
             waker_is_armed: false,
+            announcer: None,
             now_ns: monotonic_ns(),
         })
     }
 
-    /// The descriptor that is readable while there is something to poll for.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
+    /// From here on an eventfd tells, by an edge, whenever there is something to poll for.
+    ///
+    /// Errors: the system's.
+    pub fn announce(&mut self) -> io::Result<()> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        self.ring.signal(&eventfd)?;
+        self.announcer = Some(eventfd);
+        Ok(())
+    }
+
+    /// The eventfd of [`UringDriver::announce`].
+    pub fn announcer(&self) -> Option<BorrowedFd<'_>> {
+        self.announcer.as_ref().map(AsFd::as_fd)
     }
 
     /// A handle other threads end this driver's wait with.

@@ -29,6 +29,12 @@ impl Watch {
         Ok(epoll::add(&self.epoll, what, data, epoll::EventFlags::IN)?)
     }
 
+    /// As [`Watch::add`], but reports only what is new since the last report.
+    pub fn add_edges(&mut self, what: impl AsFd, token: u32) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(u64::from(token));
+        Ok(epoll::add(&self.epoll, what, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    }
+
     /// Stops or goes on to report a descriptor. Errors: the system's.
     pub fn hold(&mut self, what: impl AsFd, token: u32, held: bool) -> io::Result<()> {
         let data = epoll::EventData::new_u64(u64::from(token));

@@ -128,25 +128,26 @@ impl Member {
         (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
     }
 
-    /// Its turn.
-    fn run(&mut self, now_ns: u64) {
+    /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then.
+    fn run(&mut self, before_ns: u64) -> u64 {
         self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
-        let Some(worker) = &mut self.worker else { return };
+        let Some(worker) = &mut self.worker else { return before_ns };
         if self.credit_ns <= 0 {
             if !std::mem::replace(&mut self.is_waiting, true) {
                 worker.note_wait();
             }
-            return;
+            return before_ns;
         }
         (self.is_ready, self.is_waiting) = (false, false);
         let length = Duration::from_nanos(self.credit_ns as u64);
         let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length)));
-        let used_ns = monotonic_ns().saturating_sub(now_ns);
+        let after_ns = processor_ns();
+        let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);
         self.credit_ns -= used_ns as i64;
         self.allowed_ns -= used_ns as i64;
         let end = match outcome {
-            Ok(Ok(true)) => return,
+            Ok(Ok(true)) => return after_ns,
             Ok(Ok(false)) => End::Over(Ok(())),
             Ok(Err(error)) => End::Over(Err(error)),
             Err(panic) => {
@@ -157,7 +158,14 @@ impl Member {
         };
         self.end = Some(end);
         self.worker = None;
+        after_ns
     }
+}
+
+/// Processor time of this thread: what the kernel gave to others meanwhile is nobody's here.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// An address of several services, and by first byte which member it is for.
@@ -181,11 +189,11 @@ pub struct Crew {
 
 impl Crew {
     /// Watches all. Errors: the system's.
-    pub fn new(members: Vec<Member>, entrances: Vec<Entrance>) -> std::io::Result<Self> {
+    pub fn new(mut members: Vec<Member>, entrances: Vec<Entrance>) -> std::io::Result<Self> {
         let mut watch = Watch::new(members.len() + entrances.len())?;
-        for (token, member) in members.iter().enumerate() {
-            if let Some(worker) = &member.worker {
-                watch.add(worker.driver_ref(), token as u32)?;
+        for (token, member) in members.iter_mut().enumerate() {
+            if let Some(worker) = &mut member.worker {
+                worker.driver().announce(&mut watch, token as u32)?;
             }
         }
         for (index, entrance) in entrances.iter().enumerate() {
@@ -232,12 +240,11 @@ impl Crew {
             self.let_in(now_ns)?;
         }
         let count = self.members.len();
-        let mut now_ns = now_ns;
+        let mut spent_ns = processor_ns();
         for turn in 0..count {
             let member = &mut self.members[(self.first + turn) % count];
             if member.is_ready && !member.is_held && member.worker.is_some() {
-                member.run(now_ns);
-                now_ns = monotonic_ns();
+                spent_ns = member.run(spent_ns);
             }
         }
         self.first = (self.first + 1) % count.max(1);
@@ -270,7 +277,7 @@ impl Crew {
                 if member.is_held {
                     worker.note_wait();
                 }
-                self.watch.hold(worker.driver_ref(), token as u32, member.is_held)?;
+                worker.driver_ref().hold(&mut self.watch, token as u32, member.is_held)?;
             }
         }
         self.entrances.iter().filter_map(|entrance| entrance.door.deadline_ns()).for_each(note);

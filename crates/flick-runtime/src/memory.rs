@@ -21,6 +21,8 @@ pub struct Part {
     pub bytes: u64,
     /// What makes it smaller: "lower `--buffers`".
     pub knob: String,
+    /// It is there once for all processes of a program.
+    pub of_program: bool,
 }
 
 /// All parts, largest first.
@@ -40,26 +42,31 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
             what: "network buffers".to_owned(),
             bytes: limits.buffer_bytes,
             knob: "lower `--buffers`".to_owned(),
+            of_program: false,
         },
         Part {
             what: format!("tables of {} sessions and {} requests", limits.sessions_max, limits.requests_max),
             bytes: tables,
             knob: "lower `--sessions-max` or `--requests-max`".to_owned(),
+            of_program: false,
         },
         Part {
             what: format!("`local`s of {} sessions", limits.sessions_max),
             bytes: u64::from(limits.sessions_max) * locals,
             knob: "lower `--sessions-max`, or keep less in each session".to_owned(),
+            of_program: false,
         },
         Part {
             what: format!("{} activations that wait for replies", activations_max),
             bytes: u64::from(activations_max) * (shape.bytes() + locals),
             knob: "lower `--activations-max`, or build less before an `ask`".to_owned(),
+            of_program: false,
         },
     ];
     out.extend(program.dicts.iter().map(|dict| Part {
         what: format!("the dictionary `{}`", dict.name),
         bytes: dict_bytes_of(dict),
+        of_program: true,
         knob: match dict.bytes_max {
             Some(bytes) => format!("declare it with fewer bytes than `{bytes} bytes`"),
             None => format!(
@@ -97,6 +104,7 @@ fn exchanges(program: &Program, config: &PlatformConfig, elements: &[(u32, u32)]
         what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),
         bytes: links * size_of::<Link>() as u64 + bodies * size_of::<Frame>() as u64,
         knob: "lower `--exclusive-links-max` or `--sessions-max`".to_owned(),
+        of_program: false,
     })
 }
 

@@ -164,8 +164,13 @@ fn excess_told(
     flick_check::exceeded(span, rule, what, &excess.message)
 }
 
-/// Makes the program at `path` ready to run, or the given `text` as if it were there.
+/// Makes the first process of the program at `path` ready to run, or of the given `text` as if it were there.
 pub fn ready(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Ready, Failure> {
+    Ok(each(path, text, engine)?.swap_remove(0))
+}
+
+/// Makes all processes of the program at `path` ready to run, or of the given `text` as if it were there.
+pub fn each(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Vec<Ready>, Failure> {
     let start = Instant::now();
     let checked = match text {
         Some(text) => check_text(path, text)?,
@@ -174,20 +179,23 @@ pub fn ready(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Read
     let checked_at = Instant::now();
     let (program, sources) = accepted(checked)?;
     let parse = parse_time(&sources);
-    let lower_from = Instant::now();
-    let module = Arc::new(lower(&program, &sources)?);
-    let lowered_at = Instant::now();
-    let engine: Arc<dyn Engine> = match engine {
-        EngineKind::Native => Arc::new(native(&module, &Options::default())?),
-        EngineKind::Interpreter => Arc::new(Interpreter::new(Arc::clone(&module))),
-    };
-    let times = Times {
-        parse,
-        check: (checked_at - start).saturating_sub(parse),
-        lower: lowered_at - lower_from,
-        compile: lowered_at.elapsed(),
-    };
-    Ok(Ready { module, engine, times })
+    let checked = (checked_at - start).saturating_sub(parse);
+    let mut made = Vec::new();
+    for (number, program) in program.each().enumerate() {
+        let lower_from = Instant::now();
+        let module = Arc::new(lower(program, &sources)?);
+        let lowered_at = Instant::now();
+        let engine: Arc<dyn Engine> = match engine {
+            EngineKind::Native => Arc::new(native(&module, &Options::default())?),
+            EngineKind::Interpreter => Arc::new(Interpreter::new(Arc::clone(&module))),
+        };
+        let (lower, compile) = (lowered_at - lower_from, lowered_at.elapsed());
+        // The text is parsed and checked once for all.
+        let first =
+            if number == 0 { Times { parse, check: checked, ..Times::default() } } else { Times::default() };
+        made.push(Ready { module, engine, times: Times { lower, compile, ..first } });
+    }
+    Ok(made)
 }
 
 /// Compiles to machine code.

@@ -40,33 +40,59 @@ pub enum Io {
     Uring,
 }
 
-/// Settings of one run, complete.
+/// A program to run, with what holds for its services.
 #[derive(Debug)]
-pub struct Settings {
+pub struct Entry {
+    /// What operators call it, if they do.
+    pub name: Option<String>,
     /// The program.
     pub program: PathBuf,
     /// What runs it.
     pub engine: EngineKind,
+    /// Its own channels to listen on.
+    pub listen: Vec<Binding>,
+    /// Its own channels to connect.
+    pub connect: Vec<Binding>,
+    /// Limits of each of its services.
+    pub limits: Limits,
+    /// Whether the memory for network buffers was set.
+    pub sets_buffers: bool,
+    /// Memory that it may need at most.
+    pub memory: Option<u64>,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+    /// Where its dictionaries are kept across restarts.
+    pub state_dir: PathBuf,
+}
+
+/// Channels that are bound for all services in one place.
+#[derive(Debug, Default)]
+pub struct Bound {
+    /// Channels to listen on.
+    pub listen: Vec<Binding>,
+    /// Channels to connect.
+    pub connect: Vec<Binding>,
+}
+
+/// Settings of one run, complete.
+#[derive(Debug)]
+pub struct Settings {
+    /// The programs, at least one.
+    pub entries: Vec<Entry>,
     /// Worker threads.
     pub workers: usize,
     /// Whether each worker stays on a core of its own.
     pub pin: bool,
     /// Which kernel interface carries the bytes.
     pub io: IoKind,
-    /// Channels to listen on.
-    pub listen: Vec<Binding>,
-    /// Channels to connect.
-    pub connect: Vec<Binding>,
-    /// Limits.
-    pub limits: Limits,
-    /// Memory that the service may need at most; `None`: what the machine has.
+    /// What the file binds outside its services.
+    pub of_file: Bound,
+    /// What the command line binds, which wins.
+    pub of_flags: Bound,
+    /// Memory that all services together may need at most; `None`: what the machine has.
     pub memory: Option<u64>,
-    /// Time-outs.
-    pub timeouts: Timeouts,
     /// How long a drain may take.
     pub drain_deadline: Duration,
-    /// Where dictionaries with a snapshot are kept across restarts.
-    pub state_dir: PathBuf,
     /// Where the admin side listens, if at all.
     pub admin: Option<flick_admin::Address>,
     /// The file with its token.
@@ -85,58 +111,111 @@ impl Settings {
     /// Errors: the file cannot be read or is wrong; there is no program.
     pub fn resolve(flags: RunFlags) -> Result<Self, Failure> {
         let named = settings_file(&flags)?;
-        let (file, place) = match named {
+        let (mut file, place) = match named {
             Some(path) => {
                 let (file, named) = file::read(&path)?;
                 (file, Some(named))
             }
             None => (file::File::default(), None),
         };
-        let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
-        file.limits.apply(&mut limits);
-        file.timeouts.apply(&mut timeouts);
-        flags.limits.apply(&mut limits);
-        flags.timeouts.apply(&mut timeouts);
-        let service = file.service.unwrap_or_default();
-        let from_file = |program: PathBuf| match place.as_ref().and_then(|named| named.path.parent()) {
+        let services = std::mem::take(&mut file.service.0);
+        let beside_file = |program: PathBuf| match place.as_ref().and_then(|named| named.path.parent()) {
             Some(directory) => directory.join(program),
             None => program,
         };
-        let program = flags.program.or_else(|| service.program.map(from_file)).ok_or_else(|| {
-            Failure::usage(
-                "no program: name one, `flick run FILE`, or write `program = \"FILE\"` under [service]",
-            )
-        })?;
+        let entries = chosen(&flags, services, beside_file)?
+            .into_iter()
+            .map(|(program, service)| entry(&flags, &file, program, service, beside_file))
+            .collect();
         let io = match flags.io.or(file.io).unwrap_or(Io::Auto) {
             Io::Auto => IoKind::Auto,
             Io::Epoll => IoKind::Epoll,
             Io::Uring => IoKind::Uring,
         };
         Ok(Self {
-            program,
-            engine: flags.engine.or(service.engine).unwrap_or_default(),
+            entries,
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0),
             pin: !flags.no_pin && file.pin.unwrap_or(true),
             io,
-            listen: merge(file::bindings(file.listen), flags.listen),
-            connect: merge(file::bindings(file.connect), flags.connect),
-            limits,
+            of_file: Bound { listen: file::bindings(file.listen), connect: file::bindings(file.connect) },
+            of_flags: Bound { listen: flags.listen, connect: flags.connect },
             memory: flags.limits.memory().or(file.limits.memory()),
-            timeouts,
             drain_deadline: flags
                 .drain_deadline
                 .or(file.drain_deadline)
                 .map_or(DRAIN_DEADLINE, |period| period.0),
-            state_dir: flags
-                .state_dir
-                .or_else(|| file.state_dir.map(from_file))
-                .unwrap_or_else(|| PathBuf::from(STATE_DIR)),
             admin: flags.admin.or(file.admin.listen),
-            admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(from_file)),
+            admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,
         })
+    }
+}
+
+/// The programs to run and their tables: those of the command line, or else of the file. A file with one service lends
+/// its table to the one program of the command line.
+fn chosen(
+    flags: &RunFlags,
+    mut services: Vec<file::Service>,
+    beside_file: impl Fn(PathBuf) -> PathBuf,
+) -> Result<Vec<(PathBuf, file::Service)>, Failure> {
+    let missing = || {
+        Failure::usage(
+            "no program: name one, `flick run FILE`, or write `program = \"FILE\"` under [service]",
+        )
+    };
+    if flags.programs.is_empty() {
+        if services.is_empty() {
+            return Err(missing());
+        }
+        let with_program = |mut service: file::Service| {
+            let program = service.program.take().ok_or_else(missing)?;
+            Ok((beside_file(program), service))
+        };
+        return services.into_iter().map(with_program).collect();
+    }
+    let lent = if flags.programs.len() == 1 && services.len() == 1 { services.pop() } else { None };
+    if !services.is_empty() {
+        return Err(Failure::usage(
+            "the settings file has services of its own; name programs on the command line or there, not in both",
+        ));
+    }
+    let mut lent = lent.into_iter();
+    let programs = flags.programs.iter();
+    Ok(programs.map(|program| (program.clone(), lent.next().unwrap_or_default())).collect())
+}
+
+/// What holds for a program: the command line before its own table, that before the file's, that before the defaults.
+fn entry(
+    flags: &RunFlags,
+    file: &file::File,
+    program: PathBuf,
+    service: file::Service,
+    beside_file: impl Fn(PathBuf) -> PathBuf,
+) -> Entry {
+    let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
+    for settings in [&file.limits, &service.limits, &flags.limits] {
+        settings.apply(&mut limits);
+    }
+    for settings in [&file.timeouts, &service.timeouts, &flags.timeouts] {
+        settings.apply(&mut timeouts);
+    }
+    let state_dir = service.state_dir.or_else(|| file.state_dir.clone()).map(beside_file);
+    let state_dir = flags.state_dir.clone().or(state_dir).unwrap_or_else(|| PathBuf::from(STATE_DIR));
+    Entry {
+        name: service.name,
+        program,
+        engine: flags.engine.or(service.engine).unwrap_or_default(),
+        listen: file::bindings(service.listen),
+        connect: file::bindings(service.connect),
+        sets_buffers: [&file.limits, &service.limits, &flags.limits]
+            .iter()
+            .any(|limits| limits.sets_buffers()),
+        memory: service.limits.memory(),
+        limits,
+        timeouts,
+        state_dir,
     }
 }
 
@@ -145,7 +224,7 @@ fn settings_file(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
     if let Some(path) = &flags.config {
         return Ok(Some(path.clone()));
     }
-    if flags.program.is_some() {
+    if !flags.programs.is_empty() {
         return Ok(None);
     }
     if Path::new(DEFAULT_FILE).exists() {
@@ -154,12 +233,6 @@ fn settings_file(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
     Err(Failure::usage(format!(
         "nothing to run: name a program, `flick run FILE --listen CHANNEL=ADDRESS ...`, or write a ./{DEFAULT_FILE}"
     )))
-}
-
-/// Bindings of the file, but for a channel that the command line binds too.
-fn merge(file: Vec<Binding>, flags: Vec<Binding>) -> Vec<Binding> {
-    let is_free = |binding: &Binding| !flags.iter().any(|flag| flag.channel == binding.channel);
-    file.into_iter().filter(is_free).chain(flags.iter().cloned()).collect()
 }
 
 /// One worker for each core this process may use.

@@ -57,10 +57,15 @@ pub fn supervise(
         platform.drain(drain_deadline);
         draining = Some(Instant::now());
     }
-    let state = Arc::clone(platform.state());
+    let states: Vec<Arc<State>> = platform
+        .services()
+        .iter()
+        .filter(|service| service.is_first_of_program())
+        .map(|service| Arc::clone(service.state()))
+        .collect();
     let outcome = platform.wait();
     log_totals(&outcome);
-    log_program(&state);
+    states.iter().for_each(|state| log_program(state));
     if let Some(first) = outcome.errors.first() {
         return Err(Failure::failed(format!("a worker ended: {first}")));
     }
@@ -81,6 +86,18 @@ fn log_totals(outcome: &Outcome) {
     let totals = &outcome.totals;
     for error in &outcome.errors {
         error!(%error, "a worker ended");
+    }
+    if outcome.services.len() > 1 {
+        for (service, totals) in &outcome.services {
+            info!(
+                service,
+                requests = totals.requests,
+                replies = totals.replies,
+                busy_ms = totals.busy_ns / 1_000_000,
+                share_waits = totals.share_waits,
+                "service"
+            );
+        }
     }
     let counted = totals.entries().into_iter().filter(|(_, value)| *value > 0);
     let counters: Vec<String> = counted.map(|(name, value)| format!("{name} {value}")).collect();

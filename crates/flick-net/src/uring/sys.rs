@@ -7,7 +7,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -275,10 +275,10 @@ impl Ring {
         self.provided.lent_count > 0 || pool.free_count(Class::Large) > 0
     }
 
-    /// The descriptor that tells of results, for whoever waits elsewhere.
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's descriptor stays open as long as the ring is, which the result borrows.
-        unsafe { BorrowedFd::borrow_raw(self.io.as_raw_fd()) }
+    /// Has the kernel signal an eventfd whenever there is something to enter for: deferred work does not make the ring's own
+    /// descriptor readable.
+    pub(super) fn signal(&self, eventfd: impl AsFd) -> io::Result<()> {
+        self.io.submitter().register_eventfd(eventfd.as_fd().as_raw_fd())
     }
 
     /// Lends the kernel as many buffers as it may hold. Says whether it has any.

@@ -37,7 +37,7 @@ fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option
 fn address(platform: &Platform, channel: &str) -> SocketAddr {
     let mut addresses = platform.addresses().into_iter();
     match addresses.find(|(name, _)| name == channel) {
-        Some((_, Endpoint::Tcp(address))) => *address,
+        Some((_, Endpoint::Tcp(address))) => address,
         other => panic!("`{channel}` listens on TCP: {other:?}"),
     }
 }

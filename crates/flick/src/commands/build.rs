@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use flick_check::hir;
 use flick_codegen::Options;
 use flick_ir::data::Module;
 
@@ -31,6 +32,9 @@ pub struct Build {
     /// What to write
     #[arg(long, value_name = "WHAT")]
     emit: Emit,
+    /// Which process of the program [default: the first]
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
     /// Where to; a directory for `graph` [default: stdout, for `graph` the current directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -40,13 +44,26 @@ impl Build {
     /// Compiles as far as needed and writes.
     pub fn run(self) -> Outcome {
         let (program, sources) = compile::accepted(compile::check_file(&self.file)?)?;
-        let module = compile::lower(&program, &sources)?;
+        let program = self.chosen(&program)?;
+        let module = compile::lower(program, &sources)?;
         match self.emit {
             Emit::Ir => self.write_text(&flick_ir::text::print(&module)),
             Emit::Clif => self.write_text(&listing(&module)?.clif()),
             Emit::Asm => self.write_text(&listing(&module)?.asm()),
             Emit::Graph => self.write_graph(&module),
         }
+    }
+
+    /// The process that was asked for, or the first.
+    fn chosen<'a>(&self, program: &'a hir::Program) -> Result<&'a hir::Program, Failure> {
+        let Some(wanted) = &self.process else { return Ok(program) };
+        let is_wanted =
+            |program: &&hir::Program| program.process.as_ref().is_some_and(|process| process.name == *wanted);
+        program.each().find(is_wanted).ok_or_else(|| {
+            let names = program.each().filter_map(|program| Some(program.process.as_ref()?.name.as_str()));
+            let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+            Failure::usage(format!("there is no process `{wanted}`; there are: {}", names.join(", ")))
+        })
     }
 
     fn write_text(&self, text: &str) -> Outcome {

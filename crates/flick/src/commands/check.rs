@@ -31,28 +31,33 @@ impl Check {
     /// Checks and tells. Mistakes of the program end it with 1.
     pub fn run(self) -> Outcome {
         let mut checked = compile::check_file(&self.file)?;
-        let mut needs = None;
-        if let Some(program) = checked.program.as_ref().filter(|program| program.process.is_some()) {
+        let mut needs = Vec::new();
+        let mut refused = Vec::new();
+        let programs = checked.program.iter().flat_map(hir::Program::each);
+        for program in programs.filter(|program| program.process.is_some()) {
             match compile::lowered(program, &checked.sources) {
-                Ok(module) => {
-                    needs = self.bounds.then(|| bounds::Needs::of(&module, &checked.sources));
-                }
-                Err(told) => {
-                    checked.diagnostics.extend(told);
-                    checked.program = None;
-                }
+                Ok(module) if self.bounds => needs.push(bounds::Needs::of(&module, &checked.sources)),
+                Ok(_) => {}
+                Err(told) => refused.extend(told),
             }
+        }
+        if !refused.is_empty() {
+            refused.retain(|told| !checked.diagnostics.contains(told));
+            checked.diagnostics.extend(refused);
+            checked.program = None;
         }
         let program = checked.program.as_ref();
         if self.json {
-            let told = json::Told::new(program, needs.as_ref(), &checked.diagnostics, &checked.sources);
+            let told = json::Told::new(program, &needs, &checked.diagnostics, &checked.sources);
             anstream::println!("{}", told.text());
             return if program.is_none() { Err(Failure::reported()) } else { Ok(()) };
         }
         report::report(&checked.diagnostics, &checked.sources);
         let Some(program) = program else { return Err(Failure::reported()) };
-        anstream::println!("{}", summary(program));
-        if let Some(needs) = needs {
+        for program in program.each() {
+            anstream::println!("{}", summary(program));
+        }
+        for needs in needs {
             anstream::print!("{}", needs.text());
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 pub mod admin;
 mod memory;
+mod services;
 
 use std::sync::Arc;
 
@@ -9,14 +10,17 @@ use admin::View;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::faults::Faults;
-use flick_runtime::{Platform, PlatformConfig, StartError};
+use flick_runtime::{Platform, PlatformConfig, Service, StartError};
 use tracing::info;
 
 use crate::failure::{Failure, Outcome};
-use crate::settings::{RunFlags, Settings};
+use crate::settings::{Bound, RunFlags, Settings};
 use crate::{compile, logging, supervise};
 
-/// Runs a program as a service.
+/// Memory for network buffers that a service of several gets at least, unless it is set.
+const BUFFERS_MIN: u64 = 64 << 20;
+
+/// Runs programs as services.
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
@@ -27,16 +31,16 @@ impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
         let settings = Settings::resolve(self.flags)?;
-        let ready = compile::ready(&settings.program, None, settings.engine)?;
-        let program = &ready.module.program;
-        if let Some(file) = &settings.file {
-            let known: Vec<&str> = program.channels.iter().map(|channel| channel.name.as_str()).collect();
-            if let Some(failure) = file.unknown_channel(&known, &channels(program)) {
-                return Err(failure);
-            }
+        let mut made = Vec::new();
+        for (entry, own) in settings.entries.iter().enumerate() {
+            let each = compile::each(&own.program, None, own.engine)?;
+            made.extend(each.into_iter().map(|ready| (entry, ready)));
         }
+        let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
+        let named = services::named(&settings, &programs)?;
+        let configs = configs(&settings, &named)?;
         if settings.verbose {
-            anstream::eprintln!("{}", ready.times.line());
+            made.iter().for_each(|(_, ready)| anstream::eprintln!("{}", ready.times.line()));
         }
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let signals = supervise::signals()
@@ -44,26 +48,50 @@ impl Run {
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
-        let config = PlatformConfig {
-            workers: settings.workers,
-            pin: settings.pin,
-            io: settings.io,
-            listen: settings.listen,
-            connect: settings.connect,
-            limits: settings.limits,
-            timeouts: settings.timeouts,
-            state_dir: Some(settings.state_dir),
-        };
-        memory::check(program, &config, settings.memory)?;
-        let platform =
-            Platform::start(Arc::new(program.clone()), ready.engine, config).map_err(not_started)?;
-        for (channel, address) in platform.addresses() {
-            info!(process = program.name, channel, %address, io = platform.io(), workers = settings.workers, "listening");
+        let asked: Vec<_> = named.iter().zip(&configs).collect();
+        memory::check(&asked, &settings)?;
+        let modules: Vec<_> = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
+        let names: Vec<String> = named.into_iter().map(|named| named.name).collect();
+        let services = made.into_iter().zip(names).zip(configs).map(|(((group, ready), name), config)| {
+            let program = Arc::new(ready.module.program.clone());
+            Service { name, program, engine: ready.engine, config, group }
+        });
+        let platform = Platform::start_services(services.collect()).map_err(not_started)?;
+        for service in platform.services() {
+            for (channel, address) in service.addresses() {
+                let process = service.name();
+                info!(process, channel, %address, io = platform.io(), workers = settings.workers, "listening");
+            }
         }
-        let views = vec![View::new(platform.watch(), &ready.module)];
+        let views = platform.watches().into_iter().zip(&modules);
+        let views = views.map(|(watch, module)| View::new(watch, module)).collect();
         let _admin = admin::start(settings.admin, settings.admin_token_file.as_deref(), views, faults)?;
         supervise::supervise(platform, &signals, settings.drain_deadline)
     }
+}
+
+/// What each service is bound to and limited by.
+fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Vec<PlatformConfig>, Failure> {
+    let bound = services::bound(settings, named)?;
+    let count = named.len() as u64;
+    let config = |(named, bound): (&services::Named<'_>, Bound)| {
+        let entry = &settings.entries[named.entry];
+        let mut limits = entry.limits.clone();
+        if !entry.sets_buffers {
+            limits.buffer_bytes = (limits.buffer_bytes / count).max(BUFFERS_MIN);
+        }
+        PlatformConfig {
+            workers: settings.workers,
+            pin: settings.pin,
+            io: settings.io,
+            listen: bound.listen,
+            connect: bound.connect,
+            limits,
+            timeouts: entry.timeouts.clone(),
+            state_dir: Some(entry.state_dir.clone()),
+        }
+    };
+    Ok(named.iter().zip(bound).map(config).collect())
 }
 
 /// Tables are as large as their limits and touched only as they are used; a huge page would touch 2 MiB of them at a

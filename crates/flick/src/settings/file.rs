@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use flick_net::Endpoint;
 use flick_runtime::Binding;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::limits::{LimitSettings, TimeoutSettings};
@@ -41,8 +42,8 @@ pub struct File {
     pub state_dir: Option<PathBuf>,
     /// The admin side.
     pub admin: Admin,
-    /// What to run.
-    pub service: Option<Service>,
+    /// What to run: one table, or a list of them.
+    pub service: Services,
     /// Channels to listen on.
     pub listen: Table,
     /// Channels to connect.
@@ -87,14 +88,56 @@ fn admin_address<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Text).map(Some)
 }
 
-/// What to run.
+/// A program to run, and what holds for its services only.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Service {
+    /// What operators call it; without a name, as its process.
+    pub name: Option<String>,
     /// The program; relative to the file that names it.
     pub program: Option<PathBuf>,
     /// What runs it.
     pub engine: Option<EngineKind>,
+    /// Channels to listen on.
+    pub listen: Table,
+    /// Channels to connect.
+    pub connect: Table,
+    /// Limits.
+    pub limits: LimitSettings,
+    /// Time-outs.
+    pub timeouts: TimeoutSettings,
+    /// Where dictionaries with a snapshot are kept across restarts.
+    pub state_dir: Option<PathBuf>,
+}
+
+/// `[service]`, or any number of `[[service]]`.
+#[derive(Debug, Default)]
+pub struct Services(pub Vec<Service>);
+
+impl<'de> Deserialize<'de> for Services {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Services;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table `[service]`, or several `[[service]]`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Services, A::Error> {
+                Service::deserialize(MapAccessDeserializer::new(map)).map(|service| Services(vec![service]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Services, A::Error> {
+                let mut services = Vec::new();
+                while let Some(service) = items.next_element()? {
+                    services.push(service);
+                }
+                Ok(Services(services))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
 }
 
 /// One address, or a list of them.
@@ -155,18 +198,17 @@ pub struct Named {
     /// Where it is.
     pub path: PathBuf,
     text: String,
-    /// Names of channels and where they stand.
-    channels: Vec<(String, Range<usize>)>,
+    /// Names of channels, whose table they stand in (a number of a `[[service]]`, or the file's), and where.
+    channels: Vec<(Option<usize>, String, Range<usize>)>,
 }
 
 impl Named {
-    /// A failure at the first channel of the file that is not one of `known`; `list` says which there are.
-    pub fn unknown_channel(&self, known: &[&str], list: &str) -> Option<Failure> {
-        let (name, place) = self.channels.iter().find(|(name, _)| !known.contains(&name.as_str()))?;
-        let title = format!("the process has no channel `{name}`");
-        let help = format!("its channels are: {list}");
+    /// A failure at a channel that stands in the file's tables, or in those of the service of that number.
+    pub fn at_channel(&self, service: Option<usize>, channel: &str, title: &str, help: &str) -> Failure {
+        let place = self.channels.iter().find(|(of, name, _)| *of == service && name == channel);
+        let place = place.map_or(0..0, |(_, _, place)| place.clone());
         let path = self.path.display().to_string();
-        Some(Failure::usage(report::excerpt(&title, &path, &self.text, place.clone(), Some(&help))))
+        Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
     }
 }
 
@@ -181,8 +223,11 @@ pub fn read(path: &Path) -> Result<(File, Named), Failure> {
         let place = error.span().unwrap_or(0..0);
         Failure::usage(report::excerpt(error.message().trim_end(), &shown, &text, place, None))
     })?;
-    let names = file.listen.keys().chain(file.connect.keys());
-    let channels = names.map(|name| (name.get_ref().clone(), name.span())).collect();
+    let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
+        service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))
+    });
+    let names = file.listen.keys().chain(file.connect.keys()).map(|name| (None, name)).chain(own);
+    let channels = names.map(|(of, name)| (of, name.get_ref().clone(), name.span())).collect();
     Ok((file, Named { path: path.to_path_buf(), text, channels }))
 }
 

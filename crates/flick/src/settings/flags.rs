@@ -14,14 +14,15 @@ use crate::logging::LogFormat;
 /// What the command line says; `None` where it says nothing.
 #[derive(Debug, Args)]
 pub struct RunFlags {
-    /// The program; without one, `program` of the settings file
+    /// The programs; without one, those of the settings file
     #[arg(value_name = "FILE")]
-    pub program: Option<PathBuf>,
+    pub programs: Vec<PathBuf>,
     /// Settings file [default without FILE: ./flick.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Listen for a channel of the process: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`; for eight streams of
-    /// an array that the process merges: `mappers=127.0.0.1:9000x8`
+    /// an array that the process merges: `mappers=127.0.0.1:9000x8`. Where several services have a channel of that name:
+    /// `SERVICE.client=...`
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
     pub listen: Vec<Binding>,
     /// Connect a channel, or the elements of an array in order: `backends=127.0.0.1:11311,127.0.0.1:11312`

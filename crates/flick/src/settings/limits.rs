@@ -4,7 +4,7 @@ use clap::Args;
 use flick_runtime::{Limits, Overflow, Timeouts};
 use serde::Deserialize;
 
-use super::units::{Period, Size};
+use super::units::{Percent, Period, Size};
 
 /// What to do with a client beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
@@ -16,7 +16,7 @@ pub enum OverflowSetting {
     Refuse,
 }
 
-/// Limits of the whole process.
+/// Limits of each service, over all its workers.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Limits")]
@@ -57,12 +57,23 @@ pub struct LimitSettings {
     /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 200us]
     #[arg(long, value_name = "TIME")]
     gather_max: Option<Period>,
+    /// Weight of a service against others that are busy on the same threads, 1 to 10000 [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cpu_weight: Option<u32>,
+    /// Part of each thread that a service has at most, busy others or not [default: 100%]
+    #[arg(long, value_name = "PERCENT")]
+    cpu_max: Option<Percent>,
 }
 
 impl LimitSettings {
     /// Memory that the service may need in all, in bytes.
     pub fn memory(&self) -> Option<u64> {
         self.memory.map(|size| size.0)
+    }
+
+    /// Whether the memory for network buffers is set.
+    pub fn sets_buffers(&self) -> bool {
+        self.buffers.is_some()
     }
 
     /// Overwrites what is set here.
@@ -82,6 +93,8 @@ impl LimitSettings {
         set(&mut limits.exclusive_links_max, self.exclusive_links_max);
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
+        set(&mut limits.cpu_weight, self.cpu_weight);
+        set(&mut limits.cpu_max_percent, self.cpu_max.map(|percent| percent.0));
     }
 }
 

@@ -19,6 +19,10 @@ pub struct Period(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
+/// A part of something: `1%` to `100%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(pub u32);
+
 /// A number of workers: 1 to [`WORKERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers(pub usize);
@@ -63,6 +67,18 @@ impl FromStr for Size {
             _ => return Err(wrong()),
         };
         number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+        number
+            .filter(|percent| (1..=100).contains(percent))
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is no part of the processor; write `1%` to `100%`"))
     }
 }
 
@@ -113,6 +129,13 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let what = "a span of time in quotes, such as \"250ms\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a part in quotes, such as \"50%\"";
         deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
     }
 }

@@ -12,7 +12,17 @@ pub struct Told<'a> {
     process: Option<&'a str>,
     channels: Vec<Channel<'a>>,
     bounds: Option<&'a Needs>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The program's further processes; the first one stands above.
+    further: Vec<Process<'a>>,
     diagnostics: Vec<Mistake<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Process<'a> {
+    process: &'a str,
+    channels: Vec<Channel<'a>>,
+    bounds: Option<&'a Needs>,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,12 +50,12 @@ impl<'a> Told<'a> {
     /// Gathers it.
     pub fn new(
         program: Option<&'a hir::Program>,
-        bounds: Option<&'a Needs>,
+        bounds: &'a [Needs],
         diagnostics: &'a [Diagnostic],
         sources: &'a Sources,
     ) -> Self {
-        let process = program.and_then(|program| Some((program, program.process.as_ref()?)));
-        let channels = process.map_or_else(Vec::new, |(program, process)| {
+        let told = |(number, program): (usize, &'a hir::Program)| {
+            let process = program.process.as_ref()?;
             let unit = |id: Option<hir::UnitId>| id.map(|id| program.units[id.0 as usize].name.as_str());
             let channel = |channel: &'a hir::Channel| Channel {
                 name: &channel.name,
@@ -53,8 +63,12 @@ impl<'a> Told<'a> {
                 receives: unit(channel.receives),
                 sends: unit(channel.sends),
             };
-            process.channels.iter().map(channel).collect()
-        });
+            let channels = process.channels.iter().map(channel).collect();
+            Some(Process { process: &process.name, channels, bounds: bounds.get(number) })
+        };
+        let programs = program.into_iter().flat_map(hir::Program::each);
+        let mut processes = programs.enumerate().filter_map(told);
+        let first = processes.next();
         let mistake = |diagnostic: &'a Diagnostic| {
             let span = &diagnostic.span;
             let (line, column) = sources.line_column(span.file, span.range.start);
@@ -72,9 +86,10 @@ impl<'a> Told<'a> {
         };
         Self {
             ok: program.is_some(),
-            process: process.map(|(_, process)| process.name.as_str()),
-            channels,
-            bounds,
+            process: first.as_ref().map(|first| first.process),
+            bounds: first.as_ref().and_then(|first| first.bounds),
+            channels: first.map_or_else(Vec::new, |first| first.channels),
+            further: processes.collect(),
             diagnostics: diagnostics.iter().map(mistake).collect(),
         }
     }

@@ -3,43 +3,72 @@
 //! does not start is told what takes most and what makes it smaller.
 //! Refuses: to guess. Where the machine does not say what it has, nothing is compared.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use flick_abi::Program;
 use flick_runtime::PlatformConfig;
 use flick_runtime::memory::{Part, parts};
 
 use super::not_started;
+use super::services::Named;
 use crate::commands::check::amount;
 use crate::failure::{Failure, Outcome};
+use crate::settings::Settings;
 
 /// Parts that a refusal lists.
 const LISTED_MAX: usize = 4;
 
-/// Compares what the service may need with what there is: what the operator allows, or what the machine has.
-pub fn check(program: &Program, config: &PlatformConfig, allowed: Option<u64>) -> Outcome {
-    let parts = parts(program, config).map_err(not_started)?;
-    let (available, whose) = match allowed {
+/// Compares what the services may need with what there is: what the operator allows, each program and all together, or
+/// what the machine has.
+pub fn check(services: &[(&Named<'_>, &PlatformConfig)], settings: &Settings) -> Outcome {
+    let mut all = Vec::new();
+    let mut entries: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
+    for (index, (service, config)) in services.iter().enumerate() {
+        let mut own = parts(service.program, config).map_err(not_started)?;
+        let shares = services[..index].iter().any(|(other, _)| other.entry == service.entry);
+        if shares {
+            // The dictionaries of a program are there once, however many processes it has.
+            own.retain(|part| !part.of_program);
+        }
+        if services.len() > 1 {
+            own.iter_mut().for_each(|part| part.what = format!("`{}`: {}", service.name, part.what));
+        }
+        entries.entry(service.entry).or_default().extend(own.iter().cloned());
+        all.extend(own);
+    }
+    all.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let who = match services {
+        [(only, _)] => format!("process `{}`", only.program.name),
+        _ => format!("the {} services together", services.len()),
+    };
+    for (entry, mut own) in entries {
+        let Some(allowed) = settings.entries[entry].memory else { continue };
+        own.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+        let who = format!("the program {}", settings.entries[entry].program.display());
+        told(refusal(&who, &own, allowed, "its `memory` allows"))?;
+    }
+    let (available, whose) = match settings.memory {
         Some(bytes) => (bytes, "`--memory` allows"),
         None => match machine() {
             Some(bytes) => (bytes, "this machine, or the part of it that this process may use, has"),
             None => return Ok(()),
         },
     };
-    match refusal(&program.name, &parts, available, whose) {
-        Some(text) => Err(Failure::failed(text)),
-        None => Ok(()),
-    }
+    told(refusal(&who, &all, available, whose))
+}
+
+fn told(refusal: Option<String>) -> Outcome {
+    refusal.map_or(Ok(()), |text| Err(Failure::failed(text)))
 }
 
 /// What to tell where the parts do not fit.
-fn refusal(process: &str, parts: &[Part], available: u64, whose: &str) -> Option<String> {
+fn refusal(who: &str, parts: &[Part], available: u64, whose: &str) -> Option<String> {
     let total = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
     if total <= available {
         return None;
     }
     let mut text = format!(
-        "process `{process}` may need {} of memory, but {whose} {}; it does not start, because it could die later",
+        "{who} may need {} of memory, but {whose} {}; it does not start, because it could die later",
         amount(total),
         amount(available)
     );
@@ -80,14 +109,14 @@ mod tests {
     use flick_runtime::memory::Part;
 
     fn part(what: &str, bytes: u64) -> Part {
-        Part { what: what.to_owned(), bytes, knob: format!("less of {what}") }
+        Part { what: what.to_owned(), bytes, knob: format!("less of {what}"), of_program: false }
     }
 
     #[test]
     fn what_fits_starts_and_what_does_not_is_told_why() {
         let parts = [part("the dictionary `hits`", 3 << 30), part("network buffers", 1 << 30)];
-        assert_eq!(refusal("P", &parts, 4 << 30, "there are"), None);
-        let text = refusal("P", &parts, (4 << 30) - 1, "there are").expect("one byte is missing");
+        assert_eq!(refusal("process `P`", &parts, 4 << 30, "there are"), None);
+        let text = refusal("process `P`", &parts, (4 << 30) - 1, "there are").expect("one byte is missing");
         for expected in
             ["may need 4 GiB", "3 GiB  the dictionary `hits`: less of the dictionary", "network buffers"]
         {
@@ -99,7 +128,7 @@ mod tests {
     fn the_least_parts_are_summed_up() {
         let parts: Vec<Part> =
             (0..6).map(|index| part(&format!("part {index}"), 600 - 100 * index)).collect();
-        let text = refusal("P", &parts, 0, "there are").expect("nothing fits into nothing");
+        let text = refusal("process `P`", &parts, 0, "there are").expect("nothing fits into nothing");
         assert!(text.contains("part 3") && !text.contains("part 4"), "{text}");
         assert!(text.contains("300 B  everything else"), "{text}");
     }

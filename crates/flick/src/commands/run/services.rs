@@ -1,0 +1,141 @@
+//! Which services there are, what they are called, and whose channel each address is for.
+//! Promises: every address goes to one channel of one service, or the operator is told which there are; a mistake of
+//! the settings file is shown at its line.
+
+use flick_abi::Program;
+use flick_runtime::Binding;
+
+use super::channels;
+use crate::failure::Failure;
+use crate::settings::{Bound, Settings};
+
+/// A service as far as names go.
+pub struct Named<'a> {
+    /// What operators call it.
+    pub name: String,
+    /// The program file that it is a process of.
+    pub entry: usize,
+    /// The process.
+    pub program: &'a Program,
+}
+
+/// Who says where a channel is bound.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A table of the settings file: a service's, or the file's own.
+    File(Option<usize>),
+    Flags,
+}
+
+/// Names all processes of all programs, given with the number of their entry.
+///
+/// Errors: two would have the same name.
+pub fn named<'a>(settings: &Settings, programs: &[(usize, &'a Program)]) -> Result<Vec<Named<'a>>, Failure> {
+    let mut out: Vec<Named<'a>> = Vec::new();
+    for (entry, program) in programs {
+        let siblings = programs.iter().filter(|(other, _)| other == entry).count();
+        let name = match &settings.entries[*entry].name {
+            Some(name) if siblings == 1 => name.clone(),
+            Some(name) => format!("{name}.{}", program.name),
+            None => program.name.clone(),
+        };
+        if out.iter().any(|known| known.name == name) {
+            return Err(Failure::usage(format!(
+                "two services are called `{name}`; give one of them another `name = \"...\"` in its [[service]] of a \
+                 settings file"
+            )));
+        }
+        out.push(Named { name, entry: *entry, program });
+    }
+    Ok(out)
+}
+
+/// What each service listens on and connects, in their order.
+///
+/// Errors: a name of a channel that no service has, or several.
+pub fn bound(settings: &Settings, services: &[Named<'_>]) -> Result<Vec<Bound>, Failure> {
+    let mut out: Vec<(Bound, Vec<(Source, String)>)> =
+        services.iter().map(|_| (Bound::default(), Vec::new())).collect();
+    let mut add = |source: Source, binding: &Binding, listens: bool| -> Result<(), Failure> {
+        let (service, channel) = find(settings, services, source, &binding.channel)?;
+        let (bound, known) = &mut out[service];
+        // The command line comes first and wins.
+        if source != Source::Flags && known.iter().any(|(of, name)| *of == Source::Flags && *name == channel)
+        {
+            return Ok(());
+        }
+        known.push((source, channel.clone()));
+        let binding = Binding { channel, endpoints: binding.endpoints.clone() };
+        if listens {
+            bound.listen.push(binding)
+        } else {
+            bound.connect.push(binding)
+        }
+        Ok(())
+    };
+    let mut add_all = |source: Source, listen: &[Binding], connect: &[Binding]| -> Result<(), Failure> {
+        listen.iter().try_for_each(|binding| add(source, binding, true))?;
+        connect.iter().try_for_each(|binding| add(source, binding, false))
+    };
+    add_all(Source::Flags, &settings.of_flags.listen, &settings.of_flags.connect)?;
+    add_all(Source::File(None), &settings.of_file.listen, &settings.of_file.connect)?;
+    for (entry, own) in settings.entries.iter().enumerate() {
+        add_all(Source::File(Some(entry)), &own.listen, &own.connect)?;
+    }
+    Ok(out.into_iter().map(|(bound, _)| bound).collect())
+}
+
+/// The service and its channel that `CHANNEL` or `SERVICE.CHANNEL` names.
+fn find(
+    settings: &Settings,
+    services: &[Named<'_>],
+    source: Source,
+    wanted: &str,
+) -> Result<(usize, String), Failure> {
+    let (scope, channel) =
+        wanted.rsplit_once('.').map_or((None, wanted), |(scope, name)| (Some(scope), name));
+    let is_meant = |service: &Named<'_>| {
+        let of_entry = match source {
+            Source::File(Some(entry)) => service.entry == entry,
+            _ => true,
+        };
+        let entry_name = settings.entries[service.entry].name.as_deref();
+        let in_scope = scope.is_none_or(|scope| {
+            scope == service.name || scope == service.program.name || Some(scope) == entry_name
+        });
+        of_entry && in_scope && service.program.channels.iter().any(|known| known.name == channel)
+    };
+    let found: Vec<usize> = (0..services.len()).filter(|index| is_meant(&services[*index])).collect();
+    if let [only] = found.as_slice() {
+        return Ok((*only, channel.to_owned()));
+    }
+    let (title, help) = if found.is_empty() {
+        unknown(services, wanted)
+    } else {
+        let each: Vec<String> =
+            found.iter().map(|index| format!("`{}.{channel}`", services[*index].name)).collect();
+        (
+            format!("{} services have a channel `{channel}`", found.len()),
+            format!("say which is meant: {}", each.join(" or ")),
+        )
+    };
+    Err(match (source, &settings.file) {
+        (Source::File(table), Some(file)) => file.at_channel(table, wanted, &title, &help),
+        _ => Failure::usage(format!("{title}; {help}")),
+    })
+}
+
+/// What to say of a channel that nobody has.
+fn unknown(services: &[Named<'_>], wanted: &str) -> (String, String) {
+    if let [only] = services {
+        return (
+            format!("the process has no channel `{wanted}`"),
+            format!("its channels are: {}", channels(only.program)),
+        );
+    }
+    let each: Vec<String> = services
+        .iter()
+        .map(|service| format!("of `{}`: {}", service.name, channels(service.program)))
+        .collect();
+    (format!("no service has a channel `{wanted}`"), format!("the channels are, {}", each.join("; ")))
+}

@@ -1,0 +1,324 @@
+//! Several services in one process: those of one program share its dictionaries, one address may be shared by grammars
+//! that differ in their first byte, and none notices what another does or suffers.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Scratch, wait};
+use flick_abi::{Engine, FuncId, Outcome, RuleCall, Step};
+use flick_ir::Interpreter;
+use flick_net::{Endpoint, IoKind};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Service, Timeouts, Totals};
+
+/// Two processes that share a dictionary: one takes shots of two bytes, one answers lines.
+const STORE: &str = r#"
+global last: dict<string<8>, int> max 100 entries
+global asked: counter
+
+type shot = unit {
+  %order = in_order;
+  magic : uint8;
+  value : uint8;
+  %request = self.magic == 0x80;
+  %reply   = self.magic == 0x81;
+};
+
+type word = unit {
+  %order = in_order;
+  text : string<64> &until = "\n";
+};
+
+proc Binary: (shot/shot client)
+  | client => keep(client)
+
+proc Text: (word/word client)
+  | client => tell(client)
+
+fun keep: (-/shot client, req: shot) -> ()
+  count(asked)
+  last["x"] := req.value
+  shot{magic = 0x81, value = req.value} => client
+
+fun tell: (-/word client, req: word) -> ()
+  count(asked)
+  let seen = last["x"] else 0
+  word{text = (req.text + " " + str(seen))[..64]} => client
+"#;
+
+const IOS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
+
+/// The processes of a program, each with a place to listen; `change` sees the process's name.
+fn services(
+    text: &str,
+    group: usize,
+    io: IoKind,
+    at: &[Endpoint],
+    change: impl Fn(&str, &mut PlatformConfig),
+) -> Vec<Service> {
+    let (checked, diagnostics, _) = flick_check::check("test.flick", text, &|_: &str| None);
+    let checked = checked.unwrap_or_else(|| panic!("it is a program: {diagnostics:?}"));
+    let service = |(program, at): (&flick_check::hir::Program, &Endpoint)| {
+        let module = Arc::new(flick_lower::lower(program));
+        let mut config = PlatformConfig {
+            workers: 1,
+            pin: false,
+            io,
+            listen: vec![Binding { channel: "client".to_owned(), endpoints: vec![at.clone()] }],
+            connect: Vec::new(),
+            limits: Limits { buffer_bytes: 16 << 20, sessions_max: 200, ..Limits::default() },
+            timeouts: Timeouts::default(),
+            state_dir: None,
+        };
+        change(&module.program.name, &mut config);
+        let program = Arc::new(module.program.clone());
+        let engine: Arc<dyn Engine> = Arc::new(Interpreter::new(module));
+        Service { name: program.name.clone(), program, engine, config, group }
+    };
+    checked.each().zip(at).map(service).collect()
+}
+
+fn any_port() -> Endpoint {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn address(platform: &Platform, service: &str) -> Endpoint {
+    let found = platform.services().iter().find(|known| known.name() == service);
+    found.expect("a service of that name").addresses()[0].1.clone()
+}
+
+fn dial(at: &Endpoint) -> Box<dyn ReadWrite> {
+    match at {
+        Endpoint::Tcp(at) => {
+            let stream = TcpStream::connect(at).expect("it listens");
+            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a time-out");
+            Box::new(stream)
+        }
+        Endpoint::Unix(path) => {
+            let stream = UnixStream::connect(path).expect("it listens");
+            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a time-out");
+            Box::new(stream)
+        }
+    }
+}
+
+trait ReadWrite: Read + Write + Send {}
+impl<T: Read + Write + Send> ReadWrite for T {}
+
+/// Sends `request` and expects `reply`.
+fn check(stream: &mut (impl Read + Write + ?Sized), request: &[u8], reply: &[u8]) {
+    stream.write_all(request).expect("the service reads");
+    let mut got = vec![0; reply.len()];
+    stream.read_exact(&mut got).unwrap_or_else(|error| panic!("{request:?} has an answer: {error}"));
+    assert_eq!(got, reply, "to {request:?}");
+}
+
+fn totals(platform: &Platform, service: &str) -> Totals {
+    let watches = platform.watches();
+    watches.iter().find(|watch| watch.name() == service).expect("a service of that name").snapshot().totals
+}
+
+fn start(services: Vec<Service>) -> Option<Platform> {
+    let io = services[0].config.io;
+    match Platform::start_services(services) {
+        Ok(platform) => Some(platform),
+        Err(error) if io == IoKind::Uring => {
+            eprintln!("not tested: {error}");
+            None
+        }
+        Err(error) => panic!("it starts: {error}"),
+    }
+}
+
+#[test]
+fn processes_of_a_program_share_its_dictionaries_and_drain_together() {
+    for io in IOS {
+        let Some(platform) = start(services(STORE, 0, io, &[any_port(), any_port()], |_, _| {})) else {
+            continue;
+        };
+        let mut binary = dial(&address(&platform, "Binary"));
+        let mut text = dial(&address(&platform, "Text"));
+        check(&mut binary, &[0x80, 7], &[0x81, 7]);
+        check(&mut text, b"now\n", b"now 7\n");
+        check(&mut binary, &[0x80, 8], &[0x81, 8]);
+        check(&mut text, b"now\n", b"now 8\n");
+        assert_eq!(platform.services()[1].state().counters()[0].value, 4, "both count in one place");
+        assert_eq!((totals(&platform, "Binary").requests, totals(&platform, "Text").requests), (2, 2));
+        platform.drain(Duration::from_secs(5));
+        let outcome = platform.wait();
+        assert_eq!((outcome.totals.requests, outcome.errors.len()), (4, 0));
+    }
+}
+
+#[test]
+fn the_first_byte_tells_whose_a_connection_is() {
+    for io in IOS {
+        let scratch = Scratch::new(&format!("door-{io:?}"));
+        let at = Endpoint::Unix(scratch.path().join("s"));
+        let Some(platform) = start(services(STORE, 0, io, &[at.clone(), at.clone()], |_, _| {})) else {
+            continue;
+        };
+        // Who says nothing yet is nobody's client, and is served when it speaks.
+        let mut late = dial(&at);
+        let gone = dial(&at);
+        check(&mut dial(&at), &[0x80, 9], &[0x81, 9]);
+        let mut text = dial(&at);
+        check(&mut text, b"a\nb\n", b"a 9\nb 9\n");
+        drop(gone);
+        let opened =
+            totals(&platform, "Binary").sessions_accepted + totals(&platform, "Text").sessions_accepted;
+        assert_eq!(opened, 2, "a silent peer costs no session");
+        check(&mut late, b"late\n", b"late 9\n");
+        platform.drain(Duration::from_secs(5));
+        drop((late, text));
+        platform.wait();
+        assert!(UnixStream::connect(scratch.path().join("s")).is_err(), "nobody listens any more");
+    }
+}
+
+#[test]
+fn grammars_that_begin_alike_cannot_share_an_address() {
+    let scratch = Scratch::new("alike");
+    let at = Endpoint::Unix(scratch.path().join("s"));
+    let check = |text: &str, expected: &str| {
+        let services = services(text, 0, IoKind::Epoll, &[at.clone(), at.clone()], |_, _| {});
+        let error = match Platform::start_services(services) {
+            Ok(_) => panic!("nothing tells their clients apart"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(expected), "{error}");
+    };
+    check(
+        &STORE.replace("(word/word client)\n  | client => tell", "(shot/shot client)\n  | client => keep"),
+        "byte 0x80",
+    );
+    check(&STORE.replace("  %request = self.magic == 0x80;\n", ""), "neither grammar says with which byte");
+}
+
+/// Keeps asking with as many requests as fit until told to stop; how many were answered.
+fn flood(at: &Endpoint, stop: &AtomicBool) -> u64 {
+    let mut stream = dial(at);
+    let (request, mut reply) = (b"x\n".repeat(2000), vec![0; 4 * 2000]);
+    let mut answered = 0;
+    while !stop.load(Ordering::Relaxed) {
+        stream.write_all(&request).expect("it reads");
+        stream.read_exact(&mut reply).expect("it answers");
+        answered += 2000;
+    }
+    answered
+}
+
+#[test]
+fn a_service_that_is_flooded_does_not_slow_another_down() {
+    const ASKED: u64 = 300;
+    for io in IOS {
+        let mut both = services(STORE, 0, io, &[any_port()], |_, _| {});
+        let hostile = STORE.replace("proc Binary: (shot/shot client)\n  | client => keep(client)\n", "");
+        both.extend(services(&hostile, 1, io, &[any_port()], |_, _| {}));
+        let Some(platform) = start(both) else { continue };
+        let (at, stop) = (address(&platform, "Text"), Arc::new(AtomicBool::new(false)));
+        let floods: Vec<_> = (0..4)
+            .map(|_| {
+                let (at, stop) = (at.clone(), Arc::clone(&stop));
+                std::thread::spawn(move || flood(&at, &stop))
+            })
+            .collect();
+        wait::until("the flood", || (totals(&platform, "Text").requests > 10_000).then_some(()));
+        let mut stream = dial(&address(&platform, "Binary"));
+        for number in 0..ASKED {
+            check(&mut stream, &[0x80, number as u8], &[0x81, number as u8]);
+        }
+        let (quiet, loud) = (totals(&platform, "Binary"), totals(&platform, "Text"));
+        stop.store(true, Ordering::Relaxed);
+        let answered: u64 =
+            floods.into_iter().map(|flood| flood.join().expect("every request is answered")).sum();
+        assert!(answered > 10_000);
+        assert_eq!((quiet.requests, quiet.replies, quiet.sessions_accepted), (ASKED, ASKED, 1));
+        assert_eq!((quiet.exhausted, quiet.failed_overload), (0, 0), "{quiet:?}");
+        // A turn of the other is bounded, so it had about as many as it was asked to.
+        assert!(loud.turns >= ASKED, "{loud:?}");
+        platform.stop();
+        platform.wait();
+    }
+}
+
+#[test]
+fn a_service_has_no_more_of_a_thread_than_its_part() {
+    let limited = |name: &str, config: &mut PlatformConfig| {
+        config.limits.cpu_max_percent = if name == "Text" { 10 } else { 100 };
+    };
+    for io in IOS {
+        let Some(platform) = start(services(STORE, 0, io, &[any_port(), any_port()], limited)) else {
+            continue;
+        };
+        let (at, stop) = (address(&platform, "Text"), Arc::new(AtomicBool::new(false)));
+        let flooding = {
+            let (at, stop) = (at.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || flood(&at, &stop))
+        };
+        wait::until("a wait", || (totals(&platform, "Text").share_waits > 0).then_some(()));
+        let (begun, before) = (Instant::now(), totals(&platform, "Text").busy_ns);
+        wait::until("many waits", || (totals(&platform, "Text").share_waits > 30).then_some(()));
+        let busy = totals(&platform, "Text").busy_ns - before;
+        let passed = begun.elapsed().as_nanos() as u64;
+        stop.store(true, Ordering::Relaxed);
+        assert!(flooding.join().expect("every request is answered") > 0);
+        // What it may save up, and a turn that was longer than it should be, come on top.
+        assert!(busy < passed / 10 + passed / 20 + 5_000_000, "{busy} ns of {passed} ns");
+        check(&mut dial(&address(&platform, "Binary")), &[0x80, 1], &[0x81, 1]);
+        platform.stop();
+        platform.wait();
+    }
+}
+
+/// Code with a fault of ours: one request in it breaks an invariant.
+struct Broken(Arc<dyn Engine>);
+
+impl Engine for Broken {
+    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> Step {
+        assert!(!data.starts_with(b"break"), "an invariant that a test breaks");
+        self.0.parse(parser, frame, data)
+    }
+
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        self.0.run(rule, call)
+    }
+
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.0.order(order, call)
+    }
+
+    fn build(&self, builder: FuncId, frame: &flick_abi::Frame, out: &mut [u8]) -> usize {
+        self.0.build(builder, frame, out)
+    }
+}
+
+#[test]
+fn a_panic_takes_its_program_down_and_no_other() {
+    let mut all =
+        services(STORE, 0, IoKind::Epoll, &[any_port(), any_port()], |_, config| config.workers = 2);
+    all[1].engine = Arc::new(Broken(Arc::clone(&all[1].engine)));
+    let other = STORE.replace("proc Binary", "proc Other");
+    all.extend(services(&other, 1, IoKind::Epoll, &[any_port()], |_, config| config.workers = 2));
+    let platform = start(all).expect("epoll is always there");
+    let (binary, text) = (address(&platform, "Binary"), address(&platform, "Text"));
+    let mut kept = dial(&address(&platform, "Other"));
+    check(&mut kept, &[0x80, 1], &[0x81, 1]);
+    let mut sibling = dial(&binary);
+    check(&mut sibling, &[0x80, 2], &[0x81, 2]);
+    dial(&text).write_all(b"break\n").expect("it reads");
+    let mut rest = Vec::new();
+    // A reset is as good as an end.
+    let _ = sibling.read_to_end(&mut rest);
+    let Endpoint::Tcp(binary) = binary else { panic!("it is a port") };
+    wait::until("both processes of the program to end", || TcpStream::connect(binary).is_err().then_some(()));
+    check(&mut kept, &[0x80, 3], &[0x81, 3]);
+    platform.stop();
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| platform.wait()));
+    assert!(outcome.is_err(), "the panic is passed on when all have ended");
+}
