@@ -22,7 +22,7 @@ mod wire_types;
 pub(crate) use ambiguous::check as check_ends;
 pub(crate) use facts::computed as computed_facts;
 pub(crate) use lengths::longest;
-pub(crate) use names::{element_of, self_field, self_key};
+pub(crate) use names::{element_of, list_len, self_field, self_key};
 use nodes::Site;
 pub(crate) use sizes::row as row_size;
 

@@ -5,6 +5,8 @@
 mod accepted;
 #[path = "suite/asks.rs"]
 mod asks;
+#[path = "suite/counts.rs"]
+mod counts;
 #[path = "suite/engines.rs"]
 mod engines;
 #[path = "suite/examples.rs"]

@@ -74,6 +74,14 @@ impl Exprs<'_> {
             }
             return self.some(args, wanted, span);
         }
+        if let (true, [ast::Expr::Field(field)]) = (text == "len" && piped.is_none(), args)
+            && let (Some(ast::Expr::SelfValue(_)), Some(path)) = super::unfold_path(field)
+        {
+            let path = path.iter().map(ast::Name::text).collect::<Vec<_>>().join(".");
+            if let Some(len) = crate::grammar::list_len(self, &path, &span) {
+                return len;
+            }
+        }
         if text == "is_of" && piped.is_none() {
             return self.is_of(args, span);
         }

@@ -4,7 +4,8 @@
 use super::{GrammarScope, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::expr::{Exprs, unknown};
-use crate::hir::{Expr, ExprKind, Field, FieldId, FieldKind, Span, Ty, Unit};
+use crate::hir::{Expr, ExprKind, Field, FieldId, FieldKind, ListEnd, Span, Ty, Unit};
+use crate::range::Range;
 use crate::report;
 
 /// Facts that are decided when only numbers of a reply are at hand.
@@ -74,6 +75,33 @@ pub(crate) fn self_key(
     let Some((key, ty)) = known else { return Some(unknown(span.clone())) };
     let ty = Ty::Option(Box::new(ty));
     Some(Expr { kind: ExprKind::SelfKey(id, key), ty, span: span.clone() })
+}
+
+/// `len(self.list)` in a grammar: how many elements it has. `None` where `path` is no list that has a bound, or one that
+/// ends after so many bytes, whose length is those.
+pub(crate) fn list_len(exprs: &mut Exprs<'_>, path: &str, span: &Span) -> Option<Expr> {
+    let scope = exprs.grammar.clone()?;
+    let is_read = match &scope.purpose {
+        Purpose::Reading { .. } => true,
+        Purpose::Fact(fact) => !LATE_FACTS.contains(fact),
+        Purpose::Writing | Purpose::Answer(_) => false,
+    };
+    let unit = exprs.items.unit(scope.unit);
+    let full = format!("{}{path}", scope.site.prefix);
+    let index = unit.fields.iter().position(|field| field.name.as_deref() == Some(full.as_str()))?;
+    let id = FieldId(index as u32);
+    let FieldKind::List(list) = &unit.fields[index].kind else { return None };
+    if !is_read || matches!(list.end, ListEnd::Bytes(_)) {
+        return None;
+    }
+    let ty = Range { lo: 0, hi: i128::from(list.max?) }.ty();
+    match reachable(&scope, unit, path, id, span) {
+        Some(report) => {
+            exprs.sink.push(report);
+            Some(unknown(span.clone()))
+        }
+        None => Some(Expr { kind: ExprKind::LenOf(id), ty, span: span.clone() }),
+    }
 }
 
 /// The value of the parameter of that name.

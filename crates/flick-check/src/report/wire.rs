@@ -266,7 +266,7 @@ pub(crate) fn list_as_value(span: Span, name: &str, is_keyed: bool, key: Option<
         let key = key.map_or("host".to_owned(), |key| key.escape_ascii().to_string());
         format!("look into it by key: `self.{name}[\"{key}\"]`")
     } else {
-        "a grammar looks at elements one by one: with `check` in the unit of the element, or `&last`"
+        "a grammar counts elements, `len(self.list)`, where the list has a bound, and looks at them one by one: with `check` in the unit of the element, or `&last`"
             .to_owned()
     };
     Diagnostic::error("E0638", span, format!("the list `{name}` is no value of a grammar"))

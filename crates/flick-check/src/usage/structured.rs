@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::Uses;
 use crate::diagnostic::Sink;
 use crate::grammar::{self, row_size};
-use crate::hir::{Channel, ExprKind, Field, FieldId, FieldKind, Item, UnitId};
+use crate::hir::{Channel, Expr, ExprKind, Field, FieldId, FieldKind, Item, ListEnd, Unit, UnitId};
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, LIST_READ_MAX};
 use crate::{report, walk};
@@ -23,6 +23,8 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
         .map(|(_, field)| *field)
         .collect();
     let mut fields = items.unit(unit).fields.clone();
+    // Whoever counts the elements of a list waits for its end.
+    let counted = counted(items.unit(unit));
     for index in 0..fields.len() {
         let id = FieldId(index as u32);
         let view =
@@ -31,7 +33,7 @@ pub(super) fn close(unit: UnitId, travels: bool, all: &[&Uses], items: &mut Item
         let is_read = !is_optional && (touched.contains(&id) || view_bound.is_some());
         let is_kept_element = owners(&fields, index).any(|list| !list.streamed);
         match &mut fields[index].kind {
-            FieldKind::List(list) => list.streamed &= !touched.contains(&id),
+            FieldKind::List(list) => list.streamed &= !touched.contains(&id) && !counted.contains(&id),
             FieldKind::Bytes { streamed, max_bytes: max_bytes @ None, length, .. } => {
                 let declared = std::mem::replace(streamed, !is_read && !is_kept_element);
                 if !*streamed {
@@ -124,6 +126,53 @@ fn behind_streams(
         }
     }
     streamed
+}
+
+/// Lists whose elements an expression of the grammar counts.
+fn counted(unit: &Unit) -> BTreeSet<FieldId> {
+    let mut found = BTreeSet::new();
+    let mut look = |expr: &Expr| {
+        walk::expr(expr, &mut |expr| {
+            if let ExprKind::LenOf(field) = expr.kind {
+                found.insert(field);
+            }
+        });
+    };
+    for field in &unit.fields {
+        field.requires.iter().for_each(&mut look);
+        match &field.kind {
+            FieldKind::Bytes { length, .. } => look(length),
+            FieldKind::Var { parse, .. } | FieldKind::Flag { parse, .. } => look(parse),
+            FieldKind::List(list) => match &list.end {
+                ListEnd::Count(end) | ListEnd::Bytes(end) | ListEnd::Children(end) => look(end),
+                ListEnd::Last(_) | ListEnd::Until(_) => {}
+            },
+            _ => {}
+        }
+    }
+    grammar::computed_facts(&unit.facts).for_each(&mut look);
+    unit.body.iter().for_each(|row| decided(&unit.fields, row, &mut look));
+    found
+}
+
+/// Calls `look` on what checks and choices of a row, and of the rows in it, decide by.
+fn decided(fields: &[Field], row: &[Item], look: &mut dyn FnMut(&Expr)) {
+    for item in row {
+        match item {
+            Item::Literal(_) => {}
+            Item::Check(check) => look(&check.expr),
+            Item::Switch(choice) => {
+                look(&choice.on);
+                let rows = choice.arms.iter().map(|(_, row)| row).chain(&choice.otherwise);
+                rows.for_each(|row| decided(fields, row, look));
+            }
+            Item::Field(id) => {
+                if let FieldKind::List(list) = &fields[id.0 as usize].kind {
+                    decided(fields, &list.body, look);
+                }
+            }
+        }
+    }
 }
 
 /// The lists in an element of which a field stands.
