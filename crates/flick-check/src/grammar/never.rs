@@ -93,6 +93,11 @@ impl Walk<'_> {
                 }
             }
             FieldKind::List(list) => {
+                if let (ListEnd::Count(count), Some(max)) = (&list.end, list.max)
+                    && let Some(found) = facts.range(count).filter(|found| found.lo > i128::from(max))
+                {
+                    self.sink.push(report::never::count(count.span.clone(), name, found.lo, max));
+                }
                 // Fields of an element are known anew in each.
                 self.row(&list.body, facts.clone(), matches!(list.end, ListEnd::Until(_)));
             }

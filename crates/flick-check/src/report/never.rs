@@ -42,6 +42,12 @@ pub(crate) fn length(span: Span, name: &str, found: Range, bound: i128) -> Diagn
         .help(format!("give it a larger bound: `bytes<{}>`", found.lo))
 }
 
+pub(crate) fn count(span: Span, name: &str, found: i128, bound: u32) -> Diagnostic {
+    never(span, format!("`{name}` would have at least {found} elements, and may have {bound}"), None)
+        .label("more than its bound in every message")
+        .help(format!("give it a larger bound: `[item]<{found}>`"))
+}
+
 pub(crate) fn no_case(span: Span) -> Diagnostic {
     never(span, "a `switch` without a case refuses every message", None)
         .label("no case")
