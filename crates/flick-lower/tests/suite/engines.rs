@@ -1,6 +1,6 @@
 //! Runs a module on both engines at once and insists that they agree.
 
-use flick_abi::frame::{SLOT_CURSOR, SLOT_STATE};
+use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
 use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
 use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendBody, SendList, Step};
 use flick_codegen::{Compiled, Options, compile};
@@ -130,7 +130,8 @@ impl Engines {
         assert_eq!(last, Some(whole.0), "a cut changes the outcome on {data:?}");
         let values = |frame: &Frame| {
             let mut slots = frame.slots;
-            (slots[SLOT_STATE], slots[SLOT_CURSOR]) = (0, 0);
+            // How a parser goes on is its own.
+            (slots[SLOT_STATE], slots[SLOT_CURSOR], slots[SLOT_SCAN]) = (0, 0, 0);
             slots
         };
         assert_eq!(values(&frame), values(&whole.1), "a cut changes values on {data:?}");
