@@ -20,6 +20,8 @@ mod env;
 mod generate;
 #[path = "messages/grammars.rs"]
 mod grammars;
+#[path = "messages/random.rs"]
+mod random;
 #[path = "messages/reader.rs"]
 mod reader;
 #[path = "messages/report.rs"]

@@ -5,11 +5,13 @@
 //! Source: type-directed generation as Csmith does it (Yang et al., PLDI'11).
 
 mod expr;
+mod grammar;
 mod stmt;
 mod values;
 
 use std::fmt::Write as _;
 
+pub use grammar::{Grammar, grammar};
 pub use values::{Rng, Ty};
 
 /// The grammar all generated programs speak: numbers of several widths, an enumeration, text and bytes.

@@ -3,6 +3,15 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
-    flick_fuzz::targets::messages(data);
-});
+flick_fuzz::counters!(REACHED);
+
+fuzz_target!(
+    init: {
+        flick_fuzz::reach::count_in(&REACHED);
+        // What takes long is done before the first input, which would seem to hang.
+        let _ = flick_fuzz::speakers::readers();
+    },
+    |data: &[u8]| {
+        flick_fuzz::targets::messages(data);
+    }
+);

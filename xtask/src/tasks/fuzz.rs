@@ -56,13 +56,18 @@ pub fn run(args: &[String]) -> Outcome {
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     }
     write_seeds(&seeds)?;
+    // Programs are no messages.
+    let inputs = match asked.target.as_str() {
+        "messages" | "rewritten" => vec![&corpus],
+        _ => vec![&corpus, &seeds],
+    };
     fuzzer
         .env("FLICK_FUZZ_SEEDS", &seeds)
         .arg(format!("-max_total_time={}", asked.seconds))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
         .arg(format!("-artifact_prefix={}/", found.display()))
         .args(["-print_final_stats=1", "-verbosity=1"])
-        .args([&corpus, &seeds]);
+        .args(inputs);
     run::run(fuzzer).map_err(|failure| {
         format!(
             "{failure}\nthe text is in {}; run it again with `cargo xtask fuzz {} --replay FILE`, \

@@ -391,6 +391,7 @@ impl<'p> Writer<'_, 'p> {
     fn list(&mut self, field: FieldId, list: &'p List, rng: &mut Rng) {
         let count = match &list.end {
             ListEnd::Count(count) => self.env.eval(count).map_or(0, |count| count.int().clamp(0, 40) as u32),
+            ListEnd::Bytes(bytes) => self.env.eval(bytes).map_or(0, |bytes| bytes.int().clamp(0, 400) as u32),
             _ => match list.max {
                 Some(max) if self.is_extreme && max < EXTREME_MAX && rng.one_in(2) => {
                     self.is_extreme = false;
@@ -405,10 +406,12 @@ impl<'p> Writer<'_, 'p> {
         }
         let mut open = 1;
         let mut written = 0;
+        let start = self.out.len();
         loop {
             let is_over = match &list.end {
                 ListEnd::Children(_) => open <= 0,
                 ListEnd::Last(_) => false,
+                ListEnd::Bytes(_) => self.out.len() - start >= count as usize,
                 _ => written as u32 >= count,
             };
             if is_over || written >= ELEMENTS_GIVEN_UP.max(count as usize) {

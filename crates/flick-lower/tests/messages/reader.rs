@@ -23,7 +23,7 @@ const CUTS_OF_LONG: u32 = 8;
 /// Ways to cut into several pieces.
 const CUTS_IN_MANY: u32 = 3;
 /// Bytes at fixed places that a grammar has behind each other, at most.
-const FIXED_BYTES_MAX: usize = 32;
+const FIXED_BYTES_MAX: usize = 96;
 
 /// A program whose messages are read.
 pub struct Spoken {
@@ -36,7 +36,20 @@ pub struct Spoken {
 impl Spoken {
     /// Checks and compiles it.
     pub fn new(text: &str, files: &[(&str, &str)]) -> Self {
-        let mut program = source::program_with(text, files);
+        Self::of(source::program_with(text, files), text)
+    }
+
+    /// As `new`; `None` where it is refused, or needs more than a message may.
+    pub fn try_new(text: &str, files: &[(&str, &str)]) -> Option<Self> {
+        let program = source::try_program_with(text, files)?;
+        if !flick_lower::crowded(&program).is_empty() {
+            return None;
+        }
+        let module = flick_lower::lower(&program);
+        flick_ir::bounds::excesses(&module).is_empty().then(|| Self::of(program, text))
+    }
+
+    fn of(mut program: Program, text: &str) -> Self {
         let engines = Engines::new(source::verified(flick_lower::lower(&program)));
         for unit in program.units.iter_mut().filter(|unit| unit.body.is_none()) {
             unit.body = Some((0..unit.fields.len()).map(|at| Item::Field(FieldId(at as u32))).collect());

@@ -34,9 +34,14 @@ pub fn program_with(text: &str, files: &[(&str, &str)]) -> Program {
     program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")))
 }
 
+/// As [`program_with`]; `None` when the checker refuses the text.
+pub fn try_program_with(text: &str, files: &[(&str, &str)]) -> Option<Program> {
+    checked(text, files).0
+}
+
 /// As [`lower`]; `None` when the text is no program with a process, for which its own tests answer.
 pub fn try_lower(text: &str) -> Option<Module> {
-    let program = checked(text, &[("memcached_binary", LIBRARY)]).0?;
+    let program = try_program_with(text, &[("memcached_binary", LIBRARY)])?;
     program.process.as_ref()?;
     Some(verified(flick_lower::lower(&program)))
 }
