@@ -134,7 +134,7 @@ pub fn lowered(program: &hir::Program, sources: &Sources) -> Result<Module, Vec<
     let module = flick_lower::lower(program);
     let excesses = flick_ir::bounds::excesses(&module);
     if !excesses.is_empty() {
-        return Err(excesses.iter().map(|excess| excess_told(program, &module, excess, sources)).collect());
+        return Err(excesses.iter().map(|excess| excess_told(program, excess, sources)).collect());
     }
     let errors = flick_ir::verify(&module);
     assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
@@ -142,12 +142,7 @@ pub fn lowered(program: &hir::Program, sources: &Sources) -> Result<Module, Vec<
 }
 
 /// What a rule needs too much of, and where.
-fn excess_told(
-    program: &hir::Program,
-    module: &Module,
-    excess: &flick_ir::bounds::Excess,
-    sources: &Sources,
-) -> Diagnostic {
+fn excess_told(program: &hir::Program, excess: &flick_ir::bounds::Excess, sources: &Sources) -> Diagnostic {
     let what = match excess.limit {
         Limit::Sends => Excess::Sends,
         Limit::Messages => Excess::Asks,
@@ -160,8 +155,7 @@ fn excess_told(
         let len = rest.lines().next().unwrap_or("").trim_end().len() as u32;
         hir::Span { file: origin.file, range: origin.offset..origin.offset + len }
     });
-    let rule = &module.functions[excess.function].name;
-    flick_check::exceeded(span, rule, what, &excess.message)
+    flick_check::exceeded(span, what, &excess.message)
 }
 
 /// Makes the first process of the program at `path` ready to run, or of the given `text` as if it were there.

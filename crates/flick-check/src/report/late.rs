@@ -34,7 +34,7 @@ pub enum Excess {
 }
 
 /// A rule that may need too much; `does` says what with the numbers: `builds up to 300000 bytes, more than 262144`.
-pub fn exceeded(span: Span, rule: &str, what: Excess, does: &str) -> Diagnostic {
+pub fn exceeded(span: Span, what: Excess, does: &str) -> Diagnostic {
     let (code, help) = match what {
         Excess::Sends => ("E0307", "send fewer messages from one rule"),
         Excess::Asks => ("E0905", "ask fewer channels for one message"),
@@ -43,5 +43,7 @@ pub fn exceeded(span: Span, rule: &str, what: Excess, does: &str) -> Diagnostic 
             "make its strings and lists shorter with `[..n]`, its ranges smaller, or do less in one rule",
         ),
     };
-    Diagnostic::error(code, span, format!("`{rule}` {does}")).label("most of it comes from here").help(help)
+    Diagnostic::error(code, span, format!("one message is too much for this rule: it {does}"))
+        .label("most of it comes from here")
+        .help(help)
 }

@@ -52,10 +52,12 @@ fn checked(text: &str, beside: Option<&Path>) -> Option<Program> {
 /// Lowers, verifies and compiles a program that was accepted; whether it was.
 fn check(name: &str, text: &str, beside: Option<&Path>) -> bool {
     let Some(program) = checked(text, beside) else { return false };
-    assert!(flick_lower::crowded(&program).is_empty(), "{name} has room");
-    let module = verified(flick_lower::lower(&program));
-    if let Err(error) = compile(&module, &Options::default()) {
-        panic!("{name}: {error}");
+    for program in program.each() {
+        assert!(flick_lower::crowded(program).is_empty(), "{name} has room");
+        let module = verified(flick_lower::lower(program));
+        if let Err(error) = compile(&module, &Options::default()) {
+            panic!("{name}: {error}");
+        }
     }
     true
 }
