@@ -11,6 +11,8 @@ mod counts;
 mod engines;
 #[path = "suite/examples.rs"]
 mod examples;
+#[path = "suite/first.rs"]
+mod first;
 #[path = "suite/golden.rs"]
 mod golden;
 #[path = "suite/grammars.rs"]

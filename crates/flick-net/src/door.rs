@@ -105,11 +105,13 @@ impl Door {
         self.again_ns = None;
     }
 
-    /// Takes in who came, and hands out who has begun to speak.
+    /// Takes in who came, and hands out who has begun to speak. Out of descriptors, it pauses and tries again.
+    ///
+    /// Errors: its epoll does not work, which is nobody's fault but ours.
     pub fn turn(&mut self, now_ns: u64, mut arrived: impl FnMut(Arrival)) -> io::Result<()> {
         if self.again_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            self.again_ns = None;
-            self.accept(true)?;
+            let is_on = self.accept(true).is_ok();
+            self.again_ns = (!is_on).then(|| now_ns + DOOR_AGAIN_NS);
         }
         self.expire(now_ns);
         let mut reports = std::mem::take(&mut self.reports);
@@ -118,7 +120,7 @@ impl Door {
         let waited = epoll::wait(&self.epoll, spare_capacity(&mut reports), Some(&at_once));
         for report in &reports {
             match report.data.u64() {
-                LISTENER_TOKEN => self.accept_some(now_ns, &mut arrived)?,
+                LISTENER_TOKEN => self.accept_some(now_ns, &mut arrived),
                 word => {
                     let handle = Handle { index: word as u32, generation: (word >> 32) as u32 };
                     self.look(handle, &mut arrived);
@@ -144,27 +146,29 @@ impl Door {
         Ok(())
     }
 
-    fn accept_some(&mut self, now_ns: u64, arrived: &mut impl FnMut(Arrival)) -> io::Result<()> {
+    fn accept_some(&mut self, now_ns: u64, arrived: &mut impl FnMut(Arrival)) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            let Some(listener) = &self.listener else { return Ok(()) };
+            let Some(listener) = &self.listener else { return };
             match socket::accept(listener) {
                 Ok((socket, peer)) => match look_at(&socket) {
                     Looked::First(first) => arrived(Arrival { socket, peer, first }),
                     Looked::Nothing => self.keep(Silent { socket, peer, since_ns: now_ns }),
                     Looked::Gone => {}
                 },
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return,
                 // The peer gave up while it waited (accept(2) lists these as such).
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
                 Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
                 Err(errno) => {
                     tracing::warn!(errno = errno.raw_os_error(), "accepting failed; paused");
-                    self.again_ns = Some(now_ns + DOOR_AGAIN_NS);
-                    return self.accept(false);
+                    // One that stays registered is tried again at once, which is as well.
+                    if self.accept(false).is_ok() {
+                        self.again_ns = Some(now_ns + DOOR_AGAIN_NS);
+                    }
+                    return;
                 }
             }
         }
-        Ok(())
     }
 
     fn keep(&mut self, silent: Silent) {

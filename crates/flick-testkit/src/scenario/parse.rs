@@ -3,6 +3,7 @@
 //! ```text
 //! # A comment. First the service, then what happens, in this order.
 //! service cache.flick               # where the folder has several programs
+//! process Text                      # where the program has several; without it, the first
 //! backends 2                        # of the first channel that is dialled; `backends NAME 2` of another, several times
 //! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
 //! limit session_requests_max 4
@@ -116,6 +117,8 @@ pub struct Scenario {
     pub seeds: u64,
     /// The program it is about, a file beside it, where the folder has several.
     pub service: Option<String>,
+    /// The process it is about, where the program has several.
+    pub process: Option<String>,
     /// Limits by name.
     pub limits: Vec<(String, u64)>,
     /// Time-outs by name, in milliseconds.
@@ -247,6 +250,7 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
             scenario.backends = scenario.groups.iter().map(|(_, count)| count).sum();
         }
         ["service", file] => scenario.service = Some(file.to_string()),
+        ["process", name] => scenario.process = Some(name.to_string()),
         ["seeds", _] => scenario.seeds = number(words.get(1))?,
         ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
         ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),

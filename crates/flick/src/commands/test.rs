@@ -65,20 +65,23 @@ impl Test {
                  client a  expects \"pong\\r\\n\"",
             ));
         }
-        let mut by_program: BTreeMap<PathBuf, Vec<Case>> = BTreeMap::new();
+        let mut by_program: BTreeMap<(PathBuf, Option<String>), Vec<Case>> = BTreeMap::new();
         let (mut passed, mut failed) = (0_usize, 0_usize);
         for path in found {
             match read(path) {
-                Ok(case) => by_program.entry(case.program.clone()).or_default().push(case),
+                Ok(case) => {
+                    let about = (case.program.clone(), case.scenario.process.clone());
+                    by_program.entry(about).or_default().push(case);
+                }
                 Err(told) => {
                     told.report();
                     failed += 1;
                 }
             }
         }
-        for (program, cases) in &by_program {
+        for ((program, process), cases) in &by_program {
             anstream::println!("{} scenario(s) of {}", cases.len(), program.display());
-            match self.subjects(program) {
+            match self.subjects(program, process.as_deref()) {
                 Ok(subjects) => {
                     let came_true = cases.iter().filter(|case| self.check(case, &subjects)).count();
                     passed += came_true;
@@ -94,10 +97,25 @@ impl Test {
         if failed == 0 { Ok(()) } else { Err(Failure::reported()) }
     }
 
-    /// The program with each engine asked for.
-    fn subjects(&self, program: &Path) -> Result<Vec<(&'static str, Subject)>, Failure> {
+    /// A process of the program, or its first, with each engine asked for.
+    fn subjects(
+        &self,
+        program: &Path,
+        process: Option<&str>,
+    ) -> Result<Vec<(&'static str, Subject)>, Failure> {
         let only = self.engine.unwrap_or(EngineKind::Native);
-        let ready = compile::ready(program, None, only)?;
+        let mut each = compile::each(program, None, only)?;
+        let wanted = |ready: &compile::Ready| process.is_none_or(|name| ready.module.program.name == name);
+        let Some(found) = each.iter().position(wanted) else {
+            let names: Vec<&str> = each.iter().map(|ready| ready.module.program.name.as_str()).collect();
+            return Err(Failure::failed(format!(
+                "{} has no process `{}`; its processes are: {}",
+                program.display(),
+                process.unwrap_or_default(),
+                names.join(", ")
+            )));
+        };
+        let ready = each.swap_remove(found);
         let meaning = Arc::new(ready.module.program.clone());
         let mut subjects = Vec::new();
         if only == EngineKind::Native {
