@@ -4,7 +4,7 @@
 //! Refuses: to look into text. A word that could be anything makes no set, nor does one of letters only: grammars of
 //! words share their first bytes too easily for a choice to mean anything.
 
-use flick_check::hir::{BinaryOp, Expr, ExprKind, FieldId, FieldKind, Item};
+use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, FieldId, FieldKind, Item};
 
 use crate::unit::UnitInfo;
 use crate::walk::conjuncts;
@@ -98,8 +98,22 @@ impl Look<'_, '_> {
                 _ => Known::Nothing,
             },
             ExprKind::Binary(op, a, b) => binary(*op, self.value(a), self.value(b)),
+            ExprKind::Switch { value, arms, otherwise } => self.switch(value, arms, otherwise.as_ref()),
             _ => Known::Nothing,
         }
+    }
+
+    /// `x in { ... }` and `map x { ... }`.
+    fn switch(&self, value: &Expr, arms: &[(Vec<Expr>, Block)], otherwise: Option<&Block>) -> Known {
+        let value = self.value(value);
+        if value == Known::Nothing {
+            return Known::Nothing;
+        }
+        let is_chosen =
+            |(patterns, _): &&(Vec<Expr>, Block)| patterns.iter().any(|pattern| self.value(pattern) == value);
+        let block = arms.iter().find(is_chosen).map(|(_, block)| block).or(otherwise);
+        let plain = block.filter(|block| block.stmts.is_empty()).and_then(|block| block.value.as_deref());
+        plain.map_or(Known::Nothing, |value| self.value(value))
     }
 
     fn field(&self, field: FieldId) -> Known {

@@ -304,6 +304,16 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
         .map(|channel| channel.name.as_str())
         .filter(|name| !bound.contains(name))
         .collect();
+    if let [first, _, ..] = missing.as_slice() {
+        let each: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        return Err(StartError::Binding(format!(
+            "channels {} of process `{}` are not bound; give each an address, such as `--listen {first}=ADDRESS` or \
+             `--connect {first}=ADDRESS`. Its channels are: {}",
+            each.join(", "),
+            program.name,
+            describe_channels(program)
+        )));
+    }
     if let Some(first) = missing.first() {
         return Err(StartError::Binding(format!(
             "channel `{first}` of process `{}` is not bound; give it `--listen {first}=ADDRESS` or \

@@ -171,3 +171,24 @@ fn the_scenarios_of_all_examples_come_true() {
     assert_eq!(status, 0, "stdout: {stdout}\nstderr: {stderr}");
     assert!(stdout.contains("mqtt_door") && stdout.contains("stomp_door"), "all are found: {stdout}");
 }
+
+#[test]
+fn a_scenario_says_which_process_it_is_about() {
+    let folder = Scratch::new("test-process");
+    let process =
+        |name: &str, word: &str| format!("proc {name}: (line/line client)\n  | client => {word}(client)\n");
+    let fun = |word: &str| {
+        format!("fun {word}: (-/line client, req: line) -> ()\n  line{{text = \"{word}\"}} => client\n")
+    };
+    let grammar = "type line = unit {\n  %order = in_order;\n  text : string<64> &until = \"\\n\";\n};\n";
+    let program = [grammar.to_owned(), process("One", "one"), process("Two", "two"), fun("one"), fun("two")];
+    folder.write("both.flick", &program.join("\n"));
+    folder.write("first.scn", "client a  sends \"x\\n\", expects \"one\\n\"\n");
+    folder.write("second.scn", "process Two\nclient a  sends \"x\\n\", expects \"two\\n\"\n");
+    folder.write("third.scn", "process Three\nclient a  sends \"x\\n\"\n");
+    let path = folder.path().display().to_string();
+    let (status, stdout, stderr) = run(&["test", &path]);
+    assert_eq!(status, 1, "{stdout}\n{stderr}");
+    assert!(stdout.contains("2 passed, 1 failed"), "{stdout}\n{stderr}");
+    assert!(stderr.contains("no process `Three`; its processes are: One, Two"), "{stdout}\n{stderr}");
+}
