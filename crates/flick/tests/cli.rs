@@ -194,7 +194,7 @@ fn wrong_channels_get_the_list_of_right_ones() {
     };
     check(&["--listen", "clients=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"], "no channel `clients`");
     check(&["--listen", "client=127.0.0.1:0"], "channel `backends`");
-    check(&[], "is not bound");
+    check(&[], "are not bound");
 }
 
 #[test]
