@@ -132,11 +132,13 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let mut jit = JITModule::new(jit_builder(isa));
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
     let classes: Box<[_]> = module.classes.iter().map(|set| ClassTable::new(*set)).collect();
+    let lines = symbols::lines::tables(module, options.optimise == Optimise::Speed);
     let symbols = translate::declare_symbols(&mut jit)?;
     let ids = declare_functions(&mut jit, module)?;
     let shared = translate::Shared {
         consts: &consts,
         classes: &classes,
+        lines: &lines,
         steps_by_sixteen: options.steps_by_sixteen(),
         ids: &ids,
         channels: module.program.channels.len(),
@@ -160,7 +162,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         info.address = jit.get_finalized_function(*id) as usize;
     }
     let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
-    let code = load::Code::new(jit, &ids, &kinds, (consts, classes), needs(module));
+    let code = load::Code::new(jit, &ids, &kinds, (consts, classes, lines), needs(module));
     Ok(Compiled { code, functions, compile_time: started.elapsed() })
 }
 

@@ -8,11 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId as JitId;
 use flick_abi::{Frame, FuncId, RuleCall, SendList};
-use flick_ir::data::FuncKind;
+use flick_ir::data::{FuncKind, LineForm};
 
 use crate::raw::RawCall;
 use crate::symbols;
+use crate::symbols::lines::LineTable;
 use crate::symbols::scan::ClassTable;
+
+/// Lines that parsers pass over.
+type Lines = Box<[(LineForm, LineTable)]>;
 
 type ParserFn = unsafe extern "C" fn(*mut Frame, *const u8, u64) -> u64;
 type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64) -> u64;
@@ -40,6 +44,7 @@ pub(crate) struct Code {
     consts: Box<[u8]>,
     /// What generated code has the addresses of.
     _classes: Box<[ClassTable]>,
+    _lines: Lines,
     needs: Needs,
     /// Owns the memory; taken out only by `drop`.
     module: Mutex<Option<JITModule>>,
@@ -53,7 +58,7 @@ impl Code {
         module: JITModule,
         ids: &[JitId],
         kinds: &[FuncKind],
-        (consts, classes): (Box<[u8]>, Box<[ClassTable]>),
+        (consts, classes, lines): (Box<[u8]>, Box<[ClassTable]>, Lines),
         needs: Needs,
     ) -> Self {
         assert!(ids.len() == kinds.len(), "every function is compiled");
@@ -93,6 +98,7 @@ impl Code {
             orders,
             consts,
             _classes: classes,
+            _lines: lines,
             needs,
             module: Mutex::new(Some(module)),
         }

@@ -19,10 +19,11 @@ mod words;
 use cranelift_codegen::ir::{AbiParam, Signature, Type as ClifType, types};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId as JitId, Linkage, Module as _};
-use flick_ir::data::{FuncKind, Function, Type};
+use flick_ir::data::{FuncKind, Function, LineForm, Type};
 
 use crate::options::CompileError;
 use crate::symbols;
+use crate::symbols::lines::LineTable;
 use crate::symbols::scan::ClassTable;
 
 pub(crate) use function::function;
@@ -33,6 +34,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) consts: &'a [u8],
     /// Its classes of bytes at their final address.
     pub(crate) classes: &'a [ClassTable],
+    /// The lines that its parsers pass over, at their final address.
+    pub(crate) lines: &'a [(LineForm, LineTable)],
     /// Whether to look for the end of something sixteen bytes at a time.
     pub(crate) steps_by_sixteen: bool,
     /// Its functions, by `FuncId`.

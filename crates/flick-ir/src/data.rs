@@ -5,6 +5,8 @@
 
 use flick_abi::{FuncId, HostCall, Program};
 
+use crate::limits::LINE_NAMES;
+
 /// A whole program: what the platform sees, and the code behind its function numbers.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -181,6 +183,30 @@ pub enum Transform {
     Base64Encode,
 }
 
+/// What lines look like that [`Op::Lines`] passes over: a name, a separator, a value, and what ends them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineForm {
+    /// Class of a name's bytes, of which there is at least one.
+    pub name: u32,
+    /// Most bytes of a name.
+    pub name_max: u32,
+    /// The byte behind a name.
+    pub separator: u8,
+    /// Class of bytes of which there are not two behind the separator.
+    pub blanks: u32,
+    /// Class of a value's bytes.
+    pub value: u32,
+    /// What ends a line, 1 or 2 bytes: a range of `Module::consts` (start, length).
+    pub end: (u32, u32),
+    /// Most bytes of a line.
+    pub max: u32,
+    /// The place that no line goes beyond.
+    pub upto: u32,
+    /// A line may matter if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the last word for longer
+    /// ones, and `b` its first byte; so letters of either case are one.
+    pub names: [u32; LINE_NAMES],
+}
+
 /// What an instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -280,6 +306,17 @@ pub enum Op {
         len: u32,
         /// How far behind `from` it may begin.
         max: u32,
+    },
+    /// Passes over whole lines that do not matter, from `from` on, as long as one follows the other, but at most `left`
+    /// (parsers only). `Int`: the place behind the last one, plus `2^32` for each. What is no such line, not all there, or
+    /// may matter is left to whoever asks.
+    Lines {
+        /// Where the first one starts; what lies behind the end of the message counts as its end.
+        from: Value,
+        /// How many at most (`Int`).
+        left: Value,
+        /// What they look like.
+        form: Box<LineForm>,
     },
     /// Appends a `Bytes` value to the items of the frame (parsers only). More than `ITEMS_MAX` are a broken invariant.
     ItemPush(Value),

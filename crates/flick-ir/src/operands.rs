@@ -42,6 +42,7 @@ pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
         | Op::SameText(a, b)
         | Op::HasToken(a, b)
         | Op::Cut { start: a, end: b }
+        | Op::Lines { from: a, left: b, .. }
         | Op::WordGet { bytes: a, index: b }
         | Op::AskOriginal { chan: a, timeout_ns: b } => {
             visit(a);

@@ -4,6 +4,7 @@
 //! Refuses: control flow and memory; see `interp`.
 //! Source: `data.rs`, whose comments these functions make exact.
 
+mod lines;
 mod scan;
 mod strings;
 mod transform;
@@ -11,6 +12,7 @@ mod words;
 
 use crate::data::Binary;
 
+pub use lines::Lines;
 pub use scan::{cut_listed, guard, has_token, in_class, items, scan_run, seek, whole};
 pub use strings::{
     ADDRESS_TEXT_MAX, DIGITS_MAX, byte_at, case, find, format_address, format_int, parse_int, same_text,

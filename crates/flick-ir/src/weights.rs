@@ -53,6 +53,7 @@ pub fn op_steps(op: &Op) -> u64 {
         Op::BytesContains(..) | Op::Find(..) | Op::SameText(..) => SEARCH_STEPS,
         Op::HasToken(..) | Op::Guard { .. } => SEARCH_STEPS,
         Op::ScanRun { max, .. } | Op::Seek { max, .. } => SCAN_STEPS + spread(*max),
+        Op::Lines { form, .. } => SCAN_STEPS + spread(form.upto),
         Op::ItemPush(_) => 2,
         Op::Cut { .. } | Op::Whole { .. } => BYTES_STEPS,
         Op::CutListed { .. } => LINES_STEPS,

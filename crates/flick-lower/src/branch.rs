@@ -192,11 +192,47 @@ impl Body<'_> {
         self.join(vec![(there, value), otherwise])
     }
 
+    /// Something computed from bytes. Of `option else "constant"` it is computed on either way, so that what comes of the
+    /// constant is known here.
+    pub fn of_each_way(
+        &mut self,
+        bytes: &Expr,
+        of_known: &dyn Fn(&mut Self, &[u8]) -> Val,
+        of: &dyn Fn(&mut Self, Value) -> Val,
+    ) -> Val {
+        let ExprKind::OrElse(option, otherwise) = &bytes.kind else {
+            let bytes = self.expr(bytes).bytes();
+            return of(self, bytes);
+        };
+        let Some(known) = text_of(otherwise) else {
+            let bytes = self.expr(bytes).bytes();
+            return of(self, bytes);
+        };
+        let (present, value) = self.expr(option).option();
+        let (there, missing) = (self.f.new_block(&[]), self.f.new_block(&[]));
+        self.f.branch_to(present, there, missing);
+        self.f.go_on_in(there);
+        let of_value = of(self, value.bytes());
+        let there = self.f.current();
+        self.f.go_on_in(missing);
+        let of_known = of_known(self, known);
+        let missing = self.f.current();
+        self.join(vec![(there, of_value), (missing, of_known)])
+    }
+
     /// Lowers a block's text at the start of `block`. Returns where it ends.
     pub fn arm(&mut self, block: BlockId, body: &Block) -> (BlockId, Val) {
         self.f.go_on_in(block);
         let val = self.block(body);
         (self.f.current(), val)
+    }
+}
+
+/// The text that a block is, if it is nothing else.
+fn text_of(block: &Block) -> Option<&[u8]> {
+    match block.value.as_ref().map(|value| &value.kind) {
+        Some(ExprKind::Str(text)) if block.stmts.is_empty() => Some(text),
+        _ => None,
     }
 }
 

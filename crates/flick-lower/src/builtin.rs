@@ -260,7 +260,7 @@ impl Body<'_> {
         self.val_of_word(ty, value).num()
     }
 
-    fn parse_int(&mut self, bytes: Value, base: u8) -> Val {
+    pub fn parse_int(&mut self, bytes: Value, base: u8) -> Val {
         let present = self.f.define(Type::Bool, Op::IsInt { bytes, base });
         let value = self.f.define(Type::Int, Op::ParseInt { bytes, base });
         Val::Option { present, value: Box::new(Val::Num(Num::one(value, Interval::INT))) }

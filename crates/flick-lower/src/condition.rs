@@ -1,6 +1,6 @@
 //! Conditions: truth values that decide where to go on, and so need not exist.
 //! Promises: `and` and `or` skip what cannot change the outcome where that costs more than to evaluate it; parts that
-//! cost next to nothing are evaluated together and tested once. Where a part has effects, all keep their order.
+//! cost next to nothing are evaluated together, first, and tested once. Where a part has effects, all keep their order.
 
 use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, Ty};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
@@ -44,7 +44,8 @@ impl Body<'_> {
         }
     }
 
-    /// The dear parts one after the other, then the cheap ones in one test.
+    /// The cheap parts in one test, then the dear ones one after the other: what is said with flags is mostly whether the
+    /// dear ones matter at all.
     fn branch_on_parts(&mut self, op: BinaryOp, cond: &Expr, then: BlockId, otherwise: BlockId) {
         let mut all = Vec::new();
         parts(op, cond, &mut all);
@@ -52,26 +53,25 @@ impl Body<'_> {
         let may_move = !all.iter().any(|part| self.cx.has_effects(part));
         let (cheap, dear): (Vec<&Expr>, Vec<&Expr>) =
             all.into_iter().partition(|part| may_move && is_cheap(part));
-        let (last, others) = match (cheap.is_empty(), dear.split_last()) {
-            (true, Some((last, others))) => (Some(*last), others),
-            _ => (None, &dear[..]),
+        let skip = |next: BlockId| if op == BinaryOp::And { (next, otherwise) } else { (then, next) };
+        let Some((last, others)) = dear.split_last() else {
+            let value = self.all_of(op, &cheap);
+            return self.f.branch_to(value, then, otherwise);
         };
-        for part in others {
+        if !cheap.is_empty() {
+            let value = self.all_of(op, &cheap);
             let next = self.f.new_block(&[]);
-            if op == BinaryOp::And {
-                self.branch_on(part, next, otherwise);
-            } else {
-                self.branch_on(part, then, next);
-            }
+            let (yes, no) = skip(next);
+            self.f.branch_to(value, yes, no);
             self.f.go_on_in(next);
         }
-        match last {
-            Some(last) => self.branch_on(last, then, otherwise),
-            None => {
-                let value = self.all_of(op, &cheap);
-                self.f.branch_to(value, then, otherwise);
-            }
+        for part in others {
+            let next = self.f.new_block(&[]);
+            let (yes, no) = skip(next);
+            self.branch_on(part, yes, no);
+            self.f.go_on_in(next);
         }
+        self.branch_on(last, then, otherwise);
     }
 
     /// `a op b` for `and` and `or`, as a value.

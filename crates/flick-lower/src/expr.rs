@@ -1,13 +1,15 @@
 //! Expressions: one arm per kind; what needs more than a few lines has a file of its own.
 //! Promises: operands are evaluated from left to right.
 
-use flick_check::hir::{BinaryOp, Expr, ExprKind, Ty};
+use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, Ty};
 use flick_ir::data::{Op, Type};
+use flick_ir::semantics;
 
 use crate::body::Body;
 use crate::condition::is_comparison;
+use crate::interval::Interval;
 use crate::list::elem_of;
-use crate::value::Val;
+use crate::value::{Num, Val};
 
 impl Body<'_> {
     /// Lowers an expression.
@@ -44,9 +46,12 @@ impl Body<'_> {
             ExprKind::SelfField(field) => self.self_field(*field),
             ExprKind::LenOf(field) => self.self_len_of(*field),
             ExprKind::IsOf(bytes, class) => {
-                let bytes = self.expr(bytes).bytes();
                 let set = self.cx.program.classes[class.0 as usize].set;
-                Val::Bool(self.is_of(bytes, set))
+                self.of_each_way(
+                    bytes,
+                    &|body, known| Val::Bool(body.f.bool(semantics::guard(known, Some(&set), None))),
+                    &|body, bytes| Val::Bool(body.is_of(bytes, set)),
+                )
             }
             ExprKind::SelfKey(list, key) => self.self_key(*list, *key),
             ExprKind::Dollar => {
@@ -65,6 +70,15 @@ impl Body<'_> {
             ExprKind::If { cond, then, otherwise } => self.lower_if(cond, then, otherwise.as_ref()),
             ExprKind::Switch { value, arms, otherwise } => self.lower_switch(value, arms, otherwise.as_ref()),
             ExprKind::Call(fun, args) => self.lower_call(*fun, args),
+            ExprKind::Builtin(Builtin::ParseInt, args) => self.of_each_way(
+                &args[0],
+                &|body, known| {
+                    let number = semantics::parse_int(known, 10);
+                    let (present, value) = (body.f.bool(number.is_some()), body.f.int(number.unwrap_or(0)));
+                    Val::Option { present, value: Box::new(Val::Num(Num::one(value, Interval::INT))) }
+                },
+                &|body, bytes| body.parse_int(bytes, 10),
+            ),
             ExprKind::Builtin(builtin, args) => self.builtin(*builtin, args, &expr.ty),
             ExprKind::Index(channels, index) => {
                 let chan = self.expr(channels).chan();

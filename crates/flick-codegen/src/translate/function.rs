@@ -279,7 +279,9 @@ impl Translator<'_, '_> {
             | Op::Answer { .. }
             | Op::AsMessage(_)
             | Op::Fail { .. } => return self.state_op(inst),
-            Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => return self.scan_op(&inst.op),
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => {
+                return self.scan_op(&inst.op);
+            }
             Op::Cut { .. } | Op::CutListed { .. } => return self.scan_op(&inst.op),
             Op::Host { call, args, max_bytes } => return self.host(*call, args, *max_bytes),
             other => return self.bytes_op(other, inst.result),

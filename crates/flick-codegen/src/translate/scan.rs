@@ -12,6 +12,7 @@ use flick_ir::data::{Op, Value};
 
 use super::function::{Translator, own_memory, slot_offset};
 use super::words::bytes_memory;
+use crate::symbols::lines::LineTable;
 use crate::symbols::scan::STEP_BYTES;
 use crate::symbols::{self, SymbolId};
 
@@ -43,6 +44,13 @@ impl Translator<'_, '_> {
         match op {
             Op::ScanRun { from, class, max } => Some(self.scan_run(*from, *class, *max)),
             Op::Seek { from, offset, len, max } => Some(self.seek(*from, (*offset, *len), *max)),
+            Op::Lines { from, left, form } => {
+                let (data, len) = self.message.expect("only parsers pass over lines");
+                let (_, table) = self.shared.lines.iter().find(|(known, _)| known == &**form)?;
+                let table: *const LineTable = table;
+                let (table, from, left) = (self.iconst(table as i64), self.get(*from), self.get(*left));
+                self.call_symbol(SymbolId::Lines, &[data, len, from, left, table])
+            }
             Op::ItemPush(value) => {
                 self.item_push(*value);
                 None

@@ -19,6 +19,10 @@ impl Activation<'_, '_> {
                 let needle = self.constants(*offset, *len);
                 semantics::seek(self.call.message, get(*from), needle, *max)
             }
+            Op::Lines { from, left, form } => {
+                let lines = semantics::Lines::new(self.module, form);
+                lines.pass(self.call.message, get(*from), get(*left) as i64)
+            }
             Op::ItemPush(value) => {
                 self.frame.push_item(get(*value));
                 return None;

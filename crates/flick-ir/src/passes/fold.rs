@@ -13,7 +13,23 @@ pub(super) fn run(function: &mut Function) -> bool {
     for block in &mut function.blocks {
         changed |= folder.decide(&mut block.end);
     }
-    changed | fold_bases(function)
+    changed | turn_branches(function) | fold_bases(function)
+}
+
+/// A branch on what is not becomes the other branch on what is.
+fn turn_branches(function: &mut Function) -> bool {
+    let definitions = definitions(function);
+    let mut changed = false;
+    for block in &mut function.blocks {
+        if let Terminator::Branch { cond, then, otherwise } = &mut block.end
+            && let Some(Op::Not(negated)) = definitions[cond.0 as usize]
+        {
+            *cond = negated;
+            std::mem::swap(then, otherwise);
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// What is known about values, and what follows from it.

@@ -5,7 +5,8 @@ use flick_abi::frame::SLOT_ITEMS;
 use super::body::{Body, Scope};
 use super::wide::{BYTES_MAX, List};
 use super::{CLASSES, CONSTS_BYTES, MESSAGE_BYTES_MAX};
-use crate::data::{Binary, BlockId, FuncKind, Op, Terminator, Transform, Type, Value};
+use crate::data::{Binary, BlockId, FuncKind, LineForm, Op, Terminator, Transform, Type, Value};
+use crate::limits::LINE_NAMES;
 
 /// Items that a parser has pushed when it pushes no more; it may be called for each byte of a message.
 const PUSHED_MAX: usize = 200;
@@ -26,14 +27,37 @@ impl Body<'_> {
             from = self.at_most(block, scope, limit);
         }
         let max = if self.rng.chance(10) { u32::MAX } else { self.rng.below(MESSAGE_BYTES_MAX) as u32 };
-        let op = if self.rng.chance(50) {
+        let op = if self.rng.chance(20) {
+            Op::Lines { from, left: self.number(block, scope), form: Box::new(self.line_form()) }
+        } else if self.rng.chance(50) {
             Op::ScanRun { from, class: self.rng.below(CLASSES) as u32, max }
         } else {
             let (offset, len) = self.needle();
             Op::Seek { from, offset, len, max }
         };
+        let is_place = !matches!(op, Op::Lines { .. });
         let place = self.define(block, scope, Type::Int, op);
-        scope.cover(place);
+        if is_place {
+            scope.cover(place);
+        }
+    }
+
+    /// Lines of short names that end with a byte or two that messages have.
+    fn line_form(&mut self) -> LineForm {
+        let mut class = || self.rng.below(CLASSES) as u32;
+        let (name, blanks, value) = (class(), class(), class());
+        let len = 1 + self.rng.below(2);
+        LineForm {
+            name,
+            name_max: self.rng.below(MESSAGE_BYTES_MAX) as u32,
+            separator: self.rng.word() as u8,
+            blanks,
+            value,
+            end: (self.rng.below(CONSTS_BYTES - len + 1) as u32, len as u32),
+            max: self.rng.below(MESSAGE_BYTES_MAX) as u32,
+            upto: self.rng.below(2 * MESSAGE_BYTES_MAX) as u32,
+            names: [self.rng.word() as u32 & self.rng.word() as u32; LINE_NAMES],
+        }
     }
 
     /// Fills a list of the frame. Returns the block where it goes on.

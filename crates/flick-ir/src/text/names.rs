@@ -88,6 +88,7 @@ fn scan_name(op: &Op) -> &'static str {
     match op {
         Op::ScanRun { .. } => "scan_run",
         Op::Seek { .. } => "seek",
+        Op::Lines { .. } => "lines",
         Op::ItemPush(_) => "item_push",
         Op::Cut { .. } => "cut",
         Op::CutListed { .. } => "cut_listed",

@@ -3,7 +3,8 @@
 use super::BINARIES;
 use super::names::{TRANSFORMS, host_call};
 use super::parse::{Parsed, Reader};
-use crate::data::{Op, Value};
+use crate::data::{LineForm, Op, Value};
+use crate::limits::LINE_NAMES;
 
 /// An operation after its first word.
 pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
@@ -151,6 +152,10 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
             let (offset, len) = range(reader)?;
             Op::Seek { from, offset, len, max: max(reader)? }
         }
+        "lines" => {
+            let (from, left) = (reader.value()?, reader.comma_value()?);
+            Op::Lines { from, left, form: Box::new(line_form(reader)?) }
+        }
         "format_address" => Op::FormatAddress(reader.value()?),
         "item_push" => Op::ItemPush(reader.value()?),
         "cut" => Op::Cut { start: reader.value()?, end: reader.comma_value()? },
@@ -172,6 +177,26 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
         }
         _ => return Ok(None),
     }))
+}
+
+/// What lines look like, in the order of its fields.
+fn line_form(reader: &mut Reader) -> Parsed<LineForm> {
+    fn number<T: TryFrom<i128>>(reader: &mut Reader, word: &str) -> Parsed<T> {
+        reader.expect_word(word)?;
+        reader.number()
+    }
+    let (name, name_max) = (number(reader, "name")?, max(reader)?);
+    let (separator, blanks) = (number(reader, "separator")?, number(reader, "blanks")?);
+    let value = number(reader, "value")?;
+    reader.expect_word("end")?;
+    let end = range(reader)?;
+    let (max, upto) = (max(reader)?, number(reader, "upto")?);
+    reader.expect_word("names")?;
+    let mut names = [0; LINE_NAMES];
+    for word in &mut names {
+        *word = reader.number()?;
+    }
+    Ok(LineForm { name, name_max, separator, blanks, value, end, max, upto, names })
 }
 
 /// `4, 2`.

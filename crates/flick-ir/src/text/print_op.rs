@@ -2,7 +2,7 @@
 
 use super::names::{host_name, op_name};
 use super::print::width_name;
-use crate::data::{Op, Value};
+use crate::data::{LineForm, Op, Value};
 
 /// `v1, v2`.
 pub(super) fn list(values: &[Value]) -> String {
@@ -96,6 +96,7 @@ fn bounded_op(name: &str, op: &Op) -> String {
         }
         Op::ScanRun { from, class, max } => format!("{name} v{} class {class} max {max}", from.0),
         Op::Seek { from, offset, len, max } => format!("{name} v{}, {offset}, {len} max {max}", from.0),
+        Op::Lines { from, left, form } => format!("{name} {} {}", list(&[*from, *left]), line_form(form)),
         Op::Items { message, from, count, count_max } => {
             format!("{name} {}{} max {count_max}", list(&[*from, *count]), of(*message))
         }
@@ -131,4 +132,16 @@ fn bounded_op(name: &str, op: &Op) -> String {
         }
         other => panic!("the text form knows every operation: {other:?}"),
     }
+}
+
+/// What lines look like, in the order of its fields.
+fn line_form(form: &LineForm) -> String {
+    let LineForm { name, name_max, separator, blanks, value, end, max, upto, names } = form;
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let (start, len) = end;
+    format!(
+        "name {name} max {name_max} separator {separator} blanks {blanks} value {value} end {start}, {len} \
+         max {max} upto {upto} names {}",
+        names.join(" ")
+    )
 }

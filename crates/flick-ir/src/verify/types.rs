@@ -186,7 +186,7 @@ impl Checker<'_, '_> {
                 Some(Chan)
             }
             Op::Call { func, args } => self.call(op, &self.module.functions[func.0 as usize], args),
-            Op::ScanRun { .. } | Op::Seek { .. } | Op::ItemPush(_) => self.scan(op),
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => self.scan(op),
             Op::Cut { .. } | Op::CutListed { .. } => self.scan(op),
             wide => self.wide(inst, wide),
         };

@@ -3,11 +3,12 @@
 //! answer; what outlives a cut lies in slots; only what is needed is kept (`needs.rs`).
 //! Refuses: plain units, whose parsers wait for whole runs of fields (`plan.rs`, `emit.rs`).
 //! Start reading at [`lower_structured`], then `stage.rs` (where a parser stops and goes on), `text.rs` (fields),
-//! `choice.rs`, `list.rs` and `keyed.rs` (repetition), `ending.rs` (facts, heads and parts).
+//! `choice.rs`, `list.rs`, `keyed.rs` and `lines.rs` (repetition), `ending.rs` (facts, heads and parts).
 
 mod choice;
 mod ending;
 mod keyed;
+mod lines;
 mod list;
 pub mod needs;
 pub mod sizes;

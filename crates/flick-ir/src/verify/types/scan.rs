@@ -2,7 +2,7 @@
 
 use super::{Checker, Class};
 use crate::data::Op;
-use crate::limits::NEEDLE_BYTES_MAX;
+use crate::limits::{LINE_END_BYTES_MAX, NEEDLE_BYTES_MAX};
 
 impl Checker<'_, '_> {
     /// Checks the operands and gives the class of the result.
@@ -17,6 +17,16 @@ impl Checker<'_, '_> {
             Op::Seek { from, offset, len, .. } => {
                 self.needle(*offset, *len);
                 self.takes(op, &[(*from, Number)]);
+                Some(Number)
+            }
+            Op::Lines { from, left, form } => {
+                [form.name, form.blanks, form.value].into_iter().for_each(|class| self.class(class));
+                let (offset, len) = form.end;
+                if !(1..=LINE_END_BYTES_MAX).contains(&len) {
+                    self.add(format!("a line ends with 1 to {LINE_END_BYTES_MAX} bytes, not {len}"));
+                }
+                self.constants(offset, len);
+                self.takes(op, &[(*from, Number), (*left, Number)]);
                 Some(Number)
             }
             Op::ItemPush(value) => {

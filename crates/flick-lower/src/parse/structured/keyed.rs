@@ -49,7 +49,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Keys for which something happens.
-    fn keys_that_matter(&self, id: FieldId, keyed: &Keyed) -> BTreeSet<u32> {
+    pub fn keys_that_matter(&self, id: FieldId, keyed: &Keyed) -> BTreeSet<u32> {
         let flags = self.needs.flags.iter().filter(|(_, list, _)| *list == id).map(|(.., key)| *key);
         let changed = self.info.uses.changed_keys.iter().filter(|(list, _)| *list == id);
         let kept = (0..keyed.keys.len() as u32).filter(|key| self.needs.has(Key::At(id, *key)));

@@ -50,7 +50,12 @@ impl Emitter<'_, '_> {
         let trips = self.trips_max(list, streams);
         let head = self.body.f.new_loop(&[Type::Int, Type::Int, Type::Int], trips);
         let (place, zero) = (self.place(self.at), self.body.f.int(0));
-        self.body.f.jump(head, vec![place, zero, zero]);
+        let (place, seen) = if streams {
+            (place, None)
+        } else {
+            self.pass_lines(id, list, place, is_counted.then_some(zero))
+        };
+        self.body.f.jump(head, vec![place, zero, seen.unwrap_or(zero)]);
         self.scopes.push(Scope::default());
 
         self.body.f.go_on_in(head);
@@ -304,6 +309,12 @@ impl Emitter<'_, '_> {
             (false, _) => seen,
             (true, true) => self.get_key(Key::Seen(id)),
             (true, false) => zero,
+        };
+        let (place, seen) = if own.streams {
+            (place, seen)
+        } else {
+            let (place, passed) = self.pass_lines(id, list, place, own.seen.map(|_| seen));
+            (place, passed.unwrap_or(seen))
         };
         self.body.f.jump(own.head, vec![place, zero, seen]);
     }

@@ -1,0 +1,151 @@
+//! Lines that are passed over: compiled code passes over those that the interpreter passes over, wherever a message ends,
+//! whatever is wrong in it, and however long lines are.
+
+use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_codegen::{Optimise, Options, compile};
+use flick_ir::Interpreter;
+use flick_ir::data::{Block, FuncKind, Function, Inst, LineForm, Module, Op, Origin, Terminator, Type, Value};
+use flick_ir::limits::LINE_NAMES;
+use flick_ir::random::Rng;
+
+/// Where the parser finds where to start and how many lines there may be, and where it leaves what it has found.
+const FROM: u16 = 12;
+const LEFT: u16 = 13;
+const FOUND: u16 = 14;
+
+fn class(is_member: impl Fn(u8) -> bool) -> [u64; 4] {
+    let mut class = [0; 4];
+    for byte in (0..=255_u8).filter(|byte| is_member(*byte)) {
+        class[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+    class
+}
+
+/// Names that may matter: `Host`, and those of ten bytes that begin with `C`.
+fn names() -> [u32; LINE_NAMES] {
+    let mut names = [0; LINE_NAMES];
+    names[4] = 1 << (b'h' & 31);
+    names[10] = 1 << (b'c' & 31);
+    names[LINE_NAMES - 1] = 1 << (b'z' & 31);
+    names
+}
+
+fn forms() -> Vec<LineForm> {
+    let form = |end, max, upto, value| LineForm {
+        name: 0,
+        name_max: if max < 100 { 20 } else { 70 },
+        separator: b':',
+        blanks: 2,
+        value,
+        end,
+        max,
+        upto,
+        names: names(),
+    };
+    vec![
+        form((0, 2), 8192, 16384, 1),
+        form((1, 1), 8192, 16384, 1),
+        form((0, 2), 150, 300, 1),
+        form((0, 2), 8192, 16384, 3),
+        form((0, 2), 50, 16384, 1),
+    ]
+}
+
+fn module() -> Module {
+    let mut module = flick_ir::text::parse("program \"p\" { }").expect("the text is of the form");
+    module.consts = b"\r\n".to_vec();
+    module.classes = vec![
+        class(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
+        class(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\t'),
+        class(|byte| byte == b' ' || byte == b'\t'),
+        class(|byte| byte.is_ascii_graphic()),
+    ];
+    module.functions = forms().into_iter().map(parser).collect();
+    assert_eq!(flick_ir::verify(&module), []);
+    module
+}
+
+fn parser(form: LineForm) -> Function {
+    let values = vec![Type::Frame, Type::Int, Type::Int, Type::Int, Type::Int];
+    let [from, left, found] = [Value(2), Value(3), Value(4)];
+    let inst = |result, op| Inst { result, op, origin: Origin::default() };
+    let insts = vec![
+        inst(Some(from), Op::FrameGet { slot: FROM }),
+        inst(Some(left), Op::FrameGet { slot: LEFT }),
+        inst(Some(found), Op::Lines { from, left, form: Box::new(form) }),
+        inst(None, Op::FrameSet { slot: FOUND, value: found }),
+    ];
+    let block = Block { params: vec![Value(0), Value(1)], trips_max: None, insts, end: Terminator::Done };
+    Function { name: "pass".into(), kind: FuncKind::Parser, results: vec![], values, blocks: vec![block] }
+}
+
+/// Lines as clients send them, and now and then something that is none.
+fn message(rng: &mut Rng) -> Vec<u8> {
+    let mut message = Vec::new();
+    for _ in 0..rng.below(9) {
+        let names: [&[u8]; 9] = [
+            b"Host", b"host", b"Connection", b"Accept", b"X", b"Zoo-of-a-name-that-is-longer-than-any-row-has-bits",
+            b"name-of-64-bytes-name-of-64-bytes-name-of-64-bytes-name-of-64-by", b"", b"User-Agent",
+        ];
+        message.extend_from_slice(rng.pick(&names));
+        message.extend_from_slice(if rng.chance(96) { b":" } else { b" :" });
+        let blanks = if rng.chance(85) { 1 } else { rng.below(70) };
+        message.extend(std::iter::repeat_n(b' ', blanks));
+        let len = if rng.chance(70) { rng.below(40) } else { rng.below(200) };
+        message.extend((0..len).map(|_| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 }));
+        message.extend_from_slice(if rng.chance(95) { b"\r\n" } else { b"\n" });
+    }
+    if rng.chance(70) {
+        message.extend_from_slice(b"\r\n");
+    }
+    message
+}
+
+fn check(engines: &[(&str, &dyn Engine)], message: &[u8], from: u64, left: i64) {
+    for form in 0..forms().len() as u32 {
+        let found: Vec<u64> = engines
+            .iter()
+            .map(|(_, engine)| {
+                let mut frame = Frame::new();
+                (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (from, left as u64);
+                assert_eq!(engine.parse(FuncId(form), &mut frame, message), Step::Done);
+                frame.slots[usize::from(FOUND)]
+            })
+            .collect();
+        for ((name, _), place) in engines.iter().zip(&found) {
+            let text = String::from_utf8_lossy(message);
+            assert_eq!(*place, found[0], "{name}, form {form}, from {from}, at most {left}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_lines_are_passed_over() {
+    let module = module();
+    let compiled = [Optimise::None, Optimise::Speed].map(|optimise| {
+        let options = Options { optimise, clif_verifier: true, regalloc_checker: true, listings: false };
+        compile(&module, &options).expect("the module compiles")
+    });
+    let interpreter = Interpreter::new(module);
+    let engines: [(&str, &dyn Engine); 3] =
+        [("interpreter", &interpreter), ("plain", &compiled[0]), ("fast", &compiled[1])];
+    let whole = b"Accept: */*\r\nX-Id: 42\r\nUser-Agent: curl/8.5.0 is a client that says much of itself, too much\r\n\
+                  Host: a\r\n\r\n";
+    let mut frame = Frame::new();
+    (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (0, 100);
+    assert_eq!(interpreter.parse(FuncId(0), &mut frame, whole), Step::Done);
+    let at_host = whole.windows(4).position(|part| part == b"Host").expect("it is there") as u64;
+    assert_eq!(frame.slots[usize::from(FOUND)], at_host + (3 << 32), "three lines do not matter");
+
+    let mut rng = Rng::new(11);
+    for _ in 0..1500 {
+        let message = message(&mut rng);
+        for _ in 0..6 {
+            let end = if rng.chance(50) { message.len() } else { rng.below(message.len() + 1) };
+            let from = if rng.chance(50) { 0 } else { rng.below(message.len() + 3) as u64 };
+            let left = if rng.chance(80) { 100 } else { rng.below(4) as i64 - 1 };
+            check(&engines, &message[..end], from, left);
+        }
+        check(&engines, &message, u64::MAX, i64::MAX);
+    }
+}

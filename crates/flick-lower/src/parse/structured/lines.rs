@@ -1,0 +1,123 @@
+//! Keyed lists whose elements are lines, `name: value` with an end: those whose names do not matter are passed over by one
+//! operation, many at a time; the others go through the list's loop.
+//! Promises: a line that is passed over is one that the loop would have found good and done nothing with; wherever that is
+//! not certain, or the line is not all there, the loop looks at it.
+
+use flick_check::hir::{FieldId, FieldKind, Item, Keyed, List, ListEnd};
+use flick_ir::data::{Binary, LineForm, Op, Type, Value};
+use flick_ir::limits::{LINE_END_BYTES_MAX, LINE_NAMES};
+
+use super::Emitter;
+
+/// The place is the lower half of what `Op::Lines` gives, how many there were the upper one.
+const COUNT_UNIT: i64 = 1 << 32;
+/// Lines that are passed over at a time where the list has no bound.
+const LINES_MAX: i64 = 1 << 20;
+
+/// A text of an element.
+struct Part<'a> {
+    id: FieldId,
+    set: [u64; 4],
+    until: Option<&'a [u8]>,
+    min: u32,
+    max: u32,
+}
+
+impl<'a> Emitter<'a, '_> {
+    /// Passes over the lines of a list that do not matter, where an element begins at `place` and `seen` have been.
+    pub fn pass_lines(&mut self, id: FieldId, list: &List, place: Value, seen: Option<Value>) -> (Value, Option<Value>) {
+        let Some(form) = self.line_form(id, list) else { return (place, seen) };
+        let left = match (seen, list.max) {
+            (Some(seen), Some(max)) => {
+                let max = self.body.f.int(i64::from(max));
+                self.body.f.binary(Type::Int, Binary::Sub, max, seen)
+            }
+            _ => self.body.f.int(LINES_MAX),
+        };
+        let passed = self.body.f.define(Type::Int, Op::Lines { from: place, left, form: Box::new(form) });
+        let low = self.body.f.int(COUNT_UNIT - 1);
+        let place = self.body.f.binary(Type::Int, Binary::BitAnd, passed, low);
+        let seen = seen.map(|seen| {
+            let unit = self.body.f.int(COUNT_UNIT);
+            let count = self.body.f.binary(Type::Int, Binary::DivU, passed, unit);
+            self.body.f.binary(Type::Int, Binary::Add, seen, count)
+        });
+        (place, seen)
+    }
+
+    /// What the elements of a list look like, if they are lines of which most may be passed over.
+    fn line_form(&mut self, id: FieldId, list: &List) -> Option<LineForm> {
+        let (keyed, ListEnd::Until(end)) = (list.keyed.as_ref()?, &list.end) else { return None };
+        let is_summed = self.needs.sums.iter().any(|(_, of)| *of == id);
+        if self.needs.read_lists.contains(&id) || is_summed || end.len() as u32 > LINE_END_BYTES_MAX {
+            return None;
+        }
+        let (name, separator, blanks, value) = match &list.body[..] {
+            [Item::Field(name), Item::Literal(literal), Item::Field(value)] => (name, literal, None, value),
+            [Item::Field(name), Item::Literal(literal), Item::Field(blanks), Item::Field(value)] => {
+                (name, literal, Some(blanks), value)
+            }
+            _ => return None,
+        };
+        if separator.optional || separator.cut {
+            return None;
+        }
+        let &[separator] = &separator.bytes[..] else { return None };
+        let (name, value) = (self.text_of_line(*name)?, self.text_of_line(*value)?);
+        let blanks = match blanks {
+            Some(blanks) => Some(self.text_of_line(*blanks)?),
+            None => None,
+        };
+        let has = |set: &[u64; 4], byte: u8| set[usize::from(byte) / 64] >> (byte % 64) & 1 == 1;
+        let is_apart = !has(&name.set, separator) && !has(&name.set, end[0]) && !has(&value.set, end[0]);
+        let is_key = keyed.key == name.id && keyed.value == value.id && name.until.is_none() && name.min <= 1;
+        let is_value = value.until == Some(&end[..]) && value.min == 0;
+        // A blank is of the value's class too, so that the value's end is found from the separator on.
+        let are_blanks = blanks.as_ref().is_none_or(|blanks| {
+            let is_inside = (0..4).all(|word| blanks.set[word] & !value.set[word] == 0);
+            is_inside && blanks.until.is_none() && blanks.min == 0 && blanks.max > 0
+        });
+        if !is_apart || !is_key || !is_value || !are_blanks {
+            return None;
+        }
+        let Op::ConstBytes { offset, len } = self.body.consts.intern(end) else {
+            panic!("constant bytes are constant bytes")
+        };
+        Some(LineForm {
+            name: self.body.consts.class(name.set),
+            name_max: name.max,
+            separator,
+            blanks: self.body.consts.class(blanks.map_or([0; 4], |blanks| blanks.set)),
+            value: self.body.consts.class(value.set),
+            end: (offset, len),
+            max: value.max,
+            upto: u32::try_from(self.longest).ok()?,
+            names: self.names(id, keyed),
+        })
+    }
+
+    /// A text of a class that nobody asks anything of.
+    fn text_of_line(&self, id: FieldId) -> Option<Part<'a>> {
+        let info = self.info;
+        let field = info.field(id);
+        let FieldKind::Text { class: Some(class), until, min_bytes, max_bytes, .. } = &field.kind else {
+            return None;
+        };
+        let max = self.needs.view_max(id).map_or(*max_bytes, |max| max.min(*max_bytes));
+        let set = self.body.cx.program.classes[class.0 as usize].set;
+        let part = Part { id, set, until: until.as_deref(), min: *min_bytes, max };
+        field.requires.is_empty().then_some(part)
+    }
+
+    /// Which names may matter, by length and first byte.
+    fn names(&self, id: FieldId, keyed: &Keyed) -> [u32; LINE_NAMES] {
+        let mut names = [0; LINE_NAMES];
+        for key in self.keys_that_matter(id, keyed) {
+            let key = &keyed.keys[key as usize];
+            if let Some(first) = key.first() {
+                names[key.len().min(LINE_NAMES - 1)] |= 1 << (first & 31);
+            }
+        }
+        names
+    }
+}
