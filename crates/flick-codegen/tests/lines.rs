@@ -4,7 +4,9 @@
 use flick_abi::{Engine, Frame, FuncId, Step};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
-use flick_ir::data::{Block, FuncKind, Function, Inst, LineForm, Module, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{
+    Block, FuncKind, Function, Inst, LineForm, Module, Op, Origin, Terminator, Type, Value,
+};
 use flick_ir::limits::LINE_NAMES;
 use flick_ir::random::Rng;
 
@@ -84,15 +86,24 @@ fn message(rng: &mut Rng) -> Vec<u8> {
     let mut message = Vec::new();
     for _ in 0..rng.below(9) {
         let names: [&[u8]; 9] = [
-            b"Host", b"host", b"Connection", b"Accept", b"X", b"Zoo-of-a-name-that-is-longer-than-any-row-has-bits",
-            b"name-of-64-bytes-name-of-64-bytes-name-of-64-bytes-name-of-64-by", b"", b"User-Agent",
+            b"Host",
+            b"host",
+            b"Connection",
+            b"Accept",
+            b"X",
+            b"Zoo-of-a-name-that-is-longer-than-any-row-has-bits",
+            b"name-of-64-bytes-name-of-64-bytes-name-of-64-bytes-name-of-64-by",
+            b"",
+            b"User-Agent",
         ];
         message.extend_from_slice(rng.pick(&names));
         message.extend_from_slice(if rng.chance(96) { b":" } else { b" :" });
         let blanks = if rng.chance(85) { 1 } else { rng.below(70) };
         message.extend(std::iter::repeat_n(b' ', blanks));
         let len = if rng.chance(70) { rng.below(40) } else { rng.below(200) };
-        message.extend((0..len).map(|_| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 }));
+        message.extend(
+            (0..len).map(|_| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 }),
+        );
         message.extend_from_slice(if rng.chance(95) { b"\r\n" } else { b"\n" });
     }
     if rng.chance(70) {

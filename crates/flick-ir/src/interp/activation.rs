@@ -193,7 +193,9 @@ impl Activation<'_, '_> {
             Op::ResumeState => u64::from(self.call.resume),
             Op::SpillGet { slot } => self.call.spills[usize::from(*slot)],
             Op::StateLoad { word } => semantics::as_type(self.call.state[*word as usize], ty),
-            Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => return self.scan(registers, &inst.op),
+            Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => {
+                return self.scan(registers, &inst.op);
+            }
             Op::Cut { .. } | Op::CutListed { .. } => return self.scan(registers, &inst.op),
             Op::Whole { message } => self.whole(message.map_or(0, get)),
             other => match self.text(registers, other) {

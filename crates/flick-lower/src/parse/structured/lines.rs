@@ -25,7 +25,13 @@ struct Part<'a> {
 
 impl<'a> Emitter<'a, '_> {
     /// Passes over the lines of a list that do not matter, where an element begins at `place` and `seen` have been.
-    pub fn pass_lines(&mut self, id: FieldId, list: &List, place: Value, seen: Option<Value>) -> (Value, Option<Value>) {
+    pub fn pass_lines(
+        &mut self,
+        id: FieldId,
+        list: &List,
+        place: Value,
+        seen: Option<Value>,
+    ) -> (Value, Option<Value>) {
         let Some(form) = self.line_form(id, list) else { return (place, seen) };
         let left = match (seen, list.max) {
             (Some(seen), Some(max)) => {
