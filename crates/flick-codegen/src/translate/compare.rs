@@ -49,7 +49,8 @@ impl Translator<'_, '_> {
         }
         let (inside, next) = (self.builder.create_block(), self.builder.create_block());
         let result = self.builder.append_block_param(next, types::I8);
-        self.builder.ins().brif(fits, inside, &[], next, &[BlockArg::Value(fits)]);
+        let no = self.builder.ins().iconst(types::I8, 0);
+        self.builder.ins().brif(fits, inside, &[], next, &[BlockArg::Value(no)]);
         self.builder.switch_to_block(inside);
         let (mut address, rare) = self.place(value, word, len);
         if place == Where::End {

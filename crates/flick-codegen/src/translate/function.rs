@@ -143,19 +143,7 @@ fn definitions(function: &Function) -> Vec<Option<&Op>> {
 /// Whether an operation of a parser always asks the runtime, which wants a `RawCall`. Most messages come by one of those
 /// if there are any; who asks in rare cases only makes a call of its own.
 fn asks_runtime(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::HashBytes(_)
-            | Op::BytesContains(..)
-            | Op::BytesLess(..)
-            | Op::Find(..)
-            | Op::Trim(..)
-            | Op::IsInt { .. }
-            | Op::ParseInt { .. }
-            | Op::HasToken(..)
-            | Op::Cut { .. }
-            | Op::CutListed { .. }
-    )
+    matches!(op, Op::HashBytes(_) | Op::BytesContains(..) | Op::BytesLess(..) | Op::Find(..))
 }
 
 impl Translator<'_, '_> {

@@ -17,9 +17,16 @@ const INLINE_WORDS_MAX: i64 = 16;
 impl Translator<'_, '_> {
     /// A part of a bytes value, clamped.
     pub(super) fn slice(&mut self, bytes: Value, start: Value, end: Value) -> ir::Value {
+        let from_start = self.number(start) == Some(0);
         let (word, start, end) = (self.get(bytes), self.get(start), self.get(end));
         let len = self.bytes_len(word);
         let zero = self.iconst(0);
+        if from_start {
+            let end = self.builder.ins().smax(end, zero);
+            let length = self.builder.ins().umin(end, len);
+            let place = self.builder.ins().band_imm_s(word, !(BYTES_OFFSET_MAX as i64));
+            return self.builder.ins().bor(place, length);
+        }
         let start = self.builder.ins().smax(start, zero);
         let start = self.builder.ins().smin(start, len);
         let end = self.builder.ins().smin(end, len);

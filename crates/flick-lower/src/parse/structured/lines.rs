@@ -3,11 +3,13 @@
 //! Promises: a line that is passed over is one that the loop would have found good and done nothing with; wherever that is
 //! not certain, or the line is not all there, the loop looks at it.
 
+use flick_abi::frame::SLOT_SCAN;
 use flick_check::hir::{FieldId, FieldKind, Item, Keyed, List, ListEnd};
 use flick_ir::data::{Binary, LineForm, Op, Type, Value};
 use flick_ir::limits::{LINE_END_BYTES_MAX, LINE_NAMES};
 
 use super::Emitter;
+use crate::unit::Key;
 
 /// The place is the lower half of what `Op::Lines` gives, how many there were the upper one.
 const COUNT_UNIT: i64 = 1 << 32;
@@ -51,6 +53,16 @@ impl<'a> Emitter<'a, '_> {
         (place, seen)
     }
 
+    /// Behind the last line: what only the loop leaves behind of the last line that it looked at says nothing of the message,
+    /// and hangs on where the message was cut.
+    pub fn forget_line(&mut self, id: FieldId, list: &List) {
+        let (Some(_), Some(keyed)) = (self.line_form(id, list), &list.keyed) else { return };
+        let (zero, missing) = (self.body.f.int(0), self.body.f.define(Type::Bytes, Op::Const(-1)));
+        self.body.set_slot(SLOT_SCAN as u16, zero);
+        self.keep(Key::Which(id), zero);
+        self.keep(Key::Field(keyed.key), missing);
+    }
+
     /// What the elements of a list look like, if they are lines of which most may be passed over.
     fn line_form(&mut self, id: FieldId, list: &List) -> Option<LineForm> {
         let (keyed, ListEnd::Until(end)) = (list.keyed.as_ref()?, &list.end) else { return None };
@@ -69,9 +81,9 @@ impl<'a> Emitter<'a, '_> {
             return None;
         }
         let &[separator] = &separator.bytes[..] else { return None };
-        let (name, value) = (self.text_of_line(*name)?, self.text_of_line(*value)?);
+        let (name, value) = (self.text_of_line(*name, keyed.key)?, self.text_of_line(*value, keyed.key)?);
         let blanks = match blanks {
-            Some(blanks) => Some(self.text_of_line(*blanks)?),
+            Some(blanks) => Some(self.text_of_line(*blanks, keyed.key)?),
             None => None,
         };
         let has = |set: &[u64; 4], byte: u8| set[usize::from(byte) / 64] >> (byte % 64) & 1 == 1;
@@ -102,8 +114,8 @@ impl<'a> Emitter<'a, '_> {
         })
     }
 
-    /// A text of a class that nobody asks anything of.
-    fn text_of_line(&self, id: FieldId) -> Option<Part<'a>> {
+    /// A text of a class of which nothing is kept for each line but the name itself.
+    fn text_of_line(&self, id: FieldId, key: FieldId) -> Option<Part<'a>> {
         let info = self.info;
         let field = info.field(id);
         let FieldKind::Text { class: Some(class), until, min_bytes, max_bytes, .. } = &field.kind else {
@@ -112,7 +124,11 @@ impl<'a> Emitter<'a, '_> {
         let max = self.needs.view_max(id).map_or(*max_bytes, |max| max.min(*max_bytes));
         let set = self.body.cx.program.classes[class.0 as usize].set;
         let part = Part { id, set, until: until.as_deref(), min: *min_bytes, max };
-        field.requires.is_empty().then_some(part)
+        let is_kept = self.needs.kept.iter().any(|key| key.id() == id && *key != Key::Field(id));
+        // A value that is read for its key alone is at hand and has no slot of its own; the name's is forgotten.
+        let is_at_hand = part.until.is_some() && !self.needs.read.contains(&id);
+        let is_free = !self.needs.has(Key::Field(id)) || is_at_hand || id == key;
+        (field.requires.is_empty() && !is_kept && is_free).then_some(part)
     }
 
     /// Which names may matter, by length and first byte.
