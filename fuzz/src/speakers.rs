@@ -71,7 +71,7 @@ const WRITTEN: &[[&str; 5]] = &[
         "command",
         "reply",
         "m.key[..200]",
-        r#"if old == "": m
+        r#"if old == "" or m.fault != "": m
   else: m with key = old"#,
     ],
     ["memcached_text", "command", "reply", "m.key[..200]", r#"command{wire = "get " + old + "\r\n"}"#],

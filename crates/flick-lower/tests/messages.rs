@@ -136,6 +136,17 @@ fn bits_lists_trees_and_what_streams() {
     check("binary", &programs, &[("binary", BINARY)]);
 }
 
+#[test]
+fn a_number_that_may_have_a_minus_has_no_digit_in_its_place() {
+    let grammar = "type msg = unit { %order = in_order; n : decimal<3> &signed; \";\"; };";
+    let spoken = reader::Spoken::new(&relay("signed", ["msg", "msg"]), &[("signed", grammar)]);
+    let mut reader = spoken.reader(0).expect("messages arrive on the first channel");
+    for (message, is_one) in [("-123;", true), ("123;", true), ("0123;", false), ("-0123;", false)] {
+        let what = || message.to_owned();
+        assert_eq!(reader.check(message.as_bytes(), 0, &mut Rng::new(1), &what), is_one, "{message}");
+    }
+}
+
 /// A balancer over what a library's units are.
 fn balancer(library: &str, request: &str, reply: &str, field: &str) -> String {
     format!(

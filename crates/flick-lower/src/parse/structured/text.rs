@@ -279,6 +279,14 @@ impl Emitter<'_, '_> {
             self.body.expect(is_int, id.0, self.info.field(id).cause);
             let value = self.body.f.define(Type::Int, Op::ParseInt { bytes, base });
             let cause = self.info.field(id).cause;
+            // Where no `-` takes its place, there is not one digit more.
+            let (zero, minus) = (self.body.f.int(0), self.body.f.int(i64::from(MINUS)));
+            let first = self.body.f.define(Type::Int, Op::ByteAt { bytes, index: zero });
+            let has_minus = self.body.f.binary(Type::Bool, Binary::Eq, first, minus);
+            let most = self.body.f.int(i64::from(digits_max));
+            let is_short = self.body.f.binary(Type::Bool, Binary::LeS, len, most);
+            let fits = self.body.f.binary(Type::Bool, Binary::Or, has_minus, is_short);
+            self.body.expect(fits, id.0, cause);
             return self.body.check_range(Num::one(value, Interval::INT), range, id.0, cause);
         }
         let ty = self.info.key_type(Key::Field(id));
