@@ -86,6 +86,7 @@ impl<'p> Env<'p> {
                 Item::Field(field) => {
                     self.values.remove(field);
                     if let FieldKind::List(list) = self.kind(*field) {
+                        self.keyed.retain(|(of, _), _| of != field);
                         self.forget(&list.body);
                     }
                 }
