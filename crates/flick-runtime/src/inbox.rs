@@ -71,12 +71,14 @@ pub struct Inbox {
     queue: PieceQueue,
     partial: Option<Buf>,
     saved: Option<Key>,
+    /// The parser has read the message whose frame is saved, and only the rest of its bytes is waited for.
+    is_read: bool,
 }
 
 impl Inbox {
     /// An empty inbox.
     pub const fn new() -> Self {
-        Self { queue: PieceQueue::new(), partial: None, saved: None }
+        Self { queue: PieceQueue::new(), partial: None, saved: None, is_read: false }
     }
 
     /// Appends arrived bytes; `false` when the table of pieces is full.
@@ -108,15 +110,20 @@ impl Inbox {
                 Verdict::Whole => Next::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => Next::Large(front.clone()),
                 Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
+                Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
                 Verdict::Fault(fault) => fault,
             };
         };
         let have = partial.len();
         if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
             frame.copy_from(saved);
+            if self.is_read {
+                return self.gather_rest(tools, frame, frame.total_bytes());
+            }
         }
         match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, streams) {
             Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
+            Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
             verdict => self.gathered(verdict, frame),
         }
     }
@@ -175,6 +182,7 @@ impl Inbox {
     }
 
     fn forget_frame(&mut self, frames: &mut Slab<Frame>) {
+        self.is_read = false;
         if let Some(key) = self.saved.take() {
             frames.remove(key);
         }
@@ -204,7 +212,27 @@ impl Inbox {
                     assert!(more > need, "a parser that wants more wants more than it has");
                     need = more;
                 }
+                Verdict::Rest(bytes) => return self.gather_rest(tools, frame, bytes),
                 verdict => return self.gathered(verdict, frame),
+            }
+        }
+    }
+
+    /// Copies what is left of a message that has been read: a parser that has come to its end is not called again.
+    fn gather_rest(&mut self, tools: &mut Tools<'_>, frame: &Frame, total: u64) -> Next {
+        match self.collect(tools, total) {
+            Collected::Enough => self.gathered(Verdict::Whole, frame),
+            Collected::Less => {
+                self.save_frame(tools.frames, frame);
+                self.is_read = true;
+                Next::Starved
+            }
+            Collected::Not(next) => {
+                if matches!(next, Next::Waits) {
+                    self.save_frame(tools.frames, frame);
+                    self.is_read = true;
+                }
+                next
             }
         }
     }
@@ -282,7 +310,7 @@ impl Inbox {
             }
             Verdict::Large => Next::Large(partial.slice(0..partial.len())),
             Verdict::Fault(fault) => fault,
-            Verdict::Need(_) => unreachable!("the caller gathers on"),
+            Verdict::Need(_) | Verdict::Rest(_) => unreachable!("the caller gathers on"),
         }
     }
 
@@ -326,7 +354,10 @@ enum Collected {
 enum Verdict {
     Whole,
     Large,
+    /// The parser wants so many bytes.
     Need(u64),
+    /// The parser has read it; so many bytes are to be gathered.
+    Rest(u64),
     Fault(Next),
 }
 
@@ -349,7 +380,7 @@ fn judge(step: Step, frame: &Frame, have: u32, streams: bool) -> Verdict {
         }
         Step::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
         Step::Done if streams => judge_head(frame, have),
-        Step::Done => Verdict::Need(frame.total_bytes()),
+        Step::Done => Verdict::Rest(frame.total_bytes()),
         Step::NeedMore(bytes) => Verdict::Need(bytes),
         Step::Fault { field, cause } => {
             let answerable = frame.slots[flick_abi::frame::SLOT_ECHO_READY] == 1;

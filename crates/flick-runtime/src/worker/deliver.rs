@@ -1,7 +1,8 @@
 //! Output: replies to clients in the order of their requests, requests to backends, and the end of sessions.
 
+use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
-use flick_abi::{FailureReason, Frame};
+use flick_abi::{FailureReason, Frame, MessageFlags, Step};
 use flick_buffers::{Buf, Class, Pool, Slice};
 use flick_net::Driver;
 
@@ -42,6 +43,7 @@ impl<D: Driver> Worker<D> {
             self.end_session(key, true);
             return;
         };
+        self.ledger.get_mut(request).kept = frame.slots[SLOT_ASKED];
         self.fail_request(request, reason);
     }
 
@@ -69,8 +71,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Writes our own reply to a request; ends its session, and says `false`, if its reply has already begun or the
-    /// grammar has no words for it.
+    /// Writes our own reply to a request, if its client wants to hear it; ends its session, and says `false`, if its reply
+    /// has already begun or the grammar has no words for it.
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
         let entry = self.ledger.get(request);
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
@@ -85,8 +87,28 @@ impl<D: Driver> Worker<D> {
         restore_echo(&mut frame, &self.setup.protocol().echo, &echo);
         let len = self.setup.engine.build(builder, &frame, &mut text);
         let front = &text[..len];
+        if self.is_failure_silent(request, front) {
+            self.counters.silent.add(1);
+            return true;
+        }
         self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
         true
+    }
+
+    /// Whether the client of a request has asked not to hear these words of ours.
+    fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
+        let entry = self.ledger.get(request);
+        let view = self.setup.program.channels[self.setup.listened].view.as_ref();
+        let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
+        let mut frame = Frame::new();
+        frame.slots[SLOT_ASKED] = entry.kept;
+        if self.setup.engine.parse(view.parse_asked, &mut frame, words) != Step::Done {
+            return false;
+        }
+        restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
+        let step = self.setup.engine.parse(judge, &mut frame, words);
+        assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
+        frame.flags().has(MessageFlags::SILENT)
     }
 
     /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.

@@ -81,11 +81,10 @@ impl<D: Driver> Worker<D> {
         let Some(view) = &self.setup.program.channels[self.setup.listened].view else {
             return Verdict::Heard;
         };
-        if !matches!(body, SendBody::Rebuilt { .. }) {
-            return Verdict::Heard;
-        }
-        let look =
-            Look { parser: view.parse_asked, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
+        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Heard };
+        // Of a message whose parts follow unchanged, the head is all that has been built.
+        let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
+        let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
         if self.read_again(scratch, look, body, message) == Judged::Wrong {
             return Verdict::Wrong;
         }

@@ -1,5 +1,6 @@
 //! The session's side: bytes from a client become requests, and requests go where the program sends them.
 
+use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{FailureReason, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -211,6 +212,7 @@ impl<D: Driver> Worker<D> {
                     && let Some(request) =
                         self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
                 {
+                    self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
                     self.fail_unsent(request, unsent);
                 }
                 if has_effects {
