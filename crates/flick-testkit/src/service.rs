@@ -8,6 +8,7 @@ pub mod memcached;
 pub mod mutant;
 pub mod server;
 pub mod storm;
+pub mod traffic;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -6,6 +6,8 @@
 mod allocations;
 #[path = "simulated/drill.rs"]
 mod drill;
+#[path = "simulated/examples.rs"]
+mod examples;
 #[path = "simulated/scenarios.rs"]
 mod scenarios;
 #[path = "simulated/services.rs"]

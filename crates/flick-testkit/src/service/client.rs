@@ -50,6 +50,11 @@ pub enum Habit {
 impl Habit {
     /// Any of them, the plain one most often.
     pub fn random(rng: &mut Rng) -> Self {
+        Self::random_with(rng, nonsense)
+    }
+
+    /// As `random`, with what is nonsense in another protocol.
+    pub fn random_with(rng: &mut Rng, nonsense: impl Fn(&mut Rng) -> Vec<u8>) -> Self {
         match rng.between(0, 13) {
             0 => {
                 Habit::Trickle { bytes: rng.between(16, 400) as usize, every_ns: rng.between(1, 50) * 10_000 }
@@ -107,6 +112,8 @@ pub struct Verdict {
     pub closed: bool,
     /// It has ended the connection itself.
     pub left: bool,
+    /// The first request that the platform failed, and how.
+    pub first_failed: Option<String>,
     /// The first reply that should not have come.
     pub wrong: Option<String>,
 }
@@ -131,10 +138,10 @@ pub struct Client {
 }
 
 /// How often a client stops reading, so that every one of them comes to an end.
-const PAUSES_MAX: u32 = 50;
+pub const PAUSES_MAX: u32 = 50;
 
 /// How long a client that has all its replies stays, to see whether another one comes.
-const STAYS_NS: u64 = 4_000_000;
+pub const STAYS_NS: u64 = 4_000_000;
 
 const WRITE_ON: u64 = 1;
 const READ_AGAIN: u64 = 2;

@@ -2,13 +2,14 @@
 //! Promises: whatever happens on the way, every client is answered, told, or closed within a bounded time; nobody gets
 //! what another asked for; when all clients have gone, nothing is left behind; when the faults are over, the service
 //! is whole again.
+//! Who asks and who answers is a [`Traffic`]: the memcached binary protocol's peers here, any protocol's in `traffic.rs`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flick_net::Endpoint;
 use flick_net::sim::{Actor, Reach, Rng, SimConfig};
+use flick_net::{Endpoint, PeerAddr};
 use flick_runtime::Timeouts;
 
 use super::client::{Habit, Verdict, random_requests, tag};
@@ -41,6 +42,8 @@ pub struct Storm {
     pub buffer_bytes: u64,
     /// The program sends each client's requests on in their order: rules that ask first may not.
     pub keeps_order: bool,
+    /// Dishonest servers also tell what nobody can find out: they leave replies out, give them twice, or another's.
+    pub lies: bool,
 }
 
 impl Storm {
@@ -58,6 +61,7 @@ impl Storm {
             drains: false,
             buffer_bytes: 8 << 20,
             keeps_order: true,
+            lies: true,
         }
     }
 
@@ -90,7 +94,8 @@ impl Storm {
         }
     }
 
-    fn is_lossless(&self) -> bool {
+    /// Whether nothing in it gives a reason to fail anybody.
+    pub fn is_lossless(&self) -> bool {
         self.sim.reset_per_mille == 0 && !self.breaks_servers && self.manners_per_mille == 0
     }
 }
@@ -109,7 +114,7 @@ pub struct Outcome {
 }
 
 /// Faults happen before this.
-const CALM_NS: u64 = 60 * MS;
+pub const CALM_NS: u64 = 60 * MS;
 /// How long draining may take.
 const DRAIN: Duration = Duration::from_millis(5_000);
 /// Longest a run may take from the end of the faults, in simulated time: the reply time-out for each of a client's
@@ -118,12 +123,45 @@ const REST_NS: u64 = 20_000 * MS;
 /// Time for connections to come up again: the connect time-out, and the longest pause before a dial.
 const RECOVERY_NS: u64 = 1_500 * MS;
 
-type Verdicts = Vec<(Habit, Rc<RefCell<Verdict>>)>;
+/// A client's habit, and what became of it.
+pub type Followed = (Habit, Rc<RefCell<Verdict>>);
 
-/// Runs one seed.
+/// Makes the connection of the server of that number.
+pub type Servers = Box<dyn FnMut(usize, PeerAddr) -> Option<Box<dyn Actor>>>;
+
+/// Who asks a service, and who answers it.
+pub trait Traffic {
+    /// What the service needs beside what the storm says.
+    fn configure(&self, config: &mut ServiceConfig) {
+        let _ = config;
+    }
+
+    /// The servers of one run.
+    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers;
+
+    /// Lets client number `client` dial.
+    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed;
+
+    /// Lets one more client dial, after the faults, whom every backend must serve.
+    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>>;
+}
+
+/// Runs one seed with peers of the memcached binary protocol.
 ///
 /// Errors: what did not hold. The seed gives the same run again.
 pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, String> {
+    run_with(seed, storm, subject, &Memcached)
+}
+
+/// Runs one seed with any peers.
+///
+/// Errors: what did not hold. The seed gives the same run again.
+pub fn run_with(
+    seed: u64,
+    storm: &Storm,
+    subject: &Subject,
+    traffic: &dyn Traffic,
+) -> Result<Outcome, String> {
     let mut rng = Rng::new(seed ^ 0xf11c);
     let mut config = ServiceConfig::new(seed, storm.servers);
     config.sim = storm.sim.clone();
@@ -133,13 +171,15 @@ pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, Strin
         reply: Duration::from_millis(200),
         ..Timeouts::default()
     };
+    traffic.configure(&mut config);
     let complaints = Complaints::default();
-    let mut service = Service::new(&config, subject, servers(seed, storm, &complaints));
-    if storm.breaks_servers {
+    let mut service = Service::new(&config, subject, traffic.servers(seed, storm, &complaints));
+    if storm.breaks_servers && storm.servers > 0 {
         break_servers(&mut rng, &service);
     }
     let drain_ns = if storm.drains { Some(rng.between(0, 40 * MS)) } else { None };
-    let verdicts = clients(&mut rng, storm, &service);
+    let verdicts: Vec<Followed> =
+        (0..storm.clients).map(|client| traffic.client(&mut rng, storm, client, &service)).collect();
     let all_over = |_: &Service| verdicts.iter().all(|(_, verdict)| verdict.borrow().is_over());
     match drain_ns {
         Some(drain_ns) => {
@@ -161,33 +201,14 @@ pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, Strin
     if drain_ns.is_none() {
         settle(&mut service)?;
         if storm.sim.reset_per_mille == 0 {
-            recover(&mut service, storm)?;
+            recover(&mut service, storm, traffic)?;
+            if let Some(complaint) = complaints.borrow().first() {
+                return Err(complaint.clone());
+            }
         }
     }
     outcome.trace_hash = service.net.trace_hash();
     Ok(outcome)
-}
-
-/// Makes the connections of servers.
-fn servers(
-    seed: u64,
-    storm: &Storm,
-    complaints: &Complaints,
-) -> impl FnMut(usize, flick_net::PeerAddr) -> Option<Box<dyn Actor>> + 'static {
-    let mut rng = Rng::new(seed ^ 0x5e7e);
-    let per_mille = storm.manners_per_mille;
-    let complaints = Rc::clone(complaints);
-    // After a fault, what was sent before may arrive behind what was sent later, on another connection.
-    let orders: Option<Vec<Order>> = (storm.is_lossless() && storm.keeps_order)
-        .then(|| (0..storm.servers).map(|_| Order::default()).collect());
-    move |index, _| {
-        let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
-        let server = Server::new(manner, CALM_NS, Rc::clone(&complaints));
-        Some(Box::new(match &orders {
-            Some(orders) => server.minding(Rc::clone(&orders[index])),
-            None => server,
-        }))
-    }
 }
 
 fn break_servers(rng: &mut Rng, service: &Service) {
@@ -213,19 +234,8 @@ fn set_reach_for_a_while(rng: &mut Rng, service: &Service, server: &Endpoint, re
     service.net.set_down_at(CALM_NS, server, Reach::Up);
 }
 
-fn clients(rng: &mut Rng, storm: &Storm, service: &Service) -> Verdicts {
-    (0..storm.clients)
-        .map(|client| {
-            let requests = random_requests(rng, client, storm.requests, storm.huge_per_mille);
-            let habit = if storm.habits { Habit::random(rng) } else { Habit::Plain };
-            let verdict = service.client(rng.between(0, 10 * MS), &requests, habit.clone());
-            (habit, verdict)
-        })
-        .collect()
-}
-
 /// What became of the clients.
-fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &Verdicts) -> Result<Outcome, String> {
+fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &[Followed]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     for (client, (habit, verdict)) in verdicts.iter().enumerate() {
         let verdict = verdict.borrow();
@@ -254,25 +264,57 @@ fn settle(service: &mut Service) -> Result<(), String> {
 }
 
 /// The faults are over: one more client must be served by every backend without a failure.
-fn recover(service: &mut Service, storm: &Storm) -> Result<(), String> {
-    let mut rng = Rng::new(service.net.now_ns());
-    let gets = (0..8 * storm.servers as u32).map(|at| {
-        let key = format!("after-{at}");
-        Cmd {
-            cas: tag(&mut rng, storm.clients, u64::from(at)),
-            ..Cmd::request(opcode::GET, at, key.as_bytes(), b"")
-        }
-    });
-    let huge = format!("after-huge#{}", 40_000);
-    let set = Cmd::request(opcode::SET, 77, huge.as_bytes(), &value_of(huge.as_bytes()));
-    let mut requests: Vec<Cmd> = gets.collect();
-    requests.push(Cmd { cas: tag(&mut rng, storm.clients, requests.len() as u64), ..set });
+fn recover(service: &mut Service, storm: &Storm, traffic: &dyn Traffic) -> Result<(), String> {
     let from_ns = service.net.now_ns();
-    let verdict = service.client(from_ns, &requests, Habit::Plain);
+    let verdict = traffic.last_client(&mut Rng::new(from_ns), storm, service);
     service.run(from_ns + RECOVERY_NS, |_| verdict.borrow().is_over())?;
     let verdict = verdict.borrow();
     if !verdict.finished || verdict.failed > 0 || verdict.wrong.is_some() {
         return Err(format!("not whole again {RECOVERY_NS} ns after the last fault: {verdict:?}"));
     }
     Ok(())
+}
+
+/// Peers of the memcached binary protocol.
+struct Memcached;
+
+impl Traffic for Memcached {
+    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers {
+        let mut rng = Rng::new(seed ^ 0x5e7e);
+        let per_mille = storm.manners_per_mille;
+        let complaints = Rc::clone(complaints);
+        // After a fault, what was sent before may arrive behind what was sent later, on another connection.
+        let orders: Option<Vec<Order>> = (storm.is_lossless() && storm.keeps_order)
+            .then(|| (0..storm.servers).map(|_| Order::default()).collect());
+        Box::new(move |index, _| {
+            let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
+            let server = Server::new(manner, CALM_NS, Rc::clone(&complaints));
+            Some(Box::new(match &orders {
+                Some(orders) => server.minding(Rc::clone(&orders[index])),
+                None => server,
+            }))
+        })
+    }
+
+    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed {
+        let requests = random_requests(rng, client, storm.requests, storm.huge_per_mille);
+        let habit = if storm.habits { Habit::random(rng) } else { Habit::Plain };
+        let verdict = service.client(rng.between(0, 10 * MS), &requests, habit.clone());
+        (habit, verdict)
+    }
+
+    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
+        let gets = (0..8 * storm.servers as u32).map(|at| {
+            let key = format!("after-{at}");
+            Cmd {
+                cas: tag(rng, storm.clients, u64::from(at)),
+                ..Cmd::request(opcode::GET, at, key.as_bytes(), b"")
+            }
+        });
+        let mut requests: Vec<Cmd> = gets.collect();
+        let huge = format!("after-huge#{}", 40_000);
+        let set = Cmd::request(opcode::SET, 77, huge.as_bytes(), &value_of(huge.as_bytes()));
+        requests.push(Cmd { cas: tag(rng, storm.clients, requests.len() as u64), ..set });
+        service.client(service.net.now_ns(), &requests, Habit::Plain)
+    }
 }

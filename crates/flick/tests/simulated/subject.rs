@@ -1,5 +1,6 @@
 //! Programs from source text to what runs, with either engine: Listing 1, and the services of `tests/services`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use flick_codegen::Options;
@@ -18,12 +19,34 @@ fn module_of(name: &str, text: &str) -> Arc<Module> {
     let loader = |name: &str| {
         (name == "memcached_binary").then(|| ("memcached_binary.flick".to_owned(), MEMCACHED.to_owned()))
     };
-    let (program, diagnostics, _) = flick_check::check(name, text, &loader);
+    lowered(name, text, &loader)
+}
+
+fn lowered(name: &str, text: &str, loader: &dyn Fn(&str) -> Option<(String, String)>) -> Arc<Module> {
+    let (program, diagnostics, _) = flick_check::check(name, text, loader);
     let program = program.unwrap_or_else(|| panic!("{name} is refused: {diagnostics:?}"));
     let module = flick_lower::lower(&program);
     let errors = flick_ir::verify(&module);
     assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
     Arc::new(module)
+}
+
+/// A program below `examples`, with machine code and with the interpreter. What it uses is beside it or in the library.
+pub fn example(path: &str) -> (Subject, Subject) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join("examples").join(path);
+    let folder = path.parent().expect("a program is in a folder").to_owned();
+    let loader = move |name: &str| {
+        let file = format!("{name}.flick");
+        let beside = std::fs::read_to_string(folder.join(&file)).ok();
+        Some((
+            file.clone(),
+            beside.or_else(|| std::fs::read_to_string(root.join("stdlib").join(&file)).ok())?,
+        ))
+    };
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let module = lowered(&path.display().to_string(), &text, &loader);
+    (native_of(Arc::clone(&module)), interpreted_of(module))
 }
 
 /// Listing 1 with machine code.

@@ -1,0 +1,274 @@
+//! Peers of any protocol for storms: clients that pipeline and check, servers that behave as they are told to.
+//! Start reading here: a protocol says how its messages are cut, what servers answer and what a client may be told
+//! ([`Protocol`]); [`Peers`] makes of it what a storm needs.
+//! Promises: requests carry tags from which servers make their replies, so that a reply in the wrong hands, one too
+//! many, or one that nobody gave is found out.
+//! Refuses: anything of the compiler's or the platform's parsers, so that one fault cannot hide on both sides.
+
+mod client;
+mod server;
+
+pub mod http;
+pub mod lines;
+pub mod memcached_text;
+pub mod mqtt;
+pub mod resp;
+pub mod stomp;
+pub mod store;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use flick_net::sim::Rng;
+
+use super::client::{Habit, Verdict};
+use super::server::{Complaints, Manner};
+use super::storm::{Followed, Servers, Storm, Traffic};
+use super::{MS, Service, ServiceConfig};
+
+/// One request of a client.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// As it is sent.
+    pub bytes: Vec<u8>,
+    /// The reply that an honest server's comes out as; what it means is the protocol's affair.
+    pub reply: Vec<u8>,
+    /// Something of the protocol's own.
+    pub kind: u32,
+    /// What comes back.
+    pub owed: Owed,
+}
+
+/// What a request has a right to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// One reply.
+    Reply,
+    /// None.
+    Silence,
+}
+
+/// What stands at the front of some bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Part of a message.
+    More,
+    /// A message of so many bytes.
+    Whole(usize),
+    /// No message.
+    Bad(String),
+}
+
+/// Who gave a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// A server, or the program.
+    Served,
+    /// The platform, which tells of a failure.
+    Failed,
+}
+
+/// What a server says to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Those bytes.
+    pub bytes: Vec<u8>,
+    /// It closes behind them.
+    pub closes: bool,
+    /// What must not be asked a second time.
+    pub once: Option<String>,
+}
+
+/// One connection of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Seat {
+    /// The server's number.
+    pub server: usize,
+    /// What the protocol keeps of it.
+    pub memory: String,
+}
+
+/// How the peers of one protocol speak.
+pub trait Protocol {
+    /// What the service needs beside what the storm says.
+    fn configure(&self, config: &mut ServiceConfig) {
+        let _ = config;
+    }
+
+    /// What one client sends. `is_last`: it is the client after the storm, whom every server must serve.
+    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request>;
+
+    /// Bytes that are no request.
+    fn nonsense(&self, rng: &mut Rng) -> Vec<u8>;
+
+    /// The reply to `request` at the front of `input`.
+    fn reply(&self, request: &Request, input: &[u8], has_ended: bool) -> Cut;
+
+    /// Who gave the reply.
+    ///
+    /// Errors: it is not one to this request.
+    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String>;
+
+    /// What a client is told that has sent nonsense, at the front of `input`.
+    fn refusal(&self, input: &[u8]) -> Cut {
+        let _ = input;
+        Cut::Bad("nothing is refused in words".into())
+    }
+
+    /// Whether a connection may end in good order inside a reply: nothing of the protocol says more.
+    fn may_end_anywhere(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing says how long a server may take, so that one which falls silent has to close as well.
+    fn may_wait_for_ever(&self) -> bool {
+        false
+    }
+
+    /// The request at the front of what a server has been sent.
+    fn asked(&self, seat: &Seat, input: &[u8]) -> Cut;
+
+    /// What a server says to a request.
+    ///
+    /// Errors: what is wrong with the request.
+    fn answer(&self, seat: &mut Seat, request: &[u8]) -> Result<Answer, String>;
+
+    /// What a server that has not waited for the whole of a large request says, and how many bytes that request has.
+    fn early(&self, input: &[u8]) -> Option<(Vec<u8>, usize)> {
+        let _ = input;
+        None
+    }
+
+    /// What a server may send that is no reply; `None`: everything is.
+    fn garbage(&self) -> Option<&'static [u8]> {
+        Some(b"\x00nonsense\r\n")
+    }
+}
+
+/// Rules that may wait at one time in a storm.
+const ACTIVATIONS_MAX: u32 = 64;
+
+/// What the peers of one run share.
+#[derive(Clone, Default)]
+struct Common {
+    /// A server has lied in a way that nobody can find out: what clients are told from now on is not judged.
+    has_lied: Rc<Cell<bool>>,
+    /// What must not be asked a second time and was asked.
+    seen: Rc<RefCell<BTreeSet<String>>>,
+}
+
+/// Clients and servers of a protocol.
+pub struct Peers {
+    protocol: Rc<dyn Protocol>,
+    common: RefCell<Common>,
+}
+
+impl Peers {
+    /// Of this protocol.
+    pub fn new(protocol: impl Protocol + 'static) -> Self {
+        Self { protocol: Rc::new(protocol), common: RefCell::default() }
+    }
+
+    fn dial(
+        &self,
+        service: &Service,
+        at_ns: u64,
+        requests: Vec<Request>,
+        habit: Habit,
+    ) -> Rc<RefCell<Verdict>> {
+        let verdict = Rc::new(RefCell::new(Verdict::default()));
+        let common = self.common.borrow().clone();
+        let client =
+            client::Client::new(Rc::clone(&self.protocol), common, requests, habit, Rc::clone(&verdict));
+        service.net.dial(&service.listen, at_ns, Box::new(client));
+        verdict
+    }
+}
+
+impl Traffic for Peers {
+    fn configure(&self, config: &mut ServiceConfig) {
+        // The tables of what waits are laid out when a service starts, and every seed starts one.
+        config.limits.activations_max = ACTIVATIONS_MAX;
+        self.protocol.configure(config);
+    }
+
+    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers {
+        // The first thing of a run.
+        self.common.replace(Common::default());
+        let (protocol, common) = (Rc::clone(&self.protocol), self.common.borrow().clone());
+        let mut rng = Rng::new(seed ^ 0x5e7e);
+        let (per_mille, lies) = (storm.manners_per_mille, storm.lies);
+        let complaints = Rc::clone(complaints);
+        Box::new(move |index, _| {
+            let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
+            let is_lie =
+                matches!(manner, Manner::Twice { .. } | Manner::Skips { .. } | Manner::WrongNumber { .. });
+            let manner = if is_lie && !lies { Manner::Honest } else { manner };
+            let (protocol, complaints) = (Rc::clone(&protocol), Rc::clone(&complaints));
+            Some(Box::new(server::Server::new(protocol, common.clone(), index, manner, complaints)))
+        })
+    }
+
+    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed {
+        let requests = self.protocol.requests(rng, client, storm, false);
+        let habit = match storm.habits {
+            true => Habit::random_with(rng, |rng| self.protocol.nonsense(rng)),
+            false => Habit::Plain,
+        };
+        let verdict = self.dial(service, rng.between(0, 10 * MS), requests, habit.clone());
+        (habit, verdict)
+    }
+
+    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
+        let requests = self.protocol.requests(rng, storm.clients, storm, true);
+        self.common.borrow().has_lied.set(false);
+        self.dial(service, service.net.now_ns(), requests, Habit::Plain)
+    }
+}
+
+/// A length for a value: mostly short, sometimes a buffer full, now and then too long to gather.
+pub fn random_len(rng: &mut Rng, huge_per_mille: u32) -> usize {
+    if rng.chance(huge_per_mille) {
+        return rng.between(17_000, 60_000) as usize;
+    }
+    (if rng.chance(100) { rng.between(2_000, 12_000) } else { rng.between(1, 200) }) as usize
+}
+
+/// Bytes of this length that tell what they belong to.
+pub fn fill(tag: &str, len: usize) -> Vec<u8> {
+    format!("<{tag}>").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// The line at the front of `input` without its end, and how many bytes it has with it.
+fn line(input: &[u8]) -> Option<(&str, usize)> {
+    let end = input.iter().position(|byte| *byte == b'\n')?;
+    let text = std::str::from_utf8(&input[..end]).unwrap_or("\u{fffd}");
+    Some((text.strip_suffix('\r').unwrap_or(text), end + 1))
+}
+
+/// A line that begins in one of these ways.
+fn line_of(input: &[u8], beginnings: &[&str]) -> Cut {
+    match line(input) {
+        None => Cut::More,
+        Some((text, len)) if beginnings.iter().any(|some| text.starts_with(some)) => Cut::Whole(len),
+        Some(_) => Cut::Bad("no refusal".into()),
+    }
+}
+
+/// The start of some bytes, for an error text.
+fn shown(bytes: &[u8]) -> String {
+    let some = &bytes[..bytes.len().min(160)];
+    format!("`{}` ({} bytes)", some.escape_ascii(), bytes.len())
+}
+
+/// Judges a reply that must be as an honest server's, byte for byte, or one of the platform's failures.
+fn exact(request: &Request, reply: &[u8], is_failure: impl Fn(&[u8]) -> bool) -> Result<Judged, String> {
+    if reply == request.reply {
+        return Ok(Judged::Served);
+    }
+    if is_failure(reply) {
+        return Ok(Judged::Failed);
+    }
+    Err(format!("{} answered by {}, not by {}", shown(&request.bytes), shown(reply), shown(&request.reply)))
+}

@@ -1,0 +1,180 @@
+//! The services of `examples`, each through storms of faults from seeds, between peers of its own protocol that check
+//! every reply. What must hold is said in `flick_testkit::service::storm`, how the peers speak in `service::traffic`.
+//!
+//! A run plays 200 seeds of each; `FLICK_SEEDS=10000` plays as many. Every tenth is played by both engines, which must
+//! make the same run of it.
+
+use flick_testkit::service::seeds;
+use flick_testkit::service::storm::{self, Outcome, Storm, Traffic};
+use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::traffic::memcached_text::{self, MemcachedText};
+use flick_testkit::service::traffic::mqtt::Mqtt;
+use flick_testkit::service::traffic::resp::Resp;
+use flick_testkit::service::traffic::stomp::Stomp;
+use flick_testkit::service::traffic::store::Store;
+use flick_testkit::service::traffic::{Peers, lines};
+
+use super::subject;
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 200;
+/// One in so many seeds is played by both engines.
+const BOTH_EVERY: u64 = 10;
+
+/// The storm of a seed: nothing but cut and delayed bytes; losses; everything; and with lies that nobody can find out.
+fn storm_of(seed: u64, servers: usize) -> Storm {
+    let quiet = Storm { servers, habits: false, lies: false, keeps_order: false, ..Storm::hostile() };
+    let everything = Storm { servers, lies: false, keeps_order: false, ..Storm::everything() };
+    match seed % 8 {
+        0 => quiet,
+        1 | 2 => Storm { servers, lies: false, keeps_order: false, ..Storm::resets() },
+        3 => Storm { drains: true, ..everything },
+        4 => Storm { lies: true, ..everything },
+        5 => Storm { servers, lies: false, keeps_order: false, requests: 12, clients: 8, ..Storm::crowded() },
+        _ => everything,
+    }
+}
+
+/// Plays the seeds of one service.
+fn check(program: &str, servers: usize, traffic: &dyn Traffic) -> Outcome {
+    let (native, interpreted) = subject::example(program);
+    let mut sum = Outcome::default();
+    for seed in seeds(SEEDS) {
+        let storm = storm_of(seed, servers);
+        let run = |subject| storm::run_with(seed, &storm, subject, traffic);
+        let outcome = run(&native).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {program}: {what}"));
+        if seed % BOTH_EVERY == 0 {
+            assert_eq!(Ok(outcome), run(&interpreted), "FLICK_SEED={seed} {program}: the engines differ");
+        }
+        sum.answered += outcome.answered;
+        sum.failed += outcome.failed;
+        sum.cut += outcome.cut;
+    }
+    println!("| {program} | {} | {} | {} |", sum.answered, sum.failed, sum.cut);
+    sum
+}
+
+fn http(program: &str, servers: usize, kind: Kind) {
+    let outcome = check(program, servers, &Peers::new(Http(kind)));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn http_balancer_round_robin() {
+    http("http_balancer/round_robin.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_balancer_by_url() {
+    http("http_balancer/by_url.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_balancer_by_address() {
+    http("http_balancer/by_address.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_balancer_least_loaded() {
+    http("http_balancer/least_loaded.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_balancer_sticky() {
+    http("http_balancer/sticky.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_balancer_two_choices() {
+    http("http_balancer/two_choices.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_busy() {
+    http("http_busy/http_busy.flick", 3, Kind::Balancer);
+}
+
+#[test]
+fn http_cache() {
+    http("http_cache/http_cache.flick", 3, Kind::Cache);
+}
+
+#[test]
+fn http_filter() {
+    http("http_filter/http_filter.flick", 3, Kind::Filter);
+}
+
+#[test]
+fn http_limiter() {
+    http("http_limiter/http_limiter.flick", 3, Kind::Limiter);
+}
+
+#[test]
+fn http_router() {
+    http("http_router/http_router.flick", 5, Kind::Router);
+}
+
+#[test]
+fn http_static() {
+    http("http_static/http_static.flick", 0, Kind::Static);
+}
+
+#[test]
+fn http_statistics() {
+    http("http_statistics/http_statistics.flick", 3, Kind::Statistics);
+}
+
+fn memcached(program: &str, kind: memcached_text::Kind) {
+    let outcome = check(program, 3, &Peers::new(MemcachedText(kind)));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn memcached_text_proxy() {
+    memcached("memcached_text_proxy/memcached_text_proxy.flick", memcached_text::Kind::Sharded);
+}
+
+#[test]
+fn memcached_cache() {
+    memcached("memcached_cache/memcached_cache.flick", memcached_text::Kind::Cached);
+}
+
+#[test]
+fn memcached_failover() {
+    memcached("memcached_failover/memcached_failover.flick", memcached_text::Kind::Copies);
+}
+
+#[test]
+fn key_value_server() {
+    let outcome = check("key_value_server/key_value_server.flick", 0, &Peers::new(Store));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn redis_sharding() {
+    let outcome = check("redis_sharding/redis_sharding.flick", 3, &Peers::new(Resp));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn tcp_relay() {
+    let outcome = check("tcp_relay/tcp_relay.flick", 1, &Peers::new(lines::Lines));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn packet_counter() {
+    check("packet_counter/packet_counter.flick", 1, &Peers::new(lines::Captures));
+}
+
+#[test]
+fn mqtt_door() {
+    let outcome = check("mqtt_door/mqtt_door.flick", 3, &Peers::new(Mqtt));
+    assert!(outcome.answered > 0, "the test does something");
+}
+
+#[test]
+fn stomp_door() {
+    let outcome = check("stomp_door/stomp_door.flick", 3, &Peers::new(Stomp));
+    assert!(outcome.answered > 0, "the test does something");
+}
