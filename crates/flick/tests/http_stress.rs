@@ -249,3 +249,48 @@ fn h20_more_clients_than_descriptors() {
     drop(healthy);
     service.drained();
 }
+
+/// The modes of slowhttptest: heads a field at a time, bodies a few bytes at a time, ranges, replies read five bytes at a time.
+const SLOW_MODES: [&str; 4] = ["-H", "-B", "-R", "-X"];
+/// Connections of each mode, unless `FLICK_SLOW_CONNECTIONS` says otherwise (4000 is what the tool was written for).
+const SLOW_CONNECTIONS: u32 = 250;
+/// Seconds that an ordinary run lasts; with many connections it is three times as long.
+const SLOW_SECONDS: u32 = 3;
+
+/// One mode of slowhttptest against a service.
+fn slow(mode: &str, address: SocketAddr, connections: u32, seconds: u32) -> std::process::Child {
+    let url = format!("http://{address}/");
+    let (count, rate, seconds) = (connections.to_string(), connections.to_string(), seconds.to_string());
+    let mut command = std::process::Command::new("slowhttptest");
+    command.args([mode, "-c", &count, "-r", &rate, "-i", "1", "-l", &seconds, "-p", "2", "-u", &url]);
+    peers::spawn(&mut command, "slowhttptest")
+}
+
+#[test]
+fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
+    let asked = std::env::var("FLICK_SLOW_CONNECTIONS").ok().and_then(|text| text.parse().ok());
+    let connections = asked.unwrap_or(SLOW_CONNECTIONS);
+    let seconds = if connections > SLOW_CONNECTIONS { 3 * SLOW_SECONDS } else { SLOW_SECONDS };
+    let backend = Backend::start(30_000);
+    let service = balancer(backend.address, &["--request-timeout", "2s"]);
+    let mut healthy = connect(service.address);
+    assert_eq!(get(&mut healthy), Some((200, 30_000)));
+    let before = of_status(service.pid(), "VmRSS:");
+    let mut attacks = SLOW_MODES.map(|mode| slow(mode, service.address, connections, seconds));
+    let (mut served, mut slowest, mut most) = (0_u64, Duration::ZERO, before);
+    while attacks.iter_mut().any(|attack| attack.try_wait().expect("our own child").is_none()) {
+        let start = Instant::now();
+        assert_eq!(get(&mut healthy), Some((200, 30_000)), "a client that is there is served");
+        assert_eq!(get(&mut connect(service.address)), Some((200, 30_000)), "a new client is served");
+        served += 2;
+        slowest = slowest.max(start.elapsed());
+        most = most.max(of_status(service.pid(), "VmRSS:"));
+    }
+    println!(
+        "{served} served beside {connections} connections of each mode, two in {slowest:?} at most; {before} KiB became {most} KiB"
+    );
+    assert!(served > 20, "only {served} were served");
+    assert!(most <= before + GROWTH_KIB_MAX, "{before} KiB have become {most} KiB");
+    drop(healthy);
+    service.drained();
+}

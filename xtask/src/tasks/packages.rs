@@ -60,6 +60,11 @@ const PACKAGES: &[Package] = &[
         why: "a real browser for the pages of `flick doc` and of the admin side",
         probe: &["chromium", "--version"],
     },
+    Package {
+        name: "slowhttptest",
+        why: "clients that are slow in four ways, thousands of them",
+        probe: &["slowhttptest", "-h"],
+    },
     Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
 ];
 

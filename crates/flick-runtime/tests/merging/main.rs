@@ -219,3 +219,32 @@ fn a_service_that_is_stopped_resets_its_reducer() {
     let job = service.jobs().remove(0);
     assert!(job.reset && !job.complete, "{job:?}");
 }
+
+/// Small and large buffers and pieces that are held.
+fn held(service: &Service) -> Vec<(u32, u32, usize)> {
+    let audits = service.workers.iter().map(flick_runtime::Worker::audit);
+    audits.map(|audit| (audit.small_bufs, audit.large_bufs, audit.pieces)).collect()
+}
+
+#[test]
+fn a5_a_mapper_that_says_little_pauses_the_others_and_memory_stays() {
+    // Far more than all rings and windows hold.
+    let much: Vec<u8> = (0..200_000_u32).flat_map(|n| pair(&n.to_be_bytes(), b"v")).collect();
+    for seed in seeds(6) {
+        println!("seed {seed}");
+        let mut service = Service::new(&Config::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
+        mappers(&mut service, &[much.clone(), much.clone()], End::Closes);
+        service.mapper(0, &pair(&7_u32.to_be_bytes(), b"v"), End::Never);
+        service.run(|_, totals| totals.sessions_accepted == 3);
+        service.run_for(300);
+        let (early, elements) = (held(&service), service.totals().merge_elements);
+        service.run_for(2_000);
+        assert_eq!(held(&service), early, "what is held does not grow");
+        assert_eq!(service.totals().merge_elements, elements, "nothing moves before the slow one says more");
+        let bufs: u32 = early.iter().map(|(small, large, _)| small + large).sum();
+        assert!(bufs <= 32, "{bufs} buffers are held for streams of megabytes");
+        assert_eq!((service.totals().jobs_complete, service.totals().jobs_failed), (0, 0));
+        service.shared.stop();
+        service.run_out();
+    }
+}
