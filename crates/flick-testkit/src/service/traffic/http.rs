@@ -262,7 +262,9 @@ impl Protocol for Http {
     }
 
     fn refusal(&self, input: &[u8]) -> Cut {
-        let statuses = ["400", "408", "411", "414", "431", "501", "405", "403", "413", "404", "429"];
+        let statuses = [
+            "400", "408", "411", "414", "431", "501", "405", "403", "413", "404", "429", "502", "503", "504",
+        ];
         let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") else { return Cut::More };
         let is_one =
             input.get(9..12).is_some_and(|status| statuses.iter().any(|known| known.as_bytes() == status));
