@@ -43,7 +43,7 @@ fn check(program: &str, servers: usize, traffic: &dyn Traffic) -> Outcome {
         let storm = storm_of(seed, servers);
         let run = |subject| storm::run_with(seed, &storm, subject, traffic);
         let outcome = run(&native).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {program}: {what}"));
-        if seed % BOTH_EVERY == 0 {
+        if seed.is_multiple_of(BOTH_EVERY) {
             assert_eq!(Ok(outcome), run(&interpreted), "FLICK_SEED={seed} {program}: the engines differ");
         }
         sum.answered += outcome.answered;

@@ -68,7 +68,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     let mut size = 1 + body.len() % 700;
     while !rest.is_empty() {
         let (part, behind) = rest.split_at(size.min(rest.len()));
-        let extension = if size % 3 == 0 { ";a=b" } else { "" };
+        let extension = if size.is_multiple_of(3) { ";a=b" } else { "" };
         bytes.extend(format!("{:x}{extension}\r\n", part.len()).as_bytes());
         bytes.extend(part);
         bytes.extend(b"\r\n");
