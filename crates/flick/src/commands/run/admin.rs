@@ -226,9 +226,14 @@ fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
         let of_channel = snapshot.backends.iter().filter(|backend| backend.channel == channel);
         of_channel.map(|backend| backend.requests).sum()
     };
+    // A reply that a rule asked for runs no rule by itself; which of them that were, is not counted.
+    let is_asked = |channel: &str| {
+        let asks = graph.edges.iter().filter(|edge| edge.kind == "asks");
+        asks.into_iter().any(|edge| graph.tasks[edge.to].name.trim_end_matches("[]") == channel)
+    };
     let came_in = |channel: &str| match channel == listened {
-        true => snapshot.totals.requests,
-        false => from_backends(channel),
+        true => Some(snapshot.totals.requests),
+        false => (!is_asked(channel)).then(|| from_backends(channel)),
     };
     let totals = &snapshot.totals;
     let failed =
@@ -243,14 +248,17 @@ fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
     let count = |edge: &Edge| -> Option<u64> {
         let (from, to) = (&graph.tasks[edge.from], &graph.tasks[edge.to]);
         match (from.role.as_str(), to.role.as_str()) {
-            ("input", _) => Some(came_in(channel(edge.from))),
+            ("input", _) => came_in(channel(edge.from)),
             (_, "output") if channel(edge.to) != listened => {
                 is_alone(edge.to).then(|| to_backends(channel(edge.to)))
             }
             (_, "output") => {
                 let start = starter(edge.from).map(|edge| channel(edge.from))?;
                 if start != listened {
-                    return Some(from_backends(start));
+                    return came_in(start);
+                }
+                if !is_alone(edge.to) && snapshot.backends.iter().any(|backend| is_asked(&backend.channel)) {
+                    return None;
                 }
                 let of_backends: u64 = snapshot.backends.iter().map(|backend| backend.times.count()).sum();
                 let passed = if is_alone(edge.to) { 0 } else { of_backends };
