@@ -62,6 +62,19 @@ struct Everything {
     start: Instant,
 }
 
+impl Everything {
+    /// One service. What it shares with an earlier one, whose program is the same, stands there, or it would count twice.
+    fn service(&self, index: usize) -> Service {
+        let view = &self.views[index];
+        let service = view.service();
+        let is_shown = |earlier: &View| std::ptr::eq(earlier.watch.state(), view.watch.state());
+        if self.views[..index].iter().any(is_shown) {
+            return Service { program: Vec::new(), dictionaries: Vec::new(), ..service };
+        }
+        service
+    }
+}
+
 impl Source for Everything {
     fn state(&self) -> State {
         let (faults, faults_lost) = self.faults.all();
@@ -69,7 +82,7 @@ impl Source for Everything {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: process::read(self.start.elapsed().as_millis() as u64),
             is_draining: self.views.iter().any(|view| view.watch.is_draining()),
-            services: self.views.iter().map(View::service).collect(),
+            services: (0..self.views.len()).map(|index| self.service(index)).collect(),
             faults,
             faults_lost,
         }
