@@ -190,9 +190,7 @@ impl<D: Driver> Worker<D> {
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;
-        let worker_bytes = limits.buffer_bytes / workers as u64;
-        let huge_count = crate::needs::huge_count(setup.whole_bytes_max, worker_bytes);
-        let buffers = pool_of(worker_bytes, huge_count);
+        let buffers = pool_of(&setup, workers);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
         let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
@@ -200,7 +198,9 @@ impl<D: Driver> Worker<D> {
         let every = events::timers(&setup.program, index, driver.now_ns());
         Self {
             driver,
-            pieces: Pieces::new((buffers.small_count + buffers.large_count + huge_count) as usize * 4),
+            pieces: Pieces::new(
+                (buffers.small_count + buffers.large_count + buffers.huge_count) as usize * 4,
+            ),
             pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
             roles: vec![Role::Nobody; conns_max],
@@ -220,7 +220,7 @@ impl<D: Driver> Worker<D> {
             blocked: VecDeque::with_capacity(sessions_max),
             unblock: false,
             wants_huge: false,
-            huge_reserve: huge_reserve(&setup, huge_count),
+            huge_reserve: huge_reserve(&setup, buffers.huge_count),
             stalled_links: 0,
             stalled: Vec::with_capacity(links.len()),
             filled: Vec::with_capacity(sessions_max),
@@ -548,8 +548,10 @@ fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
     if setup.backends.is_empty() { 0 } else { huge_count / 2 }
 }
 
-/// The buffers that so many bytes are made into, so many of them huge.
-fn pool_of(bytes: u64, huge_count: u32) -> PoolConfig {
+/// The buffers that a worker's part of the bytes for them is made into.
+fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
+    let bytes = setup.limits.buffer_bytes / workers as u64;
+    let huge_count = crate::needs::huge_count(setup.whole_bytes_max, bytes);
     let bytes = bytes - u64::from(huge_count) * u64::from(HUGE_BYTES);
     PoolConfig {
         huge_count,
