@@ -198,9 +198,7 @@ impl<D: Driver> Worker<D> {
         let every = events::timers(&setup.program, index, driver.now_ns());
         Self {
             driver,
-            pieces: Pieces::new(
-                (buffers.small_count + buffers.large_count + buffers.huge_count) as usize * 4,
-            ),
+            pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
             roles: vec![Role::Nobody; conns_max],
@@ -546,6 +544,11 @@ fn gather_of(setup: &Setup, time_slices: bool) -> Gather {
 /// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
     if setup.backends.is_empty() { 0 } else { huge_count / 2 }
+}
+
+/// Pieces of messages that may be kept: a few for each buffer.
+fn pieces_max(buffers: &PoolConfig) -> usize {
+    (buffers.small_count + buffers.large_count + buffers.huge_count) as usize * 4
 }
 
 /// The buffers that a worker's part of the bytes for them is made into.
