@@ -9,7 +9,7 @@ pub const ITEMS_MAX: usize = 256;
 /// Ranges of one message that are never forwarded.
 pub const CUTS_MAX: usize = 32;
 /// Messages that one activation of a rule may send.
-pub const SENDS_MAX: usize = 128;
+pub const SENDS_MAX: usize = 256;
 /// Asks that one suspension of an activation may wait for; also the longest array that `ask all` may be used on.
 pub const ASKS_MAX: usize = 64;
 /// Messages of one activation: the one that started it and all replies to its asks.
@@ -28,8 +28,12 @@ pub const DICT_VALUE_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
 pub const DICT_ATTEMPTS_MAX: i64 = 8;
 /// Counters and gauges of a program.
 pub const COUNTERS_MAX: usize = 1024;
-/// Bytes that one activation of a rule may build: rebuilt heads of messages and strings.
-pub const OUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that one activation of a rule may build whatever happens: rebuilt heads of messages and strings.
+pub const BUILT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that it may build beyond, in parts that are only entered where there is room for them.
+pub const ROOM_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of the output of an activation.
+pub const OUT_BYTES_MAX: usize = BUILT_BYTES_MAX + ROOM_BYTES_MAX;
 /// Longest head of a message, the part that must lie in one piece before a rule may look at it, but for fields whose
 /// author or reader names a bound above this.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -48,7 +52,7 @@ const _: () = assert!(FRAME_HEAD_SLOTS < FRAME_SLOTS_MAX);
 const _: () = assert!((HEAD_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
 const _: () = assert!((OUT_BYTES_MAX as u64) <= BYTES_OFFSET_MAX);
 const _: () = assert!(HEAD_BYTES_MAX < BIG_HEAD_BYTES_MAX);
-const _: () = assert!(BIG_HEAD_BYTES_MAX < OUT_BYTES_MAX);
+const _: () = assert!(BIG_HEAD_BYTES_MAX < BUILT_BYTES_MAX);
 const _: () = assert!(DICT_VALUE_BYTES_MAX <= BIG_HEAD_BYTES_MAX);
 const _: () = assert!(MESSAGES_MAX + 3 < 0xff);
 const _: () = assert!(ASKS_MAX < MESSAGES_MAX);

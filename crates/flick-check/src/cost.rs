@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::diagnostic::Sink;
+use crate::effects::is_room;
 use crate::hir::{
     AskAll, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Source, Span, Stmt, Ty,
 };
@@ -15,7 +16,7 @@ use crate::limits::{
 };
 use crate::report;
 use crate::walk::{self, Child};
-use flick_abi::limits::{CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, OUT_BYTES_MAX, SENDS_MAX};
+use flick_abi::limits::{BUILT_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, ROOM_BYTES_MAX, SENDS_MAX};
 
 /// How often the body of an `update` may run.
 const UPDATE_ATTEMPTS: u64 = DICT_ATTEMPTS_MAX as u64;
@@ -27,8 +28,12 @@ struct Cost {
     /// Messages asked for, each element of an `ask all` on an array left out but one.
     asks: u64,
     steps: u64,
+    /// Steps of copying what is made, which `built` bounds too.
+    copied: u64,
     /// Bytes of text and lists that are made.
     built: u64,
+    /// Something is made only where there is room for it.
+    has_rooms: bool,
     size: u64,
 }
 
@@ -38,7 +43,9 @@ impl Cost {
             sends: self.sends.saturating_add(other.sends),
             asks: self.asks.saturating_add(other.asks),
             steps: self.steps.saturating_add(other.steps),
+            copied: self.copied.saturating_add(other.copied),
             built: self.built.saturating_add(other.built),
+            has_rooms: self.has_rooms || other.has_rooms,
             size: self.size.saturating_add(other.size),
         }
     }
@@ -48,7 +55,9 @@ impl Cost {
             sends: self.sends.max(other.sends),
             asks: self.asks.max(other.asks),
             steps: self.steps.max(other.steps),
+            copied: self.copied.max(other.copied),
             built: self.built.max(other.built),
+            has_rooms: self.has_rooms || other.has_rooms,
             size: self.size.saturating_add(other.size),
         }
     }
@@ -59,9 +68,22 @@ impl Cost {
             sends: self.sends.saturating_mul(rounds),
             asks: self.asks.saturating_mul(rounds),
             steps: self.steps.saturating_mul(rounds),
+            copied: self.copied.saturating_mul(rounds),
             built: self.built.saturating_mul(rounds),
+            has_rooms: self.has_rooms,
             size: self.size,
         }
+    }
+
+    /// The same, where it is only done if there is room for what it makes.
+    fn where_room(self) -> Cost {
+        Cost { copied: 0, built: 0, has_rooms: true, ..self }
+    }
+
+    /// All steps.
+    fn all_steps(&self) -> u64 {
+        let rooms = if self.has_rooms { spread(ROOM_BYTES_MAX as u64) } else { 0 };
+        self.steps.saturating_add(self.copied).saturating_add(rooms)
     }
 }
 
@@ -94,16 +116,16 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
             let (fun, _) = funs.iter().zip(&costs.known).max_by_key(|(_, cost)| weight(cost))?;
             Some((fun.span.clone(), fun.name.clone()))
         };
-        if cost.steps > WORK_STEPS_MAX {
-            let worst = worst(|cost| cost.steps);
-            sink.push(report::bounds::too_much_work(span.clone(), cost.steps, WORK_STEPS_MAX, worst));
+        if cost.all_steps() > WORK_STEPS_MAX {
+            let worst = worst(Cost::all_steps);
+            sink.push(report::bounds::too_much_work(span.clone(), cost.all_steps(), WORK_STEPS_MAX, worst));
         } else if cost.size > RULE_SIZE_MAX {
             let worst = worst(|cost| cost.size);
             sink.push(report::bounds::too_large(span.clone(), cost.size, RULE_SIZE_MAX, worst));
         }
-        if cost.built > OUT_BYTES_MAX as u64 {
+        if cost.built > BUILT_BYTES_MAX as u64 {
             let worst = worst(|cost| cost.built);
-            sink.push(report::values::too_much_built(span.clone(), cost.built, OUT_BYTES_MAX as u64, worst));
+            sink.push(report::values::too_much_built(span.clone(), cost.built, BUILT_BYTES_MAX as u64, worst));
         }
     }
 }
@@ -169,13 +191,24 @@ impl Costs<'_> {
     }
 
     fn expr(&self, root: &Expr) -> Cost {
+        let (steps, copied) = match &root.kind {
+            ExprKind::Concat(_) => (0, bytes_touched(root)),
+            ExprKind::With(..) | ExprKind::Build(..) if matches!(root.ty, Ty::Record(_)) => (0, bytes_touched(root)),
+            _ => (bytes_touched(root), 0),
+        };
         let own = Cost {
-            steps: 1u64.saturating_add(bytes_touched(root)),
+            steps: 1u64.saturating_add(steps),
+            copied,
             built: self.bytes_built(root),
             size: 1,
             ..Cost::default()
         };
         match &root.kind {
+            ExprKind::If { cond, then, otherwise } if is_room(cond) => {
+                let inside = self.block(then).where_room();
+                let otherwise = otherwise.iter().fold(Cost::default(), |_, block| self.block(block));
+                own.then(self.expr(cond)).then(inside.or(otherwise))
+            }
             ExprKind::If { cond, then, otherwise } => {
                 let branches = self.branches(std::iter::once(then).chain(otherwise));
                 own.then(self.expr(cond)).then(branches)
@@ -202,14 +235,15 @@ impl Costs<'_> {
                 // Each attempt looks the entry up and packs a new one.
                 let kept = Cost {
                     built: value.saturating_mul(2),
-                    steps: spread(value.saturating_mul(2)),
+                    copied: spread(value.saturating_mul(2)),
                     ..Cost::default()
                 };
                 let attempt = self.block(body).then(kept);
                 // Attempts that would build too much together are not made.
                 let all = attempt.times(UPDATE_ATTEMPTS);
                 let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
-                own.then(self.expr(key)).then(Cost { built, ..all })
+                let copied = if all.built > UPDATE_BYTES_MAX { attempt.copied } else { all.copied };
+                own.then(self.expr(key)).then(Cost { built, copied, ..all })
             }
             ExprKind::AskAll { asks: AskAll::Over(over), timeout } => {
                 let message = Cost { asks: 1, built: self.message_bytes(over.message()), ..Cost::default() };

@@ -26,6 +26,8 @@ enum Deed {
     Count,
     /// Looks at a channel.
     Channel,
+    /// Asks whether there is room.
+    Room,
 }
 
 impl Deed {
@@ -39,6 +41,7 @@ impl Deed {
             Deed::Assign => "changes a `local`",
             Deed::Count => "counts or logs",
             Deed::Channel => "looks at a channel",
+            Deed::Room => "asks for room",
         }
     }
 }
@@ -147,6 +150,16 @@ impl Walker<'_> {
     }
 
     fn expr(&mut self, expr: &Expr, zones: &[Zone]) {
+        if let ExprKind::If { cond, then, otherwise } = &expr.kind
+            && is_room(cond)
+        {
+            self.does(Deed::Room, &cond.span, None, zones);
+            self.block(then, zones);
+            return otherwise.iter().for_each(|block| self.block(block, zones));
+        }
+        if is_room(expr) {
+            self.sink.push(report::values::misplaced_room(expr.span.clone()));
+        }
         if let Some(deed) = deed(expr) {
             self.does(deed, &expr.span, None, zones);
         }
@@ -230,6 +243,11 @@ impl Walker<'_> {
     fn state(&self, id: StateId) -> &str {
         &self.items.states[id.0 as usize].name
     }
+}
+
+/// Whether an expression asks for room.
+pub(crate) fn is_room(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Builtin(Builtin::Room, _))
 }
 
 /// What an expression does itself.

@@ -59,6 +59,7 @@ const PAGES: &[(&str, &str)] = &[
     ("E0325", include_str!("../../../docs/errors/E0325.md")),
     ("E0326", include_str!("../../../docs/errors/E0326.md")),
     ("E0327", include_str!("../../../docs/errors/E0327.md")),
+    ("E0328", include_str!("../../../docs/errors/E0328.md")),
     ("E0401", include_str!("../../../docs/errors/E0401.md")),
     ("E0402", include_str!("../../../docs/errors/E0402.md")),
     ("E0403", include_str!("../../../docs/errors/E0403.md")),

@@ -13,6 +13,8 @@ pub const PROCESSES_MAX: usize = 16;
 pub const DEFAULT_BYTES_MAX: u32 = 1024;
 /// Largest bound that may be written for a `string` or `bytes`, in bytes.
 pub const WRITTEN_BYTES_MAX: u32 = flick_abi::limits::DICT_VALUE_BYTES_MAX as u32;
+/// Longest text or bytes that are joined, in bytes: two of the longest, so that they can be joined before they are cut.
+pub const JOINED_BYTES_MAX: u32 = 2 * WRITTEN_BYTES_MAX;
 /// Most bytes that the head of a message may have whose fields have these bounds: all of them together a short head, but
 /// for those whose own bound is longer, which come on top.
 pub(crate) fn head_bytes_max(bounds: impl Iterator<Item = u64>) -> u64 {
@@ -82,7 +84,7 @@ pub const TRIALS_MAX: usize = 200;
 pub const LOOP_NESTING_MAX: usize = 4;
 
 const _: () = assert!(DEFAULT_BYTES_MAX <= WRITTEN_BYTES_MAX);
-const _: () = assert!(LIST_BYTES_MAX <= flick_abi::limits::OUT_BYTES_MAX as u64);
+const _: () = assert!(LIST_BYTES_MAX <= flick_abi::limits::BUILT_BYTES_MAX as u64);
 
 /// Shortest interval of an `every`, in nanoseconds: a shorter one would do little else than run.
 pub const TIMER_INTERVAL_NS_MIN: u64 = 1_000_000;

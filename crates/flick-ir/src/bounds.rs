@@ -10,10 +10,11 @@ mod excess;
 mod lengths;
 mod paths;
 mod program;
+mod rooms;
 
 use std::collections::BTreeMap;
 
-use flick_abi::limits::ASKS_MAX;
+use flick_abi::limits::{ASKS_MAX, ROOM_BYTES_MAX};
 
 use crate::calls;
 use crate::cfg::Cfg;
@@ -25,6 +26,7 @@ use paths::{Longest, Paths};
 
 pub use excess::{Excess, Limit, excesses};
 pub use program::program_bounds;
+pub use rooms::fill_rooms;
 
 /// What one function needs at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +35,10 @@ pub struct FunctionBounds {
     pub steps: u64,
     /// Messages sent, callees included.
     pub sends: u64,
-    /// Bytes of output built, callees included.
+    /// Bytes of output built, callees included, but for what is built in parts that are entered only where there is room.
     pub out_bytes: u64,
+    /// Whether it has such parts, callees included: together they build [`ROOM_BYTES_MAX`] at most.
+    pub has_rooms: bool,
     /// Of these, bytes built before the last suspension: they are kept while it waits.
     pub kept_bytes: u64,
     /// Asks that do not stand in a loop.
@@ -52,6 +56,13 @@ pub struct FunctionBounds {
     pub out_places: Vec<(Origin, u64)>,
     /// As `out_places`, with the messages they send.
     pub send_places: Vec<(Origin, u64)>,
+}
+
+impl FunctionBounds {
+    /// Bytes of output built, all parts included.
+    pub fn all_out_bytes(&self) -> u64 {
+        self.out_bytes.saturating_add(if self.has_rooms { ROOM_BYTES_MAX as u64 } else { 0 })
+    }
 }
 
 /// Bounds of all functions, by `FuncId`. Panics on recursion.
@@ -115,6 +126,11 @@ impl Known<'_> {
         }
     }
 
+    /// As [`Known::out_bytes`], with all that callees build where they find room.
+    fn all_out_bytes(&self, inst: &Inst) -> u64 {
+        self.callee(inst).map_or_else(|| self.out_bytes(inst), FunctionBounds::all_out_bytes)
+    }
+
     /// Sums up what the instructions of each block cost.
     fn sum(&self, cost: impl Fn(&Inst) -> u64) -> Vec<u64> {
         self.sum_at(|_, _, inst| cost(inst))
@@ -175,9 +191,16 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let longest = |own: &[u64]| paths.longest(own);
     let steps = longest(&steps);
     let copies = Copies::new(function, &cfg, &loops);
-    let built = known.built(&copies);
+    let mut built = known.built(&copies);
+    let rooms = rooms::rooms(known, &cfg, &paths);
+    for block in rooms.iter().filter(|room| room.is_enough()).flat_map(|room| &room.body) {
+        built[block.0 as usize] = 0;
+    }
+    let in_callees = |inst: &Inst| known.callee(inst).is_some_and(|callee| callee.has_rooms);
+    let has_rooms = !rooms.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
     let out = longest(&built);
     let kept = longest(&before_suspensions(function, &cfg, built));
+    let kept_in_rooms = if has_rooms && function.suspends() { ROOM_BYTES_MAX as u64 } else { 0 };
     let sends = longest(&known.sum(|inst| known.sends(inst)));
     let asks = known.sum(|inst| u64::from(is_ask(inst)));
     let asks_total = longest(&asks);
@@ -194,7 +217,8 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         steps: steps.total,
         sends: sends.total,
         out_bytes: out.total,
-        kept_bytes: kept.total,
+        has_rooms,
+        kept_bytes: kept.total.saturating_add(kept_in_rooms),
         asks: longest(&straight).total,
         array_asks: array.iter().sum(),
         asks_total: asks_total.total,

@@ -402,6 +402,12 @@ pub enum Op {
     },
     /// Remembers the end of the activation's output (`Int`): where a rebuilt head starts.
     OutMark,
+    /// Whether the output has room for so many bytes and for all that the rule may build elsewhere (`Bool`). What a branch on
+    /// it leads to, up to where the other way meets it, builds no more than that.
+    Room {
+        /// How many; `bounds::fill_rooms` finds out.
+        bytes: u32,
+    },
     /// What was appended to the output since a mark (`Bytes`).
     Written {
         /// Result of an `OutMark`.

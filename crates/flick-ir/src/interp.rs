@@ -218,9 +218,9 @@ impl Interpreter {
         assert!(used.asks as u64 <= bound.asks_total, "`{name}` asks more than certified: {}", used.asks);
         let out_bytes = used.out_bytes as u64;
         assert!(
-            out_bytes <= bound.out_bytes,
+            out_bytes <= bound.all_out_bytes(),
             "`{name}` builds {out_bytes} bytes, certified {}",
-            bound.out_bytes
+            bound.all_out_bytes()
         );
     }
 }

@@ -12,6 +12,7 @@ pub(crate) fn operands(op: &Op, visit: &mut impl FnMut(Value)) {
 pub(crate) fn map_operands(op: &mut Op, visit: &mut impl FnMut(&mut Value)) {
     match op {
         Op::Const(_) | Op::ConstBytes { .. } | Op::FrameGet { .. } | Op::OutMark => {}
+        Op::Room { .. } => {}
         Op::StateLoad { .. } | Op::StateLoadBytes { .. } | Op::ResumeState | Op::SpillGet { .. } => {}
         Op::Not(a) | Op::Len(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => visit(a),
         Op::FrameSet { value: a, .. } | Op::SendOriginal { chan: a } => visit(a),

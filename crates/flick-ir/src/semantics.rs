@@ -31,6 +31,11 @@ pub const NEED_BYTES_MAX: u64 = u64::MAX >> 2;
 /// Element number that stands for every index too large for a channel value; outside every array.
 pub const CHAN_ELEMENT_MAX: u64 = (1 << 48) - 1;
 
+/// What must be left of an output for so many bytes, so that all that is built elsewhere still finds its place.
+pub fn with_reserve(bytes: u32) -> u64 {
+    u64::from(bytes) + flick_abi::limits::BUILT_BYTES_MAX as u64
+}
+
 /// Result of a two-operand operation.
 pub fn binary(op: Binary, a: u64, b: u64) -> u64 {
     let (sa, sb) = (a as i64, b as i64);

@@ -5,7 +5,7 @@
 
 use flick_abi::HostCall;
 use flick_check::hir::{Block, DictId, Expr, LocalId, Ty};
-use flick_ir::data::{Binary, Op, Type, Value};
+use flick_ir::data::{Binary, Op, Origin, Type, Value};
 
 use crate::body::Body;
 use crate::layout::{key_bytes_max, packed_bytes_max, plain_bytes_max};
@@ -124,23 +124,17 @@ impl Body<'_> {
         let origin = self.f.origin();
         let attempts = self.attempts(dict);
         let last = i64::from(UPDATE_ATTEMPTS_MAX) - 1;
+        if attempts == 1 {
+            let attempt = self.f.int(last);
+            return self.attempt((dict, key, attempt), origin, old, block, may_remove).0;
+        }
         let head = self.f.new_loop(&[Type::Int], attempts);
         let first = self.f.int(last + 1 - i64::from(attempts));
         self.f.jump(head, vec![first]);
 
         self.f.go_on_in(head);
         let attempt = self.f.params(head)[0];
-        let ty = self.dict_types(dict).1.clone();
-        let max_bytes = packed_bytes_max(self.cx.program, &ty);
-        let call = Op::Host { call: HostCall::DictBegin(dict.0), args: vec![key, attempt], max_bytes };
-        let packed = self.f.define(Type::Bytes, call);
-        let before = self.found(packed, &ty);
-        self.set_local(old, before);
-        let (present, value) = self.block(block).option();
-        // A body that is plain in the author's text is always there.
-        let new = if may_remove { Val::Option { present, value: Box::new(value) } } else { value };
-        self.f.set_origin(origin);
-        let done = self.commit(dict, key, &new, &ty, may_remove);
+        let (new, done) = self.attempt((dict, key, attempt), origin, old, block, may_remove);
 
         let last = self.f.int(last);
         let is_last = self.f.binary(Type::Bool, Binary::LeS, last, attempt);
@@ -153,6 +147,29 @@ impl Body<'_> {
         self.f.jump(head, vec![next]);
         self.f.go_on_in(exit);
         new
+    }
+
+    /// One attempt at an `update`: what is new, and whether it was kept.
+    fn attempt(
+        &mut self,
+        (dict, key, attempt): (DictId, Value, Value),
+        origin: Origin,
+        old: LocalId,
+        block: &Block,
+        may_remove: bool,
+    ) -> (Val, Value) {
+        let ty = self.dict_types(dict).1.clone();
+        let max_bytes = packed_bytes_max(self.cx.program, &ty);
+        let call = Op::Host { call: HostCall::DictBegin(dict.0), args: vec![key, attempt], max_bytes };
+        let packed = self.f.define(Type::Bytes, call);
+        let before = self.found(packed, &ty);
+        self.set_local(old, before);
+        let (present, value) = self.block(block).option();
+        // A body that is plain in the author's text is always there.
+        let new = if may_remove { Val::Option { present, value: Box::new(value) } } else { value };
+        self.f.set_origin(origin);
+        let done = self.commit(dict, key, &new, &ty, may_remove);
+        (new, done)
     }
 
     fn commit(&mut self, dict: DictId, key: Value, new: &Val, ty: &Ty, may_remove: bool) -> Value {

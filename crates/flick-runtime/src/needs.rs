@@ -2,7 +2,7 @@
 //! out from its bounds and its bindings, once, before it starts.
 //! Promises: a program that could need more than there is does not start, and is told what is too much.
 
-use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX};
+use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, BUILT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX};
 use flick_abi::{Event, FuncId, Program};
 
 use flick_buffers::limits::BUFS_MAX;
@@ -191,7 +191,7 @@ pub(crate) fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Sha
     let spill_words = bounds.spill_words as usize;
     let out_bytes = bounds.kept_bytes_max as usize;
     assert!(spill_words <= SPILL_WORDS_MAX, "the checker bounds what an activation keeps");
-    assert!(out_bytes <= OUT_BYTES_MAX, "the checker bounds what an activation builds");
+    assert!(out_bytes <= BUILT_BYTES_MAX, "the checker bounds what an activation builds");
     Ok(Shape { asks, asks_at_once: asks.min(ASKS_MAX), spill_words, out_bytes })
 }
 

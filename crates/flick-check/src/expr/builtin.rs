@@ -36,6 +36,7 @@ const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("text", Builtin::Text, 1),
     ("raw", Builtin::Raw, 1),
     ("now", Builtin::Now, 0),
+    ("room", Builtin::Room, 0),
     ("random", Builtin::Random, 1),
     ("log", Builtin::Log, 1),
     ("count", Builtin::Count, 2),
@@ -147,6 +148,7 @@ impl Exprs<'_> {
             Builtin::Random => self.random(call),
             Builtin::InUnits(_) | Builtin::Unix => self.in_units(call),
             Builtin::Now => call.gives(Ty::Time),
+            Builtin::Room => call.gives(Ty::Bool),
             Builtin::StartsWith
             | Builtin::EndsWith
             | Builtin::Contains

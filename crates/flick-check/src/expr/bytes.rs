@@ -5,7 +5,7 @@ use flick_syntax::ast;
 
 use super::{Exprs, adapt, bind, range_of, unknown, value_block};
 use crate::hir::{BinaryOp, Block, Expr, ExprKind, Source, Span, Ty};
-use crate::limits::WRITTEN_BYTES_MAX;
+use crate::limits::JOINED_BYTES_MAX;
 use crate::range::{INT, Range};
 use crate::report;
 
@@ -25,10 +25,10 @@ impl Exprs<'_> {
                 _ => parts.push(side),
             }
         }
-        if total > u64::from(WRITTEN_BYTES_MAX) {
-            self.sink.push(report::values::joined_too_long(span.clone(), total, WRITTEN_BYTES_MAX));
+        if total > u64::from(JOINED_BYTES_MAX) {
+            self.sink.push(report::values::joined_too_long(span.clone(), total, JOINED_BYTES_MAX));
         }
-        let max = total.min(u64::from(WRITTEN_BYTES_MAX)) as u32;
+        let max = total.min(u64::from(JOINED_BYTES_MAX)) as u32;
         if let Some(bytes) = parts.iter().map(literal_bytes).collect::<Option<Vec<&[u8]>>>() {
             return Expr { kind: ExprKind::Str(bytes.concat()), ty: Ty::Bytes { max, text }, span };
         }

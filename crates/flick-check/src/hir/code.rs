@@ -156,6 +156,8 @@ pub enum Builtin {
     Raw,
     /// `now() -> time`.
     Now,
+    /// `room() -> bool`: whether there is room for all that the branch builds whose condition it is.
+    Room,
     /// `random(n) -> int`, 0 to n - 1; n is at least 1.
     Random,
     /// `log(text)`.

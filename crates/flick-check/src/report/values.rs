@@ -525,3 +525,10 @@ pub(crate) fn too_much_built(
         None => diagnostic,
     }
 }
+
+pub(crate) fn misplaced_room(span: Span) -> Diagnostic {
+    Diagnostic::error("E0328", span, "`room()` is the whole condition of an `if`, and nothing else")
+        .label("not in front of a branch")
+        .note("It asks for all that the branch behind it may build, so it stands in front of one.")
+        .help("write `if room(): ... else: ...`")
+}

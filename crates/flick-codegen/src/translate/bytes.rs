@@ -4,6 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use flick_abi::BytesRef;
 use flick_ir::data::{Op, Type, Value};
+use flick_ir::semantics::with_reserve;
 
 use super::compare::Where;
 use super::function::{Translator, fixed_memory, own_memory};
@@ -198,6 +199,15 @@ impl Translator<'_, '_> {
         self.builder.ins().jump(next, &[BlockArg::Value(equal)]);
         self.builder.switch_to_block(next);
         result
+    }
+
+    /// Whether the output has room for so many bytes beside what the rule may build elsewhere.
+    pub(super) fn room(&mut self, bytes: u32) -> ir::Value {
+        let call = self.raw_call();
+        let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
+        let limit = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT_MAX);
+        let after = self.builder.ins().iadd_imm_u(used, with_reserve(bytes) as i64);
+        self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, after, limit)
     }
 
     /// Appends an integer to the output, after checking that it fits.

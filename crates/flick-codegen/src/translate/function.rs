@@ -251,6 +251,7 @@ impl Translator<'_, '_> {
                 let call = self.raw_call();
                 self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN)
             }
+            Op::Room { bytes } => self.room(*bytes),
             Op::Written { mark, .. } => self.written(*mark),
             Op::EmitInt { value, width_bytes, big_endian } => {
                 self.emit_int(*value, *width_bytes, *big_endian);

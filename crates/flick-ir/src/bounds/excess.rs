@@ -1,7 +1,7 @@
 //! Rules that need more than an activation has. Such a program is the author's to change, so whoever talks to authors
 //! asks here before the verifier, which refuses it as well, speaks of functions and blocks.
 
-use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
+use flick_abi::limits::{MESSAGES_MAX, BUILT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
 
 use super::{FunctionBounds, bounds};
 use crate::data::{FuncKind, Module, Origin};
@@ -45,7 +45,8 @@ fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
     let limits = [
         (Limit::Sends, "sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
         (Limit::Messages, "has up to", messages, MESSAGES_MAX, "messages", None),
-        (Limit::Output, "builds up to", bounds.out_bytes, OUT_BYTES_MAX, "bytes", first(&bounds.out_places)),
+        (Limit::Output, "builds up to", bounds.out_bytes, BUILT_BYTES_MAX, "bytes", first(&bounds.out_places)),
+        (Limit::Output, "keeps up to", bounds.kept_bytes, BUILT_BYTES_MAX, "bytes while it waits", None),
         (
             Limit::Kept,
             "keeps up to",

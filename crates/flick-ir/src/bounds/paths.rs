@@ -61,6 +61,17 @@ impl<'a> Paths<'a> {
         Longest { total, next, rounds }
     }
 
+    /// The costliest way from a block that is no head of a loop, through those of `body`, which are in order.
+    pub(super) fn part(&self, head: BlockId, body: &[BlockId], own: &[u64]) -> u64 {
+        let mut weights = own.to_vec();
+        for found in self.loops.iter().filter(|found| body.contains(&found.head)) {
+            let (cost, _) = self.round(found, own, &weights);
+            let head = &mut weights[found.head.0 as usize];
+            *head = head.saturating_add(cost.saturating_mul(self.trips(found)));
+        }
+        self.round(&Loop { head, latches: Vec::new(), body: body.to_vec() }, own, &weights).0
+    }
+
     /// The costliest way from the entry to an end. What only leads back to the head of a loop leads to no end: that is a
     /// round, and counted there. A function that has no end stops after its last round, `may_stop`.
     fn ways(&self, weights: &[u64], may_stop: bool) -> Option<(u64, Vec<Option<BlockId>>)> {

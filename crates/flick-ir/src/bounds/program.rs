@@ -16,7 +16,7 @@ struct Need {
 
 impl Need {
     fn of(bounds: &FunctionBounds) -> Self {
-        Self { steps: bounds.steps, sends: bounds.sends, out_bytes: bounds.out_bytes }
+        Self { steps: bounds.steps, sends: bounds.sends, out_bytes: bounds.all_out_bytes() }
     }
 
     /// One after the other; each builds in a room of its own.

@@ -31,6 +31,7 @@ pub(crate) fn op_name(op: &Op) -> &'static str {
         Op::Call { .. } => "call",
         Op::SendOriginal { .. } => "send_original",
         Op::OutMark => "out_mark",
+        Op::Room { .. } => "room",
         Op::Written { .. } => "written",
         Op::EmitInt { .. } => "emit_int",
         Op::EmitBytes { .. } => "emit_bytes",

@@ -39,6 +39,7 @@ pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
         "chan_elem" => Op::ChanElem { chan: reader.value()?, index: reader.comma_value()? },
         "call" => Op::Call { func: reader.func()?, args: reader.args()? },
         "out_mark" => Op::OutMark,
+        "room" => Op::Room { bytes: reader.number()? },
         "emit_bytes" => Op::EmitBytes { value: reader.value()? },
         "emit_message" => Op::EmitMessage { start: reader.value()?, end: reader.comma_value()? },
         "slice" => {

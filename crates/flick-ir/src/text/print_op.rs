@@ -36,6 +36,7 @@ pub(super) fn op(op: &Op) -> String {
         Op::Const(word) => format!("const {word}"),
         Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
         Op::OutMark | Op::ResumeState => name.to_owned(),
+        Op::Room { bytes } => format!("{name} {bytes}"),
         Op::Not(a) | Op::Len(a) | Op::Place(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => {
             with(&[*a])
         }

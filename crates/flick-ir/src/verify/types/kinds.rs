@@ -13,7 +13,7 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::OutMark | Op::Written { .. } | Op::EmitInt { .. } | Op::EmitBytes { .. } => {
             acts || kind == FuncKind::Builder
         }
-        Op::EmitMessage { .. } | Op::EmitMessageOf { .. } => acts,
+        Op::EmitMessage { .. } | Op::EmitMessageOf { .. } | Op::Room { .. } => acts,
         Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } | Op::Fail { .. } => acts,
         Op::StateLoad { .. } | Op::StateStore { .. } => acts,
         Op::StateLoadBytes { .. } | Op::StateStoreBytes { .. } => acts,
@@ -51,6 +51,7 @@ pub(crate) fn acts(op: &Op) -> bool {
     matches!(
         op,
         Op::OutMark
+            | Op::Room { .. }
             | Op::Written { .. }
             | Op::EmitInt { .. }
             | Op::EmitBytes { .. }

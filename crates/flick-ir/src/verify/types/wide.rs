@@ -1,7 +1,7 @@
 //! Types of operations that build, send, ask, keep or call the platform.
 
 use flick_abi::HostCall;
-use flick_abi::limits::{FRAME_SLOTS_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::limits::{BUILT_BYTES_MAX, FRAME_SLOTS_MAX, ROOM_BYTES_MAX, SPILL_WORDS_MAX};
 
 use super::{Checker, Class};
 use crate::data::{Inst, Op, Value};
@@ -18,6 +18,12 @@ impl Checker<'_, '_> {
         use Class::{Bytes, Chan, Message, Number, State, Word};
         match op {
             Op::OutMark | Op::ResumeState => Some(Number),
+            Op::Room { bytes } => {
+                if *bytes as usize > ROOM_BYTES_MAX {
+                    self.add(format!("no output ever has room for {bytes} bytes"));
+                }
+                Some(Class::Bool)
+            }
             Op::Written { mark, .. } => {
                 self.takes(op, &[(*mark, Number)]);
                 Some(Bytes)
@@ -310,7 +316,7 @@ impl Checker<'_, '_> {
     }
 
     fn bytes_max(&mut self, bytes: u32) {
-        if bytes as usize > OUT_BYTES_MAX {
+        if bytes as usize > BUILT_BYTES_MAX {
             self.add(format!("no output has room for {bytes} bytes"));
         }
     }
