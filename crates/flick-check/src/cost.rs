@@ -16,7 +16,9 @@ use crate::limits::{
 };
 use crate::report;
 use crate::walk::{self, Child};
-use flick_abi::limits::{BUILT_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, ROOM_BYTES_MAX, SENDS_MAX};
+use flick_abi::limits::{
+    BUILT_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, ROOM_BYTES_MAX, SENDS_MAX,
+};
 
 /// How often the body of an `update` may run.
 const UPDATE_ATTEMPTS: u64 = DICT_ATTEMPTS_MAX as u64;
@@ -125,7 +127,12 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
         }
         if cost.built > BUILT_BYTES_MAX as u64 {
             let worst = worst(|cost| cost.built);
-            sink.push(report::values::too_much_built(span.clone(), cost.built, BUILT_BYTES_MAX as u64, worst));
+            sink.push(report::values::too_much_built(
+                span.clone(),
+                cost.built,
+                BUILT_BYTES_MAX as u64,
+                worst,
+            ));
         }
     }
 }
@@ -193,7 +200,9 @@ impl Costs<'_> {
     fn expr(&self, root: &Expr) -> Cost {
         let (steps, copied) = match &root.kind {
             ExprKind::Concat(_) => (0, bytes_touched(root)),
-            ExprKind::With(..) | ExprKind::Build(..) if matches!(root.ty, Ty::Record(_)) => (0, bytes_touched(root)),
+            ExprKind::With(..) | ExprKind::Build(..) if matches!(root.ty, Ty::Record(_)) => {
+                (0, bytes_touched(root))
+            }
             _ => (bytes_touched(root), 0),
         };
         let own = Cost {

@@ -197,7 +197,8 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         built[block.0 as usize] = 0;
     }
     let in_callees = |inst: &Inst| known.callee(inst).is_some_and(|callee| callee.has_rooms);
-    let has_rooms = !rooms.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
+    let has_rooms =
+        !rooms.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
     let out = longest(&built);
     let kept = longest(&before_suspensions(function, &cfg, built));
     let kept_in_rooms = if has_rooms && function.suspends() { ROOM_BYTES_MAX as u64 } else { 0 };

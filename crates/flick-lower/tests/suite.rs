@@ -35,6 +35,8 @@ mod model;
 mod platform;
 #[path = "suite/random.rs"]
 mod random;
+#[path = "suite/rooms.rs"]
+mod rooms;
 #[path = "suite/rules.rs"]
 mod rules;
 #[path = "suite/session.rs"]

@@ -2,7 +2,9 @@
 //! out from its bounds and its bindings, once, before it starts.
 //! Promises: a program that could need more than there is does not start, and is told what is too much.
 
-use flick_abi::limits::{ASKS_MAX, MESSAGES_MAX, BUILT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX};
+use flick_abi::limits::{
+    ASKS_MAX, BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX,
+};
 use flick_abi::{Event, FuncId, Program};
 
 use flick_buffers::limits::BUFS_MAX;

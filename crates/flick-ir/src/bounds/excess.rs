@@ -1,7 +1,7 @@
 //! Rules that need more than an activation has. Such a program is the author's to change, so whoever talks to authors
 //! asks here before the verifier, which refuses it as well, speaks of functions and blocks.
 
-use flick_abi::limits::{MESSAGES_MAX, BUILT_BYTES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
+use flick_abi::limits::{BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
 
 use super::{FunctionBounds, bounds};
 use crate::data::{FuncKind, Module, Origin};

@@ -42,7 +42,8 @@ pub(super) fn rooms(known: &Known<'_>, cfg: &Cfg, paths: &Paths<'_>) -> Vec<Room
     found
         .map(|(block, (asked, head))| {
             let own = all.get_or_insert_with(|| known.sum(|inst| known.all_out_bytes(inst)));
-            let body: Vec<BlockId> = cfg.order.iter().copied().filter(|id| cfg.dominates(head, *id)).collect();
+            let body: Vec<BlockId> =
+                cfg.order.iter().copied().filter(|id| cfg.dominates(head, *id)).collect();
             Room { block, asked: u64::from(asked), built: paths.part(head, &body, own), body }
         })
         .collect()
@@ -81,7 +82,12 @@ pub fn fill_rooms(module: &mut Module) {
     }
 }
 
-fn known<'a>(module: &'a Module, lengths: &'a Lengths, bounds: &'a [FunctionBounds], index: usize) -> Known<'a> {
+fn known<'a>(
+    module: &'a Module,
+    lengths: &'a Lengths,
+    bounds: &'a [FunctionBounds],
+    index: usize,
+) -> Known<'a> {
     Known { module, lengths, index, bounds, constants: constants(&module.functions[index]) }
 }
 

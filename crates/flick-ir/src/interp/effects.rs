@@ -15,7 +15,9 @@ impl Activation<'_, '_> {
             Op::OutMark => return Some(self.call.out_len as u64),
             Op::Room { bytes } => {
                 let limit = self.call.out.len().min(OUT_BYTES_MAX);
-                return Some(u64::from(self.call.out_len as u64 + semantics::with_reserve(*bytes) <= limit as u64));
+                return Some(u64::from(
+                    self.call.out_len as u64 + semantics::with_reserve(*bytes) <= limit as u64,
+                ));
             }
             Op::Written { mark, max_bytes } => {
                 let mark = get(*mark);
