@@ -13,23 +13,32 @@ use common::told;
 const VERSION: &str = "1.6.18";
 /// With what Debian signs.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Files of `t/` that run against a server started by others and pass whole. What is missing from the list needs options
-/// of memcached's own, its `stats`, meta commands, the binary protocol or values above 14,000 bytes.
+/// Files of `t/` that run against a server started by others and pass whole. Of those that memcached 1.6.18 itself passes when
+/// it is started with no options, two are missing: `getset` reads 18,725 keys with one `get`, and a list of a message has an
+/// end; `issue_22` counts evictions in the classes of memcached's slabs.
 const PASS: &[&str] = &[
     "binary-get",
     "bogus-commands",
     "cas",
+    "chunked-items",
+    "evictions",
     "flags",
     "getandtouch",
     "incrdecr",
     "issue_108",
+    "issue_14",
     "issue_152",
     "issue_192",
+    "issue_3",
+    "issue_41",
     "issue_68",
     "issue_70",
     "line-lengths",
+    "malicious-commands",
+    "multiversioning",
     "noreply",
     "quit",
+    "strtol-testing",
     "touch",
 ];
 

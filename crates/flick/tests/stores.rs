@@ -17,26 +17,25 @@ use stores::{Sink, capture, exchange, service};
 
 const TOOLS: &str = "libmemcached-tools";
 const REDIS_TOOLS: &str = "redis-tools";
-/// Tests of `memccapable -a`.
+/// Tests of `memccapable` for each protocol.
 const CAPABILITIES: usize = 27;
-/// Longest value of the key-value server.
-const VALUE_BYTES_MAX: usize = 14_000;
-/// What memcached, asked for nothing else, keeps at most.
+/// Longest value of the key-value server; memcached, asked for nothing else, keeps not quite so much.
 const MEBIBYTE: usize = 1024 * 1024;
 
 fn text_proxy(backends: &[SocketAddr], extra: &[&str]) -> Service {
     service("memcached_text_proxy", Some(("backends", backends)), extra)
 }
 
-/// Runs `memccapable -a`, all of whose tests must pass.
-fn has_every_capability(service: &Service) {
+/// Runs `memccapable`, with `-a` for the text protocol or `-b` for the binary one. All tests must pass.
+fn has_every_capability(service: &Service, option: &str) {
     let port = service.address.port().to_string();
     let mut memccapable = Command::new("memccapable");
     let (_, stdout, stderr) =
-        told(output(memccapable.args(["-h", "127.0.0.1", "-p", &port, "-a", "-t", "5"]), TOOLS));
+        told(output(memccapable.args(["-h", "127.0.0.1", "-p", &port, option, "-t", "30"]), TOOLS));
     // It prints the verdict `[FAIL]` on stderr, so that a test which failed has none on its line.
+    let name = if option == "-a" { "ascii " } else { "binary " };
     let (passed, failed): (Vec<_>, Vec<_>) =
-        stdout.split("ascii ").skip(1).partition(|told| told.contains("[pass]"));
+        stdout.split(name).skip(1).partition(|told| told.contains("[pass]"));
     assert!(failed.is_empty(), "{failed:?}\n{stderr}");
     assert_eq!(passed.len(), CAPABILITIES, "memccapable ends early:\n{stdout}\n{stderr}");
 }
@@ -46,7 +45,7 @@ fn the_text_proxy_before_one_backend_has_every_capability_of_memcached() {
     let server = Memcached::start();
     for io in ["epoll", "auto"] {
         let proxy = text_proxy(&[server.address], &["--io", io]);
-        has_every_capability(&proxy);
+        has_every_capability(&proxy, "-a");
         proxy.drained();
     }
 }
@@ -55,7 +54,12 @@ fn the_text_proxy_before_one_backend_has_every_capability_of_memcached() {
 fn the_key_value_server_has_every_capability_of_memcached() {
     for io in ["epoll", "auto"] {
         let server = service("key_value_server", None, &["--io", io, "--workers", "2"]);
-        has_every_capability(&server);
+        has_every_capability(&server, "-a");
+        server.drained();
+        let program = "examples/key_value_server/binary_server.flick";
+        let listen = "client=127.0.0.1:0";
+        let server = Service::start(&["run", program, "--listen", listen, "--io", io, "--workers", "2"]);
+        has_every_capability(&server, "-b");
         server.drained();
     }
 }
@@ -146,13 +150,55 @@ fn same(got: &[u8], expected: &[u8], what: &str) {
 #[test]
 fn the_key_value_server_takes_values_up_to_its_limit() {
     let server = service("key_value_server", None, &[]);
-    let lengths = [0, 1, VALUE_BYTES_MAX - 1, VALUE_BYTES_MAX, VALUE_BYTES_MAX + 1, 1 << 14, (1 << 14) + 1];
-    for length in lengths.into_iter().chain([MEBIBYTE, MEBIBYTE + 1]) {
+    for length in [0, 1, 14_000, 1 << 14, (1 << 14) + 1, MEBIBYTE - 1, MEBIBYTE, MEBIBYTE + 1] {
         let got = stored_and_read(server.address, length);
-        same(&got, &outcome(length, length <= VALUE_BYTES_MAX), &format!("{length} bytes"));
+        same(&got, &outcome(length, length <= MEBIBYTE), &format!("{length} bytes"));
     }
     refuses_lengths_that_are_none(server.address);
     server.drained();
+}
+
+/// One `get` gives as many values as one rule may build; then the server's own words end it, and the connection goes on.
+#[test]
+fn a_get_of_more_than_one_answer_holds_ends_with_an_error_behind_whole_values() {
+    const VALUES: usize = 8;
+    let server = service("key_value_server", None, &[]);
+    let mut client = connect(server.address);
+    let value = "v".repeat(MEBIBYTE);
+    for n in 0..VALUES {
+        exchange(&mut client, format!("set k{n} 0 0 {MEBIBYTE}\r\n{value}\r\n").as_bytes(), b"STORED\r\n");
+    }
+    for count in [1, 3, VALUES] {
+        let keys: String = (0..count).map(|n| format!(" k{n}")).collect();
+        client.write_all(format!("get{keys}\r\nget none\r\n").as_bytes()).expect("the server reads");
+        let mut found = 0;
+        let mut next = line(&mut client);
+        while next.starts_with("VALUE") {
+            assert_eq!(next, format!("VALUE k{found} 0 {MEBIBYTE}\r\n"));
+            let mut data = vec![0; MEBIBYTE + 2];
+            client.read_exact(&mut data).expect("the value follows");
+            assert!(data[..MEBIBYTE].iter().all(|byte| *byte == b'v') && data.ends_with(b"\r\n"));
+            found += 1;
+            next = line(&mut client);
+        }
+        let is_whole = found == count;
+        assert!(found >= 3.min(count), "{found} of {count} values");
+        let end = if is_whole { "END\r\n" } else { "SERVER_ERROR out of memory writing get response\r\n" };
+        assert_eq!(next, end, "{found} of {count}");
+        assert_eq!(line(&mut client), "END\r\n", "the next request has its own answer");
+    }
+    server.drained();
+}
+
+/// A line of what a server sends, byte by byte: what follows it stays where it is.
+fn line(client: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("a line follows");
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("lines are text")
 }
 
 #[test]

@@ -45,7 +45,14 @@ fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
     let limits = [
         (Limit::Sends, "sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
         (Limit::Messages, "has up to", messages, MESSAGES_MAX, "messages", None),
-        (Limit::Output, "builds up to", bounds.out_bytes, BUILT_BYTES_MAX, "bytes", first(&bounds.out_places)),
+        (
+            Limit::Output,
+            "builds up to",
+            bounds.out_bytes,
+            BUILT_BYTES_MAX,
+            "bytes",
+            first(&bounds.out_places),
+        ),
         (Limit::Output, "keeps up to", bounds.kept_bytes, BUILT_BYTES_MAX, "bytes while it waits", None),
         (
             Limit::Kept,
