@@ -56,7 +56,8 @@ pub struct Request {
     pub deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
     pub done: bool,
-    /// Part of a reply has been passed to the client: it can no longer be answered otherwise.
+    /// Part of a reply has been passed to the client, or its first to the rule that asked: it can no longer be answered
+    /// otherwise.
     pub begun: bool,
     /// Replies that wait for earlier requests of the same client.
     pub held: PieceQueue,

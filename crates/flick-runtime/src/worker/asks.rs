@@ -346,6 +346,7 @@ impl<D: Driver> Worker<D> {
         self.ledger.get_mut(request).tie = Tie::Nothing;
         if whole {
             self.consume_reply(link, seen.len());
+            self.ledger.get_mut(request).begun = true;
             let reply = self.to_keep(&seen);
             if self.activations.answer(activation, ask, &scratch.frame, reply) {
                 self.run_queue.push_back(Task::Activation(activation));

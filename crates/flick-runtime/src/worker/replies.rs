@@ -230,7 +230,7 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         self.links[link as usize].grace = None;
-        let (echo, heard) = (entry.echo, entry.session.is_some());
+        let (echo, heard, begun) = (entry.echo, entry.session.is_some(), entry.begun);
         let protocol = self.setup.protocol_of(channel);
         if std::ptr::eq(protocol, self.setup.protocol()) {
             restore_echo(&mut scratch.frame, &protocol.echo, &echo);
@@ -246,7 +246,8 @@ impl<D: Driver> Worker<D> {
         }
         let epoch = self.links[link as usize].epoch;
         if !heard {
-            self.counters.orphan_replies.add(1);
+            // What follows the first reply to an ask belongs to it.
+            self.counters.orphan_replies.add(u64::from(!begun));
         } else if silent {
             self.counters.silent.add(1);
         }
