@@ -241,18 +241,7 @@ impl Costs<'_> {
             }
             ExprKind::DictUpdate { dict, key, body, .. } => {
                 let value = packed_bytes(self.items, &self.items.dicts[dict.0 as usize].value);
-                // Each attempt looks the entry up and packs a new one.
-                let kept = Cost {
-                    built: value.saturating_mul(2),
-                    copied: spread(value.saturating_mul(2)),
-                    ..Cost::default()
-                };
-                let attempt = self.block(body).then(kept);
-                // Attempts that would build too much together are not made.
-                let all = attempt.times(UPDATE_ATTEMPTS);
-                let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
-                let copied = if all.built > UPDATE_BYTES_MAX { attempt.copied } else { all.copied };
-                own.then(self.expr(key)).then(Cost { built, copied, ..all })
+                own.then(self.expr(key)).then(attempts(self.block(body), value))
             }
             ExprKind::AskAll { asks: AskAll::Over(over), timeout } => {
                 let message = Cost { asks: 1, built: self.message_bytes(over.message()), ..Cost::default() };
@@ -383,6 +372,18 @@ impl Costs<'_> {
             _ => 0,
         }
     }
+}
+
+/// Attempts to change an entry of so many bytes, given what one computes.
+fn attempts(body: Cost, value_bytes: u64) -> Cost {
+    // Each attempt looks the entry up and packs a new one.
+    let twice = value_bytes.saturating_mul(2);
+    let attempt = body.then(Cost { built: twice, copied: spread(twice), ..Cost::default() });
+    // Attempts that would build too much together are not made.
+    let all = attempt.times(UPDATE_ATTEMPTS);
+    let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
+    let copied = if all.built > UPDATE_BYTES_MAX { attempt.copied } else { all.copied };
+    Cost { built, copied, ..all }
 }
 
 /// Longest text or bytes, also of an option.

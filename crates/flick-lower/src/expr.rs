@@ -1,7 +1,7 @@
 //! Expressions: one arm per kind; what needs more than a few lines has a file of its own.
 //! Promises: operands are evaluated from left to right.
 
-use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, Ty};
+use flick_check::hir::{BinaryOp, Builtin, ClassId, Expr, ExprKind, Ty};
 use flick_ir::data::{Op, Type};
 use flick_ir::semantics;
 
@@ -45,14 +45,7 @@ impl Body<'_> {
             }
             ExprKind::SelfField(field) => self.self_field(*field),
             ExprKind::LenOf(field) => self.self_len_of(*field),
-            ExprKind::IsOf(bytes, class) => {
-                let set = self.cx.program.classes[class.0 as usize].set;
-                self.of_each_way(
-                    bytes,
-                    &|body, known| Val::Bool(body.f.bool(semantics::guard(known, Some(&set), None))),
-                    &|body, bytes| Val::Bool(body.is_of(bytes, set)),
-                )
-            }
+            ExprKind::IsOf(bytes, class) => self.is_of_class(bytes, *class),
             ExprKind::SelfKey(list, key) => self.self_key(*list, *key),
             ExprKind::Dollar => {
                 self.dollar.clone().expect("the checker allows `$$` only in checks of fields")
@@ -70,15 +63,7 @@ impl Body<'_> {
             ExprKind::If { cond, then, otherwise } => self.lower_if(cond, then, otherwise.as_ref()),
             ExprKind::Switch { value, arms, otherwise } => self.lower_switch(value, arms, otherwise.as_ref()),
             ExprKind::Call(fun, args) => self.lower_call(*fun, args),
-            ExprKind::Builtin(Builtin::ParseInt, args) => self.of_each_way(
-                &args[0],
-                &|body, known| {
-                    let number = semantics::parse_int(known, 10);
-                    let (present, value) = (body.f.bool(number.is_some()), body.f.int(number.unwrap_or(0)));
-                    Val::Option { present, value: Box::new(Val::Num(Num::one(value, Interval::INT))) }
-                },
-                &|body, bytes| body.parse_int(bytes, 10),
-            ),
+            ExprKind::Builtin(Builtin::ParseInt, args) => self.decimal(&args[0]),
             ExprKind::Builtin(builtin, args) => self.builtin(*builtin, args, &expr.ty),
             ExprKind::Index(channels, index) => {
                 let chan = self.expr(channels).chan();
@@ -93,6 +78,29 @@ impl Body<'_> {
             ExprKind::Build(unit, fields) => self.lower_build(*unit, fields),
             _ => self.expr_of_parts(expr),
         }
+    }
+
+    /// Whether every byte is of a class; of a constant, it is known.
+    fn is_of_class(&mut self, bytes: &Expr, class: ClassId) -> Val {
+        let set = self.cx.program.classes[class.0 as usize].set;
+        self.of_each_way(
+            bytes,
+            &|body, known| Val::Bool(body.f.bool(semantics::guard(known, Some(&set), None))),
+            &|body, bytes| Val::Bool(body.is_of(bytes, set)),
+        )
+    }
+
+    /// The number that decimal digits spell; of a constant, it is known.
+    fn decimal(&mut self, digits: &Expr) -> Val {
+        self.of_each_way(
+            digits,
+            &|body, known| {
+                let number = semantics::parse_int(known, 10);
+                let (present, value) = (body.f.bool(number.is_some()), body.f.int(number.unwrap_or(0)));
+                Val::Option { present, value: Box::new(Val::Num(Num::one(value, Interval::INT))) }
+            },
+            &|body, bytes| body.parse_int(bytes, 10),
+        )
     }
 
     /// Lowers what is made of parts: tuples, options, lists, text, and what goes through them.

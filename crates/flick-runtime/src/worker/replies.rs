@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use flick_abi::limits::ECHO_FIELDS_MAX;
 use flick_abi::{Event, FailureReason, Frame, MessageFlags, SendBody, Step, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -231,15 +232,7 @@ impl<D: Driver> Worker<D> {
         }
         self.links[link as usize].grace = None;
         let (echo, heard, begun) = (entry.echo, entry.session.is_some(), entry.begun);
-        let protocol = self.setup.protocol_of(channel);
-        if std::ptr::eq(protocol, self.setup.protocol()) {
-            restore_echo(&mut scratch.frame, &protocol.echo, &echo);
-        }
-        if let Some(judge) = self.setup.view(channel).reply_flags {
-            let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
-            assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
-        }
-        let flags = scratch.frame.flags();
+        let flags = self.judged_flags(channel, &mut scratch.frame, &echo, &seen);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
         if !self.note_end_of_exchange(link, flags, heard) {
             return self.backend_fault(link);
@@ -280,6 +273,25 @@ impl<D: Driver> Worker<D> {
         self.ledger.get_mut(request).begun |= passed;
         self.begin_download(link, Download { request, body, last, heard: passed });
         Flow::Go
+    }
+
+    /// What a reply's own grammar says of it, its echo fields put back to what its client asked with.
+    fn judged_flags(
+        &self,
+        channel: usize,
+        reply: &mut Frame,
+        echo: &[u64; ECHO_FIELDS_MAX],
+        seen: &Slice,
+    ) -> MessageFlags {
+        let protocol = self.setup.protocol_of(channel);
+        if std::ptr::eq(protocol, self.setup.protocol()) {
+            restore_echo(reply, &protocol.echo, echo);
+        }
+        if let Some(judge) = self.setup.view(channel).reply_flags {
+            let step = self.setup.engine.parse(judge, reply, seen.bytes());
+            assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
+        }
+        reply.flags()
     }
 
     /// Whether a reply has the number of the request that is to be answered next, if the protocol has numbers.

@@ -254,32 +254,7 @@ impl Emitter<'_, '_> {
         for (var, _) in self.needs.sums.clone().into_iter().filter(|(_, list)| *list == id) {
             self.add_to_sum(var);
         }
-        match &list.end {
-            ListEnd::Count(_) => {
-                let (rest, one) = (self.get_key(Key::Rest(id)), self.body.f.int(1));
-                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
-                self.keep(Key::Rest(id), rest);
-            }
-            ListEnd::Children(children) => {
-                let cause = self.info.field(id).cause;
-                let opens = self.exact_number(children, id, Interval::new(0, ELEMENTS_MAX), cause);
-                let rest = self.get_key(Key::Rest(id));
-                let one = self.body.f.int(1);
-                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
-                let rest = self.body.f.binary(Type::Int, Binary::Add, rest, opens.value());
-                let most = self.body.f.int(ELEMENTS_MAX as i64);
-                let fits = self.body.f.binary(Type::Bool, Binary::LeS, rest, most);
-                self.body.expect(fits, id.0, CAUSE_TOO_LONG);
-                self.keep(Key::Rest(id), rest);
-            }
-            ListEnd::Last(last) => {
-                let (over, more) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
-                self.body.branch_on(last, over, more);
-                own.exits.push((over, self.at));
-                self.body.f.go_on_in(more);
-            }
-            ListEnd::Until(_) | ListEnd::Bytes(_) => {}
-        }
+        self.count_towards_the_end(own);
         let seen = match own.seen {
             None => self.body.f.int(0),
             Some(seen) => {
@@ -313,6 +288,37 @@ impl Emitter<'_, '_> {
             (place, passed.unwrap_or(seen))
         };
         self.body.f.jump(own.head, vec![place, zero, seen]);
+    }
+
+    /// What an element tells of where its list ends.
+    fn count_towards_the_end(&mut self, own: &mut Loop<'_>) {
+        let (id, list) = (own.id, own.list);
+        match &list.end {
+            ListEnd::Count(_) => {
+                let (rest, one) = (self.get_key(Key::Rest(id)), self.body.f.int(1));
+                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
+                self.keep(Key::Rest(id), rest);
+            }
+            ListEnd::Children(children) => {
+                let cause = self.info.field(id).cause;
+                let opens = self.exact_number(children, id, Interval::new(0, ELEMENTS_MAX), cause);
+                let rest = self.get_key(Key::Rest(id));
+                let one = self.body.f.int(1);
+                let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
+                let rest = self.body.f.binary(Type::Int, Binary::Add, rest, opens.value());
+                let most = self.body.f.int(ELEMENTS_MAX as i64);
+                let fits = self.body.f.binary(Type::Bool, Binary::LeS, rest, most);
+                self.body.expect(fits, id.0, CAUSE_TOO_LONG);
+                self.keep(Key::Rest(id), rest);
+            }
+            ListEnd::Last(last) => {
+                let (over, more) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+                self.body.branch_on(last, over, more);
+                own.exits.push((over, self.at));
+                self.body.f.go_on_in(more);
+            }
+            ListEnd::Until(_) | ListEnd::Bytes(_) => {}
+        }
     }
 
     /// Behind an element of a list that streams, when nothing of the next one is there: what was read of this one ends a
