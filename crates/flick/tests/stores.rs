@@ -64,6 +64,17 @@ fn the_key_value_server_has_every_capability_of_memcached() {
     }
 }
 
+#[test]
+fn both_protocols_at_one_address_have_every_capability_of_memcached() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it has one");
+    let program = "examples/key_value_server/both_protocols.flick";
+    let [text, binary] = ["Text", "Binary"].map(|process| format!("{process}.client={free}"));
+    let server = Service::start(&["run", program, "--listen", &text, "--listen", &binary]);
+    has_every_capability(&server, "-a");
+    has_every_capability(&server, "-b");
+    server.drained();
+}
+
 /// What a `get` of these keys is answered.
 fn found<'a>(keys: impl Iterator<Item = &'a String>) -> String {
     let values: String = keys.map(|key| format!("VALUE {key} 7 {}\r\n<{key}>\r\n", key.len() + 2)).collect();

@@ -37,10 +37,16 @@ fn storm_of(seed: u64, servers: usize) -> Storm {
 
 /// Plays the seeds of one service.
 fn check(program: &str, servers: usize, traffic: &dyn Traffic) -> Outcome {
+    check_with(program, servers, 0, traffic)
+}
+
+/// As `check`, with at least so many bytes of buffers.
+fn check_with(program: &str, servers: usize, buffer_bytes: u64, traffic: &dyn Traffic) -> Outcome {
     let (native, interpreted) = subject::example(program);
     let mut sum = Outcome::default();
     for seed in seeds(SEEDS) {
         let storm = storm_of(seed, servers);
+        let storm = Storm { buffer_bytes: storm.buffer_bytes.max(buffer_bytes), ..storm };
         let run = |subject| storm::run_with(seed, &storm, subject, traffic);
         let outcome = run(&native).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {program}: {what}"));
         if seed.is_multiple_of(BOTH_EVERY) {
@@ -146,7 +152,8 @@ fn memcached_failover() {
 
 #[test]
 fn key_value_server() {
-    let outcome = check("key_value_server/key_value_server.flick", 0, &Peers::new(Store));
+    // It looks at values of up to 1 MiB.
+    let outcome = check_with("key_value_server/key_value_server.flick", 0, 8_912_896, &Peers::new(Store));
     assert!(outcome.answered > 0, "the test does something");
 }
 
