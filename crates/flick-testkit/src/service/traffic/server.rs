@@ -102,6 +102,7 @@ impl Server {
             Manner::Skips { at } if is_due(at) => {
                 self.common.has_lied.set(true);
                 answer.bytes.clear();
+                answer.closes |= self.protocol.may_wait_for_ever();
             }
             Manner::WrongNumber { at } if is_due(at) => {
                 self.common.has_lied.set(true);
