@@ -219,9 +219,9 @@ impl<'e> Side<'e> {
             assert!(steps <= bound.steps, "{steps} steps are more than the certified {}", bound.steps);
             assert!(sent <= bound.sends, "{sent} sends are more than the certified {}", bound.sends);
             assert!(
-                out_len as u64 <= bound.out_bytes,
+                out_len as u64 <= bound.all_out_bytes(),
                 "{out_len} bytes built, certified {}",
-                bound.out_bytes
+                bound.all_out_bytes()
             );
             assert!(
                 bound.steps <= program.bounds.steps_per_message_max,

@@ -26,7 +26,8 @@ impl Engines {
     /// Prepares both engines.
     pub fn new(module: Module) -> Self {
         let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
-        let built_max = bounds::bounds(&module).iter().map(|bounds| bounds.out_bytes).collect();
+        let built_max =
+            bounds::bounds(&module).iter().map(flick_ir::bounds::FunctionBounds::all_out_bytes).collect();
         let head_bytes_max = module.program.bounds.head_bytes_max;
         let interpreter = Interpreter::new(module.clone());
         Self { interpreter, compiled, module, built_max, head_bytes_max }
