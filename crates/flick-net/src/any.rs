@@ -166,6 +166,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.backlog_bytes(conn))
     }
 
+    fn is_flushing(&self) -> bool {
+        either!(self, driver => driver.is_flushing())
+    }
+
     fn set_marks(&mut self, high_bytes: usize, low_bytes: usize) {
         either!(self, driver => driver.set_marks(high_bytes, low_bytes));
     }

@@ -176,6 +176,10 @@ pub trait Driver {
     /// (whose slot is free from then on) is *not*: the handle is dead for the caller at once.
     fn close(&mut self, conn: Handle);
 
+    /// Whether output that `close` left to finish is still here: whoever drops the driver then drops it too. Looks at
+    /// every connection, so it is for the end of a worker.
+    fn is_flushing(&self) -> bool;
+
     /// Ends a connection now; unsent output is dropped and the peer sees a reset. The one call that still
     /// works on a closed handle: it cuts short the sending that `close` left to finish.
     fn abort(&mut self, conn: Handle);

@@ -70,6 +70,11 @@ impl<T> Table<T> {
         self.slots[index as usize].value.as_ref()
     }
 
+    /// All values, in the order of their slots.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+
     /// Slots that have ever been used: the first ones.
     pub(crate) fn used(&self) -> u32 {
         self.slots.len() as u32

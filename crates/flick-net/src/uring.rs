@@ -386,6 +386,10 @@ impl Driver for UringDriver {
         state.map_or(0, |state| state.output.bytes())
     }
 
+    fn is_flushing(&self) -> bool {
+        self.conns.values().any(|conn| conn.is_closing && conn.output.bytes() > 0)
+    }
+
     fn set_marks(&mut self, high_bytes: usize, low_bytes: usize) {
         self.marks = Marks { high_bytes, low_bytes };
     }

@@ -100,6 +100,9 @@ impl Driver for Wire {
     fn backlog_bytes(&self, _conn: Handle) -> usize {
         0
     }
+    fn is_flushing(&self) -> bool {
+        false
+    }
     fn set_marks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
     fn shutdown(&mut self, _conn: Handle) {}
     fn close(&mut self, _conn: Handle) {}

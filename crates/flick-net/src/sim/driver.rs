@@ -174,6 +174,10 @@ impl Driver for SimDriver {
         })
     }
 
+    fn is_flushing(&self) -> bool {
+        self.with(|driver, _| driver.conns.values().any(|conn| conn.is_closing && conn.output.bytes() > 0))
+    }
+
     fn set_marks(&mut self, high_bytes: usize, low_bytes: usize) {
         self.with(|driver, _| driver.marks = Marks { high_bytes, low_bytes });
     }

@@ -179,7 +179,8 @@ impl<D: Driver> Worker<D> {
         };
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
         // Handlers of clients that have just gone still have their turn.
-        (self.sessions.len() == 0 && self.run_queue.is_empty() && self.merge_is_finished())
-            || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
+        // What a relay's client sent last may still be on its way to the backend when both are gone.
+        let is_done = self.sessions.len() == 0 && self.run_queue.is_empty() && self.merge_is_finished();
+        (is_done && !self.driver.is_flushing()) || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
     }
 }

@@ -170,6 +170,14 @@ fn tcp_relay() {
 }
 
 #[test]
+fn a_drain_waits_for_the_last_bytes_of_a_relay_whose_ends_have_closed() {
+    const SEED: u64 = 1443;
+    let (native, _) = subject::example("tcp_relay/tcp_relay.flick");
+    let outcome = storm::run_with(SEED, &storm_of(SEED, 1), &native, &Peers::new(lines::Lines));
+    assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
+}
+
+#[test]
 fn packet_counter() {
     check("packet_counter/packet_counter.flick", 1, &Peers::new(lines::Captures));
 }
