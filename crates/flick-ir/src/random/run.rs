@@ -1,6 +1,8 @@
 //! Runs the functions of a random module on random inputs with any engine, and writes down all that can be seen.
 //! Promises: the inputs depend on the module and the seed alone, so records of two engines may be compared.
 
+use std::cell::Cell;
+
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX};
 use flick_abi::{Ask, AskList, Engine, Frame, FuncId, Message, Outcome, RuleCall, Send, SendList};
 
@@ -99,6 +101,25 @@ enum Way<'a> {
     Through(&'a Interpreter),
 }
 
+thread_local! {
+    /// The output of the runs of this thread. Clearing one for each would cost more than most runs do.
+    static OUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// An output with anything in it.
+fn borrow_out() -> Vec<u8> {
+    let mut out = OUT.take();
+    out.resize(OUT_BYTES_MAX, 0);
+    out
+}
+
+/// What was built in an output that is lent again.
+fn give_back(out: Vec<u8>, built: usize) -> Vec<u8> {
+    let copy = out[..built].to_vec();
+    OUT.set(out);
+    copy
+}
+
 /// Runs a rule until it is over.
 fn record(module: &Module, seed: u64, mut way: Way<'_>) -> Record {
     let inputs = Inputs::new(module, seed);
@@ -106,7 +127,7 @@ fn record(module: &Module, seed: u64, mut way: Way<'_>) -> Record {
         inputs.messages[1..].iter().map(|(frame, bytes)| Message { frame, bytes }).collect();
     let mut asked: Vec<Ask> = Vec::new();
     let mut host = MockHost::new(seed);
-    let mut out = vec![0; OUT_BYTES_MAX];
+    let mut out = borrow_out();
     let mut state = inputs.state.clone();
     let mut spills = vec![STALE; module.program.bounds.spill_words as usize];
     let (mut sends, mut asks) = (SendList::new(), AskList::new());
@@ -145,7 +166,7 @@ fn record(module: &Module, seed: u64, mut way: Way<'_>) -> Record {
     }
     assert!(outcomes.last() == Some(&Outcome::Finished), "an activation ends after so many resumptions");
     let (out_len, failure) = (call.out_len, call.failure);
-    out.truncate(out_len);
+    let out = give_back(out, out_len);
     Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
 }
 
@@ -168,7 +189,7 @@ pub fn record_order(engine: &dyn Engine, module: &Module, seed: u64) -> (i64, Ve
     let mut rng = Rng::new(seed);
     let messages = [(); 2].map(|()| message(&mut rng));
     let frames = [0, 1].map(|index: usize| frame(&mut rng, &messages[index]));
-    let mut out = vec![0; OUT_BYTES_MAX];
+    let mut out = borrow_out();
     let mut call = RuleCall {
         frame: &frames[0],
         message: &messages[0],
@@ -188,8 +209,7 @@ pub fn record_order(engine: &dyn Engine, module: &Module, seed: u64) -> (i64, Ve
     };
     let result = engine.order(ORDER, &mut call);
     let out_len = call.out_len;
-    out.truncate(out_len);
-    (result, out)
+    (result, give_back(out, out_len))
 }
 
 /// Frames after each prefix of a random message, each parsed anew with the parser of a random module.
