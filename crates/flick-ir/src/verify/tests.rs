@@ -134,10 +134,10 @@ fn every_kind_has_its_instructions() {
 
 #[test]
 fn sends_are_bounded() {
-    let send = "send_original v2 ".repeat(129);
+    let send = "send_original v2 ".repeat(257);
     check_rule(
         &format!("v2: chan = const 0 {send} return"),
-        &["f0 `r`: sends up to 129 messages, more than 128"],
+        &["f0 `r`: sends up to 257 messages, more than 256"],
     );
 }
 

@@ -64,8 +64,8 @@ fn work_in_loops_counts_for_each_round() {
              b2(): send_original v3 jump b1 b3(): return"
         )
     };
-    check(&text(128), &[]);
-    check(&text(129), &["f0 `r`: sends up to 129 messages, more than 128"]);
+    check(&text(256), &[]);
+    check(&text(257), &["f0 `r`: sends up to 257 messages, more than 256"]);
     check(
         "jump b1 b1() loop 2000: v5: bool = const 1 branch v5, b2, b3
          b2(): v6: bytes = words_new v2 max 1024 jump b1 b3(): return",
