@@ -199,7 +199,8 @@ impl Writer {
             return;
         }
         let value = self.number(scope);
-        let _ = writeln!(out, "  var {name} : int64 &parse = {value};");
+        // What nobody reads is not computed, so it has no value that could be outside its type.
+        let _ = writeln!(out, "  var {name} : int64 &parse = {value};\n  check self.{name} != 77777;");
         scope.numbers.push(name);
     }
 
