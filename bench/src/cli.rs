@@ -1,11 +1,15 @@
 //! The command line of the benchmarks.
 
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flick_load::load::{LoadConfig, Protocol, ValueSize};
+
+use crate::process::{Boost, pin_this_thread, workspace};
 
 /// Measures flick beside its rivals.
 #[derive(Debug, Parser)]
@@ -151,6 +155,54 @@ pub(crate) struct HadoopMergeArgs {
     pub(crate) streams: usize,
 }
 
+/// Where the sides run, and before whom.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PlaceArgs {
+    /// Core of what is measured
+    #[arg(long, default_value_t = 0)]
+    pub(crate) server_core: usize,
+    /// Core of the load and of the servers behind what is measured
+    #[arg(long, default_value_t = 1)]
+    pub(crate) load_core: usize,
+    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    #[arg(long)]
+    pub(crate) boost: bool,
+}
+
+impl PlaceArgs {
+    /// Takes the place of the load, until the end of what is returned.
+    pub(crate) fn take(&self) -> io::Result<Option<Boost>> {
+        pin_this_thread(self.load_core)?;
+        self.boost.then(Boost::new).transpose()
+    }
+}
+
+/// Which flick is measured.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FlickArgs {
+    /// The flick command [default: target/release/flick]
+    #[arg(long)]
+    pub(crate) flick: Option<PathBuf>,
+    /// I/O driver of flick: epoll or uring; its own choice by default
+    #[arg(long)]
+    pub(crate) io: Option<String>,
+}
+
+impl FlickArgs {
+    /// Where the command is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"))
+    }
+
+    /// The command that runs a service with one worker; its addresses are still to be added.
+    pub(crate) fn run(&self, program: &Path) -> Process {
+        let mut command = Process::new(self.path());
+        command.arg("run").arg(program).args(["--workers", "1"]);
+        command.args(self.io.iter().flat_map(|io| ["--io", io.as_str()]));
+        command
+    }
+}
+
 /// Long bodies.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RelayArgs {
@@ -166,21 +218,10 @@ pub(crate) struct RelayArgs {
     /// Leaves out HAProxy and nginx
     #[arg(long)]
     pub(crate) no_rivals: bool,
-    /// Core of the relay
-    #[arg(long, default_value_t = 0)]
-    pub(crate) server_core: usize,
-    /// Core of source and sink
-    #[arg(long, default_value_t = 1)]
-    pub(crate) load_core: usize,
-    /// Goes before other work of a shared machine (needs the right to raise priorities)
-    #[arg(long)]
-    pub(crate) boost: bool,
-    /// The flick command [default: target/release/flick]
-    #[arg(long)]
-    pub(crate) flick: Option<PathBuf>,
-    /// I/O driver of flick: epoll or uring; its own choice by default
-    #[arg(long)]
-    pub(crate) io: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
     /// Writes the page there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
@@ -201,21 +242,10 @@ pub(crate) struct BalancerArgs {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
-    /// Core of the balancer
-    #[arg(long, default_value_t = 0)]
-    pub(crate) server_core: usize,
-    /// Core of the load and the servers
-    #[arg(long, default_value_t = 1)]
-    pub(crate) load_core: usize,
-    /// Goes before other work of a shared machine (needs the right to raise priorities)
-    #[arg(long)]
-    pub(crate) boost: bool,
-    /// The flick command [default: target/release/flick]
-    #[arg(long)]
-    pub(crate) flick: Option<PathBuf>,
-    /// I/O driver of flick: epoll or uring; its own choice by default
-    #[arg(long)]
-    pub(crate) io: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
     /// Writes the page there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
@@ -293,15 +323,8 @@ pub(crate) struct LoadArgs {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
-    /// Core of the server
-    #[arg(long, default_value_t = 0)]
-    pub(crate) server_core: usize,
-    /// Core of the load and the backends
-    #[arg(long, default_value_t = 1)]
-    pub(crate) load_core: usize,
-    /// Goes before other work of a shared machine (needs the right to raise priorities)
-    #[arg(long)]
-    pub(crate) boost: bool,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 }
 
 impl LoadArgs {
@@ -356,15 +379,11 @@ pub(crate) struct ProxyArgs {
     /// Backends behind the proxies
     #[arg(long, default_value_t = 4)]
     pub(crate) backends: usize,
-    /// The flick command [default: target/release/flick]
-    #[arg(long)]
-    pub(crate) flick: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
     /// The program flick runs [default: examples/memcached_proxy/memcached_proxy.flick]
     #[arg(long)]
     pub(crate) program: Option<PathBuf>,
-    /// I/O driver of flick: epoll or uring; its own choice by default
-    #[arg(long)]
-    pub(crate) io: Option<String>,
     /// twemproxy's buffer size in bytes (its -m)
     #[arg(long, default_value_t = 16384)]
     pub(crate) mbuf_bytes: usize,

@@ -8,12 +8,12 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cli::BalancerArgs;
 use crate::machine::Machine;
-use crate::process::{Boost, ScratchDir, Server, free_addr, in_words, pin_this_thread};
+use crate::process::{ScratchDir, Server, free_addr, in_words, workspace};
+use crate::rivals::{haproxy, nginx};
 use crate::stats::Spread;
 
 /// Configurations, with gaps for addresses and directories.
@@ -51,17 +51,15 @@ struct Round {
 
 /// Runs all sides and writes the page.
 pub(crate) fn run(args: &BalancerArgs) -> io::Result<()> {
-    pin_this_thread(args.load_core)?;
-    let _boost = args.boost.then(Boost::new).transpose()?;
+    let _boost = args.place.take()?;
     let scratch = ScratchDir::new("balancer")?;
-    let flick = args.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"));
     let backends =
         (0..BACKENDS).map(|number| backend(args, number, &scratch)).collect::<io::Result<Vec<_>>>()?;
     let mut rows: Vec<(Side, Vec<Round>)> = SIDES.map(|side| (side, Vec::new())).into();
     for number in 1..=args.rounds.max(1) {
         for (side, rounds) in &mut rows {
             let failed = |error| io::Error::other(format!("{}, round {number}: {error}", side.name()));
-            let server = start(args, *side, &flick, &backends, &scratch).map_err(failed)?;
+            let server = start(args, *side, &backends, &scratch).map_err(failed)?;
             load(args, server.addr, args.warmup_seconds).map_err(failed)?;
             let before = server.cpu_time_of_threads()?;
             let (requests, seconds) = load(args, server.addr, args.seconds).map_err(failed)?;
@@ -90,7 +88,7 @@ pub(crate) fn run(args: &BalancerArgs) -> io::Result<()> {
             args.clients,
             args.rounds,
             args.seconds,
-            versions(&flick)
+            Machine::describe(&args.flick.path()).forwarders()
         );
         std::fs::write(results.join("http-balancer.md"), text)?;
     }
@@ -121,17 +119,6 @@ fn table(rows: &[(Side, Vec<Round>)]) -> String {
     text
 }
 
-fn versions(flick: &Path) -> String {
-    let machine = Machine::describe(flick);
-    let mut text = format!("- Linux {}, {} cores\n", machine.kernel, machine.cores);
-    for name in ["flick", "haproxy", "nginx"] {
-        if let Some(version) = machine.versions.get(name) {
-            let _ = writeln!(text, "- {name}: {version}");
-        }
-    }
-    text
-}
-
 /// Loads `addr` for `seconds`; returns requests that were answered, and the time that took.
 fn load(args: &BalancerArgs, addr: SocketAddr, seconds: u64) -> io::Result<(f64, f64)> {
     let mut command = Command::new("wrk");
@@ -155,24 +142,10 @@ fn backend(args: &BalancerArgs, number: usize, scratch: &ScratchDir) -> io::Resu
     let addr = free_addr()?;
     let config = BACKEND.replace("{listen}", &addr.to_string()).replace("{number}", &number.to_string());
     let command = nginx(&config, &format!("backend-{number}.conf"), scratch)?;
-    Server::start(command, args.load_core, args.load_core, addr)
+    Server::start(command, args.place.load_core, args.place.load_core, addr)
 }
 
-fn nginx(config: &str, name: &str, scratch: &ScratchDir) -> io::Result<Command> {
-    let path = scratch.0.join(name);
-    std::fs::write(&path, config.replace("{scratch}", &scratch.0.to_string_lossy()))?;
-    let mut command = Command::new("nginx");
-    command.arg("-e").arg("/dev/null").arg("-p").arg(&scratch.0).arg("-c").arg(path);
-    Ok(command)
-}
-
-fn start(
-    args: &BalancerArgs,
-    side: Side,
-    flick: &Path,
-    backends: &[Server],
-    scratch: &ScratchDir,
-) -> io::Result<Server> {
+fn start(args: &BalancerArgs, side: Side, backends: &[Server], scratch: &ScratchDir) -> io::Result<Server> {
     let addr = free_addr()?;
     let each = |line: &dyn Fn(usize, SocketAddr) -> String| {
         let lines = backends.iter().enumerate().map(|(number, server)| line(number, server.addr));
@@ -182,22 +155,16 @@ fn start(
         Side::Flick => {
             let example = workspace().join("examples/http_balancer/round_robin.flick");
             let addrs: Vec<String> = backends.iter().map(|server| server.addr.to_string()).collect();
-            let mut command = Command::new(flick);
-            command.arg("run").arg(example).args(["--workers", "1"]);
+            let mut command = args.flick.run(&example);
             command.arg("--listen").arg(format!("client={addr}"));
             command.arg("--connect").arg(format!("backends={}", addrs.join(",")));
-            command.args(args.io.iter().flat_map(|io| ["--io", io.as_str()]));
             command
         }
         Side::Haproxy => {
             let servers = each(&|number, addr| format!("  server s{number} {addr}"));
             let config =
                 HAPROXY.replace("{listen}", &addr.to_string()).replace("{haproxy_servers}", &servers);
-            let path = scratch.0.join("haproxy.cfg");
-            std::fs::write(&path, config)?;
-            let mut command = Command::new("haproxy");
-            command.arg("-db").arg("-f").arg(path);
-            command
+            haproxy(&config, scratch)?
         }
         Side::Nginx => {
             let servers = each(&|_, addr| format!("    server {addr};"));
@@ -206,12 +173,6 @@ fn start(
         }
     };
     let told = in_words(&command);
-    Server::start(command, args.server_core, args.load_core, addr)
+    Server::start(command, args.place.server_core, args.place.load_core, addr)
         .map_err(|error| io::Error::other(format!("{told}: {error}")))
-}
-
-/// The root of the repository this program was built from.
-fn workspace() -> PathBuf {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-    bench.parent().unwrap_or(bench).to_path_buf()
 }

@@ -39,6 +39,13 @@ impl Machine {
             versions: versions.into_iter().map(|(name, version)| (name.to_owned(), version)).collect(),
         }
     }
+
+    /// The system and what forwards HTTP here, as items of a page.
+    pub(crate) fn forwarders(&self) -> String {
+        let system = format!("- Linux {}, {} cores\n", self.kernel, self.cores);
+        let named = |name| Some(format!("- {name}: {}\n", self.versions.get(name)?));
+        std::iter::once(system).chain(["flick", "haproxy", "nginx"].into_iter().filter_map(named)).collect()
+    }
 }
 
 fn field(text: &str, name: &str) -> Option<String> {

@@ -23,6 +23,7 @@ mod machine;
 mod measure;
 mod process;
 mod report;
+mod rivals;
 mod stats;
 
 use std::process::ExitCode;

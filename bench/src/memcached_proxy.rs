@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use flick_load::load::Protocol;
@@ -15,7 +15,7 @@ use flick_load::load::Protocol;
 use crate::cli::{LoadArgs, ProxyArgs, Side};
 use crate::machine::Machine;
 use crate::measure::{self, Round};
-use crate::process::{Boost, ScratchDir, Server, free_addr, in_words, pin_this_thread};
+use crate::process::{ScratchDir, Server, free_addr, in_words, workspace};
 use crate::report::{Comparison, SideResult};
 
 /// twemproxy's configuration, with gaps for the addresses.
@@ -23,8 +23,7 @@ const TWEMPROXY_CONFIG: &str = include_str!("../rivals/twemproxy.yml");
 
 /// Runs the comparison and writes its results.
 pub(crate) fn run(args: &ProxyArgs) -> io::Result<()> {
-    pin_this_thread(args.load.load_core)?;
-    let _boost = args.load.boost.then(Boost::new).transpose()?;
+    let _boost = args.load.place.take()?;
     let bench = Bench::prepare(args)?;
     let sides = bench.sides()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); sides.len()];
@@ -100,16 +99,10 @@ fn load_in_words(args: &ProxyArgs) -> String {
         load.rounds,
         load.seconds,
         load.warmup_seconds,
-        load.server_core,
-        load.load_core,
-        if load.boost { ", all of them before other work of the machine" } else { "" }
+        load.place.server_core,
+        load.place.load_core,
+        if load.place.boost { ", all of them before other work of the machine" } else { "" }
     )
-}
-
-/// The root of the repository this program was built from.
-fn workspace() -> PathBuf {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-    bench.parent().unwrap_or(bench).to_path_buf()
 }
 
 /// What all rounds share: the backends and the scratch directory.
@@ -123,10 +116,10 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn prepare(args: &'a ProxyArgs) -> io::Result<Bench<'a>> {
-        let flick = args.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"));
+        let flick = args.flick.path();
         let example = "examples/memcached_proxy/memcached_proxy.flick";
         let program = args.program.clone().unwrap_or_else(|| workspace().join(example));
-        let core = args.load.load_core;
+        let core = args.load.place.load_core;
         let backends = (0..args.backends.max(1))
             .map(|_| memcached(free_addr()?, core, core))
             .collect::<Result<_, _>>()?;
@@ -157,11 +150,11 @@ impl<'a> Bench<'a> {
             Side::Flick => {
                 let command = self.flick_command(addr);
                 let told = in_words(&command);
-                Ok((Server::start(command, load.server_core, load.load_core, addr)?, told))
+                Ok((Server::start(command, load.place.server_core, load.place.load_core, addr)?, told))
             }
             Side::Direct => {
                 let told = in_words(&memcached_command(addr));
-                Ok((memcached(addr, load.server_core, load.load_core)?, told))
+                Ok((memcached(addr, load.place.server_core, load.place.load_core)?, told))
             }
         }
     }
@@ -181,18 +174,14 @@ impl<'a> Bench<'a> {
         command.arg("-p").arg(self.scratch.0.join("twemproxy.pid"));
         let load = &self.args.load;
         let told = format!("nutcracker -m {}, with\n{config}", self.args.mbuf_bytes);
-        Ok((Server::start(command, load.server_core, load.load_core, addr)?, told))
+        Ok((Server::start(command, load.place.server_core, load.place.load_core, addr)?, told))
     }
 
     fn flick_command(&self, addr: SocketAddr) -> Command {
         let backends: Vec<String> = self.backends.iter().map(|backend| backend.addr.to_string()).collect();
-        let mut command = Command::new(&self.flick);
-        command.arg("run").arg(&self.program).args(["--workers", "1"]);
+        let mut command = self.args.flick.run(&self.program);
         command.arg("--listen").arg(format!("client={addr}"));
         command.arg("--connect").arg(format!("backends={}", backends.join(",")));
-        if let Some(io) = &self.args.io {
-            command.args(["--io", io]);
-        }
         command
     }
 }

@@ -174,6 +174,12 @@ impl Drop for ScratchDir {
     }
 }
 
+/// The root of the repository this program was built from.
+pub(crate) fn workspace() -> PathBuf {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    bench.parent().unwrap_or(bench).to_path_buf()
+}
+
 /// Returns a loopback address whose port was free a moment ago.
 pub(crate) fn free_addr() -> io::Result<SocketAddr> {
     TcpListener::bind(("127.0.0.1", 0))?.local_addr()

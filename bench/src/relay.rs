@@ -11,12 +11,13 @@ mod peers;
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use crate::cli::RelayArgs;
-use crate::process::{Boost, ScratchDir, Server, free_addr, in_words, pin_this_thread};
+use crate::machine::Machine;
+use crate::process::{ScratchDir, Server, free_addr, in_words, workspace};
+use crate::rivals::{haproxy, nginx};
 use crate::stats::Spread;
 
 pub(crate) use bare::run as bare;
@@ -59,16 +60,14 @@ struct Round {
 
 /// Runs all sides on all shapes and writes the page.
 pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
-    pin_this_thread(args.load_core)?;
-    let _boost = args.boost.then(Boost::new).transpose()?;
+    let _boost = args.place.take()?;
     let scratch = ScratchDir::new("relay")?;
-    let flick = args.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"));
     let mut page = String::new();
     for shape in Shape::ALL {
         if args.only.as_ref().is_some_and(|only| !shape.name().contains(only.as_str())) {
             continue;
         }
-        let rows = compare(args, shape, &flick, &scratch)?;
+        let rows = compare(args, shape, &scratch)?;
         page.push_str(&table(shape, &rows));
     }
     print!("{page}");
@@ -76,22 +75,17 @@ pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
         std::fs::create_dir_all(results)?;
         let heading = format!(
             "# Forwarding long bodies\n\nBodies of {} MiB, one connection at a time; {} rounds, medians with extremes; \
-             see METHOD.md.\n{}\n",
+             see METHOD.md.\n\n{}\n",
             args.mib,
             args.rounds,
-            versions(&flick)
+            Machine::describe(&args.flick.path()).forwarders()
         );
         std::fs::write(results.join("relay.md"), format!("{heading}{page}"))?;
     }
     Ok(())
 }
 
-fn compare(
-    args: &RelayArgs,
-    shape: Shape,
-    flick: &Path,
-    scratch: &ScratchDir,
-) -> io::Result<Vec<(Side, Vec<Round>)>> {
+fn compare(args: &RelayArgs, shape: Shape, scratch: &ScratchDir) -> io::Result<Vec<(Side, Vec<Round>)>> {
     let mut sides = vec![
         Side::Flick,
         Side::Copying(16 << 10),
@@ -110,7 +104,7 @@ fn compare(
     let peers = Peers::new(shape)?;
     for number in 1..=args.rounds.max(1) {
         for (side, rounds) in &mut rows {
-            let server = start(args, *side, shape, flick, &peers, scratch)?;
+            let server = start(args, *side, shape, &peers, scratch)?;
             let failed = |error| io::Error::other(format!("{}, {}: {error}", shape.name(), side.name()));
             peers.checked(server.addr, CHECKED_BYTES).map_err(failed)?;
             peers.moved(server.addr, CHECKED_BYTES).map_err(failed)?;
@@ -154,62 +148,35 @@ fn table(shape: Shape, rows: &[(Side, Vec<Round>)]) -> String {
     text
 }
 
-fn versions(flick: &Path) -> String {
-    let machine = crate::machine::Machine::describe(flick);
-    let mut text = format!("\n- Linux {}, {} cores\n", machine.kernel, machine.cores);
-    for name in ["flick", "haproxy", "nginx"] {
-        if let Some(version) = machine.versions.get(name) {
-            let _ = writeln!(text, "- {name}: {version}");
-        }
-    }
-    text
-}
-
 fn start(
     args: &RelayArgs,
     side: Side,
     shape: Shape,
-    flick: &Path,
     peers: &Peers,
     scratch: &ScratchDir,
 ) -> io::Result<Server> {
     let (addr, backend) = (free_addr()?, peers.addr());
     let filled = |config: &str| {
         let text = config.replace("{listen}", &addr.to_string()).replace("{backend}", &backend.to_string());
-        let text = text.replace("{mode}", if shape.is_http() { "http" } else { "tcp" });
-        text.replace("{scratch}", &scratch.0.to_string_lossy())
+        text.replace("{mode}", if shape.is_http() { "http" } else { "tcp" })
     };
     let command = match side {
         Side::Flick => {
             let example =
                 if shape.is_http() { "http_balancer/round_robin.flick" } else { "tcp_relay/tcp_relay.flick" };
             let channel = if shape.is_http() { "backends" } else { "server" };
-            let mut command = Command::new(flick);
-            command.arg("run").arg(workspace().join("examples").join(example)).args(["--workers", "1"]);
+            let mut command = args.flick.run(&workspace().join("examples").join(example));
             command.arg("--listen").arg(format!("client={addr}"));
             command.arg("--connect").arg(format!("{channel}={backend}"));
-            command.args(args.io.iter().flat_map(|io| ["--io", io.as_str()]));
             command
         }
         Side::Copying(bytes) => bare_command(addr, backend, &["--buffer-bytes", &bytes.to_string()])?,
         Side::Splicing => bare_command(addr, backend, &["--splice"])?,
-        Side::Haproxy => {
-            let path = scratch.0.join("haproxy.cfg");
-            std::fs::write(&path, filled(HAPROXY_CONFIG))?;
-            let mut command = Command::new("haproxy");
-            command.arg("-db").arg("-f").arg(path);
-            command
-        }
-        Side::Nginx => {
-            let path = scratch.0.join("nginx.conf");
-            std::fs::write(&path, filled(NGINX_CONFIG))?;
-            let mut command = Command::new("nginx");
-            command.arg("-e").arg("/dev/null").arg("-p").arg(&scratch.0).arg("-c").arg(path);
-            command
-        }
+        Side::Haproxy => haproxy(&filled(HAPROXY_CONFIG), scratch)?,
+        Side::Nginx => nginx(&filled(NGINX_CONFIG), "nginx.conf", scratch)?,
     };
     let told = in_words(&command);
-    Server::start(command, args.server_core, args.load_core, addr)
+    Server::start(command, args.place.server_core, args.place.load_core, addr)
         .map_err(|error| io::Error::other(format!("{told}: {error}")))
 }
 
@@ -221,10 +188,4 @@ fn bare_command(
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("bare-relay").arg(listen.to_string()).arg(backend.to_string()).args(options);
     Ok(command)
-}
-
-/// The root of the repository this program was built from.
-fn workspace() -> PathBuf {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-    bench.parent().unwrap_or(bench).to_path_buf()
 }

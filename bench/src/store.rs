@@ -12,11 +12,11 @@ use crate::stats::Spread;
 
 /// Runs the rounds and prints their median; there is no rival here, so nothing is written down.
 pub(crate) fn run(args: &LoadArgs) -> io::Result<()> {
-    let _boost = args.boost.then(Boost::new).transpose()?;
+    let _boost = args.place.boost.then(Boost::new).transpose()?;
     // The store's thread inherits the core of this one.
-    pin_this_thread(args.server_core)?;
+    pin_this_thread(args.place.server_core)?;
     let store = Store::start(free_addr()?)?;
-    pin_this_thread(args.load_core)?;
+    pin_this_thread(args.place.load_core)?;
     let mut rates = Vec::new();
     for number in 1..=args.rounds.max(1) {
         let round = measure::round(args, store.addr(), Protocol::Binary, None)?;
