@@ -4,6 +4,7 @@
 //! Refuses: threads and real time.
 
 pub mod client;
+mod conduct;
 pub mod memcached;
 pub mod mutant;
 pub mod server;

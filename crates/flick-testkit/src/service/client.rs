@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use flick_net::sim::{Actor, PeerIo, Rng};
 
+use super::conduct::Conduct;
 use super::memcached::{Cmd, REPLY, opcode, status, value_of};
 
 /// How a client behaves beside sending its requests.
@@ -127,63 +128,22 @@ impl Verdict {
 
 /// The client.
 pub struct Client {
-    unsent: VecDeque<u8>,
+    conduct: Conduct,
     waiting: VecDeque<Cmd>,
     input: Vec<u8>,
-    habit: Habit,
     verdict: Rc<RefCell<Verdict>>,
-    unpaused_bytes: usize,
-    pauses_left: u32,
     is_malformed: bool,
 }
-
-/// How often a client stops reading, so that every one of them comes to an end.
-pub const PAUSES_MAX: u32 = 50;
-
-/// How long a client that has all its replies stays, to see whether another one comes.
-pub const STAYS_NS: u64 = 4_000_000;
-
-const WRITE_ON: u64 = 1;
-const READ_AGAIN: u64 = 2;
-const LEAVE: u64 = 3;
-const VANISH: u64 = 4;
 
 impl Client {
     /// A client with these requests.
     pub fn new(requests: &[Cmd], habit: Habit, verdict: Rc<RefCell<Verdict>>) -> Self {
-        let mut unsent: VecDeque<u8> = requests.iter().flat_map(Cmd::bytes).collect();
-        match &habit {
-            Habit::Truncates { bytes } => unsent.truncate(unsent.len().saturating_sub(*bytes)),
-            Habit::Nonsense { bytes } => unsent.extend(bytes),
-            _ => {}
-        }
         let waiting: VecDeque<Cmd> = requests.iter().cloned().collect();
         let is_malformed = matches!(habit, Habit::Nonsense { .. });
         verdict.borrow_mut().waiting = waiting.len();
-        Self {
-            unsent,
-            waiting,
-            input: Vec::new(),
-            habit,
-            verdict,
-            unpaused_bytes: 0,
-            pauses_left: PAUSES_MAX,
-            is_malformed,
-        }
-    }
-
-    fn write_some(&mut self, io: &mut PeerIo<'_>) {
-        let most = if let Habit::Trickle { bytes, .. } = self.habit { bytes } else { usize::MAX };
-        let part: Vec<u8> = self.unsent.drain(..most.min(self.unsent.len())).collect();
-        io.write(&part);
-        if !self.unsent.is_empty()
-            && let Habit::Trickle { every_ns, .. } = self.habit
-        {
-            io.timer(every_ns, WRITE_ON);
-        }
-        if matches!(self.habit, Habit::HalfCloses | Habit::Truncates { .. }) {
-            io.shutdown_write();
-        }
+        let unsent = requests.iter().flat_map(Cmd::bytes).collect();
+        let conduct = Conduct::new(unsent, habit, Rc::clone(&verdict));
+        Self { conduct, waiting, input: Vec::new(), verdict, is_malformed }
     }
 
     /// Drops requests from the front that may stay without a reply, up to the one that `reply` answers.
@@ -233,9 +193,8 @@ impl Client {
         let is_quit = self.waiting.front().is_some_and(|cmd| cmd.opcode == opcode::QUITQ);
         verdict.waiting = if is_quit { 0 } else { self.waiting.len() };
         if self.waiting.is_empty() && !verdict.finished && !self.is_malformed {
-            verdict.finished = true;
-            verdict.finished_ns = io.now_ns();
-            io.timer(STAYS_NS, LEAVE);
+            drop(verdict);
+            self.conduct.finish(io);
         }
     }
 }
@@ -277,10 +236,7 @@ fn shown(cmd: &Cmd) -> String {
 
 impl Actor for Client {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
-        if let Habit::Vanishes { after_ns } = self.habit {
-            io.timer(after_ns, VANISH);
-        }
-        self.write_some(io);
+        self.conduct.begin(io);
     }
 
     fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
@@ -293,16 +249,7 @@ impl Actor for Client {
             }
         }
         self.note(io);
-        self.unpaused_bytes += data.len();
-        if let Habit::SlowReader { every_bytes, pause_ns } = self.habit
-            && self.unpaused_bytes >= every_bytes
-            && self.pauses_left > 0
-        {
-            self.pauses_left -= 1;
-            self.unpaused_bytes = 0;
-            io.pause_reading(true);
-            io.timer(pause_ns, READ_AGAIN);
-        }
+        self.conduct.has_read(io, data.len());
     }
 
     fn on_eof(&mut self, io: &mut PeerIo<'_>) {
@@ -327,18 +274,7 @@ impl Actor for Client {
     }
 
     fn on_timer(&mut self, io: &mut PeerIo<'_>, id: u64) {
-        match id {
-            WRITE_ON => self.write_some(io),
-            READ_AGAIN => io.pause_reading(false),
-            VANISH => {
-                self.verdict.borrow_mut().left = true;
-                io.reset();
-            }
-            _ => {
-                self.verdict.borrow_mut().left = true;
-                io.close();
-            }
-        }
+        self.conduct.on_timer(io, id);
     }
 }
 

@@ -8,28 +8,21 @@ use std::rc::Rc;
 use flick_net::sim::{Actor, PeerIo};
 
 use super::{Common, Cut, Judged, Owed, Protocol, Request, shown};
-use crate::service::client::{Habit, PAUSES_MAX, STAYS_NS, Verdict};
+use crate::service::client::{Habit, Verdict};
+use crate::service::conduct::Conduct;
 
 pub(super) struct Client {
     protocol: Rc<dyn Protocol>,
     common: Common,
-    unsent: VecDeque<u8>,
+    conduct: Conduct,
     waiting: VecDeque<Request>,
     input: Vec<u8>,
-    habit: Habit,
     verdict: Rc<RefCell<Verdict>>,
-    unpaused_bytes: usize,
-    pauses_left: u32,
     /// It has sent what is no request, and may be told so.
     is_malformed: bool,
     /// It has been told, and listens no more.
     is_refused: bool,
 }
-
-const WRITE_ON: u64 = 1;
-const READ_AGAIN: u64 = 2;
-const LEAVE: u64 = 3;
-const VANISH: u64 = 4;
 
 impl Client {
     pub(super) fn new(
@@ -39,12 +32,7 @@ impl Client {
         habit: Habit,
         verdict: Rc<RefCell<Verdict>>,
     ) -> Self {
-        let mut unsent: VecDeque<u8> = requests.iter().flat_map(|request| request.bytes.clone()).collect();
-        match &habit {
-            Habit::Truncates { bytes } => unsent.truncate(unsent.len().saturating_sub(*bytes)),
-            Habit::Nonsense { bytes } => unsent.extend(bytes),
-            _ => {}
-        }
+        let unsent = requests.iter().flat_map(|request| request.bytes.clone()).collect();
         let is_malformed = match &habit {
             Habit::Nonsense { bytes } => !bytes.is_empty(),
             Habit::Truncates { .. } => true,
@@ -56,29 +44,12 @@ impl Client {
         Self {
             protocol,
             common,
-            unsent,
+            conduct: Conduct::new(unsent, habit, Rc::clone(&verdict)),
             waiting,
             input: Vec::new(),
-            habit,
             verdict,
-            unpaused_bytes: 0,
-            pauses_left: PAUSES_MAX,
             is_malformed,
             is_refused: false,
-        }
-    }
-
-    fn write_some(&mut self, io: &mut PeerIo<'_>) {
-        let most = if let Habit::Trickle { bytes, .. } = self.habit { bytes } else { usize::MAX };
-        let part: Vec<u8> = self.unsent.drain(..most.min(self.unsent.len())).collect();
-        io.write(&part);
-        if !self.unsent.is_empty()
-            && let Habit::Trickle { every_ns, .. } = self.habit
-        {
-            io.timer(every_ns, WRITE_ON);
-        }
-        if matches!(self.habit, Habit::HalfCloses | Habit::Truncates { .. }) {
-            io.shutdown_write();
         }
     }
 
@@ -126,11 +97,10 @@ impl Client {
     fn note(&mut self, io: &mut PeerIo<'_>) {
         let mut verdict = self.verdict.borrow_mut();
         verdict.waiting = self.waiting.len();
-        let is_done = self.waiting.is_empty() && self.unsent.is_empty();
+        let is_done = self.waiting.is_empty() && self.conduct.has_sent_all();
         if is_done && !verdict.finished && (!self.is_malformed || self.is_refused) {
-            verdict.finished = true;
-            verdict.finished_ns = io.now_ns();
-            io.timer(STAYS_NS, LEAVE);
+            drop(verdict);
+            self.conduct.finish(io);
         }
     }
 
@@ -148,10 +118,7 @@ impl Client {
 
 impl Actor for Client {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
-        if let Habit::Vanishes { after_ns } = self.habit {
-            io.timer(after_ns, VANISH);
-        }
-        self.write_some(io);
+        self.conduct.begin(io);
         // Who is owed nothing has all of it.
         self.note(io);
     }
@@ -162,16 +129,7 @@ impl Actor for Client {
             return self.object(io, wrong);
         }
         self.note(io);
-        self.unpaused_bytes += data.len();
-        if let Habit::SlowReader { every_bytes, pause_ns } = self.habit
-            && self.unpaused_bytes >= every_bytes
-            && self.pauses_left > 0
-        {
-            self.pauses_left -= 1;
-            self.unpaused_bytes = 0;
-            io.pause_reading(true);
-            io.timer(pause_ns, READ_AGAIN);
-        }
+        self.conduct.has_read(io, data.len());
     }
 
     fn on_eof(&mut self, io: &mut PeerIo<'_>) {
@@ -192,20 +150,8 @@ impl Actor for Client {
     }
 
     fn on_timer(&mut self, io: &mut PeerIo<'_>, id: u64) {
-        match id {
-            WRITE_ON => {
-                self.write_some(io);
-                self.note(io);
-            }
-            READ_AGAIN => io.pause_reading(false),
-            VANISH => {
-                self.verdict.borrow_mut().left = true;
-                io.reset();
-            }
-            _ => {
-                self.verdict.borrow_mut().left = true;
-                io.close();
-            }
+        if self.conduct.on_timer(io, id) {
+            self.note(io);
         }
     }
 }
