@@ -90,9 +90,8 @@ impl Facts<'_> {
         }
         let (a, b) = (self.range(a)?, self.range(b)?);
         match op {
-            BinaryOp::Eq if a.hi < b.lo || b.hi < a.lo => Some(false),
-            BinaryOp::Eq if a.is_point() && b.is_point() => Some(true),
-            BinaryOp::Ne => self_ne(a, b),
+            BinaryOp::Eq => equal(a, b),
+            BinaryOp::Ne => equal(a, b).map(|value| !value),
             BinaryOp::Lt => order(a.hi < b.lo, a.lo >= b.hi),
             BinaryOp::Le => order(a.hi <= b.lo, a.lo > b.hi),
             BinaryOp::Gt => order(a.lo > b.hi, a.hi <= b.lo),
@@ -160,15 +159,7 @@ impl Facts<'_> {
             ExprKind::Dollar => self.dollar.map_or(of_type, |field| self.field(field, of_type)),
             ExprKind::SelfField(field) => self.field(*field, of_type),
             ExprKind::Binary(op, a, b) if matches!(expr.ty, Ty::Int { .. }) => {
-                let (a, b) = (self.range(a)?, self.range(b)?);
-                match op {
-                    BinaryOp::Add => Some(a.add(b)),
-                    BinaryOp::Sub => Some(a.sub(b)),
-                    BinaryOp::Mul => Some(a.mul(b)),
-                    BinaryOp::Div => Some(a.div(b)),
-                    BinaryOp::Mod => Some(a.modulo(b)),
-                    _ => of_type,
-                }
+                Range::of_binary(*op, self.range(a)?, self.range(b)?).or(of_type)
             }
             ExprKind::Builtin(Builtin::Len, args) => match args.as_slice() {
                 [text] => self.length(text).or(of_type),
@@ -241,11 +232,8 @@ impl Facts<'_> {
     }
 }
 
-fn self_ne(a: Range, b: Range) -> Option<bool> {
-    if a.hi < b.lo || b.hi < a.lo {
-        return Some(true);
-    }
-    (a.is_point() && b.is_point()).then_some(false)
+fn equal(a: Range, b: Range) -> Option<bool> {
+    order(a.is_point() && b.is_point() && a.lo == b.lo, a.hi < b.lo || b.hi < a.lo)
 }
 
 /// A comparison that always holds, or never does.

@@ -3,7 +3,7 @@
 //! since intervals are cut at `i128`, far outside every 64-bit value.
 //! Not here: wrapping at 64 bits (`expr/`), which a grammar does not do and a program does.
 
-use crate::hir::{IntRepr, Ty};
+use crate::hir::{BinaryOp, IntRepr, Ty};
 
 /// An interval of integers, both ends inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,18 @@ impl Range {
             lo = lo.max(self.lo);
         }
         Range { lo, hi }
+    }
+
+    /// The results of an operator of numbers; `None`: it is none.
+    pub(crate) fn of_binary(op: BinaryOp, a: Range, b: Range) -> Option<Range> {
+        match op {
+            BinaryOp::Add => Some(a.add(b)),
+            BinaryOp::Sub => Some(a.sub(b)),
+            BinaryOp::Mul => Some(a.mul(b)),
+            BinaryOp::Div => Some(a.div(b)),
+            BinaryOp::Mod => Some(a.modulo(b)),
+            _ => None,
+        }
     }
 
     /// The smallest power of two that an unsigned range ends below.

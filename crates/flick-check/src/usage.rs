@@ -10,8 +10,8 @@ use crate::asked::Asked;
 use crate::diagnostic::Sink;
 use crate::grammar;
 use crate::hir::{
-    BinaryOp, Block, Builtin, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty,
-    Unit, UnitId, ViewField,
+    Block, Builtin, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit,
+    UnitId, ViewField,
 };
 use crate::items::Items;
 use crate::limits::{VINT_BYTES_MAX, head_bytes_max};
@@ -357,15 +357,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
             other => other.number_range().map(|(lo, hi)| Range { lo, hi }),
         },
         ExprKind::Binary(op, a, b) => {
-            let (a, b) = (range_when_changed(unit, a)?, range_when_changed(unit, b)?);
-            match op {
-                BinaryOp::Add => Some(a.add(b)),
-                BinaryOp::Sub => Some(a.sub(b)),
-                BinaryOp::Mul => Some(a.mul(b)),
-                BinaryOp::Div => Some(a.div(b)),
-                BinaryOp::Mod => Some(a.modulo(b)),
-                _ => None,
-            }
+            Range::of_binary(*op, range_when_changed(unit, a)?, range_when_changed(unit, b)?)
         }
         _ => crate::expr::range_of(&expr.ty),
     }
