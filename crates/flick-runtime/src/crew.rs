@@ -178,6 +178,13 @@ pub struct Entrance {
     pub members: Vec<u16>,
 }
 
+impl Entrance {
+    /// All services behind it take no new clients any more.
+    fn all_drain(&self, members: &[Member]) -> bool {
+        self.members.iter().all(|index| members[usize::from(*index)].shared.drain_asked().is_some())
+    }
+}
+
 /// A thread's services.
 pub struct Crew {
     members: Vec<Member>,
@@ -236,7 +243,8 @@ impl Crew {
         })?;
         let now_ns = monotonic_ns();
         let is_due = |entrance: &Entrance| entrance.door.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns);
-        if opened || self.entrances.iter().any(|entrance| is_due(entrance) || self.must_close(entrance)) {
+        let must_close = |entrance: &Entrance| entrance.door.is_open() && entrance.all_drain(&self.members);
+        if opened || self.entrances.iter().any(|entrance| is_due(entrance) || must_close(entrance)) {
             self.let_in(now_ns)?;
         }
         let count = self.members.len();
@@ -284,18 +292,11 @@ impl Crew {
         Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
     }
 
-    /// All services behind it take no new clients any more.
-    fn must_close(&self, entrance: &Entrance) -> bool {
-        let mut shared = entrance.members.iter().map(|index| &self.members[usize::from(*index)].shared);
-        entrance.door.is_open() && shared.all(|shared| shared.drain_asked().is_some())
-    }
-
     /// Hands who has come to the addresses of several services to the right ones.
     fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
         for entrance in &mut self.entrances {
             let members = &mut self.members;
-            let ends = |index: &u16| members[usize::from(*index)].shared.drain_asked().is_some();
-            if entrance.members.iter().all(ends) {
+            if entrance.all_drain(members) {
                 entrance.door.close();
             }
             if !entrance.door.is_open() {
