@@ -30,6 +30,11 @@ pub struct Limits {
     pub sessions_max: u32,
     /// What happens to the next one.
     pub overflow: Overflow,
+    /// Client connections of one address at one time, of IPv6 of one /64; those beyond are turned away. Zero: as many
+    /// as there are sessions.
+    pub connections_per_address_max: u32,
+    /// Client connections let in per second; those beyond wait in the kernel's queue. Zero: as fast as they come.
+    pub accept_rate: u32,
     /// Requests of one client under way at one time; a client with more waits.
     pub session_requests_max: u32,
     /// Requests under way at one time.
@@ -63,6 +68,8 @@ impl Default for Limits {
         Self {
             sessions_max: 20_000,
             overflow: Overflow::Pause,
+            connections_per_address_max: 0,
+            accept_rate: 0,
             session_requests_max: 256,
             requests_max: 131_072,
             activations_max: 16_384,

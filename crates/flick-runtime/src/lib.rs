@@ -14,6 +14,7 @@ pub mod counters;
 mod crew;
 mod deadlines;
 mod gather;
+mod guests;
 pub mod host;
 mod inbox;
 pub mod latencies;

@@ -88,6 +88,8 @@ pub const DRAIN_QUIET_MS: u64 = 500;
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.
 pub const FLUSH_TICK_MS: u64 = 5;
+/// The part of a second's new clients that may come at once.
+pub const ACCEPT_BURST_SHARE: u32 = 10;
 /// Lines of the log that one worker's rules may write in a second; what is more is counted.
 pub const LOG_LINES_PER_S_MAX: u32 = 100;
 /// Time in which the sweep of expired entries passes a whole dictionary, in nanoseconds.

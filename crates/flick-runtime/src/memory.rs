@@ -36,7 +36,12 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
     let tables = u64::from(limits.sessions_max) * per_session
-        + u64::from(limits.requests_max) * size_of::<Request>() as u64;
+        + u64::from(limits.requests_max) * size_of::<Request>() as u64
+        + if limits.connections_per_address_max > 0 {
+            u64::from(limits.sessions_max) * GUEST_BYTES
+        } else {
+            0
+        };
     let mut out = vec![
         Part {
             what: "network buffers".to_owned(),
@@ -110,3 +115,5 @@ fn exchanges(program: &Program, config: &PlatformConfig, elements: &[(u32, u32)]
 
 /// What queues and lists of a worker hold for each session, beside the session itself; generous.
 const SESSION_QUEUE_BYTES: usize = 512;
+/// What a table of addresses holds for each session; generous.
+const GUEST_BYTES: u64 = 192;

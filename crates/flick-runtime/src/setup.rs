@@ -180,6 +180,13 @@ impl Setup {
         self.protocol_of(self.listened)
     }
 
+    /// The builder of what a client is told for whom there is no place, before it has asked for anything: the words for
+    /// too much load, where they repeat nothing of a request.
+    pub fn words_before_a_request(&self) -> Option<flick_abi::FuncId> {
+        let protocol = self.protocol();
+        protocol.echo.is_empty().then(|| protocol.failures[FailureReason::Overload as usize])?
+    }
+
     /// The builder of the platform's own reply for a reason; a request that is not of the grammar in a special way is
     /// answered as any such one if the grammar has no words for that way.
     pub fn failure(&self, reason: FailureReason) -> Option<flick_abi::FuncId> {

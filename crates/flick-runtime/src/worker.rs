@@ -187,6 +187,7 @@ impl<D: Driver> Worker<D> {
             seed,
             time_slices,
         } = config;
+        shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let (links, backends) = links_of(&setup);
         let conns_max = sessions_max + links.len() + LINGER_ROOM;

@@ -1,10 +1,16 @@
-//! New clients: let in, made to wait, or refused.
-//! Promises: never more sessions than the limit, over all workers; with `Overflow::Pause` a client that was accepted
-//! before accepting stopped is not sent away but waits, in order; out of descriptors, accepting pauses and is tried
-//! again.
+//! New clients: let in, made to wait, or turned away.
+//! Promises: never more sessions than the limit, over all workers, and of one address no more than its own; no more new
+//! ones in a second than are let in; with `Overflow::Pause` a client that was accepted before accepting stopped is
+//! not sent away but waits, in order; who is sent away is told why where the protocol has words for it; out of
+//! descriptors, accepting pauses and is tried again.
 
+use flick_abi::Frame;
+use flick_abi::limits::FAILURE_BYTES_MAX;
+use flick_buffers::Class;
 use flick_net::{Driver, Handle};
 
+use super::deliver::append;
+use super::sending::Outgoing;
 use super::{Role, Worker};
 use crate::config::Overflow;
 use crate::session::Session;
@@ -12,28 +18,98 @@ use crate::session::Session;
 /// How long accepting pauses when there is no room, unless a session of this worker ends before.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
+/// What becomes of a client at the door.
+enum Entry {
+    /// It has a session, or was sent away.
+    Settled,
+    /// It comes too early, until then.
+    Early(u64),
+    /// There is no place.
+    Full,
+}
+
 impl<D: Driver> Worker<D> {
     pub(super) fn accepted(&mut self, conn: Handle) {
         let pauses = self.setup.limits.overflow == Overflow::Pause;
         if self.draining_since_ns.is_some() {
             self.refuse(conn);
-        } else if pauses && !self.waiting.is_empty() {
-            self.keep_waiting(conn);
-        } else if self.shared.take_session(self.setup.limits.sessions_max) {
-            self.open_session(conn);
-        } else if pauses {
+        } else if self.address_is_full(conn) {
+            self.counters.sessions_over_address.add(1);
+            self.turn_away(conn);
+        } else if !self.waiting.is_empty() {
             self.keep_waiting(conn);
         } else {
-            self.refuse(conn);
+            match self.admit(conn) {
+                Entry::Settled => {}
+                Entry::Early(at_ns) => self.keep_waiting_until(conn, at_ns),
+                Entry::Full if pauses => self.keep_waiting(conn),
+                Entry::Full => {
+                    self.counters.sessions_refused.add(1);
+                    self.turn_away(conn);
+                }
+            }
         }
         if pauses && self.shared.sessions_full(self.setup.limits.sessions_max) {
             self.pause_accept();
         }
     }
 
+    /// Lets a client in, if it may come now.
+    fn admit(&mut self, conn: Handle) -> Entry {
+        let limits = &self.setup.limits;
+        if self.shared.sessions_full(limits.sessions_max) {
+            return Entry::Full;
+        }
+        if limits.accept_rate > 0
+            && let Err(at_ns) = self.shared.accepts().take(self.driver.now_ns(), limits.accept_rate)
+        {
+            return Entry::Early(at_ns);
+        }
+        if !self.shared.take_session(limits.sessions_max) {
+            return Entry::Full;
+        }
+        let (peer, most) = (self.peers[conn.index as usize], limits.connections_per_address_max);
+        if self.shared.guests().is_some_and(|guests| !guests.take(peer, most)) {
+            self.shared.give_session();
+            self.counters.sessions_over_address.add(1);
+            self.turn_away(conn);
+            return Entry::Settled;
+        }
+        self.open_session(conn);
+        Entry::Settled
+    }
+
+    fn address_is_full(&self, conn: Handle) -> bool {
+        let (peer, most) = (self.peers[conn.index as usize], self.setup.limits.connections_per_address_max);
+        self.shared.guests().is_some_and(|guests| guests.is_full(peer, most))
+    }
+
+    /// Gives back what was taken for a session: its place, and its address's.
+    pub(super) fn give_place(&mut self, conn: Handle) {
+        self.shared.give_session();
+        if let Some(guests) = self.shared.guests() {
+            guests.give(self.peers[conn.index as usize]);
+        }
+    }
+
     pub(super) fn refuse(&mut self, conn: Handle) {
         self.counters.sessions_refused.add(1);
         self.driver.abort(conn);
+    }
+
+    /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
+    /// has asked nothing.
+    fn turn_away(&mut self, conn: Handle) {
+        if let Some(builder) = self.setup.words_before_a_request() {
+            let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
+            let len = self.setup.engine.build(builder, &frame, &mut text);
+            let message = Outgoing { front: &text[..len], cuts: None, rest: None };
+            let driver = &mut self.driver;
+            let mut emit = |slice| driver.send(conn, slice);
+            // Where buffers are out it goes without a word.
+            append(&self.pool, &mut None, Class::Small, &message, [None, None], &mut emit);
+        }
+        self.driver.close(conn);
     }
 
     /// The kernel hands out several clients at once, and another worker may have taken the last place: those who
@@ -44,13 +120,23 @@ impl<D: Driver> Worker<D> {
         self.pause_accept();
     }
 
+    fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
+        self.roles[conn.index as usize] = Role::Waiting;
+        self.waiting.push_back(conn);
+        if !self.accept_paused {
+            self.counters.accept_waits.add(1);
+            self.stop_listening();
+        }
+        self.accept_again_at(at_ns);
+    }
+
     /// Begins a session, for which a place has been taken.
     fn open_session(&mut self, conn: Handle) {
         let now_ns = self.driver.now_ns();
         let state = self.locals.take();
         let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, state, now_ns)) else {
             self.locals.give(state);
-            self.shared.give_session();
+            self.give_place(conn);
             self.refuse(conn);
             return;
         };
@@ -76,7 +162,10 @@ impl<D: Driver> Worker<D> {
     }
 
     fn accept_again(&mut self) {
-        let at_ns = self.driver.now_ns() + ACCEPT_AGAIN_NS;
+        self.accept_again_at(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+    }
+
+    fn accept_again_at(&mut self, at_ns: u64) {
         self.accept_again_ns = Some(at_ns);
         self.note_due(at_ns);
     }
@@ -86,8 +175,12 @@ impl<D: Driver> Worker<D> {
             return;
         }
         self.counters.accept_pauses.add(1);
-        self.accept_paused = true;
+        self.stop_listening();
         self.accept_again();
+    }
+
+    fn stop_listening(&mut self) {
+        self.accept_paused = true;
         for at in 0..self.listeners.len() {
             self.driver.accept(self.listeners[at], false);
         }
@@ -103,15 +196,24 @@ impl<D: Driver> Worker<D> {
             self.merge_resume_accept();
             return;
         }
-        let sessions_max = self.setup.limits.sessions_max;
-        while !self.waiting.is_empty() && self.shared.take_session(sessions_max) {
-            if let Some(conn) = self.waiting.pop_front() {
-                self.open_session(conn);
+        let pauses = self.setup.limits.overflow == Overflow::Pause;
+        while let Some(conn) = self.waiting.pop_front() {
+            self.forget(conn);
+            match self.admit(conn) {
+                Entry::Settled => continue,
+                Entry::Full if !pauses => {
+                    self.counters.sessions_refused.add(1);
+                    self.turn_away(conn);
+                    continue;
+                }
+                Entry::Early(at_ns) => self.accept_again_at(at_ns),
+                Entry::Full => self.accept_again(),
             }
+            self.roles[conn.index as usize] = Role::Waiting;
+            self.waiting.push_front(conn);
+            return;
         }
-        let is_full =
-            self.setup.limits.overflow == Overflow::Pause && self.shared.sessions_full(sessions_max);
-        if is_full || !self.waiting.is_empty() {
+        if pauses && self.shared.sessions_full(self.setup.limits.sessions_max) {
             self.accept_again();
             return;
         }

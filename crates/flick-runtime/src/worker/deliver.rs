@@ -284,7 +284,7 @@ impl<D: Driver> Worker<D> {
         }
         self.deadlines.clear(key.index);
         self.counters.sessions_open.sub(1);
-        self.shared.give_session();
+        self.give_place(session.conn);
         self.unblock = true;
         self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
         self.break_lent(session.upload, FailureReason::Unavailable);

@@ -27,6 +27,12 @@ pub struct LimitSettings {
     /// What happens to a client beyond that [default: pause]
     #[arg(long, value_name = "WHAT")]
     overflow: Option<OverflowSetting>,
+    /// Client connections of one address at one time, of IPv6 of one /64; 0 bounds them only in all [default: 0]
+    #[arg(long, value_name = "N")]
+    connections_per_address_max: Option<u32>,
+    /// New clients let in per second, a tenth of them at once; the others wait; 0: as fast as they come [default: 0]
+    #[arg(long, value_name = "N")]
+    accept_rate: Option<u32>,
     /// Requests of one client under way at one time [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     session_requests_max: Option<u32>,
@@ -84,6 +90,8 @@ impl LimitSettings {
             OverflowSetting::Refuse => Overflow::Refuse,
         });
         set(&mut limits.overflow, overflow);
+        set(&mut limits.connections_per_address_max, self.connections_per_address_max);
+        set(&mut limits.accept_rate, self.accept_rate);
         set(&mut limits.session_requests_max, self.session_requests_max);
         set(&mut limits.requests_max, self.requests_max);
         set(&mut limits.activations_max, self.activations_max);
