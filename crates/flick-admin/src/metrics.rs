@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::state::{Backend, Counter, Dictionary, Service, State, Times};
+use crate::state::{Backend, Counter, Dictionary, Service, State, TaskRuns, Times};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -19,6 +19,7 @@ pub fn text(state: &State) -> String {
     let mut out = Text::default();
     out.process(state);
     out.platform(&state.services);
+    out.tasks(&state.services);
     out.requests(&state.services);
     out.backends(&state.services);
     out.dictionaries(&state.services);
@@ -153,6 +154,45 @@ impl Text {
         self.family("flick_sessions_max", Kind::Gauge, "", "Most sessions at a time.");
         for service in services {
             self.sample("flick_sessions_max", "", &[("service", &service.name)], service.sessions_max);
+        }
+    }
+
+    /// What tasks ran, by kind.
+    fn tasks(&mut self, services: &[Service]) {
+        type Read = fn(&TaskRuns) -> String;
+        let families: [(&str, &str, &str, Read); 4] = [
+            ("flick_task_runs", "", "Times that a task ran.", |tasks| tasks.runs.to_string()),
+            (
+                "flick_task_seconds",
+                "seconds",
+                "How long tasks ran, estimated from one turn in sixteen.",
+                |tasks| seconds(tasks.busy_ns),
+            ),
+            (
+                "flick_task_slices_exceeded",
+                "",
+                "Times that a task had more to do when its time slice was over.",
+                |tasks| tasks.slices_exceeded.to_string(),
+            ),
+            ("flick_task_stolen", "", "Tasks taken over from another worker.", |tasks| {
+                tasks.stolen.to_string()
+            }),
+        ];
+        for (name, unit, help, read) in families {
+            self.family(name, Kind::Counter, unit, help);
+            for service in services {
+                for (index, worker) in service.workers.iter().enumerate() {
+                    let index = index.to_string();
+                    for tasks in &worker.tasks {
+                        let labels = [
+                            ("service", service.name.as_str()),
+                            ("worker", index.as_str()),
+                            ("task", tasks.kind.as_str()),
+                        ];
+                        self.sample(name, "_total", &labels, read(tasks));
+                    }
+                }
+            }
         }
     }
 

@@ -86,6 +86,24 @@ pub struct Worker {
     pub values: Vec<i64>,
     /// How long its requests took.
     pub times: Times,
+    /// By kind of task: what it ran.
+    #[serde(default)]
+    pub tasks: Vec<TaskRuns>,
+}
+
+/// Tasks of one kind on one worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskRuns {
+    /// The kind.
+    pub kind: String,
+    /// Times that one ran.
+    pub runs: u64,
+    /// How long, estimated from a part of the turns.
+    pub busy_ns: u64,
+    /// Times that one had more to do when its time slice was over.
+    pub slices_exceeded: u64,
+    /// Taken over from another worker.
+    pub stolen: u64,
 }
 
 /// How long things took.

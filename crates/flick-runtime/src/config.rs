@@ -23,6 +23,18 @@ pub enum Overflow {
     Refuse,
 }
 
+/// How long a task runs before the next one has its turn. Source: FLICK §6.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Until its time slice is over, or it has nothing to do.
+    #[default]
+    Cooperative,
+    /// Until it has nothing to do.
+    RunToCompletion,
+    /// For one message.
+    RoundRobin,
+}
+
 /// Limits of the whole process; each worker gets an equal part of those that count things.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -51,7 +63,9 @@ pub struct Limits {
     pub lent_links_max: u32,
     /// Connections of one worker to one backend of a protocol in which each exchange has one for itself.
     pub exclusive_links_max: u32,
-    /// Time a task may run before it goes to the back of the queue.
+    /// How long a task runs before the next one has its turn.
+    pub policy: Policy,
+    /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
     pub merge_ring_bytes: usize,
@@ -77,6 +91,7 @@ impl Default for Limits {
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             exclusive_links_max: 1024,
+            policy: Policy::default(),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             gather_max: Duration::from_micros(200),

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::latencies::Latency;
+use crate::tasks::Tasks;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ macro_rules! counters {
             $(#[doc = $doc] pub $name: Counter,)+
             /// From the request that was taken in to its last reply, handed to the connection of its client.
             pub times: Latency,
+            /// By kind of task.
+            pub tasks: Tasks,
         }
 
         /// Counters of the whole platform at one moment.

@@ -32,10 +32,11 @@ pub mod setup;
 mod shared;
 mod slab;
 pub mod state;
+pub mod tasks;
 mod watch;
 mod worker;
 
-pub use config::{Binding, Limits, Overflow, PlatformConfig, Timeouts};
+pub use config::{Binding, Limits, Overflow, PlatformConfig, Policy, Timeouts};
 pub use counters::{BackendCounters, Counters, Totals};
 pub use host::{Backends, WorkerHost};
 pub use merge::{Hub, MergeSetup, SinkAt};

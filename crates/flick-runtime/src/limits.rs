@@ -18,8 +18,18 @@ pub const HUGE_TICK_MS: u64 = 2;
 pub const COPY_BYTES_MAX: u32 = 4096;
 /// Messages one activation of a task handles before the task goes to the back of the queue.
 pub const ACTIVATION_MESSAGES_MAX: u32 = 256;
-/// Messages between two looks at the clock.
+/// The same where a task runs until it has nothing to do: more than the buffers of a session hold.
+pub const COMPLETION_MESSAGES_MAX: u32 = 1 << 24;
+/// Messages between two looks at the clock, where the program's messages are cheap.
 pub const CLOCK_EVERY_MESSAGES: u32 = 8;
+/// Steps of a message from which on the clock is looked at behind each: so many may take more than a microsecond.
+pub const CLOCK_STEPS: u64 = 2048;
+/// Tasks are timed in one turn of so many.
+pub const SAMPLE_EVERY_TURNS: u32 = 16;
+/// Rounds of the run queue in one turn.
+pub const RUN_ROUNDS_MAX: u32 = 2;
+/// The same where each task has one message in a round: the driver is asked once for so many of them.
+pub const ROBIN_ROUNDS_MAX: u32 = 16;
 /// Replies of an activation for which its view of them lies in the small frame of a call.
 pub const FEW_MESSAGES: usize = 8;
 /// Partial messages whose parser state is kept; beyond, a message is parsed again from its start.

@@ -10,6 +10,7 @@ use crate::latencies::Times;
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::tasks::{KINDS, TaskTotals};
 
 /// What one worker counts.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct WorkerTotals {
     pub totals: Totals,
     /// How long its requests took.
     pub times: Times,
+    /// Its tasks, in the order of `KINDS`.
+    pub tasks: [TaskTotals; KINDS.len()],
 }
 
 /// All counters at one moment.
@@ -165,6 +168,10 @@ impl WorkerWatch {
         let (mut totals, mut times) = (Totals::default(), Times::default());
         totals.absorb(&self.counters);
         times.absorb(&self.counters.times);
-        WorkerTotals { totals, times }
+        let mut tasks = [TaskTotals::default(); KINDS.len()];
+        for (totals, (kind, _)) in tasks.iter_mut().zip(KINDS) {
+            totals.absorb(self.counters.tasks.of(kind));
+        }
+        WorkerTotals { totals, times, tasks }
     }
 }

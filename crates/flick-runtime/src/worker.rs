@@ -20,6 +20,7 @@ mod private;
 mod replies;
 mod requests;
 mod rules;
+mod running;
 mod sending;
 mod sharing;
 mod timers;
@@ -28,12 +29,13 @@ mod uploads;
 
 pub use audit::Audit;
 use rules::Scratch;
+use running::{Flow, Pace, Task};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_buffers::{Class, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
+use flick_buffers::{HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
 
 use crate::activations::Activations;
@@ -45,8 +47,7 @@ use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
 use crate::limits::{
-    ACTIVATION_MESSAGES_MAX, ANSWERED_MAX, BACKLOG_LOW_BYTES, CLOCK_EVERY_MESSAGES, EVENTS_MAX,
-    PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
+    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
 };
 use crate::locals::Locals;
 use crate::merge::Hub;
@@ -73,24 +74,6 @@ enum Role {
         link: u32,
         epoch: u32,
     },
-}
-
-/// A schedulable unit: the input and compute tasks of one connection, fused because they share a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    Session(Key),
-    Link(u32),
-    /// An activation that waited: its asks are answered, or its turn has come.
-    Activation(Key),
-    /// A task of a merge.
-    Merge(u32),
-}
-
-/// Whether a task goes on with its next message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    Go,
-    Stop,
 }
 
 /// One worker.
@@ -139,7 +122,8 @@ pub struct Worker<D: Driver> {
     due_ns: Option<u64>,
     draining_since_ns: Option<u64>,
     random: u64,
-    slice: Option<Duration>,
+    /// How long a task may run.
+    pace: Pace,
     gather: Gather,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
@@ -231,7 +215,7 @@ impl<D: Driver> Worker<D> {
             accept_again_ns: None,
             draining_since_ns: None,
             random: seed | 1,
-            slice: time_slices.then_some(limits.time_slice),
+            pace: Pace::new(&setup, time_slices),
             gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
@@ -304,7 +288,7 @@ impl<D: Driver> Worker<D> {
         self.release_fills();
         if !self.answered.is_empty() {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
-            let now_ns = if self.slice.is_some() { monotonic_ns() } else { self.driver.now_ns() };
+            let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
             Self::note_answered(&self.counters.times, &mut self.answered, now_ns);
         }
         let is_over = self.shared.must_stop() || self.drained();
@@ -419,50 +403,6 @@ impl<D: Driver> Worker<D> {
         self.roles[conn.index as usize] = Role::Nobody;
     }
 
-    fn enqueue_session(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && !session.queued
-        {
-            session.queued = true;
-            self.run_queue.push_back(Task::Session(key));
-        }
-    }
-
-    fn enqueue_link(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
-        if !state.queued {
-            state.queued = true;
-            self.run_queue.push_back(Task::Link(link));
-        }
-    }
-
-    /// Runs each task that is in the queue now once; what they make runnable runs too, up to one round more.
-    fn run_tasks(&mut self) {
-        let mut rounds_left = RUN_ROUNDS_MAX;
-        while (self.unblock || self.wants_huge || !self.run_queue.is_empty()) && rounds_left > 0 {
-            rounds_left -= 1;
-            for _ in 0..self.run_queue.len() {
-                let Some(task) = self.run_queue.pop_front() else { break };
-                match task {
-                    Task::Session(key) => self.run_session(key),
-                    Task::Link(link) => self.run_link(link),
-                    Task::Activation(key) => self.run_activation(key),
-                    Task::Merge(task) => self.run_merge(task),
-                }
-                if self.turn_end.is_some_and(|end| Instant::now() >= end) {
-                    return;
-                }
-            }
-            if self.wants_huge && self.pool.free_count(Class::Huge) > 0 {
-                (self.wants_huge, self.unblock) = (false, true);
-            }
-            if self.unblock {
-                self.unblock = false;
-                self.resume_waiting();
-            }
-        }
-    }
-
     /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.
     fn resume_waiting(&mut self) {
         self.backends.iter_mut().for_each(|backend| backend.promised = 0);
@@ -499,25 +439,6 @@ impl<D: Driver> Worker<D> {
         for link in self.filled_links.drain(..) {
             self.links[link as usize].fill = None;
         }
-    }
-
-    /// Runs a task's steps until it stops or has used its time; says whether it stopped by itself.
-    fn run_steps(&mut self, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
-        // The clock is first read after a few messages: most activations end before that.
-        let mut begun = None;
-        for count in 1..=ACTIVATION_MESSAGES_MAX {
-            if step(self) == Flow::Stop {
-                return true;
-            }
-            if count % CLOCK_EVERY_MESSAGES == 0
-                && let Some(slice) = self.slice
-                && begun.get_or_insert_with(Instant::now).elapsed() > slice
-            {
-                break;
-            }
-        }
-        self.counters.slices_exceeded.add(1);
-        false
     }
 }
 
@@ -598,5 +519,3 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
 
 /// Connections that linger after their session's slot was given back.
 const LINGER_ROOM: usize = 64;
-/// Rounds of the run queue in one turn.
-const RUN_ROUNDS_MAX: u32 = 2;

@@ -13,11 +13,13 @@ use flick_net::{Driver, Handle, ListenerId};
 
 use self::feeder::Feeder;
 use self::sink::Sink;
-use super::{Flow, Role, Task, Worker};
+use super::running::{Flow, Task};
+use super::{Role, Worker};
 use crate::config::Overflow;
-use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_STEP_ELEMENTS};
+use crate::limits::MERGE_CHUNK_BYTES_MAX;
 use crate::merge::{Code, Ending, Fault, Hub, Node, Rest, Scratch, Stage};
 use crate::setup::Setup;
+use crate::tasks::TaskKind;
 
 /// What a worker holds of a merge.
 pub(super) struct Merging {
@@ -196,7 +198,7 @@ impl<D: Driver> Worker<D> {
         let step = |worker: &mut Self| {
             worker.with_merging(|worker, merging| worker.merge_step(merging, task)).unwrap_or(Flow::Stop)
         };
-        if !self.run_steps(step) {
+        if !self.run_steps(TaskKind::Merge, step) {
             self.with_merging(|worker, merging| worker.enqueue_merge(merging, task));
         }
     }
@@ -224,7 +226,7 @@ impl<D: Driver> Worker<D> {
             scratch,
             host: &mut self.host.view(&()),
         };
-        let rest = node.run(&mut code, &mut |task| hub.call(task), MERGE_STEP_ELEMENTS);
+        let rest = node.run(&mut code, &mut |task| hub.call(task), self.pace.elements());
         self.counters.merge_elements.add(node.taken());
         match rest {
             Ok(Rest::Tired) => Flow::Go,

@@ -20,11 +20,12 @@ use crate::inbox::{Look, Next, Tools};
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
+use crate::tasks::TaskKind;
 
 impl<D: Driver> Worker<D> {
     /// The client's side has its turn.
     pub(super) fn run_private_session(&mut self, key: Key) {
-        if !self.run_steps(|worker| worker.private_step(key)) {
+        if !self.run_steps(TaskKind::Session, |worker| worker.private_step(key)) {
             self.enqueue_session(key);
             return;
         }

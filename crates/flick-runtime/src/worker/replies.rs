@@ -19,6 +19,7 @@ use crate::backend::{Download, LinkState};
 use crate::inbox::{Look, Next, Tools};
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
+use crate::tasks::TaskKind;
 
 /// A reply as it is heard.
 #[derive(Clone, Copy)]
@@ -54,7 +55,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         self.unstall(link);
-        if !self.run_steps(|worker| worker.link_step(link)) {
+        if !self.run_steps(TaskKind::Link, |worker| worker.link_step(link)) {
             self.enqueue_link(link);
             return;
         }

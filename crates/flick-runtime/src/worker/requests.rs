@@ -14,6 +14,7 @@ use crate::inbox::{Look, Next, Tools};
 use crate::limits::{LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
+use crate::tasks::TaskKind;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
@@ -55,7 +56,7 @@ impl<D: Driver> Worker<D> {
             self.run_private_session(key);
             return;
         }
-        if !self.run_steps(|worker| worker.session_step(key)) {
+        if !self.run_steps(TaskKind::Session, |worker| worker.session_step(key)) {
             self.enqueue_session(key);
             return;
         }

@@ -11,6 +11,7 @@ use crate::deadlines::Kind;
 use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
 use crate::session::{Phase, Tunnel, Wait};
 use crate::slab::Key;
+use crate::tasks::TaskKind;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -54,7 +55,7 @@ impl<D: Driver> Worker<D> {
 
     /// The client's side has had its turn.
     pub(super) fn run_tunnel_session(&mut self, key: Key) {
-        if !self.run_steps(|worker| worker.tunnel_out(key)) {
+        if !self.run_steps(TaskKind::Session, |worker| worker.tunnel_out(key)) {
             self.enqueue_session(key);
             return;
         }

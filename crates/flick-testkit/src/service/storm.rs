@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flick_net::sim::{Actor, Reach, Rng, SimConfig};
 use flick_net::{Endpoint, PeerAddr};
-use flick_runtime::Timeouts;
+use flick_runtime::{Policy, Timeouts};
 
 use super::client::{Habit, Verdict, random_requests, tag};
 use super::memcached::{Cmd, opcode, value_of};
@@ -166,6 +166,12 @@ pub fn run_with(
     let mut config = ServiceConfig::new(seed, storm.servers);
     config.sim = storm.sim.clone();
     config.limits.buffer_bytes = storm.buffer_bytes;
+    // Whatever the policy, the same must hold.
+    config.limits.policy = match seed % 4 {
+        0 => Policy::RunToCompletion,
+        1 => Policy::RoundRobin,
+        _ => Policy::Cooperative,
+    };
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
         reply: Duration::from_millis(200),

@@ -1,7 +1,7 @@
 //! Limits and time-outs: the same fields as options and as keys of `flick.toml`.
 
 use clap::Args;
-use flick_runtime::{Limits, Overflow, Timeouts};
+use flick_runtime::{Limits, Overflow, Policy, Timeouts};
 use serde::Deserialize;
 
 use super::units::{Percent, Period, Size};
@@ -14,6 +14,18 @@ pub enum OverflowSetting {
     Pause,
     /// Accept and close at once
     Refuse,
+}
+
+/// How long a task runs before the next one has its turn
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicySetting {
+    /// Until its time slice is over, or it has nothing to do
+    Cooperative,
+    /// Until it has nothing to do
+    RunToCompletion,
+    /// For one message
+    RoundRobin,
 }
 
 /// Limits of each service, over all its workers.
@@ -57,7 +69,10 @@ pub struct LimitSettings {
     /// Connections of one worker to one backend where each exchange has one for itself, as in HTTP [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     exclusive_links_max: Option<u32>,
-    /// How long one task may run before others get their turn [default: 50us]
+    /// How long one task runs before others get their turn [default: cooperative]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PolicySetting>,
+    /// How long one task may run before others get their turn, where the policy is cooperative [default: 50us]
     #[arg(long, value_name = "TIME")]
     time_slice: Option<Period>,
     /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 200us]
@@ -99,6 +114,12 @@ impl LimitSettings {
         set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
         set(&mut limits.lent_links_max, self.lent_links_max);
         set(&mut limits.exclusive_links_max, self.exclusive_links_max);
+        let policy = self.policy.map(|policy| match policy {
+            PolicySetting::Cooperative => Policy::Cooperative,
+            PolicySetting::RunToCompletion => Policy::RunToCompletion,
+            PolicySetting::RoundRobin => Policy::RoundRobin,
+        });
+        set(&mut limits.policy, policy);
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
         set(&mut limits.cpu_weight, self.cpu_weight);

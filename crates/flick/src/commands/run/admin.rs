@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use flick_admin::faults::Faults;
 use flick_admin::limits::TOKEN_BYTES_MAX;
-use flick_admin::state::{Backend, Counter, Dictionary, Edge, Graph, Service, State, Task, Times, Worker};
+use flick_admin::state::{
+    Backend, Counter, Dictionary, Edge, Graph, Service, State, Task, TaskRuns, Times, Worker,
+};
 use flick_admin::{Address, Config, Server, Source, process};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
@@ -161,7 +163,14 @@ fn times(times: &flick_runtime::latencies::Times) -> Times {
 
 fn worker(worker: &flick_runtime::WorkerTotals) -> Worker {
     let values = worker.totals.entries().into_iter().map(|(_, value)| value as i64);
-    Worker { values: values.collect(), times: times(&worker.times) }
+    let tasks = worker.tasks.iter().zip(flick_runtime::tasks::KINDS).map(|(totals, (_, kind))| TaskRuns {
+        kind: kind.to_owned(),
+        runs: totals.runs,
+        busy_ns: totals.busy_ns,
+        slices_exceeded: totals.slices_exceeded,
+        stolen: totals.stolen,
+    });
+    Worker { values: values.collect(), times: times(&worker.times), tasks: tasks.collect() }
 }
 
 fn backend(backend: &flick_runtime::BackendTotals) -> Backend {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use flick_admin::State;
-use flick_admin::state::{Backend, Service, Times};
+use flick_admin::state::{Backend, Service, TaskRuns, Times};
 
 /// Of one moment.
 pub struct Figures {
@@ -51,7 +51,7 @@ impl Figures {
             })
             .collect();
         let rate = pairs.iter().map(Pair::requests_rate).sum();
-        let tables = vec![services(&pairs), backends(&pairs), programs(&pairs), faults(now)];
+        let tables = vec![services(&pairs), tasks(&pairs), backends(&pairs), programs(&pairs), faults(now)];
         let tables = tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
         Self { title: title(now, before, elapsed_ms), tables, rate }
     }
@@ -126,6 +126,38 @@ fn services(pairs: &[Pair<'_>]) -> Table {
         title: "Services",
         heads: &["name", "requests/s", "median", "p99", "answered by flick/s", "sessions", "requests"],
         rows: pairs.iter().map(row).collect(),
+    }
+}
+
+/// Tasks of those kinds that have run, over all workers.
+fn tasks(pairs: &[Pair<'_>]) -> Table {
+    let rows = pairs.iter().flat_map(|pair| {
+        let kinds = pair.now.workers.first().map_or(&[][..], |worker| &worker.tasks);
+        kinds.iter().filter_map(move |kind| {
+            let sum = |service: &Service, read: fn(&TaskRuns) -> u64| -> u64 {
+                let all = service.workers.iter().flat_map(|worker| &worker.tasks);
+                all.filter(|tasks| tasks.kind == kind.kind).map(read).sum()
+            };
+            let rate = |read| pair.rate(sum(pair.now, read), pair.before.map(|before| sum(before, read)));
+            let runs = rate(|tasks| tasks.runs);
+            let busy = rate(|tasks| tasks.busy_ns);
+            let each = busy.zip(runs.filter(|runs| *runs > 0)).map(|(busy, runs)| duration(busy / runs));
+            (sum(pair.now, |tasks| tasks.runs) > 0).then(|| {
+                vec![
+                    format!("{}, {}", pair.now.name, kind.kind),
+                    shown(runs),
+                    each.unwrap_or_else(|| "-".to_owned()),
+                    busy.map_or("-".to_owned(), |ns| (ns / 10_000_000).to_string()),
+                    shown(rate(|tasks| tasks.slices_exceeded)),
+                    sum(pair.now, |tasks| tasks.stolen).to_string(),
+                ]
+            })
+        })
+    });
+    Table {
+        title: "Tasks",
+        heads: &["kind", "runs/s", "time each", "% of a core", "slices exceeded/s", "stolen"],
+        rows: rows.collect(),
     }
 }
 

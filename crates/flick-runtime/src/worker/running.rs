@@ -1,0 +1,190 @@
+//! The run queue of a worker: first in, first out; how long a task runs is the policy's.
+//! Promises: a task is in the queue at most once; no task is interrupted; how often and how long tasks run is counted
+//! by kind, at the cost of a look at the clock for each task in one turn of [`SAMPLE_EVERY_TURNS`].
+//! Refuses: the clock in the simulator: there a task yields after a number of messages only.
+//! Source: FLICK §5 and §6.4; `docs/internals/scheduling.md`.
+
+use std::time::{Duration, Instant};
+
+use flick_buffers::Class;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::config::Policy;
+use crate::limits::{
+    ACTIVATION_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, MERGE_STEP_ELEMENTS,
+    ROBIN_ROUNDS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_TURNS,
+};
+use crate::setup::Setup;
+use crate::slab::Key;
+use crate::tasks::TaskKind;
+
+/// A schedulable unit: the input and compute tasks of one connection, fused because they share a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Session(Key),
+    Link(u32),
+    /// An activation that waited: its asks are answered, or its turn has come.
+    Activation(Key),
+    /// A task of a merge.
+    Merge(u32),
+}
+
+impl Task {
+    fn kind(self) -> TaskKind {
+        match self {
+            Task::Session(_) => TaskKind::Session,
+            Task::Link(_) => TaskKind::Link,
+            Task::Activation(_) => TaskKind::Activation,
+            Task::Merge(_) => TaskKind::Merge,
+        }
+    }
+}
+
+/// Whether a task goes on with its next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Go,
+    Stop,
+}
+
+/// How long tasks run.
+pub(super) struct Pace {
+    policy: Policy,
+    /// Messages of one run.
+    messages_max: u32,
+    /// Time of one run; looked at every so many messages.
+    slice: Option<Duration>,
+    clock_every: u32,
+    rounds_max: u32,
+    has_clock: bool,
+    /// Turns until the next one whose tasks are timed.
+    sample_in: u32,
+}
+
+impl Pace {
+    /// As the limits of the service say. `has_clock`: by the real clock.
+    pub(super) fn new(setup: &Setup, has_clock: bool) -> Self {
+        let limits = &setup.limits;
+        let (messages_max, rounds_max) = match limits.policy {
+            Policy::Cooperative => (ACTIVATION_MESSAGES_MAX, RUN_ROUNDS_MAX),
+            Policy::RunToCompletion => (COMPLETION_MESSAGES_MAX, RUN_ROUNDS_MAX),
+            Policy::RoundRobin => (1, ROBIN_ROUNDS_MAX),
+        };
+        let has_slice = has_clock && limits.policy == Policy::Cooperative;
+        let is_dear = setup.program.bounds.steps_per_message_max >= CLOCK_STEPS;
+        Self {
+            policy: limits.policy,
+            messages_max,
+            slice: has_slice.then_some(limits.time_slice),
+            clock_every: if is_dear { 1 } else { CLOCK_EVERY_MESSAGES },
+            rounds_max,
+            has_clock,
+            sample_in: SAMPLE_EVERY_TURNS,
+        }
+    }
+
+    /// The real clock may be looked at.
+    pub(super) fn has_clock(&self) -> bool {
+        self.has_clock
+    }
+
+    /// Elements of a step of a merge, which stand for a message.
+    pub(super) fn elements(&self) -> u32 {
+        if self.policy == Policy::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
+    }
+
+    /// When this turn began, if its tasks are timed.
+    fn sample(&mut self) -> Option<Instant> {
+        if !self.has_clock {
+            return None;
+        }
+        self.sample_in -= 1;
+        if self.sample_in > 0 {
+            return None;
+        }
+        self.sample_in = SAMPLE_EVERY_TURNS;
+        Some(Instant::now())
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    pub(super) fn enqueue_session(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && !session.queued
+        {
+            session.queued = true;
+            self.run_queue.push_back(Task::Session(key));
+        }
+    }
+
+    pub(super) fn enqueue_link(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        if !state.queued {
+            state.queued = true;
+            self.run_queue.push_back(Task::Link(link));
+        }
+    }
+
+    /// Runs each task that is in the queue now once; what they make runnable runs too, for a few rounds more.
+    pub(super) fn run_tasks(&mut self) {
+        let mut rounds_left = self.pace.rounds_max;
+        let mut sampled = if self.run_queue.is_empty() { None } else { self.pace.sample() };
+        while (self.unblock || self.wants_huge || !self.run_queue.is_empty()) && rounds_left > 0 {
+            rounds_left -= 1;
+            for _ in 0..self.run_queue.len() {
+                let Some(task) = self.run_queue.pop_front() else { break };
+                self.run_task(task, &mut sampled);
+                if self.turn_end.is_some_and(|end| Instant::now() >= end) {
+                    return;
+                }
+            }
+            if self.wants_huge && self.pool.free_count(Class::Huge) > 0 {
+                (self.wants_huge, self.unblock) = (false, true);
+            }
+            if self.unblock {
+                self.unblock = false;
+                self.resume_waiting();
+            }
+        }
+    }
+
+    /// Runs a task. `sampled`: when the one before it ended, where they are timed.
+    fn run_task(&mut self, task: Task, sampled: &mut Option<Instant>) {
+        match task {
+            Task::Session(key) => self.run_session(key),
+            Task::Link(link) => self.run_link(link),
+            Task::Activation(key) => self.run_activation(key),
+            Task::Merge(task) => self.run_merge(task),
+        }
+        let counters = self.counters.tasks.of(task.kind());
+        counters.runs.add(1);
+        if let Some(before) = sampled {
+            let now = Instant::now();
+            let took = now.duration_since(std::mem::replace(before, now));
+            counters.busy_ns.add(took.as_nanos() as u64 * u64::from(SAMPLE_EVERY_TURNS));
+        }
+    }
+
+    /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.
+    pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
+        // The clock is first read behind a few messages, or behind one where they are dear: most runs end before that.
+        let mut begun = None;
+        for count in 1..=self.pace.messages_max {
+            if step(self) == Flow::Stop {
+                return true;
+            }
+            if count % self.pace.clock_every == 0
+                && let Some(slice) = self.pace.slice
+                && begun.get_or_insert_with(Instant::now).elapsed() > slice
+            {
+                break;
+            }
+        }
+        if self.pace.policy != Policy::RoundRobin {
+            self.counters.slices_exceeded.add(1);
+            self.counters.tasks.of(kind).slices_exceeded.add(1);
+        }
+        false
+    }
+}
