@@ -72,6 +72,8 @@ pub struct Link {
     pub tunnel: Option<Key>,
     /// The session whose own it is.
     pub owner: Option<Key>,
+    /// Which element of its channel that session sends to on it, whoever has that number by now.
+    pub owned_as: u64,
     /// The next one of that session.
     pub next_of_owner: Option<u32>,
     /// Large message under way to that session, and whether it hears it.
@@ -130,6 +132,7 @@ impl Link {
             becomes_tunnel: false,
             tunnel: None,
             owner: None,
+            owned_as: 0,
             next_of_owner: None,
             private_body: None,
             is_fresh: false,
@@ -151,14 +154,40 @@ impl Link {
     }
 }
 
-/// One element of a dialled channel.
+/// What a slot for a backend holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Nobody.
+    Free,
+    /// An element of its channel's list.
+    Listed,
+    /// One that has left the list: it gets no new request, and what is under way on it finishes, until that time.
+    Leaving {
+        /// When what is left is ended.
+        until_ns: u64,
+    },
+}
+
+impl Backend {
+    /// All its connections; none of a free slot.
+    pub fn links(&self) -> std::ops::Range<u32> {
+        match self.life {
+            Life::Free => 0..0,
+            Life::Listed | Life::Leaving { .. } => self.shared..self.lent.end,
+        }
+    }
+}
+
+/// Room for an element of a dialled channel, and who has it.
 #[derive(Debug)]
 pub struct Backend {
-    /// Where it is.
+    /// What it is.
+    pub life: Life,
+    /// Where it is; of a free slot: where its last one was.
     pub endpoint: Endpoint,
     /// Index of the channel.
     pub channel: usize,
-    /// Index in the channel's array.
+    /// Index in the channel's list, the last one that it had.
     pub element: u64,
     /// Slot of the shared link.
     pub shared: u32,

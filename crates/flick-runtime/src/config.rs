@@ -63,6 +63,9 @@ pub struct Limits {
     pub lent_links_max: u32,
     /// Connections of one worker to one backend of a protocol in which each exchange has one for itself.
     pub exclusive_links_max: u32,
+    /// Most elements of a channel of backends whose list may change while the service runs; 0: as many as it is given
+    /// at the start.
+    pub backends_max: u32,
     /// How long a task runs before the next one has its turn.
     pub policy: Policy,
     /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
@@ -91,6 +94,7 @@ impl Default for Limits {
             buffer_bytes: 1 << 30,
             lent_links_max: 16,
             exclusive_links_max: 1024,
+            backends_max: 0,
             policy: Policy::default(),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
@@ -114,6 +118,8 @@ pub struct Timeouts {
     pub slow_client: Duration,
     /// A client connection without any traffic; zero: never closed for that.
     pub idle: Duration,
+    /// How long what is under way on a backend may go on when it has left its list.
+    pub leave: Duration,
     /// First pause before a failed backend is dialled again; doubles up to `backoff_max`, with jitter.
     pub backoff_min: Duration,
     /// Longest pause.
@@ -128,6 +134,7 @@ impl Default for Timeouts {
             request: Duration::from_secs(30),
             slow_client: Duration::from_millis(200),
             idle: Duration::ZERO,
+            leave: Duration::from_secs(10),
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_millis(500),
         }

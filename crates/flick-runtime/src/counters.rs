@@ -21,6 +21,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }
 
+    /// Begins anew. Only the owning worker calls this.
+    pub fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     /// Reads.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -114,6 +119,18 @@ pub struct BackendCounters {
     pub failures: Counter,
     /// 1 while the shared connection is up.
     pub up: Counter,
+    /// 1 while the worker has to do with it: it is in the list, or has left it and has not finished.
+    pub held: Counter,
     /// From the request that was sent to its last reply.
     pub times: Latency,
+}
+
+impl BackendCounters {
+    /// Begins anew for another backend in the same place.
+    pub(crate) fn clear(&self) {
+        for counter in [&self.requests, &self.failures, &self.up, &self.held] {
+            counter.clear();
+        }
+        self.times.clear();
+    }
 }

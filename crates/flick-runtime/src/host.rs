@@ -106,6 +106,11 @@ impl WorkerHost {
         self.now_ns = self.state.wall_ns(driver_now_ns);
     }
 
+    /// Picks fall elsewhere from now on: the lists of backends have changed.
+    pub fn set_places(&mut self, places: Arc<Places>) {
+        self.places = places;
+    }
+
     /// The shared state.
     pub fn state(&self) -> &Arc<State> {
         &self.state

@@ -37,6 +37,12 @@ impl Latency {
         self.counts[bucket_of(took_ns)].add(1);
         self.sum_ns.add(took_ns);
     }
+
+    /// Forgets all times. Only the owning worker calls this.
+    pub fn clear(&self) {
+        self.counts.iter().for_each(Counter::clear);
+        self.sum_ns.clear();
+    }
 }
 
 impl Default for Times {

@@ -67,6 +67,11 @@ pub const TUNNEL_IDLE_MS: u64 = 600_000;
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::BIG_HEAD_BYTES_MAX;
 /// The same when one side has ended.
 pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
+/// Slots of a channel whose list may change, for each element that it may have: those that have left go on in theirs until
+/// they have finished.
+pub const SLOTS_PER_ELEMENT: u32 = 2;
+/// How often a worker looks whether a backend that has left its list has finished.
+pub const LEAVE_TICK_MS: u64 = 10;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
 /// backends has fewer for each.
 pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;

@@ -8,8 +8,9 @@ use crate::backend::Link;
 use crate::config::PlatformConfig;
 use crate::ledger::Request;
 use crate::needs::{activations_of, shape_of};
+use crate::roster::Room;
 use crate::session::Session;
-use crate::setup::{StartError, elements_of, lent_links_max};
+use crate::setup::{BoundBackends, StartError, lent_links_max};
 use crate::state::dict_bytes_of;
 
 /// A part of a service's memory.
@@ -30,8 +31,8 @@ pub struct Part {
 /// Errors: the bindings do not fit the process, or its code asks for what the platform cannot give.
 pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, StartError> {
     let limits = &config.limits;
-    let elements = elements_of(program, config)?;
-    let shape = shape_of(program, &elements)?;
+    let bound = BoundBackends::of(program, config)?;
+    let shape = shape_of(program, &bound.elements())?;
     let activations_max = activations_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
@@ -80,7 +81,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
             ),
         },
     }));
-    out.extend(exchanges(program, config, &elements));
+    out.extend(exchanges(program, config, &bound.rooms));
     out.retain(|part| part.bytes > 0);
     out.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     Ok(out)
@@ -88,21 +89,21 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
 
 /// Connections that are lent to exchanges or sessions, and the parsers' states of their bodies; nothing for protocols whose
 /// requests share connections.
-fn exchanges(program: &Program, config: &PlatformConfig, elements: &[(u32, u32)]) -> Option<Part> {
+fn exchanges(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Option<Part> {
     let limits = &config.limits;
     let listened = config.listen.first().map(|binding| &binding.channel)?;
     let listened = program.channels.iter().find(|channel| channel.name == *listened)?;
     let private = program.protocols[listened.protocol].is_private() && program.merges.is_empty();
-    let backends: u32 = elements.iter().map(|(_, count)| *count).sum();
-    let links_of = |(channel, (_, count)): (&flick_abi::Channel, &(u32, u32))| {
+    let backends: u32 = rooms.iter().map(|room| room.slots.len() as u32).sum();
+    let links_of = |(channel, room): (&flick_abi::Channel, &Room)| {
         let protocol = &program.protocols[channel.protocol];
-        u64::from(*count) * u64::from(lent_links_max(limits, protocol, private, backends))
+        room.slots.len() as u64 * u64::from(lent_links_max(limits, protocol, private, backends))
     };
     let exclusive = program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive);
     if !exclusive && !private {
         return None;
     }
-    let links = program.channels.iter().zip(elements).map(links_of).sum::<u64>();
+    let links = program.channels.iter().zip(rooms).map(links_of).sum::<u64>();
     let links = links * config.workers.max(1) as u64;
     let bodies = u64::from(limits.sessions_max) + links;
     Some(Part {

@@ -44,7 +44,7 @@ impl Needs {
     pub fn of(
         program: &Program,
         listened: usize,
-        elements: &[(u32, u32)],
+        elements: &[u32],
         config: &PlatformConfig,
     ) -> Result<Self, StartError> {
         if let Some(rule) = program.rules.iter().find(|rule| rule.asks && rule.source != listened) {
@@ -167,10 +167,10 @@ pub(crate) fn huge_count(whole_bytes_max: u64, worker_bytes: u64) -> u32 {
 }
 
 /// Room for one activation of a rule that asks.
-pub(crate) fn shape_of(program: &Program, elements: &[(u32, u32)]) -> Result<Shape, StartError> {
+pub(crate) fn shape_of(program: &Program, elements: &[u32]) -> Result<Shape, StartError> {
     let bounds = &program.bounds;
-    let longest = elements.iter().enumerate().max_by_key(|(_, (_, count))| *count);
-    let (channel, longest) = longest.map_or((0, 0), |(channel, (_, count))| (channel, *count as usize));
+    let longest = elements.iter().enumerate().max_by_key(|(_, count)| **count);
+    let (channel, longest) = longest.map_or((0, 0), |(channel, count)| (channel, *count as usize));
     let per_array = bounds.array_asks_max as usize;
     if per_array > 0 && longest > ASKS_MAX {
         return Err(StartError::Program(format!(

@@ -8,7 +8,7 @@ mod entrances;
 mod service;
 mod thread;
 
-pub use service::{Running, Service};
+pub use service::{Lists, Running, Service};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,8 +131,8 @@ impl Platform {
     fn plan(&mut self, index: usize, workers: usize, config: &PlatformConfig, opened: &mut Opened) -> Plan {
         let mut parts = Vec::new();
         for (service, sockets) in self.services.iter_mut().zip(&mut opened.own) {
-            let backends = service.setup.backends.iter().map(|_| Default::default()).collect();
-            let watch = WorkerWatch { counters: Arc::default(), backend_counters: Arc::new(backends) };
+            let backend_counters = Arc::new(service.setup.backend_counters());
+            let watch = WorkerWatch { counters: Arc::default(), backend_counters };
             service.workers.push(watch.clone());
             let WorkerWatch { counters, backend_counters } = watch;
             let config = WorkerConfig {

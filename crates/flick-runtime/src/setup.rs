@@ -1,4 +1,5 @@
-//! A program bound to addresses: everything about a service that does not change while it runs.
+//! A program bound to addresses: everything about a service that does not change while it runs,
+//! and the board that shows what does: which backends there are.
 //! Promises: a [`Setup`] exists only if every channel is bound, the right way round, and every limit makes sense.
 
 mod merging;
@@ -9,10 +10,11 @@ use flick_abi::{Engine, FailureReason, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
-use crate::limits::PRIVATE_LINKS_PER_SESSION;
+use crate::counters::BackendCounters;
+use crate::limits::{PRIVATE_LINKS_PER_SESSION, SLOTS_PER_ELEMENT};
 use crate::merge::MergeSetup;
 use crate::needs::Needs;
-use crate::pick::Places;
+use crate::roster::{Board, Room};
 
 /// Why a service does not start. The text names what was wrong and what would be right.
 #[derive(Debug)]
@@ -41,17 +43,6 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// One backend to be dialled.
-#[derive(Clone, Debug)]
-pub struct BackendSetup {
-    /// Where.
-    pub endpoint: Endpoint,
-    /// Index of the channel.
-    pub channel: usize,
-    /// Index in the channel's array.
-    pub element: u64,
-}
-
 /// A bound program.
 pub struct Setup {
     /// The program.
@@ -66,16 +57,12 @@ pub struct Setup {
     pub listened: usize,
     /// Where, and for which channel: another than that one only in a process that merges.
     pub listen: Vec<(usize, Endpoint)>,
-    /// All backends.
-    pub backends: Vec<BackendSetup>,
-    /// By channel: index of its first backend and how many it has.
-    pub elements: Vec<(u32, u32)>,
-    /// By channel: number of elements, as rules see it.
-    pub channel_lens: Vec<u64>,
+    /// By slot of a backend: index of its channel.
+    pub slots: Vec<usize>,
+    /// Which backends there are at the moment.
+    pub board: Board,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
-    /// Where picks of elements fall.
-    pub places: Arc<Places>,
     /// What its code needs of a worker.
     pub needs: Needs,
     /// Of the listened channel's protocol: which echo field is the correlated one.
@@ -124,12 +111,10 @@ impl Setup {
                 program.name, listen.channel
             )));
         }
-        let (backends, elements) = bind_backends(&program, &config.connect)?;
-        let channel_lens = elements.iter().map(|(_, count)| u64::from((*count).max(1))).collect();
+        let bound = BoundBackends::of(&program, config)?;
         let protocol = &program.protocols[program.channels[listened].protocol];
         let private = is_private(&program, protocol)?;
-        let places = Arc::new(places(&program, &backends));
-        let needs = Needs::of(&program, listened, &elements, config)?;
+        let needs = Needs::of(&program, listened, &bound.elements(), config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
             wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
         };
@@ -144,11 +129,9 @@ impl Setup {
             timeouts: config.timeouts.clone(),
             listened,
             listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
-            backends,
-            elements,
-            channel_lens,
+            slots: bound.slots(),
+            board: Board::new(bound.rooms, &bound.lists),
             actions,
-            places,
             needs,
             correlate_echo,
             loud_echo,
@@ -158,6 +141,11 @@ impl Setup {
             merge: None,
             program,
         })
+    }
+
+    /// Counters of all backends of one worker.
+    pub fn backend_counters(&self) -> Vec<BackendCounters> {
+        self.slots.iter().map(|_| BackendCounters::default()).collect()
     }
 
     /// How a channel is read. Only channels that receive ever deliver a message.
@@ -172,7 +160,7 @@ impl Setup {
 
     /// Connections of one worker to one backend of a channel that are lent to single exchanges.
     pub fn lent_links_max(&self, channel: usize) -> u32 {
-        lent_links_max(&self.limits, self.protocol_of(channel), self.private, self.backends.len() as u32)
+        lent_links_max(&self.limits, self.protocol_of(channel), self.private, self.slots.len() as u32)
     }
 
     /// The protocol of the sessions.
@@ -236,39 +224,48 @@ fn backends_are_exclusive(program: &Program) -> bool {
     program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive)
 }
 
-/// By channel: index of its first backend and how many it has.
-///
-/// Errors: the bindings do not fit the process.
-pub(crate) fn elements_of(program: &Program, config: &PlatformConfig) -> Result<Vec<(u32, u32)>, StartError> {
-    check_names(program, config)?;
-    Ok(bind_backends(program, &config.connect)?.1)
+/// The backends of all channels as they are bound at the start.
+pub(crate) struct BoundBackends {
+    /// By channel.
+    pub rooms: Vec<Room>,
+    /// By channel: addresses in order.
+    pub lists: Vec<Vec<Endpoint>>,
 }
 
-/// All backends, and by channel the index of its first and how many it has.
-type BoundBackends = (Vec<BackendSetup>, Vec<(u32, u32)>);
-
-fn bind_backends(program: &Program, bindings: &[Binding]) -> Result<BoundBackends, StartError> {
-    let mut backends = Vec::new();
-    let mut elements = vec![(0, 0); program.channels.len()];
-    for binding in bindings {
-        let channel = channel_index(program, &binding.channel)?;
-        check_count(program, channel, binding)?;
-        elements[channel] = (backends.len() as u32, binding.endpoints.len() as u32);
-        backends.extend(binding.endpoints.iter().enumerate().map(|(element, endpoint)| BackendSetup {
-            endpoint: endpoint.clone(),
-            channel,
-            element: element as u64,
-        }));
+impl BoundBackends {
+    /// Errors: the bindings do not fit the process.
+    pub fn of(program: &Program, config: &PlatformConfig) -> Result<Self, StartError> {
+        check_names(program, config)?;
+        let count = program.channels.len();
+        let mut bound = Self { rooms: vec![Room::default(); count], lists: vec![Vec::new(); count] };
+        let mut slots = 0;
+        for binding in &config.connect {
+            let channel = channel_index(program, &binding.channel)?;
+            check_count(program, channel, binding)?;
+            let (given, is_single) = (binding.endpoints.len() as u32, !program.channels[channel].is_array);
+            let most = if is_single { 1 } else { config.limits.backends_max.max(given) };
+            let changes = config.limits.backends_max > 0;
+            let room = if changes { most * SLOTS_PER_ELEMENT } else { most };
+            bound.rooms[channel] = Room { slots: slots..slots + room, elements_max: most, is_single };
+            bound.lists[channel].clone_from(&binding.endpoints);
+            slots += room;
+        }
+        Ok(bound)
     }
-    Ok((backends, elements))
-}
 
-fn places(program: &Program, backends: &[BackendSetup]) -> Places {
-    let mut channels = vec![Vec::new(); program.channels.len()];
-    for backend in backends {
-        channels[backend.channel].push(backend.endpoint.clone());
+    /// By slot: its channel.
+    fn slots(&self) -> Vec<usize> {
+        let mut slots = vec![0; self.rooms.iter().map(|room| room.slots.end).max().unwrap_or(0) as usize];
+        for (channel, room) in self.rooms.iter().enumerate() {
+            room.slots.clone().for_each(|slot| slots[slot as usize] = channel);
+        }
+        slots
     }
-    Places::new(&channels)
+
+    /// By channel: how many elements it may have.
+    pub fn elements(&self) -> Vec<u32> {
+        self.rooms.iter().map(|room| room.elements_max).collect()
+    }
 }
 
 /// `client (single, receives and sends)`, for error texts.

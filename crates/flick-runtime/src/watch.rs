@@ -7,6 +7,7 @@ use flick_net::Endpoint;
 
 use crate::counters::{BackendCounters, Counters, Totals};
 use crate::latencies::Times;
+use crate::roster::Slot;
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
@@ -38,6 +39,8 @@ pub struct BackendTotals {
     pub channel: String,
     /// Its number in the channel's array.
     pub element: u64,
+    /// It has left the list, and what is under way on it finishes.
+    pub is_leaving: bool,
     /// Where it is.
     pub endpoint: Endpoint,
     /// Requests sent to it.
@@ -123,25 +126,39 @@ impl Watch {
             totals,
             times,
             workers: self.workers.iter().map(WorkerWatch::totals).collect(),
-            backends: (0..self.setup.backends.len()).map(|index| self.backend(index)).collect(),
+            backends: self.backends(),
         }
     }
 
-    fn backend(&self, index: usize) -> BackendTotals {
-        let setup = &self.setup.backends[index];
+    /// Those of the lists, in their order, and behind them those that have left and have not finished.
+    fn backends(&self) -> Vec<BackendTotals> {
+        let roster = self.setup.board.latest();
+        let mut backends: Vec<BackendTotals> =
+            roster.slots().iter().enumerate().filter_map(|(index, slot)| self.backend(index, slot)).collect();
+        let names = self.setup.program.channels.iter().map(|channel| channel.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let place = |name: &str| names.iter().position(|known| *known == name);
+        backends.sort_by_key(|backend| (place(&backend.channel), backend.is_leaving, backend.element));
+        backends
+    }
+
+    fn backend(&self, index: usize, slot: &Slot) -> Option<BackendTotals> {
         let counters = || self.workers.iter().map(|worker| &worker.backend_counters[index]);
+        let is_held = counters().any(|counters| counters.held.get() > 0);
+        let endpoint = slot.endpoint.as_ref().filter(|_| slot.element.is_some() || is_held)?;
         let mut times = Times::default();
         counters().for_each(|counters| times.absorb(&counters.times));
-        BackendTotals {
-            channel: self.setup.program.channels[setup.channel].name.clone(),
-            element: setup.element,
-            endpoint: setup.endpoint.clone(),
+        Some(BackendTotals {
+            channel: self.setup.program.channels[self.setup.slots[index]].name.clone(),
+            element: slot.element.unwrap_or_default(),
+            is_leaving: slot.element.is_none(),
+            endpoint: endpoint.clone(),
             requests: counters().map(|counters| counters.requests.get()).sum(),
             failures: counters().map(|counters| counters.failures.get()).sum(),
             up: counters().map(|counters| counters.up.get()).sum(),
             is_watched: !self.setup.private,
             times,
-        }
+        })
     }
 }
 

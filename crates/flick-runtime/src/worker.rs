@@ -14,6 +14,7 @@ mod deliver;
 mod events;
 mod judging;
 mod links;
+mod lists;
 mod merging;
 mod pool;
 mod private;
@@ -32,14 +33,15 @@ use rules::Scratch;
 use running::{Flow, Pace, Task};
 
 use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
+use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
 
 use crate::activations::Activations;
-use crate::backend::{Backend, Link};
+use crate::backend::{Backend, Life, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::{Arrived, Gather};
@@ -52,6 +54,7 @@ use crate::limits::{
 use crate::locals::Locals;
 use crate::merge::Hub;
 use crate::pieces::Pieces;
+use crate::roster::Roster;
 use crate::session::{Session, Wait};
 use crate::setup::Setup;
 use crate::shared::Shared;
@@ -87,6 +90,10 @@ pub struct Worker<D: Driver> {
     sessions: Slab<Session>,
     links: Vec<Link>,
     backends: Vec<Backend>,
+    /// The lists of backends that hold in this turn.
+    roster: Arc<Roster>,
+    /// Backends that have left their lists and have not finished.
+    leaving: u32,
     roles: Vec<Role>,
     listeners: Vec<ListenerId>,
     ledger: Ledger,
@@ -178,8 +185,7 @@ impl<D: Driver> Worker<D> {
         let buffers = pool_of(&setup, workers);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
-        let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
-        let tasks_max = sessions_max + links.len() + activations_max + merge_tasks;
+        let tasks_max = sessions_max + links.len() + activations_max + merge_tasks(hub.as_deref());
         let every = events::timers(&setup.program, index, driver.now_ns());
         Self {
             driver,
@@ -196,7 +202,7 @@ impl<D: Driver> Worker<D> {
             due_ns: Some(0),
             every,
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
-            host: WorkerHost::new(state, Arc::clone(&setup.places), index),
+            host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],
             deadlines: Deadlines::new(sessions_max),
             run_queue: VecDeque::with_capacity(tasks_max),
@@ -222,6 +228,8 @@ impl<D: Driver> Worker<D> {
             turn_end: None,
             links,
             backends,
+            roster: setup.board.latest(),
+            leaving: 0,
             setup,
             shared,
             counters,
@@ -231,7 +239,7 @@ impl<D: Driver> Worker<D> {
 
     /// Connections a driver must have room for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
-        let links: u32 = setup.backends.iter().map(|backend| 1 + setup.lent_links_max(backend.channel)).sum();
+        let links: u32 = setup.slots.iter().map(|channel| 1 + setup.lent_links_max(*channel)).sum();
         setup.limits.sessions_max + links + LINGER_ROOM as u32
     }
 
@@ -247,10 +255,7 @@ impl<D: Driver> Worker<D> {
 
     /// Dials every backend.
     pub fn start(&mut self) {
-        let dialled = if self.setup.private { 0 } else { self.backends.len() as u32 };
-        for backend in 0..dialled {
-            self.dial_shared(backend);
-        }
+        self.take_over_lists();
     }
 
     /// Runs until asked to stop or drained.
@@ -262,6 +267,10 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
+        if self.setup.board.version() != self.roster.version() {
+            self.roster = self.setup.board.latest();
+            self.take_over_lists();
+        }
         let wait = if self.rests() { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -457,6 +466,11 @@ macro_rules! tools {
 }
 use tools;
 
+/// Tasks of the merge, if there is one.
+fn merge_tasks(hub: Option<&Hub>) -> usize {
+    hub.map_or(0, |hub| hub.tree.tasks() as usize)
+}
+
 /// How a worker gathers. A merge has all the more to do the more has arrived; it waits for nothing.
 fn gather_of(setup: &Setup, time_slices: bool) -> Gather {
     let gathers = time_slices && setup.merge.is_none();
@@ -465,7 +479,7 @@ fn gather_of(setup: &Setup, time_slices: bool) -> Gather {
 
 /// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
-    if setup.backends.is_empty() { 0 } else { huge_count / 2 }
+    if setup.slots.is_empty() { 0 } else { huge_count / 2 }
 }
 
 /// Pieces of messages that may be kept: a few for each buffer.
@@ -489,20 +503,21 @@ fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
 fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
     let mut links = Vec::new();
     let mut backends = Vec::new();
-    for (index, backend) in setup.backends.iter().enumerate() {
+    for (index, channel) in setup.slots.iter().copied().enumerate() {
         let shared_link = links.len() as u32;
         let private = setup.private;
-        let exclusive = setup.protocol_of(backend.channel).exclusive || private;
-        let lent_max = setup.lent_links_max(backend.channel);
+        let exclusive = setup.protocol_of(channel).exclusive || private;
+        let lent_max = setup.lent_links_max(channel);
         let lent = shared_link + 1..shared_link + 1 + lent_max;
         let mut spare = Vec::with_capacity(lent_max as usize);
         spare.extend(lent.clone().rev().filter(|_| exclusive));
         links.push(Link::new(index as u32, exclusive));
         links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
         backends.push(Backend {
-            endpoint: backend.endpoint.clone(),
-            channel: backend.channel,
-            element: backend.element,
+            life: Life::Free,
+            endpoint: NOWHERE,
+            channel,
+            element: 0,
             shared: shared_link,
             lent,
             failures: 0,
@@ -517,5 +532,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
     (links, backends)
 }
 
+/// Where the backend of a slot is that nobody ever had.
+const NOWHERE: Endpoint = Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 /// Connections that linger after their session's slot was given back.
 const LINGER_ROOM: usize = 64;

@@ -92,6 +92,8 @@ pub struct Service {
     pub net: SimNet,
     /// Its only worker.
     pub worker: Worker<SimDriver>,
+    /// What it was bound as, with the board of its lists of backends.
+    pub setup: Arc<Setup>,
     /// What its program shares.
     pub state: Arc<State>,
     /// Its counters.
@@ -128,8 +130,7 @@ impl Service {
         let setup = Arc::new(setup(config, subject, &listen, &backends));
         let driver = net.driver(driver_limits(&setup)).expect("a driver");
         let counters = Arc::new(Counters::default());
-        let backend_counters: Arc<Vec<BackendCounters>> =
-            Arc::new((0..config.servers).map(|_| Default::default()).collect());
+        let backend_counters = Arc::new(setup.backend_counters());
         let shared = Arc::new(Shared::default());
         let state =
             State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
@@ -137,7 +138,7 @@ impl Service {
         let mut worker = Worker::new(
             driver,
             WorkerConfig {
-                setup,
+                setup: Arc::clone(&setup),
                 shared: Arc::clone(&shared),
                 state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
@@ -153,7 +154,7 @@ impl Service {
         worker.add_listener(listener);
         worker.start();
         let is_finished = false;
-        Self { net, worker, state, counters, backend_counters, shared, listen, backends, is_finished }
+        Self { net, worker, setup, state, counters, backend_counters, shared, listen, backends, is_finished }
     }
 
     /// Adds a client that dials at a time.

@@ -28,6 +28,30 @@ pub struct Service {
     pub group: usize,
 }
 
+/// The lists of backends of a running service, to be changed.
+#[derive(Clone)]
+pub struct Lists {
+    setup: Arc<Setup>,
+    wakers: Vec<Waker>,
+}
+
+impl Lists {
+    /// Gives a channel a new list; from their next turn on the workers choose from it. Who is not in it any more gets no new
+    /// request, and what is under way on it finishes. Whether anything is new.
+    ///
+    /// Errors: there is no such channel of backends, or no room for so many.
+    pub fn set(&self, channel: &str, endpoints: &[Endpoint]) -> Result<bool, String> {
+        let channels = &self.setup.program.channels;
+        let index = channels.iter().position(|known| known.name == channel);
+        let index = index.ok_or_else(|| format!("there is no channel `{channel}`"))?;
+        let is_new = self.setup.board.publish(index, endpoints)?;
+        if is_new {
+            self.wakers.iter().for_each(Waker::wake);
+        }
+        Ok(is_new)
+    }
+}
+
 /// A service that runs.
 pub struct Running {
     pub(super) name: String,
@@ -62,6 +86,11 @@ impl Running {
     /// Whether another service of the same program comes before it, and shows the same state.
     pub fn is_first_of_program(&self) -> bool {
         self.is_first_of_group
+    }
+
+    /// A handle on its lists of backends, for the threads that watch where these are.
+    pub fn lists(&self) -> Lists {
+        Lists { setup: Arc::clone(&self.setup), wakers: self.wakers.clone() }
     }
 
     /// A handle on all that it counts, for other threads.

@@ -11,6 +11,7 @@ use crate::config::{Binding, PlatformConfig};
 use crate::limits::MERGE_STREAMS_MAX;
 use crate::merge::{MergeSetup, SinkAt};
 use crate::needs::Needs;
+use crate::roster::Board;
 
 /// Binds a process with a merge. Its channels are known to be bound, each once.
 pub(super) fn bind(
@@ -52,7 +53,7 @@ pub(super) fn bind(
     let mut channel_lens = vec![1; program.channels.len()];
     channel_lens[source] = u64::from(streams);
     let merge = program.merges[0].clone();
-    let elements = vec![(0, 0); program.channels.len()];
+    let elements = vec![0; program.channels.len()];
     let needs = Needs::of(&program, source, &elements, config)?;
     Ok(Setup {
         engine,
@@ -60,11 +61,9 @@ pub(super) fn bind(
         timeouts: config.timeouts.clone(),
         listened: source,
         listen,
-        backends: Vec::new(),
-        elements,
-        channel_lens,
+        slots: Vec::new(),
+        board: Board::of_lens(channel_lens),
         actions: vec![Vec::new(); program.channels.len()],
-        places: Arc::default(),
         needs,
         correlate_echo: None,
         loud_echo: None,

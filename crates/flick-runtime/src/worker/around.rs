@@ -2,14 +2,17 @@
 
 use flick_net::PeerAddr;
 
-use crate::backend::{Backend, Link, LinkState};
+use crate::backend::{Backend, Life, Link, LinkState};
 use crate::host::{Backends, client_bytes, endpoint_bytes};
+use crate::roster::Roster;
 use crate::setup::Setup;
 
 /// A worker's connections, as the rule that runs sees them.
 pub(super) struct Around<'a> {
     /// The bound program.
     pub setup: &'a Setup,
+    /// Which backends there are.
+    pub roster: &'a Roster,
     /// All backends.
     pub backends: &'a [Backend],
     /// The connections to them.
@@ -20,14 +23,16 @@ pub(super) struct Around<'a> {
 
 impl Around<'_> {
     fn backend(&self, channel: u32, element: u64) -> Option<&Backend> {
-        let (first, count) = *self.setup.elements.get(channel as usize)?;
-        (element < u64::from(count)).then(|| &self.backends[first as usize + element as usize])
+        self.roster.slot_of(channel, element).map(|slot| &self.backends[slot as usize])
     }
 }
 
 impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
     pub(super) fn is_usable(&self, links: &[Link]) -> bool {
+        if self.life != Life::Listed {
+            return false;
+        }
         if self.exclusive {
             return self.private || self.failures == 0;
         }

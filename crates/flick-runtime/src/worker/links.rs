@@ -6,7 +6,7 @@ use flick_net::{Driver, Endpoint};
 
 use super::sending::Mishap;
 use super::{Role, Worker};
-use crate::backend::LinkState;
+use crate::backend::{Life, LinkState};
 use crate::ledger::{RequestId, Tie};
 use crate::limits::BACKOFF_SHIFT_MAX;
 
@@ -18,7 +18,9 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn dial_shared(&mut self, backend: u32) {
         let link = self.backends[backend as usize].shared;
-        if !self.dial(link) {
+        if self.backends[backend as usize].life != Life::Listed {
+            self.links[link as usize].deadline_ns = u64::MAX;
+        } else if !self.dial(link) {
             self.link_down(link);
         }
     }
@@ -174,6 +176,11 @@ impl<D: Driver> Worker<D> {
     /// Sets the time to dial a shared link again: pauses double, with jitter of a quarter either way.
     pub(super) fn link_down(&mut self, link: u32) {
         let backend = self.links[link as usize].backend as usize;
+        if self.backends[backend].life != Life::Listed {
+            (self.links[link as usize].state, self.links[link as usize].deadline_ns) =
+                (LinkState::Down, u64::MAX);
+            return;
+        }
         let timeouts = &self.setup.timeouts;
         if self.backends[backend].failures == 0 {
             tracing::warn!(address = %self.address_of(link), "backend is down");

@@ -222,7 +222,7 @@ impl<D: Driver> Worker<D> {
             engine: &*self.setup.engine,
             setup,
             parser: *parser,
-            channel_lens: &self.setup.channel_lens,
+            channel_lens: self.roster.lens(),
             scratch,
             host: &mut self.host.view(&()),
         };

@@ -7,7 +7,7 @@ use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
 use super::{Flow, Worker};
-use crate::backend::LinkState;
+use crate::backend::{Life, LinkState};
 use crate::limits::{IDLE_LINK_MS, LENT_REST_MS};
 use crate::session::Wait;
 use crate::slab::Key;
@@ -109,6 +109,10 @@ impl<D: Driver> Worker<D> {
     //# A proxy MUST NOT automatically retry non-idempotent requests.
     pub(super) fn send_again(&mut self, link: u32, event: Option<Event>) -> bool {
         if !matches!(event, Some(Event::Closed | Event::Broken)) {
+            return false;
+        }
+        let backend = self.links[link as usize].backend;
+        if self.backends[backend as usize].life != Life::Listed {
             return false;
         }
         let Some(request) = self.links[link as usize].requests.front() else { return false };

@@ -222,9 +222,8 @@ impl<D: Driver> Worker<D> {
             self.private_answer(key, &outgoing(scratch, send.body, Some(message)));
             return Ok(None);
         }
-        let backend = self.backend_of(send).ok_or(FailureReason::Unavailable)?;
-        let link = self.private_link(key, backend).ok_or(FailureReason::Unavailable)?;
-        self.backend_counters[backend as usize].requests.add(1);
+        let link = self.private_link(key, send).ok_or(FailureReason::Unavailable)?;
+        self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
         let written =
             self.write_to_link(link, &outgoing(scratch, send.body, Some(message)), [None, None], None);
         if !written {
@@ -259,22 +258,27 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The session's own connection to a backend, dialled now if it has none.
-    fn private_link(&mut self, key: Key, backend: u32) -> Option<u32> {
+    /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
+    /// the element's when its channel gets another list.
+    fn private_link(&mut self, key: Key, send: &Send) -> Option<u32> {
         let first = self.sessions.get(key)?.private_links;
         let mut at = first;
         while let Some(link) = at {
-            if self.links[link as usize].backend == backend {
+            let state = &self.links[link as usize];
+            let channel = self.backends[state.backend as usize].channel;
+            if channel == send.channel as usize && state.owned_as == send.element {
                 return Some(link);
             }
-            at = self.links[link as usize].next_of_owner;
+            at = state.next_of_owner;
         }
+        let backend = self.backend_of(send)?;
         let Some(link) = self.borrow_exclusive(backend) else {
             self.backend_counters[backend as usize].failures.add(1);
             return None;
         };
         let state = &mut self.links[link as usize];
         state.owner = Some(key);
+        state.owned_as = send.element;
         state.next_of_owner = first;
         state.is_fresh = true;
         if let Some(session) = self.sessions.get_mut(key) {

@@ -88,7 +88,7 @@ impl<D: Driver> Worker<D> {
     /// Runs all rules of a channel on the message in `scratch.frame`, or up to one that suspends itself; the sends are
     /// in `scratch.sends`, the asks in `scratch.asks`.
     pub(super) fn run_rules(
-        setup: &Setup,
+        (setup, lens): (&Setup, &[u64]),
         scratch: &mut Scratch,
         state: &mut [u64],
         host: &mut dyn Host,
@@ -109,7 +109,7 @@ impl<D: Driver> Worker<D> {
                         message: start.message,
                         others: &[],
                         source_element: start.element,
-                        channel_lens: &setup.channel_lens,
+                        channel_lens: lens,
                         out: &mut scratch.out,
                         out_len: scratch.out_len,
                         sends: &mut scratch.sends,
@@ -160,13 +160,13 @@ impl<D: Driver> Worker<D> {
         let session = activation.session.and_then(|session| self.sessions.get(session));
         let client = session.map(|session| self.peers[session.conn.index as usize]);
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around { setup, backends, links, client };
+        let around = Around { setup, roster: &self.roster, backends, links, client };
         let mut call = RuleCall {
             frame: self.activations.frame(key),
             message: activation.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,
-            channel_lens: &self.setup.channel_lens,
+            channel_lens: self.roster.lens(),
             out: &mut scratch.out,
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
@@ -192,7 +192,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(rule) = self.setup.program.init_state else { return };
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around { setup, backends, links, client: None };
+        let around = Around { setup, roster: &self.roster, backends, links, client: None };
         scratch.sends.clear();
         scratch.asks.clear();
         let mut call = RuleCall {
@@ -200,7 +200,7 @@ impl<D: Driver> Worker<D> {
             message: &[],
             others: &[],
             source_element: 0,
-            channel_lens: &self.setup.channel_lens,
+            channel_lens: self.roster.lens(),
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,

@@ -222,8 +222,7 @@ impl<D: Driver> Worker<D> {
 
     /// The backend a send names; `None` for the session's own channel and for an element outside its array.
     pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
-        let (first, count) = self.setup.elements[send.channel as usize];
-        (send.element < u64::from(count)).then_some(first + send.element as u32)
+        self.roster.slot_of(send.channel, send.element)
     }
 
     pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {

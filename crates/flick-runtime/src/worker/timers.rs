@@ -6,9 +6,9 @@ use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
 use super::Worker;
-use crate::backend::LinkState;
+use crate::backend::{Backend, LinkState};
 use crate::deadlines::Kind;
-use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
+use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
 use crate::session::Phase;
 
 /// Nanoseconds of a millisecond.
@@ -23,6 +23,10 @@ impl<D: Driver> Worker<D> {
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
         if self.wants_huge {
             let tick = Duration::from_millis(HUGE_TICK_MS);
+            return Some(wait.map_or(tick, |wait| wait.min(tick)));
+        }
+        if self.leaving > 0 {
+            let tick = Duration::from_millis(LEAVE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
         if self.draining_since_ns.is_some() {
@@ -64,9 +68,11 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.driver.now_ns();
         if self.due_ns.is_some_and(|due| due <= now_ns) {
-            for link in 0..self.links.len() as u32 {
-                if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
-                    self.link_due(link);
+            for backend in 0..self.backends.len() {
+                for link in self.backends[backend].links() {
+                    if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
+                        self.link_due(link);
+                    }
                 }
             }
             while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
@@ -81,11 +87,15 @@ impl<D: Driver> Worker<D> {
             if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
                 self.merge_due();
             }
-            let links = self.links.iter().filter_map(|link| self.link_due_ns(link));
+            let links = self.backends.iter().flat_map(Backend::links);
+            let links = links.filter_map(|link| self.link_due_ns(&self.links[link as usize]));
             let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
             let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
             let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns);
             self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
+        }
+        if self.leaving > 0 {
+            self.see_off(now_ns);
         }
         self.run_drain(now_ns);
     }

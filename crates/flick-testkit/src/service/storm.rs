@@ -38,6 +38,8 @@ pub struct Storm {
     pub habits: bool,
     /// Drain at a random time.
     pub drains: bool,
+    /// Lists of backends change at random times, to any elements in any order.
+    pub changes_lists: bool,
     /// Memory for buffers.
     pub buffer_bytes: u64,
     /// The program sends each client's requests on in their order: rules that ask first may not.
@@ -59,6 +61,7 @@ impl Storm {
             manners_per_mille: 0,
             habits: false,
             drains: false,
+            changes_lists: false,
             buffer_bytes: 8 << 20,
             keeps_order: true,
             lies: true,
@@ -177,6 +180,9 @@ pub fn run_with(
         reply: Duration::from_millis(200),
         ..Timeouts::default()
     };
+    if storm.changes_lists {
+        config.limits.backends_max = storm.servers as u32;
+    }
     traffic.configure(&mut config);
     let complaints = Complaints::default();
     let mut service = Service::new(&config, subject, traffic.servers(seed, storm, &complaints));
@@ -186,6 +192,9 @@ pub fn run_with(
     let drain_ns = if storm.drains { Some(rng.between(0, 40 * MS)) } else { None };
     let verdicts: Vec<Followed> =
         (0..storm.clients).map(|client| traffic.client(&mut rng, storm, client, &service)).collect();
+    if storm.changes_lists {
+        change_lists(&mut rng, &mut service)?;
+    }
     let all_over = |_: &Service| verdicts.iter().all(|(_, verdict)| verdict.borrow().is_over());
     match drain_ns {
         Some(drain_ns) => {
@@ -215,6 +224,24 @@ pub fn run_with(
     }
     outcome.trace_hash = service.net.trace_hash();
     Ok(outcome)
+}
+
+/// Gives the program's channel of backends other lists, and all of them in the end.
+fn change_lists(rng: &mut Rng, service: &mut Service) -> Result<(), String> {
+    let all = service.backends.clone();
+    let mut at_ns = 0;
+    for _ in 0..rng.between(2, 12) {
+        at_ns = rng.between(at_ns, CALM_NS);
+        service.run(at_ns, |_| false)?;
+        let mut list = all.clone();
+        for at in (1..list.len()).rev() {
+            list.swap(at, rng.between(0, at as u64) as usize);
+        }
+        list.truncate(rng.between(1, all.len() as u64) as usize);
+        service.setup.board.publish(1, &list)?;
+    }
+    service.run(CALM_NS, |_| false)?;
+    service.setup.board.publish(1, &all).map(|_| ())
 }
 
 fn break_servers(rng: &mut Rng, service: &Service) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns};
 use flick_runtime::state::{Origin, State};
-use flick_runtime::{Audit, BackendCounters, Counters, Shared, Worker, WorkerConfig};
+use flick_runtime::{Audit, Counters, Shared, Worker, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::Scenario;
@@ -146,7 +146,7 @@ impl Sockets {
         let Ok(driver) = AnyDriver::open(io, driver_limits) else { return Ok(None) };
         let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
-        let backend_counters: Vec<BackendCounters> = backends.iter().map(|_| Default::default()).collect();
+        let backend_counters = setup.backend_counters();
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let state = Arc::new(state);

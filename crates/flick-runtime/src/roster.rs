@@ -1,0 +1,286 @@
+//! Which addresses the elements of each channel have at the moment, and how that changes while a service runs.
+//! Promises: a list is whole or not there: a worker sees the old one or the new one, between two turns; no lock is
+//! taken unless the list has changed; an address that stays keeps its place, and with it its connections.
+//! Refuses: more elements than room was made for before the start.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flick_net::Endpoint;
+
+use crate::pick::Places;
+
+/// The lists of all channels at one moment.
+#[derive(Debug)]
+pub struct Roster {
+    version: u64,
+    /// By channel: where its part of `members` begins, and how long it is.
+    spans: Vec<(u32, u32)>,
+    /// By channel and element: the slot.
+    members: Vec<u32>,
+    /// By channel: number of elements as rules see it.
+    lens: Vec<u64>,
+    slots: Vec<Slot>,
+    places: Arc<Places>,
+}
+
+/// Room for one backend.
+#[derive(Clone, Debug, Default)]
+pub struct Slot {
+    /// Who has it, or had it last.
+    pub endpoint: Option<Endpoint>,
+    /// Which element that is; `None`: it has left the list.
+    pub element: Option<u64>,
+    /// The version in which it left.
+    left: u64,
+}
+
+impl Roster {
+    /// The slot of an element; `None` outside the list.
+    pub fn slot_of(&self, channel: u32, element: u64) -> Option<u32> {
+        let (first, count) = *self.spans.get(channel as usize)?;
+        (element < u64::from(count)).then(|| self.members[first as usize + element as usize])
+    }
+
+    /// By channel: number of elements as rules see it. An empty list counts as one element that is not there.
+    pub fn lens(&self) -> &[u64] {
+        &self.lens
+    }
+
+    /// All slots.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Where picks of elements fall.
+    pub fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    /// Counts the lists.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Addresses of a channel, in order.
+    pub fn endpoints(&self, channel: usize) -> impl Iterator<Item = &Endpoint> {
+        let (first, count) = self.spans.get(channel).copied().unwrap_or_default();
+        let members = &self.members[first as usize..(first + count) as usize];
+        members.iter().filter_map(|slot| self.slots[*slot as usize].endpoint.as_ref())
+    }
+}
+
+/// Room for the backends of one channel.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    /// Its slots.
+    pub slots: Range<u32>,
+    /// Most elements of a list.
+    pub elements_max: u32,
+    /// It is no array: exactly one address.
+    pub is_single: bool,
+}
+
+/// Where the latest lists are to be seen.
+#[derive(Debug)]
+pub struct Board {
+    version: AtomicU64,
+    latest: Mutex<Arc<Roster>>,
+    /// By channel.
+    rooms: Vec<Room>,
+}
+
+impl Board {
+    /// The first lists, by channel. Panics when there is no room for one.
+    pub fn new(rooms: Vec<Room>, lists: &[Vec<Endpoint>]) -> Self {
+        let slots = rooms.iter().map(|room| room.slots.end).max().unwrap_or(0) as usize;
+        let mut first =
+            Roster { version: 0, slots: vec![Slot::default(); slots], ..Roster::empty(rooms.len()) };
+        for (channel, list) in lists.iter().enumerate() {
+            assert!(list.len() <= rooms[channel].slots.len(), "the first list has room");
+            seat(&mut first.slots, &rooms[channel], list, 0);
+        }
+        first.number(&rooms, lists);
+        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(first)), rooms }
+    }
+
+    /// Nothing is dialled; channels have these lengths.
+    pub fn of_lens(lens: Vec<u64>) -> Self {
+        let roster = Roster { lens, ..Roster::empty(0) };
+        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(roster)), rooms: Vec::new() }
+    }
+
+    /// The number of the latest lists.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The latest lists.
+    pub fn latest(&self) -> Arc<Roster> {
+        Arc::clone(&self.latest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// By channel: its room.
+    pub fn rooms(&self) -> &[Room] {
+        &self.rooms
+    }
+
+    /// Gives a channel a new list. Workers take it over when they are next awake. Whether anything is new.
+    ///
+    /// Errors: there is no room for so many.
+    pub fn publish(&self, channel: usize, list: &[Endpoint]) -> Result<bool, String> {
+        let room = self.rooms.get(channel).filter(|room| !room.slots.is_empty());
+        let room = room.ok_or("it is not a channel of backends")?;
+        if room.is_single && list.len() != 1 {
+            return Err(format!("it is a single channel, and {} addresses were given", list.len()));
+        }
+        if list.len() > room.elements_max as usize {
+            return Err(format!(
+                "{} addresses are too many: there is room for {} (`--backends-max`)",
+                list.len(),
+                room.elements_max
+            ));
+        }
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.endpoints(channel).eq(list) {
+            return Ok(false);
+        }
+        let version = latest.version + 1;
+        let mut slots = latest.slots.clone();
+        seat(&mut slots, room, list, version);
+        let lists: Vec<Vec<Endpoint>> =
+            (0..self.rooms.len())
+                .map(|other| {
+                    if other == channel { list.to_vec() } else { latest.endpoints(other).cloned().collect() }
+                })
+                .collect();
+        let mut next = Roster { version, slots, ..Roster::empty(self.rooms.len()) };
+        next.number(&self.rooms, &lists);
+        *latest = Arc::new(next);
+        self.version.store(version, Ordering::Release);
+        Ok(true)
+    }
+}
+
+impl Roster {
+    fn empty(channels: usize) -> Self {
+        Self {
+            version: 0,
+            spans: vec![(0, 0); channels],
+            members: Vec::new(),
+            lens: vec![1; channels],
+            slots: Vec::new(),
+            places: Arc::default(),
+        }
+    }
+
+    /// Works out what follows from who has which slot.
+    fn number(&mut self, rooms: &[Room], lists: &[Vec<Endpoint>]) {
+        for (channel, room) in rooms.iter().enumerate() {
+            let mut own: Vec<(u64, u32)> = room
+                .slots
+                .clone()
+                .filter_map(|slot| Some((self.slots[slot as usize].element?, slot)))
+                .collect();
+            own.sort_unstable();
+            self.spans[channel] = (self.members.len() as u32, own.len() as u32);
+            self.lens[channel] = (own.len() as u64).max(1);
+            self.members.extend(own.iter().map(|(_, slot)| *slot));
+        }
+        self.places = Arc::new(Places::new(lists));
+    }
+}
+
+/// Gives each address of a list a slot of the channel: the one that it has or had, or else one that nobody ever had, or else
+/// the one whose owner left first.
+fn seat(slots: &mut [Slot], room: &Room, list: &[Endpoint], version: u64) {
+    let range = room.slots.start as usize..room.slots.end as usize;
+    let own = &mut slots[range];
+    let was: Vec<bool> = own.iter().map(|slot| slot.element.is_some()).collect();
+    own.iter_mut().for_each(|slot| slot.element = None);
+    let mut homeless = Vec::new();
+    for (element, endpoint) in list.iter().enumerate() {
+        let known = (0..own.len())
+            .filter(|at| own[*at].element.is_none() && own[*at].endpoint.as_ref() == Some(endpoint))
+            .max_by_key(|at| was[*at]);
+        match known {
+            Some(at) => own[at].element = Some(element as u64),
+            None => homeless.push((element, endpoint)),
+        }
+    }
+    for (at, slot) in own.iter_mut().enumerate() {
+        if was[at] && slot.element.is_none() {
+            slot.left = version;
+        }
+    }
+    for (element, endpoint) in homeless {
+        let free = own.iter_mut().filter(|slot| slot.element.is_none());
+        let slot = free.min_by_key(|slot| (slot.endpoint.is_some(), slot.left));
+        let slot = slot.expect("a channel has more slots than elements");
+        *slot = Slot { endpoint: Some(endpoint.clone()), element: Some(element as u64), left: 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Board, Room};
+    use flick_net::Endpoint;
+
+    fn list(ports: &[u16]) -> Vec<Endpoint> {
+        ports.iter().map(|port| Endpoint::Tcp(([10, 0, 0, 1], *port).into())).collect()
+    }
+
+    /// Slots by element after each of the lists.
+    fn check(elements_max: u32, lists: &[&[u16]], expected: &[&[u32]]) {
+        let rooms =
+            vec![Room::default(), Room { slots: 0..2 * elements_max, elements_max, is_single: false }];
+        let board = Board::new(rooms, &[Vec::new(), list(lists[0])]);
+        for (at, (ports, expected)) in lists.iter().zip(expected).enumerate() {
+            if at > 0 {
+                assert_eq!(board.publish(1, &list(ports)), Ok(true), "list {at}");
+            }
+            let roster = board.latest();
+            let slots: Vec<u32> =
+                (0..ports.len() as u64).map(|element| roster.slot_of(1, element).expect("a slot")).collect();
+            assert_eq!(slots, *expected, "list {at}: {ports:?}");
+            assert_eq!(roster.slot_of(1, ports.len() as u64), None);
+            assert_eq!(roster.lens(), [1, ports.len().max(1) as u64]);
+            assert_eq!((roster.version(), board.version()), (at as u64, at as u64));
+            assert!(roster.endpoints(1).eq(&list(ports)));
+        }
+    }
+
+    #[test]
+    fn who_stays_keeps_its_slot_and_who_comes_back_gets_it_back() {
+        check(
+            3,
+            &[&[1, 2, 3], &[3, 1], &[4, 3, 1], &[2, 4], &[]],
+            &[&[0, 1, 2], &[2, 0], &[3, 2, 0], &[1, 3], &[]],
+        );
+    }
+
+    #[test]
+    fn the_slot_of_the_one_that_left_first_is_given_away_first() {
+        check(1, &[&[1], &[2], &[3], &[1]], &[&[0], &[1], &[0], &[1]]);
+    }
+
+    #[test]
+    fn an_address_may_stand_in_a_list_twice() {
+        check(2, &[&[1, 1], &[1], &[1, 1]], &[&[0, 1], &[1], &[1, 0]]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_changes_nothing() {
+        let rooms = vec![
+            Room { slots: 0..4, elements_max: 2, is_single: false },
+            Room { slots: 4..6, elements_max: 1, is_single: true },
+        ];
+        let board = Board::new(rooms, &[list(&[1]), list(&[9])]);
+        let refused = board.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
+        assert!(refused.contains("room for 2"), "{refused}");
+        assert!(board.publish(1, &[]).is_err() && board.publish(2, &list(&[1])).is_err());
+        assert_eq!(board.publish(0, &list(&[1])), Ok(false), "nothing is new");
+        assert_eq!(board.version(), 0);
+    }
+}
