@@ -186,8 +186,8 @@ impl<D: Driver> Worker<D> {
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
         let tasks_max = sessions_max + links.len() + activations_max + merge_tasks(hub.as_deref());
-        let every = events::timers(&setup.program, index, driver.now_ns());
         Self {
+            every: events::timers(&setup.program, index, driver.now_ns()),
             driver,
             pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
@@ -200,7 +200,6 @@ impl<D: Driver> Worker<D> {
             activations: Activations::new(activations_max, setup.needs.shape),
             locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
             due_ns: Some(0),
-            every,
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
             host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],
