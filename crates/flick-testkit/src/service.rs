@@ -6,6 +6,7 @@
 pub mod client;
 mod conduct;
 pub mod memcached;
+pub mod merging;
 pub mod mutant;
 pub mod server;
 pub mod storm;

@@ -8,6 +8,8 @@ mod allocations;
 mod drill;
 #[path = "simulated/examples.rs"]
 mod examples;
+#[path = "simulated/hadoop.rs"]
+mod hadoop;
 #[path = "simulated/scenarios.rs"]
 mod scenarios;
 #[path = "simulated/services.rs"]

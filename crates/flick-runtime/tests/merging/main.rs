@@ -1,17 +1,21 @@
 //! Merging, in the simulator: every arrival order and split gives what sorting gives; a job that is not complete never
 //! looks so.
 
-mod harness;
 mod pairs;
 mod sockets;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use flick_testkit::service::merging::{Config, End, Fate, Received, Reducer, Service};
 use flick_testkit::service::seeds;
 
-use harness::{Config, End, Fate, Received, Reducer, Service};
-use pairs::{BAD_KEY_LEN, Combine, expected, pair};
+use pairs::{BAD_KEY_LEN, Combine, expected, pair, subject};
+
+/// A service that puts the values of equal keys one behind the other.
+fn joining(config: &Config) -> Service {
+    Service::new(config, &subject(Combine::Join, false))
+}
 
 /// Sorted streams, some of them empty, with keys of few letters so that many are equal.
 fn streams(service: &mut Service, count: usize) -> Vec<Vec<u8>> {
@@ -54,9 +58,8 @@ fn whatever_order_bytes_arrive_in_the_result_is_that_of_sorting() {
         println!("seed {seed}");
         let count = 1 + (seed % 9) as usize;
         let mut config = Config::new(seed * 7 + 1, 1 + (seed % 3) as usize, count);
-        config.combine = Combine::Add;
         config.reducer = if seed % 4 == 0 { Reducer::ReadsLate } else { Reducer::Reads };
-        let mut service = Service::new(&config);
+        let mut service = Service::new(&config, &subject(Combine::Add, false));
         let streams = streams(&mut service, count);
         let streams = counts(&streams);
         let end = if seed % 2 == 0 { End::Closes } else { End::Leaves };
@@ -76,7 +79,7 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
     for seed in seeds(60) {
         println!("seed {seed}");
         let count = 1 + (seed % 8) as usize;
-        let mut service = Service::new(&Config::new(seed * 11 + 5, 2, count));
+        let mut service = joining(&Config::new(seed * 11 + 5, 2, count));
         let streams = streams(&mut service, count);
         for (at, stream) in streams.iter().enumerate() {
             service.mapper(0, stream, End::Closes);
@@ -90,7 +93,7 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
 
 #[test]
 fn one_job_follows_another_and_who_comes_too_early_waits() {
-    let mut service = Service::new(&Config::new(3, 2, 4));
+    let mut service = joining(&Config::new(3, 2, 4));
     let mut expected_jobs = Vec::new();
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -118,9 +121,8 @@ fn one_job_follows_another_and_who_comes_too_early_waits() {
 
 #[test]
 fn the_result_passes_through_the_last_rule() {
-    let mut config = Config::new(9, 2, 2);
-    config.through_rule = true;
-    let mut service = Service::new(&config);
+    let config = Config::new(9, 2, 2);
+    let mut service = Service::new(&config, &subject(Combine::Join, true));
     mappers(&mut service, &[pair(b"a", b"x"), pair(b"b", b"y")], End::Closes);
     service.run(|_, totals| totals.jobs_complete == 1);
     service.run_for(20);
@@ -139,7 +141,7 @@ fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
         let mut config = config.clone();
         config.seed = seed * 13 + 1;
         config.workers = 1 + (seed % 2) as usize;
-        let mut service = Service::new(&config);
+        let mut service = joining(&config);
         let fates = mappers(&mut service, &[long(), long()], End::Closes);
         // The odd one comes last: one that fails its job before all have come leaves who comes then to the next.
         service.run(|_, totals| totals.sessions_accepted == 2);
@@ -185,7 +187,7 @@ fn a_job_that_cannot_be_completed_never_looks_complete() {
 fn a_service_that_drains_ends_its_job_and_begins_no_other() {
     for seed in seeds(10) {
         println!("seed {seed}");
-        let mut service = Service::new(&Config::new(seed + 1, 2, 3));
+        let mut service = joining(&Config::new(seed + 1, 2, 3));
         let streams = counts(&streams(&mut service, 3));
         mappers(&mut service, &streams, End::Closes);
         service.run(|_, totals| totals.sessions_accepted == 3);
@@ -198,7 +200,7 @@ fn a_service_that_drains_ends_its_job_and_begins_no_other() {
 
 #[test]
 fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
-    let mut service = Service::new(&Config::new(1, 2, 3));
+    let mut service = joining(&Config::new(1, 2, 3));
     let fate = service.mapper(0, &long(), End::Closes);
     service.run(|_, totals| totals.sessions_accepted == 1);
     service.shared.drain(std::time::Duration::from_secs(60));
@@ -210,7 +212,7 @@ fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
 
 #[test]
 fn a_service_that_is_stopped_resets_its_reducer() {
-    let mut service = Service::new(&Config::new(1, 2, 2));
+    let mut service = joining(&Config::new(1, 2, 2));
     mappers(&mut service, &[long(), long()], End::Never);
     service.run(|jobs, _| jobs.first().is_some_and(|job| !job.bytes.is_empty()));
     service.shared.stop();
@@ -232,7 +234,7 @@ fn a5_a_mapper_that_says_little_pauses_the_others_and_memory_stays() {
     let much: Vec<u8> = (0..200_000_u32).flat_map(|n| pair(&n.to_be_bytes(), b"v")).collect();
     for seed in seeds(6) {
         println!("seed {seed}");
-        let mut service = Service::new(&Config::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
+        let mut service = joining(&Config::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
         mappers(&mut service, &[much.clone(), much.clone()], End::Closes);
         service.mapper(0, &pair(&7_u32.to_be_bytes(), b"v"), End::Never);
         service.run(|_, totals| totals.sessions_accepted == 3);

@@ -8,6 +8,7 @@ use flick_abi::{
     Bounds, BytesRef, Channel, Engine, Frame, FuncId, Merge, Outcome, Program, Protocol, Region, ReplyOrder,
     RuleAction, RuleCall, Send, SendBody, Step, View,
 };
+use flick_testkit::service::Subject;
 
 const KEY: usize = 12;
 const VALUE: usize = 13;
@@ -137,6 +138,11 @@ impl Engine for Hand {
 }
 
 /// The process: merges `mappers` into `reducer`, as it is or through a rule that makes letters large.
+pub fn subject(combine: Combine, through_rule: bool) -> Subject {
+    Subject { program: program(through_rule), engine: Arc::new(Hand(combine)) }
+}
+
+/// The program alone.
 pub fn program(through_rule: bool) -> Arc<Program> {
     let view = View {
         parse_request: PARSE,

@@ -116,8 +116,10 @@ pub trait Protocol {
         Cut::Bad("nothing is refused in words".into())
     }
 
-    /// Whether a connection may end in good order inside a reply: nothing of the protocol says more.
-    fn may_end_anywhere(&self) -> bool {
+    /// Whether a connection may end in good order behind `input`, which is not all of a reply: what is joined to one here are
+    /// several for the service, or nothing of the protocol says more.
+    fn may_end_behind(&self, input: &[u8]) -> bool {
+        let _ = input;
         false
     }
 

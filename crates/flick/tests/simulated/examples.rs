@@ -193,3 +193,12 @@ fn stomp_door() {
     let outcome = check("stomp_door/stomp_door.flick", 3, &Peers::new(Stomp));
     assert!(outcome.answered > 0, "the test does something");
 }
+
+#[test]
+fn a_cache_kept_a_value_that_a_server_gave_for_another_key() {
+    const SEED: u64 = 5716;
+    let (native, _) = subject::example("memcached_cache/memcached_cache.flick");
+    let peers = Peers::new(MemcachedText(memcached_text::Kind::Cached));
+    let outcome = storm::run_with(SEED, &storm_of(SEED, 3), &native, &peers);
+    assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
+}

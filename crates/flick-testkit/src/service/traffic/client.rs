@@ -136,7 +136,7 @@ impl Actor for Client {
         if let Err(wrong) = self.read(true) {
             return self.object(io, wrong);
         }
-        if !self.input.is_empty() && !self.is_refused && !self.protocol.may_end_anywhere() {
+        if !self.input.is_empty() && !self.is_refused && !self.protocol.may_end_behind(&self.input) {
             let wrong = format!("a clean end inside a reply: {}", shown(&self.input));
             return self.object(io, wrong);
         }

@@ -57,7 +57,7 @@ impl Protocol for Lines {
         exact(request, reply, |_| false)
     }
 
-    fn may_end_anywhere(&self) -> bool {
+    fn may_end_behind(&self, _input: &[u8]) -> bool {
         true
     }
 

@@ -136,8 +136,8 @@ impl Protocol for Mqtt {
         exact(request, reply, |_| false)
     }
 
-    fn may_end_anywhere(&self) -> bool {
-        false
+    fn may_end_behind(&self, input: &[u8]) -> bool {
+        matches!(cut(input), Ok((len, _)) if len == input.len())
     }
 
     fn asked(&self, _seat: &Seat, input: &[u8]) -> Cut {

@@ -1,27 +1,30 @@
 //! A service that merges, in the simulator: a network for each worker, mappers on any of them, the reducer on all.
+//! Promises: a run depends on its seed and its program alone; who makes no progress is found out.
+//! Refuses: threads and real time. Workers take their turns in an order that is drawn.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flick_net::sim::{Actor, PeerIo, SimConfig, SimDriver, SimNet};
+use flick_net::sim::{Actor, PeerIo, Rng, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint};
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
     Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
 };
 
-use crate::pairs::{Combine, Hand, program};
+use super::{MS, Subject};
 
-/// Nanoseconds of a millisecond.
-pub const MS: u64 = 1_000_000;
 /// Simulated time after which a run is given up.
 const RUN_NS_MAX: u64 = 600_000 * MS;
+/// How long a mapper stalls.
+const STALL_NS: u64 = 300 * MS;
 
 /// What one job's reducer has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
+    /// All that it was sent.
     pub bytes: Vec<u8>,
     /// Closed in good order.
     pub complete: bool,
@@ -32,6 +35,7 @@ pub struct Received {
 /// How a reducer behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reducer {
+    /// Reads what it is sent.
     Reads,
     /// Reads nothing for a while.
     ReadsLate,
@@ -39,6 +43,8 @@ pub enum Reducer {
     Resets,
     /// Is not there.
     Refuses,
+    /// Any of these, connection by connection, until [`Service::calm`]; then it reads.
+    Moody,
 }
 
 struct ReducerActor {
@@ -82,6 +88,8 @@ pub enum End {
     Leaves,
     /// Resets the connection.
     Resets,
+    /// Says nothing more for a long while, then resets the connection.
+    Stalls,
     /// Goes on for ever.
     Never,
 }
@@ -89,7 +97,9 @@ pub enum End {
 /// What a mapper has seen of the end of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
+    /// It was closed in good order.
     pub closed: bool,
+    /// It was reset.
     pub reset: bool,
 }
 
@@ -107,6 +117,7 @@ impl Actor for MapperActor {
             End::Leaves => io.close(),
             // Behind its bytes, as far as they have got.
             End::Resets => io.timer(5 * MS, 0),
+            End::Stalls => io.timer(STALL_NS, 0),
             End::Never => {}
         }
     }
@@ -128,43 +139,43 @@ impl Actor for MapperActor {
 /// What a run is about.
 #[derive(Clone)]
 pub struct Config {
+    /// Of networks and of the order of turns.
     pub seed: u64,
+    /// How many workers.
     pub workers: usize,
+    /// How many mappers make a job.
     pub streams: usize,
-    pub combine: Combine,
-    pub through_rule: bool,
+    /// How reducers behave.
     pub reducer: Reducer,
+    /// The network of each worker.
     pub sim: SimConfig,
 }
 
 impl Config {
+    /// One whose network cuts and delays and whose reducers read.
     pub fn new(seed: u64, workers: usize, streams: usize) -> Self {
-        Self {
-            seed,
-            workers,
-            streams,
-            combine: Combine::Join,
-            through_rule: false,
-            reducer: Reducer::Reads,
-            sim: SimConfig::hostile(),
-        }
+        Self { seed, workers, streams, reducer: Reducer::Reads, sim: SimConfig::hostile() }
     }
 }
 
 /// The service.
 pub struct Service {
     nets: Vec<SimNet>,
+    /// Its workers.
     pub workers: Vec<Worker<SimDriver>>,
     counters: Vec<Arc<Counters>>,
+    /// How it is drained and stopped.
     pub shared: Arc<Shared>,
     listen: Endpoint,
     jobs: Rc<RefCell<Vec<Received>>>,
     finished: Vec<bool>,
+    is_calm: Rc<Cell<bool>>,
     random: u64,
 }
 
 impl Service {
-    pub fn new(config: &Config) -> Self {
+    /// Starts the service.
+    pub fn new(config: &Config, subject: &Subject) -> Self {
         let listen: Endpoint = "127.0.0.1:9000".parse().expect("an address");
         let reducer: Endpoint = "127.0.0.1:9100".parse().expect("an address");
         let platform = PlatformConfig {
@@ -186,8 +197,8 @@ impl Service {
             timeouts: Timeouts::default(),
             state_dir: None,
         };
-        let engine = Arc::new(Hand(config.combine));
-        let setup = Setup::new(program(config.through_rule), engine, &platform).expect("the bindings fit");
+        let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
+        let setup = Setup::new(program, engine, &platform).expect("the bindings fit");
         let setup = Arc::new(setup);
         let hub = setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, config.workers)));
         let shared = Arc::new(Shared::default());
@@ -200,14 +211,17 @@ impl Service {
             listen: listen.clone(),
             jobs: Rc::clone(&jobs),
             finished: vec![false; config.workers],
+            is_calm: Rc::default(),
             random: config.seed | 1,
         };
         let state = State::new(&setup.program, config.workers, Origin::Simulated(config.seed));
         let state = Arc::new(state.expect("small dictionaries fit"));
         for index in 0..config.workers {
             let net = SimNet::new(config.seed ^ index as u64, config.sim.clone());
-            let (jobs, habit) = (Rc::clone(&jobs), config.reducer);
+            let (jobs, habit, is_calm) = (Rc::clone(&jobs), config.reducer, Rc::clone(&service.is_calm));
+            let mut rng = Rng::new(config.seed ^ 0x4ed0 ^ index as u64);
             net.serve(&reducer, move |_| {
+                let habit = if habit == Reducer::Moody { any_mood(&mut rng, is_calm.get()) } else { habit };
                 if habit == Reducer::Refuses {
                     return None;
                 }
@@ -249,6 +263,16 @@ impl Service {
         fate
     }
 
+    /// The time of the network that is ahead of the others.
+    pub fn now_ns(&self) -> u64 {
+        self.nets.iter().map(SimNet::now_ns).max().unwrap_or(0)
+    }
+
+    /// A moody reducer is so no more.
+    pub fn calm(&self) {
+        self.is_calm.set(true);
+    }
+
     /// A number below `below`.
     pub fn draw(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
@@ -286,10 +310,12 @@ impl Service {
         self.finished[index] |= !goes_on;
     }
 
+    /// What reducers have seen, connection by connection.
     pub fn jobs(&self) -> Vec<Received> {
         self.jobs.borrow().clone()
     }
 
+    /// The counters of all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.counters.iter().for_each(|counters| totals.absorb(counters));
@@ -303,6 +329,15 @@ impl Service {
             assert_eq!((audit.sessions, audit.pieces, audit.blocked), (0, 0, 0), "{audit:?}");
             assert!(audit.large_bufs <= 1 && audit.small_bufs == 0, "{audit:?}");
         }
+    }
+}
+
+fn any_mood(rng: &mut Rng, is_calm: bool) -> Reducer {
+    match if is_calm { 0 } else { rng.between(0, 5) } {
+        0..=2 => Reducer::Reads,
+        3 => Reducer::ReadsLate,
+        4 => Reducer::Resets,
+        _ => Reducer::Refuses,
     }
 }
 
