@@ -50,6 +50,11 @@ const TASKS: &[Task] = &[
         run: Run::WithArguments(tasks::fuzz::run),
     },
     Task {
+        name: "storms",
+        about: "every example through simulated storms of faults: storms [--seeds N]",
+        run: Run::WithArguments(tasks::storms::run),
+    },
+    Task {
         name: "ci",
         about: "all of it, in the order and with the times that CI shows",
         run: Run::Alone(tasks::ci::run),

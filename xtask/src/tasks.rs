@@ -4,6 +4,7 @@ pub mod ci;
 pub mod deny;
 pub mod fuzz;
 pub mod packages;
+pub mod storms;
 pub mod test;
 
 use crate::run::{self, Outcome};

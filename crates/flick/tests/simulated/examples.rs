@@ -1,7 +1,7 @@
 //! The services of `examples`, each through storms of faults from seeds, between peers of its own protocol that check
 //! every reply. What must hold is said in `flick_testkit::service::storm`, how the peers speak in `service::traffic`.
 //!
-//! A run plays 100 seeds of each; `FLICK_SEEDS=10000` plays as many. Every tenth is played by both engines, which must
+//! A run plays 100 seeds of each; `cargo xtask storms --seeds 10000` plays as many. Every tenth is played by both engines, which must
 //! make the same run of it.
 
 use flick_testkit::service::seeds;

@@ -3,7 +3,7 @@
 //! them whole, none of them twice; a mapper that was told of success is in one; every connection ends; when the faults are
 //! over, a job goes through.
 //!
-//! A run plays 100 seeds; `FLICK_SEEDS=10000` plays as many. Every tenth is played by both engines, which must give the same.
+//! A run plays 100 seeds; `cargo xtask storms --seeds 10000` plays as many. Every tenth is played by both engines, which must give the same.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
