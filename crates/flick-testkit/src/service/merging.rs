@@ -178,25 +178,7 @@ impl Service {
     pub fn new(config: &Config, subject: &Subject) -> Self {
         let listen: Endpoint = "127.0.0.1:9000".parse().expect("an address");
         let reducer: Endpoint = "127.0.0.1:9100".parse().expect("an address");
-        let platform = PlatformConfig {
-            workers: config.workers,
-            pin: false,
-            io: Default::default(),
-            listen: vec![Binding {
-                channel: "mappers".into(),
-                endpoints: vec![listen.clone(); config.streams],
-            }],
-            connect: vec![Binding { channel: "reducer".into(), endpoints: vec![reducer.clone()] }],
-            limits: Limits {
-                sessions_max: 64,
-                requests_max: 1024,
-                buffer_bytes: 8 << 20,
-                merge_ring_bytes: 1024,
-                ..Limits::default()
-            },
-            timeouts: Timeouts::default(),
-            state_dir: None,
-        };
+        let platform = platform_of(config, &listen, &reducer);
         let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
         let setup = Setup::new(program, engine, &platform).expect("the bindings fit");
         let setup = Arc::new(setup);
@@ -329,6 +311,26 @@ impl Service {
             assert_eq!((audit.sessions, audit.pieces, audit.blocked), (0, 0, 0), "{audit:?}");
             assert!(audit.large_bufs <= 1 && audit.small_bufs == 0, "{audit:?}");
         }
+    }
+}
+
+/// Small rings, so that back-pressure is the usual case.
+fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> PlatformConfig {
+    PlatformConfig {
+        workers: config.workers,
+        pin: false,
+        io: Default::default(),
+        listen: vec![Binding { channel: "mappers".into(), endpoints: vec![listen.clone(); config.streams] }],
+        connect: vec![Binding { channel: "reducer".into(), endpoints: vec![reducer.clone()] }],
+        limits: Limits {
+            sessions_max: 64,
+            requests_max: 1024,
+            buffer_bytes: 8 << 20,
+            merge_ring_bytes: 1024,
+            ..Limits::default()
+        },
+        timeouts: Timeouts::default(),
+        state_dir: None,
     }
 }
 
