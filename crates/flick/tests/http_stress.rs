@@ -63,6 +63,8 @@ impl Backend {
 }
 
 fn serve(mut stream: TcpStream, body: usize, requests: &AtomicU64, ended: &AtomicBool) {
+    // Head and body are two writes: the second would wait 40 ms for the first to be acknowledged.
+    stream.set_nodelay(true).expect("a connection of ours");
     let (mut pending, mut piece) = (Vec::<u8>::new(), [0; 4096]);
     loop {
         match stream.read(&mut piece) {
@@ -256,6 +258,8 @@ const SLOW_MODES: [&str; 4] = ["-H", "-B", "-R", "-X"];
 const SLOW_CONNECTIONS: u32 = 250;
 /// Seconds that an ordinary run lasts; with many connections it is three times as long.
 const SLOW_SECONDS: u32 = 3;
+/// What a slow client may hold: a reply of 30,000 bytes that it does not read, and its session.
+const SLOW_GROWTH_KIB: u64 = 48;
 
 /// One mode of slowhttptest against a service.
 fn slow(mode: &str, address: SocketAddr, connections: u32, seconds: u32) -> std::process::Child {
@@ -270,13 +274,23 @@ fn slow(mode: &str, address: SocketAddr, connections: u32, seconds: u32) -> std:
 fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
     let asked = std::env::var("FLICK_SLOW_CONNECTIONS").ok().and_then(|text| text.parse().ok());
     let connections = asked.unwrap_or(SLOW_CONNECTIONS);
-    let seconds = if connections > SLOW_CONNECTIONS { 3 * SLOW_SECONDS } else { SLOW_SECONDS };
+    if connections <= SLOW_CONNECTIONS {
+        check_slow(&SLOW_MODES, connections, SLOW_SECONDS);
+    } else {
+        // The tool takes a core for each thousand or so: one mode after the other.
+        SLOW_MODES.iter().for_each(|mode| check_slow(&[mode], connections, 3 * SLOW_SECONDS));
+    }
+}
+
+/// Clients are served while the tool plays some of its modes together.
+fn check_slow(modes: &[&str], connections: u32, seconds: u32) {
     let backend = Backend::start(30_000);
     let service = balancer(backend.address, &["--request-timeout", "2s"]);
     let mut healthy = connect(service.address);
     assert_eq!(get(&mut healthy), Some((200, 30_000)));
     let before = of_status(service.pid(), "VmRSS:");
-    let mut attacks = SLOW_MODES.map(|mode| slow(mode, service.address, connections, seconds));
+    let mut attacks: Vec<_> =
+        modes.iter().map(|mode| slow(mode, service.address, connections, seconds)).collect();
     let (mut served, mut slowest, mut most) = (0_u64, Duration::ZERO, before);
     while attacks.iter_mut().any(|attack| attack.try_wait().expect("our own child").is_none()) {
         let start = Instant::now();
@@ -287,10 +301,11 @@ fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
         most = most.max(of_status(service.pid(), "VmRSS:"));
     }
     println!(
-        "{served} served beside {connections} connections of each mode, two in {slowest:?} at most; {before} KiB became {most} KiB"
+        "{modes:?}: {served} served beside {connections} connections of each mode, two in {slowest:?} at most; {before} KiB became {most} KiB"
     );
     assert!(served > 20, "only {served} were served");
-    assert!(most <= before + GROWTH_KIB_MAX, "{before} KiB have become {most} KiB");
+    let growth = GROWTH_KIB_MAX.max(u64::from(connections) * SLOW_GROWTH_KIB);
+    assert!(most <= before + growth, "{before} KiB have become {most} KiB");
     drop(healthy);
     service.drained();
 }
