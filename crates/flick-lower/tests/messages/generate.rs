@@ -80,7 +80,24 @@ impl<'p> Generator<'p> {
         for fact in [&unit.facts.request, &unit.facts.reply].into_iter().flatten() {
             generator.compared(fact);
         }
+        generator.lengths_of_words();
         generator
+    }
+
+    /// A field that says how long a text is likes the lengths of what that text is compared with.
+    fn lengths_of_words(&mut self) {
+        for (at, field) in self.unit.fields.iter().enumerate() {
+            let FieldKind::Bytes { length, .. } = &field.kind else { continue };
+            let ExprKind::SelfField(size) = length.kind else { continue };
+            let Some(words) = self.fields.get(&FieldId(at as u32)).map(|hint| hint.constants.clone()) else {
+                continue;
+            };
+            let lens = words
+                .iter()
+                .filter_map(|word| if let V::Bytes(word) = word { Some(word.len()) } else { None });
+            let lens = lens.map(|len| V::Int(len as i128));
+            self.fields.entry(size).or_default().constants.extend(lens);
+        }
     }
 
     fn items(&mut self, items: &'p [Item]) {
@@ -316,7 +333,9 @@ impl<'p> Writer<'_, 'p> {
             }
             FieldKind::Bytes { length, .. } => {
                 let length = self.env.eval(length).map_or(0, |length| length.int().clamp(0, 4096));
-                let bytes: Vec<u8> = (0..length).map(|_| b'!' + rng.below(90) as u8).collect();
+                let bytes = self
+                    .word_of(field, length as usize, rng)
+                    .unwrap_or_else(|| (0..length).map(|_| b'!' + rng.below(90) as u8).collect());
                 self.out.extend(&bytes);
                 V::Bytes(bytes)
             }
@@ -335,6 +354,19 @@ impl<'p> Writer<'_, 'p> {
             FieldKind::Bits { .. } | FieldKind::Asked => self.env.field(field),
         };
         self.env.values.insert(field, value);
+    }
+
+    /// One of the words that a text is compared with, in small or large letters, if one is of this length.
+    fn word_of(&self, field: FieldId, len: usize, rng: &mut Rng) -> Option<Vec<u8>> {
+        let hint = self.generator.fields.get(&field)?;
+        let is_long =
+            |v: &V| if let V::Bytes(word) = v { (word.len() == len).then(|| word.clone()) } else { None };
+        let words: Vec<Vec<u8>> = hint.constants.iter().filter_map(is_long).collect();
+        if words.is_empty() || rng.one_in(5) {
+            return None;
+        }
+        let word = rng.pick(&words).clone();
+        Some(if rng.one_in(3) { word.to_ascii_uppercase() } else { word })
     }
 
     /// Hadoop's integer, in its shortest form or a longer one.
