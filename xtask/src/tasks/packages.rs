@@ -54,6 +54,11 @@ const PACKAGES: &[Package] = &[
         why: "as nginx, the strictest reader of the three",
         probe: &["haproxy", "-v"],
     },
+    Package {
+        name: "varnish",
+        why: "varnishtest: mock clients and servers that we did not write",
+        probe: &["varnishtest", "-h"],
+    },
     Package { name: "curl", why: "an HTTP client that we did not write", probe: &["curl", "-V"] },
     Package {
         name: "chromium",
