@@ -10,7 +10,7 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
-use crate::driver::{Driver, DriverLimits, Event, Handle, ListenerId};
+use crate::driver::{Detached, Driver, DriverLimits, Event, Handle, ListenerId};
 use crate::epoll::EpollDriver;
 use crate::listen::ListenSocket;
 use crate::uring::UringDriver;
@@ -145,6 +145,14 @@ impl Driver for AnyDriver {
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
         either!(self, driver => driver.adopt(socket))
+    }
+
+    fn detach(&mut self, conn: Handle) -> Detached {
+        either!(self, driver => driver.detach(conn))
+    }
+
+    fn leave_listener(&mut self, listener: ListenerId) {
+        either!(self, driver => driver.leave_listener(listener));
     }
 
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {

@@ -110,6 +110,19 @@ pub enum Event {
     Woken,
 }
 
+/// What became of the wish to give a connection away.
+#[derive(Debug)]
+pub enum Detached {
+    /// Here it is, with everything that has not been handed out still in it, and not blocking.
+    Socket(OwnedFd),
+    /// Output is still on its way, or the kernel still works for it: ask again after the next poll.
+    Later,
+    /// Something has been taken from the kernel and not been handed out: receive it first.
+    Holds,
+    /// It is failing, or this driver gives nothing away.
+    Never,
+}
+
 /// A byte transport of one worker. All methods are called from that worker's thread only.
 pub trait Driver {
     /// Opens a listening socket; accepting starts at once.
@@ -142,6 +155,19 @@ pub trait Driver {
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
         drop(socket);
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives a connection away, for another driver to [`Driver::adopt`]: its handle is dead then. Receiving must be off, and
+    /// stays off until the answer is [`Detached::Socket`]. No byte is lost, in neither direction.
+    fn detach(&mut self, conn: Handle) -> Detached {
+        let _ = conn;
+        Detached::Never
+    }
+
+    /// As [`Driver::close_listener`], where somebody else goes on listening on a duplicate of the socket: peers that the
+    /// kernel has given us already are still handed out as `Accepted`, by the next poll.
+    fn leave_listener(&mut self, listener: ListenerId) {
+        self.close_listener(listener);
     }
 
     /// How long a poll with this timeout would wait at most: zero while there is something to do that no descriptor

@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
+use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, ListenerId, checked};
 use crate::intake::Intake;
 use crate::limits::{KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
 use crate::linger::Lingerers;
@@ -187,6 +187,11 @@ impl EpollDriver {
     fn drop_conn(&mut self, index: u32) {
         let Some(mut conn) = self.conns.remove(index) else { return };
         self.outputs.clear(&mut conn.output);
+        self.accept_where_full();
+    }
+
+    /// A slot is free: listeners that waited for one go on.
+    fn accept_where_full(&mut self) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].as_ref().is_some_and(|listener| listener.waits_for_slot) {
                 self.accept(ListenerId(index as u32), true);
@@ -332,6 +337,23 @@ impl Driver for EpollDriver {
             return Err(error.into());
         }
         Ok(handle)
+    }
+
+    fn detach(&mut self, conn: Handle) -> Detached {
+        let Some(state) = self.open_conn(conn) else { return Detached::Never };
+        if state.fault.is_some() || state.is_shutting || state.phase != Phase::Open {
+            return Detached::Never;
+        }
+        if !state.output.is_empty() {
+            return Detached::Later;
+        }
+        let removed = self.conns.remove(conn.index).expect("it was there just above");
+        // A registration lives as long as the open socket, which somebody else will hold. It cannot fail: the socket is
+        // registered since it is ours.
+        let deleted = epoll::delete(&self.epoll, &removed.socket);
+        assert!(deleted.is_ok(), "a connection of the table is registered");
+        self.accept_where_full();
+        Detached::Socket(removed.socket)
     }
 
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {

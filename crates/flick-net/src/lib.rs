@@ -25,7 +25,7 @@ pub mod watch;
 pub use address::{Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use door::{Arrival, Door};
-pub use driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId};
+pub use driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, ListenerId};
 pub use epoll::{EpollDriver, monotonic_ns};
 pub use listen::{ListenSocket, ListenSockets};
 pub use sim::{SimDriver, SimNet};

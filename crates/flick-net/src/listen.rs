@@ -60,6 +60,12 @@ impl ListenSocket {
         }
     }
 
+    /// The same socket again: peers wait in one queue, whoever of the holders takes them, and as long as one is left it
+    /// listens.
+    pub fn duplicate(&self) -> io::Result<ListenSocket> {
+        Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), _file: self._file.clone() })
+    }
+
     /// The address the socket really got.
     pub fn local_addr(&self) -> &Endpoint {
         &self.at
@@ -85,9 +91,32 @@ impl ListenSockets {
         Ok(ListenSockets { at, waiting })
     }
 
+    /// The same sockets again, and new ones beside them if they are fewer than `count`.
+    ///
+    /// Errors: the system's.
+    pub fn duplicate(&self, count: usize) -> io::Result<ListenSockets> {
+        let mut waiting = self.waiting.iter().map(ListenSocket::duplicate).collect::<io::Result<Vec<_>>>()?;
+        while waiting.len() < count
+            && let Some(first) = self.waiting.first()
+        {
+            waiting.push(first.share()?);
+        }
+        Ok(ListenSockets { at: self.at.clone(), waiting })
+    }
+
     /// The address the sockets really got.
     pub fn local_addr(&self) -> &Endpoint {
         &self.at
+    }
+
+    /// Sockets that are not taken.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether all are taken.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// One of the sockets, until all are taken.

@@ -13,7 +13,7 @@ use flick_buffers::{Pool, Slice};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
+use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, ListenerId, checked};
 use crate::epoll::monotonic_ns;
 use crate::limits::{ACCEPTS_PARKED_MAX, LISTENERS_MAX, STASH_SLICES_MAX};
 use crate::linger::Lingerers;
@@ -103,6 +103,8 @@ struct Listener {
     is_accepting: bool,
     is_armed: bool,
     waits_for_slot: bool,
+    /// Closed, but somebody else goes on listening: the peers that we have are still handed out.
+    is_left: bool,
     /// Peers the kernel accepted before it learned of a pause.
     parked: VecDeque<OwnedFd>,
 }
@@ -211,6 +213,11 @@ impl UringDriver {
         assert!(conn.requests == 0, "the kernel has let go of a socket that is closed");
         self.outputs.clear(&mut conn.output);
         self.stashes.clear(&mut conn.stash);
+        self.accept_where_full();
+    }
+
+    /// A slot is free: listeners that waited for one go on.
+    fn accept_where_full(&mut self) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].as_ref().is_some_and(|listener| listener.waits_for_slot) {
                 self.accept(ListenerId(index as u32), true);
@@ -229,6 +236,13 @@ impl UringDriver {
         socket::shutdown_write(&conn.socket);
         conn.phase = Phase::Lingering;
         self.unarmed.push(index);
+    }
+}
+
+impl Listener {
+    /// Peers that it has may be handed out.
+    fn hands_out(&self) -> bool {
+        self.is_accepting || self.is_left
     }
 }
 
@@ -274,6 +288,7 @@ impl Driver for UringDriver {
             is_accepting: false,
             is_armed: false,
             waits_for_slot: false,
+            is_left: false,
             parked: VecDeque::with_capacity(ACCEPTS_PARKED_MAX),
         });
         if index == self.listeners.len() {
@@ -320,6 +335,18 @@ impl Driver for UringDriver {
         }
     }
 
+    fn leave_listener(&mut self, id: ListenerId) {
+        let Some(listener) = self.listeners.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        listener.is_left = true;
+        listener.is_accepting = false;
+        listener.waits_for_slot = false;
+        if listener.is_armed {
+            self.ring.cancel_now(token(KIND_ACCEPT, id.0));
+        }
+        listener.socket = None;
+        self.forget_left(id);
+    }
+
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
         if self.conns.is_full() && !self.make_room() {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
@@ -346,6 +373,25 @@ impl Driver for UringDriver {
         }
         socket::set_blocking(&socket, true)?;
         Ok(self.conns.insert(Conn::new(socket, Phase::Open)).expect("a slot was free just above"))
+    }
+
+    fn detach(&mut self, conn: Handle) -> Detached {
+        let Some(state) = self.open_conn(conn) else { return Detached::Never };
+        if state.fault.is_some() || state.is_shutting || state.phase != Phase::Open {
+            return Detached::Never;
+        }
+        if !state.stash.is_empty() {
+            return Detached::Holds;
+        }
+        if state.requests > 0 || !state.output.is_empty() {
+            return Detached::Later;
+        }
+        if socket::set_blocking(&state.socket, false).is_err() {
+            return Detached::Never;
+        }
+        let removed = self.conns.remove(conn.index).expect("it was there just above");
+        self.accept_where_full();
+        Detached::Socket(removed.socket)
     }
 
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {

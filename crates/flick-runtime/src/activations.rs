@@ -158,6 +158,12 @@ impl Activations {
         self.slab.len()
     }
 
+    /// Whether any of them belongs to a session. Looks at all of them: for a worker that is replaced.
+    pub fn has_any_of(&self, session: Key) -> bool {
+        let slots = (0..self.slab.slots_used()).filter_map(|index| self.slab.get(self.slab.key_at(index)?));
+        self.slab.len() > 0 && { slots }.any(|activation| activation.session == Some(session))
+    }
+
     /// Whether there is no room for another.
     pub fn is_full(&self) -> bool {
         self.slab.len() >= self.capacity

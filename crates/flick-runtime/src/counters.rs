@@ -74,6 +74,8 @@ counters! {
     sessions_refused: "Client connections closed at once for want of room.",
     sessions_over_address: "Client connections turned away: their address has as many as it may.",
     accept_waits: "Times that accepting paused: clients came faster than they are let in.",
+    sessions_handed_over: "Client connections handed to the service that took this one's place.",
+    sessions_taken_over: "Client connections taken over from the service whose place this one took.",
     accept_pauses: "Times that accepting paused: the limit of sessions, or of file descriptors, was reached.",
     requests: "Requests taken from clients.",
     replies: "Replies passed to clients, those of the platform included.",

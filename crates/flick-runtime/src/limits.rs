@@ -99,6 +99,8 @@ pub const BACKOFF_SHIFT_MAX: u32 = 6;
 pub const SWEEP_TICK_MS: u64 = 100;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;
+/// Times that a client is offered to who takes the place of a service, while others take theirs.
+pub const HEIRS_TRIES_MAX: usize = 16;
 /// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.

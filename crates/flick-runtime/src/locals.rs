@@ -62,6 +62,11 @@ impl Locals {
         self.stride > 0 && std::mem::replace(&mut self.is_fresh[state.0 as usize], false)
     }
 
+    /// Whether nobody has looked at it yet, or there is nothing in it to look at.
+    pub fn is_untouched(&self, state: StateId) -> bool {
+        self.stride == 0 || self.is_fresh[state.0 as usize]
+    }
+
     /// The words of a state.
     pub fn words_mut(&mut self, state: StateId) -> &mut [u64] {
         let start = state.0 as usize * self.stride;

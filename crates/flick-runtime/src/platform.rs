@@ -5,9 +5,11 @@
 //! (how services share it).
 
 mod entrances;
+mod estate;
 mod service;
 mod thread;
 
+pub use estate::Estate;
 pub use service::{Lists, Running, Service};
 
 use std::path::{Path, PathBuf};
@@ -16,11 +18,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flick_abi::{Engine, Program};
-use flick_net::{Endpoint, ListenSockets, monotonic_ns};
+use flick_net::{Endpoint, ListenSocket, ListenSockets, monotonic_ns};
 
 use crate::config::PlatformConfig;
 use crate::counters::Totals;
 use crate::crew::End;
+use crate::handover::Workers;
 use crate::limits::{SERVICES_MAX, SILENT_MS};
 use crate::merge::Hub;
 use crate::setup::{Setup, StartError};
@@ -46,6 +49,8 @@ pub struct Outcome {
 pub struct Platform {
     services: Vec<Running>,
     keepers: Vec<(usize, Keeper)>,
+    /// A duplicate of every socket that is listened on, by the address that was asked for: for who takes our place.
+    sockets: Vec<(Endpoint, ListenSockets)>,
     threads: Vec<JoinHandle<Vec<End>>>,
     io: &'static str,
 }
@@ -73,6 +78,14 @@ impl Platform {
     /// Errors: see [`StartError`]; nothing is left running then.
     /// Panics: there is no service, or services of one group do not have the same dictionaries.
     pub fn start_services(services: Vec<Service>) -> Result<Self, StartError> {
+        Self::start_with(services, Estate::default())
+    }
+
+    /// As [`Platform::start_services`], with what another leaves: its listening sockets where the addresses are the same,
+    /// and the state that its programs declare alike.
+    ///
+    /// Errors and panics as there; the other goes on as before then.
+    pub fn start_with(services: Vec<Service>, estate: Estate) -> Result<Self, StartError> {
         if services.len() > SERVICES_MAX {
             return Err(StartError::Binding(format!(
                 "{} services are too many for one process; at most {SERVICES_MAX} work",
@@ -81,9 +94,10 @@ impl Platform {
         }
         let config = services.first().expect("a platform has a service").config.clone();
         let workers = config.workers.max(1);
-        let (running, keepers) = bind(services, workers)?;
-        let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
-        let mut opened = platform.open(workers)?;
+        let (running, keepers) = bind(services, workers, &estate)?;
+        let (sockets, threads) = (Vec::new(), Vec::new());
+        let mut platform = Self { services: running, keepers, sockets, threads, io: "none" };
+        let mut opened = platform.open(workers, estate)?;
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
             if let Err(error) = platform.start_thread(index, plan) {
@@ -96,10 +110,14 @@ impl Platform {
     }
 
     /// Opens every address, those of several services once.
-    fn open(&mut self, workers: usize) -> Result<Opened, StartError> {
-        let open = |at: &Endpoint| {
-            ListenSockets::open(at, workers)
-                .map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
+    fn open(&mut self, workers: usize, mut estate: Estate) -> Result<Opened, StartError> {
+        let kept = &mut self.sockets;
+        let mut open = |at: &Endpoint| {
+            let opened = estate.listen(at, workers).and_then(|opened| {
+                kept.push((at.clone(), opened.duplicate(0)?));
+                Ok(opened)
+            });
+            opened.map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
         };
         let setups: Vec<&Setup> = self.services.iter().map(|service| &*service.setup).collect();
         let names: Vec<String> = self.services.iter().map(|service| service.name.clone()).collect();
@@ -147,22 +165,24 @@ impl Platform {
                 seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
                 time_slices: true,
             };
-            let sockets = sockets.iter_mut().filter_map(ListenSockets::take).collect();
+            let sockets = sockets.iter_mut().flat_map(|sockets| share(sockets, workers - index)).collect();
             let (name, group) = (service.name.clone(), Arc::clone(&service.group));
             parts.push(Part { name, config, sockets, group, sweeps: service.is_first_of_group });
         }
         let services = &self.services;
         let entrance = |(shared, sockets): &mut (entrances::Shared, ListenSockets)| {
+            let taken = share(sockets, workers - index);
             let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
             let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());
-            Some(EntrancePart {
-                socket: sockets.take()?,
+            let part = |socket| EntrancePart {
+                socket,
                 services: shared.services.clone(),
                 whose: shared.whose.clone(),
                 silent_ns: idle.unwrap_or(Duration::from_millis(SILENT_MS)).as_nanos() as u64,
-            })
+            };
+            taken.into_iter().map(part).collect::<Vec<_>>()
         };
-        let entrances = opened.shared.iter_mut().filter_map(entrance).collect();
+        let entrances = opened.shared.iter_mut().flat_map(entrance).collect();
         Plan { parts, entrances, io: config.io, core: config.pin.then_some(index) }
     }
 
@@ -215,6 +235,31 @@ impl Platform {
         self.services.iter().for_each(|service| service.drain(deadline));
     }
 
+    /// What it leaves to who takes its place. It is not touched by that.
+    ///
+    /// Errors: the system's, out of descriptors for one.
+    pub fn estate(&self) -> std::io::Result<Estate> {
+        Estate::of(&self.services, &self.sockets)
+    }
+
+    /// Hands its clients over to `next`, each when nothing of it is under way, and ends when the rest is served, at
+    /// `deadline` at latest. Another that is being replaced already hands over to `next` from now on.
+    pub fn replace(&mut self, next: &Platform, deadline: Duration) {
+        // From here on only the new one listens.
+        self.sockets.clear();
+        for service in &self.services {
+            let heir = next.services.iter().find(|other| other.name == service.name);
+            let heir = heir.filter(|other| other.succeeds(service));
+            match heir.or_else(|| next.services.iter().find(|other| other.succeeds(service))) {
+                Some(heir) => service.replace(deadline, Arc::new(Workers(heir.shared.intakes()))),
+                None => service.drain(deadline),
+            }
+        }
+        for (_, keeper) in std::mem::take(&mut self.keepers) {
+            keeper.leave();
+        }
+    }
+
     /// Asks all services to end at once.
     pub fn stop(&self) {
         self.services.iter().for_each(Running::stop);
@@ -242,6 +287,7 @@ impl Platform {
                 Err(what) => panic = Some(what),
             }
         }
+        self.services.iter().for_each(|service| service.state.end());
         // The workers have ended: nothing is written any more. Of a program that fell nothing is: who knows what its
         // dictionaries hold.
         for (service, keeper) in self.keepers {
@@ -266,11 +312,18 @@ impl Platform {
     }
 }
 
+/// The part of an address's sockets that the next of so many threads takes: one, or more if the sockets of a service with
+/// more threads were taken over.
+fn share(sockets: &mut ListenSockets, threads: usize) -> Vec<ListenSocket> {
+    let count = sockets.len().div_ceil(threads.max(1));
+    (0..count).filter_map(|_| sockets.take()).collect()
+}
+
 /// Keepers with the service that they are of.
 type Keepers = Vec<(usize, Keeper)>;
 
 /// Binds each service, and makes what the services of one program share once.
-fn bind(services: Vec<Service>, workers: usize) -> Result<(Vec<Running>, Keepers), StartError> {
+fn bind(services: Vec<Service>, workers: usize, estate: &Estate) -> Result<(Vec<Running>, Keepers), StartError> {
     let mut running: Vec<Running> = Vec::new();
     let mut groups: Vec<usize> = Vec::new();
     let mut keepers = Vec::new();
@@ -289,11 +342,18 @@ fn bind(services: Vec<Service>, workers: usize) -> Result<(Vec<Running>, Keepers
                 (Arc::clone(&first.state), Arc::clone(&first.group))
             }
             None => {
-                let state = State::new(&setup.program, workers, Origin::System(monotonic_ns()));
+                let before = estate.state_of(&name);
+                let origin = Origin::System(monotonic_ns());
+                let state = State::after(&setup.program, workers, origin, before.as_deref());
                 let state = state.map_err(|(name, error)| {
                     StartError::Program(format!("dictionary `{name}` cannot be made: {error}"))
                 })?;
                 let state = Arc::new(state);
+                if let Some(before) = before {
+                    for changed in before.differences(&setup.program) {
+                        tracing::warn!(service = name, name = changed, "declared otherwise now: it starts anew");
+                    }
+                }
                 own_files(&setup.program, config.state_dir.as_deref(), &mut kept)?;
                 if let Some(keeper) = keep(&state, config.state_dir.as_deref())? {
                     keepers.push((running.len(), keeper));
@@ -301,7 +361,7 @@ fn bind(services: Vec<Service>, workers: usize) -> Result<(Vec<Running>, Keepers
                 (state, Arc::default())
             }
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(workers, estate.shared_of(&name).as_deref()));
         group.add_service(Arc::clone(&shared));
         groups.push(number);
         running.push(Running {

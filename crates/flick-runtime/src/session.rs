@@ -117,6 +117,8 @@ pub struct Session {
     pub eof: bool,
     /// The driver receives for it.
     pub receiving: bool,
+    /// It goes to the worker that takes our place, as soon as its replies are out: nothing more is received for it here.
+    pub is_leaving: bool,
     /// It is in the run queue.
     pub queued: bool,
     /// When it last did something.
@@ -154,6 +156,7 @@ impl Session {
             wait: Wait::Nothing,
             eof: false,
             receiving: false,
+            is_leaving: false,
             queued: false,
             active_ns: now_ns,
             unsent_bytes: 0,

@@ -3,27 +3,41 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::Limits;
 use crate::guests::{AcceptClock, Guests};
+use crate::handover::{Heir, Intake};
 
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
-const STOPPED: u8 = 2;
+const REPLACED: u8 = 2;
+const STOPPED: u8 = 3;
 
 /// The shared numbers.
 #[derive(Debug, Default)]
 pub struct Shared {
     state: AtomicU8,
     drain_ms: AtomicU64,
-    sessions: AtomicU32,
+    /// Of this service and of those that it replaces, which serve some of its clients still.
+    sessions: Arc<AtomicU32>,
     /// Only of a service that bounds the clients of an address.
     guests: OnceLock<Guests>,
     accepts: AcceptClock,
+    /// By worker: the clients that are handed to it.
+    intakes: Vec<Arc<Intake>>,
+    /// Who goes on with its clients.
+    heir: Mutex<Option<Arc<dyn Heir>>>,
 }
 
 impl Shared {
+    /// Of a service with so many workers, which takes clients over from the service that it replaces, if there is one.
+    pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
+        let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
+        Self { sessions, intakes: (0..workers).map(|_| Arc::default()).collect(), ..Self::default() }
+    }
+
     /// Makes what the limits of a service need, once, whichever worker comes first.
     pub(crate) fn prepare(&self, limits: &Limits) {
         if limits.connections_per_address_max > 0 {
@@ -41,10 +55,51 @@ impl Shared {
         &self.accepts
     }
 
-    /// Asks all workers to finish what they have.
+    /// Asks all workers to finish what they have; also when they are being replaced.
     pub fn drain(&self, deadline: Duration) {
+        self.end(deadline, DRAINING, &[RUNNING, REPLACED]);
+    }
+
+    /// Asks all workers to hand over what they can, and to finish the rest.
+    pub(crate) fn replace(&self, deadline: Duration, heir: Arc<dyn Heir>) {
+        self.set_heir(heir);
+        self.end(deadline, REPLACED, &[RUNNING]);
+    }
+
+    /// Goes on to the state `how` from one of these; from any other it stays as it is.
+    fn end(&self, deadline: Duration, how: u8, from: &[u8]) {
+        if !from.contains(&self.state.load(Ordering::Relaxed)) {
+            return;
+        }
         self.drain_ms.store(deadline.as_millis() as u64, Ordering::Relaxed);
-        let _ = self.state.compare_exchange(RUNNING, DRAINING, Ordering::Release, Ordering::Relaxed);
+        for from in from {
+            let _ = self.state.compare_exchange(*from, how, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Somebody newer goes on with its clients.
+    pub(crate) fn set_heir(&self, heir: Arc<dyn Heir>) {
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(heir);
+    }
+
+    /// Who goes on with its clients now.
+    pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
+        self.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether another takes its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.state.load(Ordering::Acquire) == REPLACED
+    }
+
+    /// Where clients are left for a worker.
+    pub(crate) fn intake(&self, worker: usize) -> Option<Arc<Intake>> {
+        self.intakes.get(worker).cloned()
+    }
+
+    /// Where clients are left, by worker.
+    pub(crate) fn intakes(&self) -> Vec<Arc<Intake>> {
+        self.intakes.clone()
     }
 
     /// Asks all workers to stop at once.

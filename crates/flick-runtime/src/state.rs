@@ -3,12 +3,15 @@
 //! writes to none that is shared.
 //! Refuses: clocks (times come from the workers' driver), and disks (`state/snapshots.rs`).
 
+mod earlier;
 pub mod snapshots;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::SystemTime;
 
 use flick_abi::Program;
+use earlier::Earlier;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 
 use crate::counters::Counter;
@@ -30,8 +33,11 @@ pub enum Origin {
 pub struct State {
     dicts: Vec<Dict>,
     counters: Vec<(String, bool)>,
-    gauges: Vec<Gauge>,
-    workers: Vec<WorkerState>,
+    gauges: Vec<Arc<Gauge>>,
+    workers: Arc<[WorkerState]>,
+    /// What is written by the workers of this state alone is written no more.
+    is_over: Arc<AtomicBool>,
+    earlier: Earlier,
     clock_offset_ns: i64,
     seed: u64,
 }
@@ -40,7 +46,9 @@ pub struct State {
 #[derive(Debug)]
 pub(crate) struct Dict {
     pub(crate) shape: flick_abi::Dict,
-    pub(crate) dictionary: Dictionary,
+    pub(crate) dictionary: Arc<Dictionary>,
+    /// It is that of an earlier state, with what is in it.
+    pub(crate) is_inherited: bool,
 }
 
 /// A gauge of all workers, on a cache line of its own.
@@ -115,15 +123,32 @@ impl State {
     ///
     /// Errors: the name of a dictionary that cannot be, and why.
     pub fn new(program: &Program, workers: usize, origin: Origin) -> Result<Self, (String, DictError)> {
-        let (clock_offset_ns, seed) = match origin {
-            Origin::System(driver_now_ns) => (wall_ns().wrapping_sub(driver_now_ns as i64), None),
-            Origin::Simulated(seed) => (SIMULATED_EPOCH_NS, Some(seed)),
+        Self::after(program, workers, origin, None)
+    }
+
+    /// Allocates the state of a program that takes the place of another: what both declare alike is the same.
+    ///
+    /// Errors: as [`State::new`].
+    pub fn after(
+        program: &Program,
+        workers: usize,
+        origin: Origin,
+        before: Option<&State>,
+    ) -> Result<Self, (String, DictError)> {
+        let (clock_offset_ns, seed) = match (before, origin) {
+            // The clock goes on, too: what a dictionary holds carries its times.
+            (Some(before), _) => (before.clock_offset_ns, None),
+            (None, Origin::System(driver_now_ns)) => (wall_ns().wrapping_sub(driver_now_ns as i64), None),
+            (None, Origin::Simulated(seed)) => (SIMULATED_EPOCH_NS, Some(seed)),
         };
         let open = |(index, dict): (usize, &flick_abi::Dict)| {
+            if let Some(dictionary) = before.and_then(|before| before.dictionary_like(dict)) {
+                return Ok(Dict { shape: dict.clone(), dictionary, is_inherited: true });
+            }
             let seed = seed.map_or(Seed::Random, |seed| Seed::Fixed(crate::pick::mix(seed ^ index as u64)));
             let dictionary =
                 Dictionary::new(DictConfig::of(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
-            Ok(Dict { shape: dict.clone(), dictionary })
+            Ok(Dict { shape: dict.clone(), dictionary: Arc::new(dictionary), is_inherited: false })
         };
         let dicts = program.dicts.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
         let worker = |_| WorkerState {
@@ -138,10 +163,16 @@ impl State {
                 .iter()
                 .map(|counter| (counter.name.clone(), counter.is_gauge))
                 .collect(),
-            gauges: program.counters.iter().map(|_| Gauge::default()).collect(),
+            gauges: program
+                .counters
+                .iter()
+                .map(|counter| before.and_then(|before| before.gauge_like(counter)).unwrap_or_default())
+                .collect(),
             workers: (0..workers.max(1)).map(worker).collect(),
+            is_over: Arc::default(),
+            earlier: before.map_or_else(Earlier::default, |before| Earlier::of(before, program)),
             clock_offset_ns,
-            seed: seed.unwrap_or_else(os_random),
+            seed: seed.unwrap_or_else(|| before.map_or_else(os_random, |before| before.seed)),
         })
     }
 
@@ -192,7 +223,7 @@ impl State {
             return self.gauges[index].0.load(Ordering::Relaxed);
         }
         let sum = |sum: u64, worker: &WorkerState| sum.wrapping_add(worker.counters[index].get());
-        self.workers.iter().fold(0, sum) as i64
+        self.workers.iter().fold(self.earlier.counter(index), sum) as i64
     }
 
     /// All counters and gauges now, in the order of the program.
@@ -209,8 +240,9 @@ impl State {
     pub fn dict_reports(&self) -> Vec<DictReport> {
         let report = |(index, dict): (usize, &Dict)| {
             let counts = dict.dictionary.counts();
-            let sum = |read: fn(&DictUse) -> u64| {
-                self.workers.iter().map(|worker| read(&worker.dicts[index])).sum()
+            let sum = |read: fn(&DictUse) -> u64| -> u64 {
+                let own: u64 = self.workers.iter().map(|worker| read(&worker.dicts[index])).sum();
+                own + self.earlier.dict_use(index, read)
             };
             DictReport {
                 name: dict.shape.name.clone(),

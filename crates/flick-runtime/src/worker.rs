@@ -13,6 +13,7 @@ mod bodies;
 mod deliver;
 mod events;
 mod judging;
+mod leaving;
 mod links;
 mod lists;
 mod merging;
@@ -45,6 +46,7 @@ use crate::backend::{Backend, Life, Link};
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::{Arrived, Gather};
+use crate::handover::Intake;
 use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
@@ -95,6 +97,10 @@ pub struct Worker<D: Driver> {
     /// Backends that have left their lists and have not finished.
     leaving: u32,
     roles: Vec<Role>,
+    /// Which worker it is.
+    index: usize,
+    /// Where clients of a worker that it replaces are left for it.
+    intake: Option<Arc<Intake>>,
     listeners: Vec<ListenerId>,
     ledger: Ledger,
     pieces: Pieces,
@@ -192,6 +198,8 @@ impl<D: Driver> Worker<D> {
             pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
+            index,
+            intake: shared.intake(index),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
             ledger: Ledger::new((limits.requests_max as usize / workers).max(1024)),
@@ -388,7 +396,7 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Waiting | Role::Nobody => {}
             },
-            Event::Woken => {}
+            Event::Woken => self.take_over(),
         }
     }
 

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use super::sys::{Completion, Ring};
 use super::turn::EventSink;
 use super::{
-    Conn, KIND_ACCEPT, KIND_DIAL, KIND_IGNORED, KIND_RECEIVE, KIND_SEND, KIND_SHIFT, KIND_WAKER, Phase,
-    Receive, UringDriver,
+    Conn, KIND_ACCEPT, KIND_DIAL, KIND_IGNORED, KIND_RECEIVE, KIND_SEND, KIND_SHIFT, KIND_WAKER, Listener,
+    Phase, Receive, UringDriver,
 };
 use crate::address::{Endpoint, PeerAddr};
 use crate::driver::{ConnFault, Driver, Event, ListenerId};
@@ -170,7 +170,10 @@ impl UringDriver {
         let Some(listener) = self.listener_mut(id) else { return };
         listener.is_armed = completion.is_more();
         if listener.socket.is_none() {
-            if !listener.is_armed {
+            if listener.is_left {
+                listener.parked.extend(socket);
+                self.forget_left(id);
+            } else if !listener.is_armed {
                 self.listeners[id.0 as usize] = None;
             }
             return;
@@ -235,7 +238,17 @@ impl UringDriver {
 
     /// Says whether peers wait that could be handed out now.
     pub(super) fn has_parked(&self) -> bool {
-        self.listeners.iter().flatten().any(|listener| listener.is_accepting && !listener.parked.is_empty())
+        self.listeners.iter().flatten().any(|listener| listener.hands_out() && !listener.parked.is_empty())
+    }
+
+    /// Frees the slot of a listener that was left, when it has nobody any more.
+    pub(super) fn forget_left(&mut self, id: ListenerId) {
+        let is_over = |listener: &mut Listener| {
+            listener.is_left && !listener.is_armed && listener.parked.is_empty()
+        };
+        if self.listener_mut(id).is_some_and(is_over) {
+            self.listeners[id.0 as usize] = None;
+        }
     }
 
     /// Hands out peers that were accepted while the listener was paused.
@@ -243,7 +256,7 @@ impl UringDriver {
         for index in 0..self.listeners.len() {
             let id = ListenerId(index as u32);
             while !sink.is_full() {
-                let Some(listener) = self.listener_mut(id).filter(|listener| listener.is_accepting) else {
+                let Some(listener) = self.listener_mut(id).filter(|listener| listener.hands_out()) else {
                     break;
                 };
                 if listener.parked.is_empty() {
@@ -258,6 +271,7 @@ impl UringDriver {
                     self.present(id, socket, sink);
                 }
             }
+            self.forget_left(id);
         }
     }
 }

@@ -8,6 +8,7 @@ use flick_net::{Endpoint, Waker};
 
 use crate::config::PlatformConfig;
 use crate::crew::Group;
+use crate::handover::Heir;
 use crate::merge::Hub;
 use crate::setup::Setup;
 use crate::shared::Shared;
@@ -110,6 +111,18 @@ impl Running {
     pub fn drain(&self, deadline: Duration) {
         self.shared.drain(deadline);
         self.wake();
+    }
+
+    /// Asks it to hand over what it can to `heir`, and to end when the rest is served, at `deadline` at latest.
+    pub(super) fn replace(&self, deadline: Duration, heir: Arc<dyn Heir>) {
+        self.shared.replace(deadline, heir);
+        self.wake();
+    }
+
+    /// Whether this one can go on with the clients of `other`: it has its name, or one of its addresses; and neither merges.
+    pub(super) fn succeeds(&self, other: &Running) -> bool {
+        let shares = || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));
+        self.hub.is_none() && other.hub.is_none() && (self.name == other.name || shares())
     }
 
     /// Asks it to end at once.

@@ -88,6 +88,9 @@ impl Plan {
             let waker = driver.waker();
             io = driver.name();
             part.group.add_waker(waker.clone());
+            if let Some(intake) = part.config.shared.intake(part.config.index) {
+                intake.set_waker(waker.clone());
+            }
             if let Some(hub) = &part.config.hub {
                 hub.set_waker(part.config.index as u32, waker.clone());
             }

@@ -18,8 +18,17 @@ use crate::limits::SNAPSHOT_EVERY_MIN;
 /// The thread that writes.
 #[derive(Debug)]
 pub struct Keeper {
-    stop: Sender<()>,
+    stop: Sender<Stop>,
     thread: JoinHandle<()>,
+}
+
+/// How the thread is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// With everything written.
+    Finish,
+    /// At once, as somebody else writes from here on.
+    Leave,
 }
 
 /// Why snapshots cannot be kept at all.
@@ -66,6 +75,9 @@ impl State {
         std::fs::create_dir_all(directory)?;
         for (dict, path) in self.kept(directory) {
             let path = path?;
+            if dict.is_inherited {
+                continue;
+            }
             let (name, now_ns) = (&dict.shape.name, wall_ns().max(0) as u64);
             match load(&dict.dictionary, &path, dict.shape.layout, now_ns) {
                 Ok(Loaded { entries, expired, refused }) => {
@@ -145,7 +157,8 @@ impl Keeper {
             while let Some(next) = due.iter().flatten().min().copied() {
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                    Ok(Stop::Leave) => return,
+                    Ok(Stop::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 }
                 for (dict, due) in state.dicts().iter().zip(&mut due) {
                     let (Some(at), Some(snapshot)) = (*due, &dict.shape.snapshot) else { continue };
@@ -164,8 +177,17 @@ impl Keeper {
 
     /// Writes everything a last time, when the workers have ended. A panic of the thread is passed on.
     pub fn finish(self) {
+        self.end(Stop::Finish);
+    }
+
+    /// Writes nothing more: another keeper does.
+    pub fn leave(self) {
+        self.end(Stop::Leave);
+    }
+
+    fn end(self, how: Stop) {
         // A thread that has ended by itself needs no telling.
-        let _ = self.stop.send(());
+        let _ = self.stop.send(how);
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
         }

@@ -32,7 +32,12 @@ impl<D: Driver> Worker<D> {
     pub(super) fn accepted(&mut self, conn: Handle) {
         let pauses = self.setup.limits.overflow == Overflow::Pause;
         if self.draining_since_ns.is_some() {
-            self.refuse(conn);
+            if self.shared.is_replaced() {
+                // The kernel gave it to us before it learned that others accept now.
+                self.keep_waiting(conn);
+            } else {
+                self.refuse(conn);
+            }
         } else if self.address_is_full(conn) {
             self.counters.sessions_over_address.add(1);
             self.turn_away(conn);
@@ -75,8 +80,19 @@ impl<D: Driver> Worker<D> {
             self.turn_away(conn);
             return Entry::Settled;
         }
+        self.counters.sessions_accepted.add(1);
         self.open_session(conn);
         Entry::Settled
+    }
+
+    /// Begins the session of a client that comes from the service whose place this one takes: it has its place among the
+    /// sessions already, and is not sent away now because of its address.
+    pub(super) fn open_taken_over(&mut self, conn: Handle) {
+        if let Some(guests) = self.shared.guests() {
+            guests.take(self.peers[conn.index as usize], u32::MAX);
+        }
+        self.counters.sessions_taken_over.add(1);
+        self.open_session(conn);
     }
 
     fn address_is_full(&self, conn: Handle) -> bool {
@@ -131,7 +147,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Begins a session, for which a place has been taken.
-    fn open_session(&mut self, conn: Handle) {
+    pub(super) fn open_session(&mut self, conn: Handle) {
         let now_ns = self.driver.now_ns();
         let state = self.locals.take();
         let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, state, now_ns)) else {
@@ -140,7 +156,6 @@ impl<D: Driver> Worker<D> {
             self.refuse(conn);
             return;
         };
-        self.counters.sessions_accepted.add(1);
         self.counters.sessions_open.add(1);
         self.roles[conn.index as usize] = Role::Client(key);
         self.arm_idle(key);
@@ -228,6 +243,11 @@ impl<D: Driver> Worker<D> {
         for listener in std::mem::take(&mut self.listeners) {
             self.driver.close_listener(listener);
         }
+        self.send_waiting_away();
+    }
+
+    /// Sends away who waits: nothing of theirs has been taken.
+    pub(super) fn send_waiting_away(&mut self) {
         while let Some(conn) = self.waiting.pop_front() {
             self.forget(conn);
             self.refuse(conn);

@@ -222,6 +222,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.phase = Phase::Lingering;
+        session.is_leaving = false;
         session.unsent_bytes = usize::MAX;
         let (conn, eof) = (session.conn, session.eof);
         self.driver.shutdown(conn);

@@ -102,6 +102,9 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.sessions.get_mut(key)
             && session.receiving != on
         {
+            if on && session.is_leaving {
+                return;
+            }
             session.receiving = on;
             self.driver.receive(session.conn, on);
         }

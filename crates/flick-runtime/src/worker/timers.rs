@@ -156,17 +156,29 @@ impl<D: Driver> Worker<D> {
         let since_ns = match self.draining_since_ns {
             Some(since_ns) => since_ns,
             None => {
-                self.stop_accepting();
+                if self.shared.is_replaced() {
+                    self.begin_to_leave();
+                } else {
+                    self.stop_accepting();
+                }
                 self.draining_since_ns = Some(now_ns);
                 now_ns
             }
         };
         let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
+        let is_replaced = self.shared.is_replaced();
+        if is_replaced {
+            self.hand_over();
+        }
+        if late || !is_replaced {
+            self.send_waiting_away();
+        }
         for index in 0..self.sessions.slots_used() {
             let Some(key) = self.sessions.key_at(index) else { continue };
             let Some(session) = self.sessions.get(key) else { continue };
             let quiet = session.requests.is_empty()
                 && session.inbox.is_empty()
+                && !is_replaced
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
             if session.tunnel.is_some() || (self.setup.private && session.phase == Phase::Open) {
                 if quiet || late {
@@ -190,7 +202,13 @@ impl<D: Driver> Worker<D> {
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
         // Handlers of clients that have just gone still have their turn.
         // What a relay's client sent last may still be on its way to the backend when both are gone.
-        let is_done = self.sessions.len() == 0 && self.run_queue.is_empty() && self.merge_is_finished();
-        (is_done && !self.driver.is_flushing()) || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns
+        let is_done = self.sessions.len() == 0
+            && self.waiting.is_empty()
+            && self.run_queue.is_empty()
+            && self.merge_is_finished();
+        let is_over = (is_done && !self.driver.is_flushing())
+            || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns;
+        // Who was left for us at the last moment is served, or handed on, before.
+        is_over && self.takes_nobody() && (self.sessions.len() == 0 || !is_done)
     }
 }
