@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use crate::metrics;
-use crate::request::Request;
-use crate::server::Source;
+use crate::request::{ASK_FIELD, Request};
+use crate::server::{Ask, Source};
 
 /// The page, complete: style and script are in it.
 const PAGE: &str = include_str!("page.html");
@@ -70,6 +70,7 @@ pub(crate) fn answer(request: Option<&Request<'_>>, policy: &Policy, source: &dy
     };
     let mut answer = match request.method {
         "GET" | "HEAD" => answer_path(request, policy, source),
+        "POST" if asked(request.path).is_some() => answer_ask(request, policy, source),
         _ => {
             let refused = Answer::plain("405 Method Not Allowed", "everything here is read with GET");
             Answer { extra: "Allow: GET, HEAD\r\n", ..refused }
@@ -79,14 +80,45 @@ pub(crate) fn answer(request: Option<&Request<'_>>, policy: &Policy, source: &dy
     answer
 }
 
-fn answer_path(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> Answer {
-    if policy.is_local_only && !request.host.is_none_or(is_of_this_machine) {
-        return Answer::plain("421 Misdirected Request", "ask for it by an address or as localhost");
+/// What a path asks for.
+fn asked(path: &str) -> Option<Ask> {
+    match path {
+        "/api/reload" => Some(Ask::Reload),
+        _ => None,
     }
-    let is_secret = matches!(request.path, "/metrics" | "/api/state");
-    if is_secret && !is_known(policy, request.bearer) {
+}
+
+fn answer_ask(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> Answer {
+    if let Some(refused) = refused(request, policy, true) {
+        return refused;
+    }
+    if !request.is_deliberate {
+        return Answer::plain(
+            "403 Forbidden",
+            &format!("this needs the field `{ASK_FIELD}`, whatever it says"),
+        );
+    }
+    match asked(request.path).map(|ask| source.ask(ask)) {
+        Some(Ok(told)) => Answer::plain("200 OK", &told),
+        Some(Err(why)) => Answer::plain("409 Conflict", &why),
+        None => Answer::plain("404 Not Found", "nothing of that name can be asked for"),
+    }
+}
+
+/// How somebody is refused who may not ask.
+fn refused(request: &Request<'_>, policy: &Policy, is_secret: bool) -> Option<Answer> {
+    if policy.is_local_only && !request.host.is_none_or(is_of_this_machine) {
+        return Some(Answer::plain("421 Misdirected Request", "ask for it by an address or as localhost"));
+    }
+    (is_secret && !is_known(policy, request.bearer)).then(|| {
         let refused = Answer::plain("401 Unauthorized", "this needs the token: Authorization: Bearer TOKEN");
-        return Answer { extra: "WWW-Authenticate: Bearer realm=\"flick\"\r\n", ..refused };
+        Answer { extra: "WWW-Authenticate: Bearer realm=\"flick\"\r\n", ..refused }
+    })
+}
+
+fn answer_path(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> Answer {
+    if let Some(refused) = refused(request, policy, matches!(request.path, "/metrics" | "/api/state")) {
+        return refused;
     }
     match request.path {
         "/" => page(),
@@ -143,6 +175,10 @@ mod tests {
         fn ready(&self) -> Result<(), String> {
             self.0.clone()
         }
+
+        fn ask(&self, _ask: Ask) -> Result<String, String> {
+            self.0.clone().map(|()| "done".to_owned())
+        }
     }
 
     fn check(token: Option<&str>, head: &str, status: &str) -> String {
@@ -171,6 +207,21 @@ mod tests {
         }
         check(None, "POST /metrics HTTP/1.1", "405");
         check(None, "nonsense", "400");
+    }
+
+    #[test]
+    fn what_changes_something_needs_the_token_and_a_field_that_pages_cannot_send() {
+        for (token, fields, status) in [
+            (None, "", "403"),
+            (None, "\r\nX-Flick-Ask: yes", "409"),
+            (None, "\r\nX-Flick-Ask: yes\r\nHost: evil.example", "421"),
+            (Some("t"), "\r\nX-Flick-Ask: yes", "401"),
+            (Some("t"), "\r\nX-Flick-Ask: yes\r\nAuthorization: Bearer t", "409"),
+        ] {
+            check(token, &format!("POST /api/reload HTTP/1.1{fields}"), status);
+        }
+        check(None, "GET /api/reload HTTP/1.1", "404");
+        check(None, "OPTIONS /api/reload HTTP/1.1", "405");
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Reads one path of an admin side: for `flick top`, and for tests.
+//! Reads one path of an admin side: for `flick top`, and for tests; and asks for a reload.
 //! Promises: an answer has a deadline and a bound.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use crate::limits::{ANSWER_BYTES_MAX, EXCHANGE_TIME_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, ASK_TIME_MAX, EXCHANGE_TIME_MAX};
+use crate::request::ASK_FIELD;
 use crate::server::Address;
 use crate::state::State;
 
@@ -24,20 +26,38 @@ pub struct Reply {
 ///
 /// Errors: nobody answers in time, or not in HTTP.
 pub fn get(address: &Address, path: &str, token: Option<&str>) -> io::Result<Reply> {
+    exchange(address, &format!("GET {path}"), token, "", EXCHANGE_TIME_MAX)
+}
+
+/// Asks for something to be done.
+///
+/// Errors: as [`get`].
+pub fn post(address: &Address, path: &str, token: Option<&str>) -> io::Result<Reply> {
+    let field = format!("{ASK_FIELD}: yes\r\nContent-Length: 0\r\n");
+    exchange(address, &format!("POST {path}"), token, &field, ASK_TIME_MAX)
+}
+
+fn exchange(
+    address: &Address,
+    line: &str,
+    token: Option<&str>,
+    fields: &str,
+    time_max: Duration,
+) -> io::Result<Reply> {
     let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n");
+    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{bearer}{fields}\r\n");
     let mut bytes = Vec::new();
     match address {
         Address::Tcp(address) => {
             let mut stream = TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX)?;
-            stream.set_read_timeout(Some(EXCHANGE_TIME_MAX))?;
+            stream.set_read_timeout(Some(time_max))?;
             stream.set_write_timeout(Some(EXCHANGE_TIME_MAX))?;
             stream.write_all(request.as_bytes())?;
             stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes)?;
         }
         Address::Unix(path) => {
             let mut stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(EXCHANGE_TIME_MAX))?;
+            stream.set_read_timeout(Some(time_max))?;
             stream.set_write_timeout(Some(EXCHANGE_TIME_MAX))?;
             stream.write_all(request.as_bytes())?;
             stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -8,6 +8,8 @@ pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
 pub const CONNECTIONS_MAX: usize = 16;
 /// How long a whole exchange may take, reading and writing each.
 pub const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long something that was asked for may take: compiling programs, say.
+pub const ASK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Pause after an accept that failed, for want of descriptors say.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Stack of a thread that answers.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::state::{Backend, Counter, Dictionary, Service, State, TaskRuns, Times};
+use crate::state::{Backend, Counter, Dictionary, Reloads, Service, State, TaskRuns, Times};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -122,6 +122,7 @@ impl Text {
         self.sample("process_open_fds", "", &[], process.open_files);
         self.family("flick_draining", Kind::Gauge, "", "1 while no new clients are taken.");
         self.sample("flick_draining", "", &[], u8::from(state.is_draining));
+        self.reloads(&state.reloads);
         self.family(
             "flick_faults_lost",
             Kind::Counter,
@@ -129,6 +130,17 @@ impl Text {
             "Faults that the tail of them does not show any more.",
         );
         self.sample("flick_faults_lost", "_total", &[], state.faults_lost);
+    }
+
+    fn reloads(&mut self, reloads: &Reloads) {
+        self.family("flick_generation", Kind::Gauge, "", "Number of what runs now; the first is 1.");
+        self.sample("flick_generation", "", &[], reloads.generation);
+        self.family("flick_generation_age_seconds", Kind::Gauge, "seconds", "How long it has been running.");
+        self.sample("flick_generation_age_seconds", "", &[], seconds(reloads.age_ms * 1_000_000));
+        self.family("flick_reloads", Kind::Counter, "", "Reloads that worked.");
+        self.sample("flick_reloads", "_total", &[], reloads.ok);
+        self.family("flick_reloads_failed", Kind::Counter, "", "Reloads that changed nothing.");
+        self.sample("flick_reloads_failed", "_total", &[], reloads.failed);
     }
 
     /// Counters of the platform: all services have the same ones.

@@ -1,7 +1,12 @@
 //! The head of one HTTP request, as far as the admin side needs it.
 //! Promises: anything else than a well-formed head is told apart from one; names of fields are compared without case.
-//! Refuses: bodies. What asks to be read is GET or HEAD; a connection carries one request.
+//! Refuses: bodies. What asks to be read is GET or HEAD, what asks for something to be done is POST, without one; a
+//! connection carries one request.
 //! Source: RFC 9112, sections 3 and 5.
+
+/// A request that changes something carries this field, which a browser lets no page of somebody else send without asking
+/// first; and the asking is refused.
+pub const ASK_FIELD: &str = "x-flick-ask";
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +19,8 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// What `Authorization` says behind `Bearer`.
     pub bearer: Option<&'a str>,
+    /// It carries the field that no page of somebody else can send.
+    pub is_deliberate: bool,
 }
 
 /// Finds the end of a head, behind its empty line.
@@ -32,12 +39,14 @@ pub fn parse(head: &[u8]) -> Option<Request<'_>> {
         return None;
     }
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    let mut request = Request { method, path, host: None, bearer: None };
+    let mut request = Request { method, path, host: None, bearer: None, is_deliberate: false };
     for line in lines {
         let (name, value) =
             line.split_once(':').filter(|(name, _)| !name.is_empty() && !name.contains(' '))?;
         let value = value.trim_matches([' ', '\t']);
-        if name.eq_ignore_ascii_case("host") {
+        if name.eq_ignore_ascii_case(ASK_FIELD) {
+            request.is_deliberate = true;
+        } else if name.eq_ignore_ascii_case("host") {
             request.host = Some(value);
         } else if name.eq_ignore_ascii_case("authorization") {
             let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));

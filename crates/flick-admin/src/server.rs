@@ -22,6 +22,13 @@ use crate::limits::{
 use crate::request;
 use crate::state::State;
 
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Read programs and settings again, and go on with them.
+    Reload,
+}
+
 /// Who says what there is to see.
 pub trait Source: Send + Sync {
     /// Everything, now.
@@ -31,6 +38,11 @@ pub trait Source: Send + Sync {
     ///
     /// Errors: why they should not.
     fn ready(&self) -> Result<(), String>;
+
+    /// Does what is asked, and says what came of it.
+    ///
+    /// Errors: why nothing has changed.
+    fn ask(&self, ask: Ask) -> Result<String, String>;
 }
 
 /// Where the admin side listens.

@@ -14,10 +14,25 @@ pub struct State {
     pub is_draining: bool,
     /// What it serves.
     pub services: Vec<Service>,
+    /// How often they were replaced.
+    pub reloads: Reloads,
     /// The latest faults, oldest first.
     pub faults: Vec<Fault>,
     /// Faults that are not kept any more, or could not be.
     pub faults_lost: u64,
+}
+
+/// Reloads of the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reloads {
+    /// Number of what runs now: the first is 1.
+    pub generation: u64,
+    /// How long it has been running.
+    pub age_ms: u64,
+    /// Reloads that worked.
+    pub ok: u64,
+    /// Reloads that changed nothing because something was wrong.
+    pub failed: u64,
 }
 
 /// What the system says of the process.

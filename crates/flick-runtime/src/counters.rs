@@ -55,6 +55,11 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)+
             }
 
+            /// Adds what somebody else has counted.
+            pub fn merge(&mut self, other: &Totals) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
+
             /// Names and what they count, in a fixed order.
             pub fn meanings() -> &'static [(&'static str, &'static str)] {
                 &[$((stringify!($name), $doc)),+]

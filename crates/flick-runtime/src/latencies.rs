@@ -60,6 +60,14 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(latency.sum_ns.get());
     }
 
+    /// Adds what others have noted.
+    pub fn merge(&mut self, other: &Times) {
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum = sum.wrapping_add(*count);
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
     /// How many times were noted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

@@ -323,7 +323,11 @@ fn share(sockets: &mut ListenSockets, threads: usize) -> Vec<ListenSocket> {
 type Keepers = Vec<(usize, Keeper)>;
 
 /// Binds each service, and makes what the services of one program share once.
-fn bind(services: Vec<Service>, workers: usize, estate: &Estate) -> Result<(Vec<Running>, Keepers), StartError> {
+fn bind(
+    services: Vec<Service>,
+    workers: usize,
+    estate: &Estate,
+) -> Result<(Vec<Running>, Keepers), StartError> {
     let mut running: Vec<Running> = Vec::new();
     let mut groups: Vec<usize> = Vec::new();
     let mut keepers = Vec::new();
@@ -351,7 +355,11 @@ fn bind(services: Vec<Service>, workers: usize, estate: &Estate) -> Result<(Vec<
                 let state = Arc::new(state);
                 if let Some(before) = before {
                     for changed in before.differences(&setup.program) {
-                        tracing::warn!(service = name, name = changed, "declared otherwise now: it starts anew");
+                        tracing::warn!(
+                            service = name,
+                            name = changed,
+                            "declared otherwise now: it starts anew"
+                        );
                     }
                 }
                 own_files(&setup.program, config.state_dir.as_deref(), &mut kept)?;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::SystemTime;
 
-use flick_abi::Program;
 use earlier::Earlier;
+use flick_abi::Program;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 
 use crate::counters::Counter;

@@ -62,6 +62,14 @@ pub struct TaskTotals {
 }
 
 impl TaskTotals {
+    /// Adds what others have counted.
+    pub fn merge(&mut self, other: &TaskTotals) {
+        self.runs = self.runs.wrapping_add(other.runs);
+        self.busy_ns = self.busy_ns.wrapping_add(other.busy_ns);
+        self.slices_exceeded = self.slices_exceeded.wrapping_add(other.slices_exceeded);
+        self.stolen = self.stolen.wrapping_add(other.stolen);
+    }
+
     /// Adds those of one worker.
     pub fn absorb(&mut self, counters: &TaskCounters) {
         self.runs = self.runs.wrapping_add(counters.runs.get());

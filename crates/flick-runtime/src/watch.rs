@@ -85,6 +85,11 @@ impl Watch {
         &self.name
     }
 
+    /// Whether it is a handle on the same service of the same generation.
+    pub fn is_same(&self, other: &Watch) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The channel that clients connect to.
     pub fn listened(&self) -> &str {
         &self.setup.program.channels[self.setup.listened].name
@@ -163,6 +168,29 @@ impl Watch {
 }
 
 impl Snapshot {
+    /// Adds what the service has counted whose place this one took, so that its counters go on from where they were. Backends
+    /// that this one does not have any more are left out.
+    pub fn add_earlier(&mut self, earlier: &Snapshot) {
+        self.totals.merge(&earlier.totals);
+        self.times.merge(&earlier.times);
+        let known = self.workers.len().min(earlier.workers.len());
+        for (own, other) in self.workers.iter_mut().zip(&earlier.workers) {
+            own.totals.merge(&other.totals);
+            own.times.merge(&other.times);
+            own.tasks.iter_mut().zip(&other.tasks).for_each(|(own, other)| own.merge(other));
+        }
+        self.workers.extend_from_slice(&earlier.workers[known..]);
+        for own in &mut self.backends {
+            let is_same =
+                |other: &&BackendTotals| other.channel == own.channel && other.endpoint == own.endpoint;
+            for other in earlier.backends.iter().filter(is_same) {
+                own.requests += other.requests;
+                own.failures += other.failures;
+                own.times.merge(&other.times);
+            }
+        }
+    }
+
     /// Of several services together.
     pub(crate) fn of(watches: &[Watch]) -> Self {
         let (mut totals, mut times) = (Totals::default(), Times::default());

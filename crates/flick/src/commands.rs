@@ -6,7 +6,8 @@ mod demo;
 mod doc;
 mod explain;
 mod fmt;
-mod run;
+mod reload;
+pub mod run;
 mod test;
 mod top;
 
@@ -32,6 +33,8 @@ pub enum Command {
     Run(Box<run::Run>),
     /// Writes what the compiler makes of a program
     Build(build::Build),
+    /// Tells a running service to read its programs and settings again
+    Reload(reload::Reload),
     /// Shows a running service in the terminal
     Top(top::Top),
     /// Plays the scenarios beside a program in the simulator
@@ -53,6 +56,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
+            Command::Reload(reload) => reload.run(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),

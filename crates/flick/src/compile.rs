@@ -1,6 +1,6 @@
 //! From a program's text to running code, one phase after the other, each timed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,8 @@ pub struct Ready {
     pub engine: Arc<dyn Engine>,
     /// How long it took.
     pub times: Times,
+    /// The files it came from.
+    pub files: Arc<[PathBuf]>,
 }
 
 /// Reads and checks the program at `path`.
@@ -96,12 +98,14 @@ pub fn check_text(path: &Path, text: &str) -> Result<Checked, Failure> {
     }
 }
 
-/// Reports the diagnostics; the program, if it was accepted.
+/// Reports what there is to say about a program that was accepted. Errors: it was not, and why.
 pub fn accepted(checked: Checked) -> Result<(hir::Program, Sources), Failure> {
-    report::report(&checked.diagnostics, &checked.sources);
     match checked.program {
-        Some(program) => Ok((program, checked.sources)),
-        None => Err(Failure::reported()),
+        Some(program) => {
+            report::report(&checked.diagnostics, &checked.sources);
+            Ok((program, checked.sources))
+        }
+        None => Err(Failure::diagnosed(report::text(&checked.diagnostics, &checked.sources).0)),
     }
 }
 
@@ -114,10 +118,7 @@ pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Failur
             "the file has no process, so there is nothing to run; write one: `proc NAME: (TYPE/TYPE client, ...)`",
         ));
     }
-    lowered(program, sources).map_err(|diagnostics| {
-        report::report(&diagnostics, sources);
-        Failure::reported()
-    })
+    lowered(program, sources).map_err(|diagnostics| Failure::diagnosed(report::text(&diagnostics, sources).0))
 }
 
 /// Lowers a program that has a process. Panics when the result is not well-formed: our mistake, not the author's.
@@ -172,6 +173,8 @@ pub fn each(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Vec<R
     };
     let checked_at = Instant::now();
     let (program, sources) = accepted(checked)?;
+    // What is part of the tool is no file; its name is no path that there is.
+    let files: Arc<[PathBuf]> = sources.iter().map(|source| PathBuf::from(&source.name)).collect();
     let parse = parse_time(&sources);
     let checked = (checked_at - start).saturating_sub(parse);
     let mut made = Vec::new();
@@ -187,7 +190,8 @@ pub fn each(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Vec<R
         // The text is parsed and checked once for all.
         let first =
             if number == 0 { Times { parse, check: checked, ..Times::default() } } else { Times::default() };
-        made.push(Ready { module, engine, times: Times { lower, compile, ..first } });
+        let (times, files) = (Times { lower, compile, ..first }, Arc::clone(&files));
+        made.push(Ready { module, engine, times, files });
     }
     Ok(made)
 }

@@ -15,6 +15,8 @@ use std::process::ExitCode;
 pub struct Failure {
     status: u8,
     message: String,
+    /// The message brings its own title.
+    is_titled: bool,
 }
 
 /// What every subcommand returns.
@@ -23,7 +25,12 @@ pub type Outcome = Result<(), Failure>;
 impl Failure {
     /// The program is wrong or the run failed.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { status: 1, message: message.into() }
+        Self { status: 1, message: message.into(), is_titled: false }
+    }
+
+    /// The program is wrong, in the words of its diagnostics.
+    pub fn diagnosed(message: String) -> Self {
+        Self { status: 1, message, is_titled: true }
     }
 
     /// The same, when everything has been said already.
@@ -33,13 +40,18 @@ impl Failure {
 
     /// The command line or the settings are wrong.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { status: 2, message: message.into() }
+        Self { status: 2, message: message.into(), is_titled: false }
     }
 
     /// A signal stopped the service at once.
     pub fn signal(number: i32) -> Self {
         let number = u8::try_from(number).unwrap_or(0);
-        Self { status: 128 + (number & 0x7f), message: String::new() }
+        Self { status: 128 + (number & 0x7f), message: String::new(), is_titled: false }
+    }
+
+    /// What it says, without colours: for whoever is not at the terminal.
+    pub fn text(&self) -> String {
+        anstream::adapter::strip_str(self.message.trim_end()).to_string()
     }
 
     /// Tells the person, and gives the status.
@@ -47,7 +59,8 @@ impl Failure {
         if !self.message.is_empty() {
             let message = self.message.trim_end();
             // Messages with an excerpt bring their own title.
-            let title = if message.starts_with("error") { "" } else { "error: " };
+            let is_titled = self.is_titled || message.starts_with("error");
+            let title = if is_titled { "" } else { "error: " };
             anstream::eprintln!("{title}{message}");
         }
         ExitCode::from(self.status)

@@ -12,6 +12,7 @@ mod settings;
 
 mod logging;
 mod supervise;
+mod watching;
 
 mod failure;
 mod report;

@@ -8,16 +8,24 @@ use flick_check::{Diagnostic, Severity, Sources, render};
 
 /// Writes all diagnostics to stderr, and how many errors there were. Returns whether there were any.
 pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
-    let color = stderr_has_color();
-    for diagnostic in diagnostics {
-        anstream::eprintln!("{}", render(diagnostic, sources, color));
+    let (text, errors) = text(diagnostics, sources);
+    if !text.is_empty() {
+        anstream::eprintln!("{text}");
     }
+    errors > 0
+}
+
+/// All diagnostics, and how many errors there are, in words and as a number.
+pub fn text(diagnostics: &[Diagnostic], sources: &Sources) -> (String, usize) {
+    let color = stderr_has_color();
+    let mut lines: Vec<String> =
+        diagnostics.iter().map(|diagnostic| render(diagnostic, sources, color)).collect();
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
     if errors > 0 {
         let what = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
-        anstream::eprintln!("{what}; the program was not accepted");
+        lines.push(format!("{what}; the program was not accepted"));
     }
-    errors > 0
+    (lines.join("\n"), errors)
 }
 
 /// A mistake in a text that is not a program: title and excerpt in the same look.

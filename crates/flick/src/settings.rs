@@ -25,6 +25,9 @@ pub const DEFAULT_FILE: &str = "flick.toml";
 /// How long a drain may take unless the operator says otherwise.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long what was before a reload may go on unless the operator says otherwise.
+const RELOAD_DEADLINE: Duration = Duration::from_secs(600);
+
 /// Where dictionaries are kept unless the operator says otherwise.
 const STATE_DIR: &str = "flick-state";
 
@@ -93,6 +96,10 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// How long a drain may take.
     pub drain_deadline: Duration,
+    /// How long what was before a reload may go on.
+    pub reload_deadline: Duration,
+    /// Whether to reload when a file changes.
+    pub watch: bool,
     /// Where the admin side listens, if at all.
     pub admin: Option<flick_admin::Address>,
     /// The file with its token.
@@ -144,6 +151,11 @@ impl Settings {
                 .drain_deadline
                 .or(file.drain_deadline)
                 .map_or(DRAIN_DEADLINE, |period| period.0),
+            reload_deadline: flags
+                .reload_deadline
+                .or(file.reload_deadline)
+                .map_or(RELOAD_DEADLINE, |period| period.0),
+            watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
             log: flags.log.or(file.log).unwrap_or_default(),

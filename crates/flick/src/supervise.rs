@@ -1,80 +1,142 @@
-//! The control thread of a running service: waits for signals and sees the service out.
+//! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
-//! with 0; the second ends the process at once with 128 plus its number.
+//! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads.
 
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use flick_runtime::{Outcome, Platform, State};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use flick_runtime::{Outcome, State};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
+use crate::commands::run::generations::Generations;
 use crate::failure::Failure;
+use crate::watching::Watching;
 
 /// How long a worker that ended by itself may stay unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Delivers signals as messages. Errors: the kernel refuses the handlers.
-pub fn signals() -> std::io::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+/// Somebody wants something of the control thread.
+#[derive(Debug)]
+pub enum Call {
+    /// A signal arrived.
+    Signal(i32),
+    /// Reload, and say what came of it.
+    Reload(Sender<Result<String, String>>),
+}
+
+/// Where the control thread is called.
+pub struct Calls {
+    sender: Sender<Call>,
+    receiver: Receiver<Call>,
+}
+
+impl Calls {
+    /// Delivers signals as calls from here on. Errors: the kernel refuses the handlers.
+    pub fn new() -> Result<Self, Failure> {
+        let (sender, receiver) = mpsc::channel();
+        let calls = Self { sender: sender.clone(), receiver };
+        deliver(&[SIGTERM, SIGINT, SIGHUP], move |signal| sender.send(Call::Signal(signal)).is_ok())?;
+        Ok(calls)
+    }
+
+    /// For whoever calls.
+    pub fn sender(&self) -> Sender<Call> {
+        self.sender.clone()
+    }
+}
+
+/// Delivers the signals that end a show as messages. Errors: the kernel refuses the handlers.
+pub fn signals() -> Result<Receiver<i32>, Failure> {
     let (sender, receiver) = mpsc::channel();
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            if sender.send(signal).is_err() {
-                return;
-            }
-        }
-    })?;
+    deliver(&[SIGTERM, SIGINT], move |signal| sender.send(signal).is_ok())?;
     Ok(receiver)
 }
 
-/// Stays until the service has ended.
+fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot watch signals: {error}"));
+    let mut signals = Signals::new(signals).map_err(failed)?;
+    let deliver = move || while signals.forever().next().is_some_and(&to) {};
+    std::thread::Builder::new().name("signals".to_owned()).spawn(deliver).map_err(failed)?;
+    Ok(())
+}
+
+/// Stays until the services have ended.
 ///
 /// Errors: a worker ended by itself; a second signal.
-pub fn supervise(
-    platform: Platform,
-    signals: &Receiver<i32>,
-    drain_deadline: Duration,
-) -> Result<(), Failure> {
-    let mut draining: Option<Instant> = None;
-    while !platform.is_finished() {
-        let signal = match signals.recv_timeout(LOOK_EVERY) {
-            Ok(signal) => signal,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => {
-                panic!("the thread that receives signals outlives the service")
+pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Failure> {
+    let mut draining: Option<(Instant, Duration)> = None;
+    let watch =
+        |generations: &Generations| generations.settings().watch.then(|| Watching::new(generations.files()));
+    let mut watching = watch(&generations);
+    loop {
+        generations.reap();
+        if draining.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
+            info!("a file has changed");
+            if generations.reload().is_ok() {
+                watching = watch(&generations);
             }
-        };
-        if draining.is_some() {
-            warn!(signal = name(signal), "stopping at once");
-            platform.stop();
-            return Err(Failure::signal(signal));
         }
-        let open = platform.metrics().totals.sessions_open;
-        info!(signal = name(signal), sessions_open = open, deadline_ms = millis(drain_deadline), "draining");
-        platform.drain(drain_deadline);
-        draining = Some(Instant::now());
+        if generations.is_finished() {
+            if !generations.has_older() {
+                break;
+            }
+            // Who goes on cannot be handed over to any more.
+            generations.drain(generations.settings().drain_deadline);
+        }
+        let call = match calls.receiver.recv_timeout(LOOK_EVERY) {
+            Ok(call) => call,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => panic!("the control thread holds a sender itself"),
+        };
+        match call {
+            Call::Signal(SIGHUP) | Call::Reload(_) if draining.is_some() => {
+                answer(call, Err("the service is draining".to_owned()));
+            }
+            Call::Signal(SIGHUP) | Call::Reload(_) => {
+                let outcome = generations.reload();
+                watching = watch(&generations);
+                answer(call, outcome);
+            }
+            Call::Signal(signal) if draining.is_some() => {
+                warn!(signal = name(signal), "stopping at once");
+                generations.stop();
+                return Err(Failure::signal(signal));
+            }
+            Call::Signal(signal) => {
+                let (open, deadline) = (generations.sessions_open(), generations.settings().drain_deadline);
+                let deadline_ms = millis(deadline);
+                info!(signal = name(signal), sessions_open = open, deadline_ms, "draining");
+                generations.drain(deadline);
+                draining = Some((Instant::now(), deadline));
+            }
+        }
     }
-    let states: Vec<Arc<State>> = platform
-        .services()
-        .iter()
-        .filter(|service| service.is_first_of_program())
-        .map(|service| Arc::clone(service.state()))
-        .collect();
-    let outcome = platform.wait();
+    ended(generations, draining)
+}
+
+/// Tells who asked what came of it, if somebody did.
+fn answer(call: Call, outcome: Result<String, String>) {
+    if let Call::Reload(asked) = call {
+        // Who has gone does not want to know.
+        let _ = asked.send(outcome);
+    }
+}
+
+fn ended(generations: Generations, draining: Option<(Instant, Duration)>) -> Result<(), Failure> {
+    let (outcome, states) = generations.wait();
     log_totals(&outcome);
     states.iter().for_each(|state| log_program(state));
     if let Some(first) = outcome.errors.first() {
         return Err(Failure::failed(format!("a worker ended: {first}")));
     }
     match draining {
-        Some(start) if start.elapsed() >= drain_deadline => {
-            warn!(deadline_ms = millis(drain_deadline), "the deadline passed before every client was served");
+        Some((start, deadline)) if start.elapsed() >= deadline => {
+            warn!(deadline_ms = millis(deadline), "the deadline passed before every client was served");
             Ok(())
         }
-        Some(start) => {
+        Some((start, _)) => {
             info!(took_ms = millis(start.elapsed()), "drained");
             Ok(())
         }

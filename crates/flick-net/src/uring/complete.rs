@@ -243,9 +243,8 @@ impl UringDriver {
 
     /// Frees the slot of a listener that was left, when it has nobody any more.
     pub(super) fn forget_left(&mut self, id: ListenerId) {
-        let is_over = |listener: &mut Listener| {
-            listener.is_left && !listener.is_armed && listener.parked.is_empty()
-        };
+        let is_over =
+            |listener: &mut Listener| listener.is_left && !listener.is_armed && listener.parked.is_empty();
         if self.listener_mut(id).is_some_and(is_over) {
             self.listeners[id.0 as usize] = None;
         }

@@ -121,7 +121,8 @@ impl Running {
 
     /// Whether this one can go on with the clients of `other`: it has its name, or one of its addresses; and neither merges.
     pub(super) fn succeeds(&self, other: &Running) -> bool {
-        let shares = || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));
+        let shares =
+            || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));
         self.hub.is_none() && other.hub.is_none() && (self.name == other.name || shares())
     }
 

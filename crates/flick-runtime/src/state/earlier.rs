@@ -124,7 +124,8 @@ impl State {
         let is_counted = |(name, is_gauge): &(String, bool)| {
             program.counters.iter().any(|other| other.name == *name && other.is_gauge == *is_gauge)
         };
-        let counters = self.counters.iter().filter(|counter| !is_counted(counter)).map(|(name, _)| name.clone());
+        let counters =
+            self.counters.iter().filter(|counter| !is_counted(counter)).map(|(name, _)| name.clone());
         dicts.chain(counters).collect()
     }
 
@@ -151,7 +152,14 @@ impl State {
 /// differ.
 fn is_alike(a: &Dict, b: &Dict) -> bool {
     let bounds = |dict: &Dict| {
-        (dict.entries_max, dict.bytes_max, dict.key_bytes_max, dict.value_bytes_max, dict.expire_ns, dict.layout)
+        (
+            dict.entries_max,
+            dict.bytes_max,
+            dict.key_bytes_max,
+            dict.value_bytes_max,
+            dict.expire_ns,
+            dict.layout,
+        )
     };
     a.name == b.name && a.evict == b.evict && bounds(a) == bounds(b)
 }

@@ -80,8 +80,7 @@ pub struct Scene<'a> {
 impl Demo {
     /// Starts everything, shows it, and sums up.
     pub fn run(self) -> Outcome {
-        let signals = supervise::signals()
-            .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+        let signals = supervise::signals()?;
         let kind = match self.backends {
             Backends::Embedded => Kind::Embedded,
             Backends::Memcached => Kind::Memcached,

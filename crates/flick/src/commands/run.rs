@@ -1,24 +1,29 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
-pub mod admin;
+mod prepare;
+
 mod memory;
 mod services;
 
+pub mod generations;
+
+pub mod admin;
+pub mod seen;
+
 use std::sync::Arc;
 
-use admin::View;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::faults::Faults;
-use flick_runtime::{Platform, PlatformConfig, Service, StartError};
-use tracing::info;
+use flick_runtime::StartError;
 
 use crate::failure::{Failure, Outcome};
-use crate::settings::{Bound, RunFlags, Settings};
-use crate::{compile, logging, supervise};
-
-/// Memory for network buffers that a service of several gets at least, unless it is set.
-const BUFFERS_MIN: u64 = 64 << 20;
+use crate::logging;
+use crate::settings::RunFlags;
+use crate::supervise::{self, Calls};
+use generations::Generations;
+use prepare::Prepared;
+use seen::Seen;
 
 /// Runs programs as services.
 #[derive(Debug, Args)]
@@ -30,68 +35,22 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
-        let settings = Settings::resolve(self.flags)?;
-        let mut made = Vec::new();
-        for (entry, own) in settings.entries.iter().enumerate() {
-            let each = compile::each(&own.program, None, own.engine)?;
-            made.extend(each.into_iter().map(|ready| (entry, ready)));
-        }
-        let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
-        let named = services::named(&settings, &programs)?;
-        let configs = configs(&settings, &named)?;
+        let prepared = Prepared::new(&self.flags)?;
+        let settings = &prepared.settings;
         if settings.verbose {
-            made.iter().for_each(|(_, ready)| anstream::eprintln!("{}", ready.times.line()));
+            prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
         }
         // Handlers come first: a signal during the start must not kill a service that is half there.
-        let signals = supervise::signals()
-            .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+        let calls = Calls::new()?;
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
-        let asked: Vec<_> = named.iter().zip(&configs).collect();
-        memory::check(&asked, &settings)?;
-        let modules: Vec<_> = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
-        let names: Vec<String> = named.into_iter().map(|named| named.name).collect();
-        let services = made.into_iter().zip(names).zip(configs).map(|(((group, ready), name), config)| {
-            let program = Arc::new(ready.module.program.clone());
-            Service { name, program, engine: ready.engine, config, group }
-        });
-        let platform = Platform::start_services(services.collect()).map_err(not_started)?;
-        for service in platform.services() {
-            for (channel, address) in service.addresses() {
-                let process = service.name();
-                info!(process, channel, %address, io = platform.io(), workers = settings.workers, "listening");
-            }
-        }
-        let views = platform.watches().into_iter().zip(&modules);
-        let views = views.map(|(watch, module)| View::new(watch, module)).collect();
-        let _admin = admin::start(settings.admin, settings.admin_token_file.as_deref(), views, faults)?;
-        supervise::supervise(platform, &signals, settings.drain_deadline)
+        let seen = Arc::new(Seen::new(faults, calls.sender()));
+        let (admin, token_file) = (settings.admin.clone(), settings.admin_token_file.clone());
+        let generations = Generations::start(self.flags, prepared, Arc::clone(&seen))?;
+        let _admin = admin::start(admin, token_file.as_deref(), seen)?;
+        supervise::supervise(generations, &calls)
     }
-}
-
-/// What each service is bound to and limited by.
-fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Vec<PlatformConfig>, Failure> {
-    let bound = services::bound(settings, named)?;
-    let count = named.len() as u64;
-    let config = |(named, bound): (&services::Named<'_>, Bound)| {
-        let entry = &settings.entries[named.entry];
-        let mut limits = entry.limits.clone();
-        if !entry.sets_buffers {
-            limits.buffer_bytes = (limits.buffer_bytes / count).max(BUFFERS_MIN);
-        }
-        PlatformConfig {
-            workers: settings.workers,
-            pin: settings.pin,
-            io: settings.io,
-            listen: bound.listen,
-            connect: bound.connect,
-            limits,
-            timeouts: entry.timeouts.clone(),
-            state_dir: Some(entry.state_dir.clone()),
-        }
-    };
-    Ok(named.iter().zip(bound).map(config).collect())
 }
 
 /// Tables are as large as their limits and touched only as they are used; a huge page would touch 2 MiB of them at a

@@ -38,6 +38,8 @@ pub struct File {
     pub log: Option<LogFormat>,
     /// How long a drain may take.
     pub drain_deadline: Option<Period>,
+    /// How long clients that cannot change hands may stay with what was before.
+    pub reload_deadline: Option<Period>,
     /// Where dictionaries with a snapshot are kept across restarts.
     pub state_dir: Option<PathBuf>,
     /// The admin side.

@@ -12,7 +12,7 @@ use crate::compile::EngineKind;
 use crate::logging::LogFormat;
 
 /// What the command line says; `None` where it says nothing.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RunFlags {
     /// The programs; without one, those of the settings file
     #[arg(value_name = "FILE")]
@@ -43,6 +43,12 @@ pub struct RunFlags {
     /// How long a drain may take after SIGTERM or SIGINT [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub drain_deadline: Option<Period>,
+    /// How long clients that cannot change hands may stay with what was before a reload or an upgrade [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub reload_deadline: Option<Period>,
+    /// Reload whenever a program or the settings file changes
+    #[arg(long)]
+    pub watch: bool,
     /// Where dictionaries with a snapshot are kept across restarts [default: flick-state]
     #[arg(long, value_name = "DIRECTORY")]
     pub state_dir: Option<PathBuf>,

@@ -14,6 +14,7 @@ pub struct Service {
     /// Where clients connect.
     pub address: SocketAddr,
     admin: Receiver<SocketAddr>,
+    admin_address: std::sync::OnceLock<SocketAddr>,
     log: Option<JoinHandle<String>>,
 }
 
@@ -55,8 +56,13 @@ impl Service {
                 }
             }
         });
-        let mut service =
-            Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), admin, log: Some(log) };
+        let mut service = Self {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admin,
+            admin_address: std::sync::OnceLock::new(),
+            log: Some(log),
+        };
         service.address = service.listening(&address);
         service
     }
@@ -76,6 +82,11 @@ impl Service {
     /// Where its admin side listens; it must have been asked for with `--admin 0`.
     pub fn admin(&self) -> SocketAddr {
         self.admin.recv_timeout(wait::WAIT_MAX).expect("the service was told to have an admin side")
+    }
+
+    /// As [`Service::admin`], as often as wanted.
+    pub fn admin_address(&self) -> SocketAddr {
+        *self.admin_address.get_or_init(|| self.admin())
     }
 
     /// Its process id.

@@ -3,19 +3,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use flick_admin::faults::Faults;
 use flick_admin::limits::TOKEN_BYTES_MAX;
-use flick_admin::state::{
-    Backend, Counter, Dictionary, Edge, Graph, Service, State, Task, TaskRuns, Times, Worker,
-};
-use flick_admin::{Address, Config, Server, Source, process};
+use flick_admin::state::{Backend, Counter, Dictionary, Edge, Graph, Service, Task, TaskRuns, Times, Worker};
+use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
 use flick_runtime::{Snapshot, Totals, Watch};
 use tracing::info;
 
+use super::seen::Seen;
 use crate::failure::Failure;
 
 /// Counters of the platform that go down too.
@@ -33,9 +30,35 @@ impl View {
         Self { watch, graph: tasks(&graph::graph(module)) }
     }
 
-    fn service(&self) -> Service {
+    /// What is counted.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// What is counted, alone.
+    pub fn into_watch(self) -> Watch {
+        self.watch
+    }
+
+    /// Whether new clients should come. Errors: why not.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.watch.is_draining() {
+            return Err(format!("{} is draining", self.watch.name()));
+        }
+        let backends = self.watch.snapshot().backends;
+        let is_down = |channel: &str| {
+            backends.iter().filter(|backend| backend.channel == channel).all(|backend| backend.up == 0)
+        };
+        let watched = backends.iter().filter(|backend| backend.is_watched);
+        match watched.map(|backend| &backend.channel).find(|channel| is_down(channel)) {
+            Some(channel) => Err(format!("{}: no backend of `{channel}` is up", self.watch.name())),
+            None => Ok(()),
+        }
+    }
+
+    /// The service, with these counts.
+    pub fn service(&self, snapshot: &Snapshot) -> Service {
         let watch = &self.watch;
-        let snapshot = watch.snapshot();
         Service {
             name: watch.name().to_owned(),
             channel: watch.listened().to_owned(),
@@ -52,59 +75,8 @@ impl View {
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
-            graph: counted(&self.graph, watch.listened(), &snapshot),
+            graph: counted(&self.graph, watch.listened(), snapshot),
         }
-    }
-}
-
-/// Everything that is shown.
-struct Everything {
-    views: Vec<View>,
-    faults: Faults,
-    start: Instant,
-}
-
-impl Everything {
-    /// One service. What it shares with an earlier one, whose program is the same, stands there, or it would count twice.
-    fn service(&self, index: usize) -> Service {
-        let view = &self.views[index];
-        let service = view.service();
-        let is_shown = |earlier: &View| std::ptr::eq(earlier.watch.state(), view.watch.state());
-        if self.views[..index].iter().any(is_shown) {
-            return Service { program: Vec::new(), dictionaries: Vec::new(), ..service };
-        }
-        service
-    }
-}
-
-impl Source for Everything {
-    fn state(&self) -> State {
-        let (faults, faults_lost) = self.faults.all();
-        State {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            process: process::read(self.start.elapsed().as_millis() as u64),
-            is_draining: self.views.iter().any(|view| view.watch.is_draining()),
-            services: (0..self.views.len()).map(|index| self.service(index)).collect(),
-            faults,
-            faults_lost,
-        }
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        for view in &self.views {
-            if view.watch.is_draining() {
-                return Err(format!("{} is draining", view.watch.name()));
-            }
-            let backends = view.watch.snapshot().backends;
-            let is_down = |channel: &str| {
-                backends.iter().filter(|backend| backend.channel == channel).all(|backend| backend.up == 0)
-            };
-            let watched = backends.iter().filter(|backend| backend.is_watched);
-            if let Some(backend) = watched.map(|backend| &backend.channel).find(|channel| is_down(channel)) {
-                return Err(format!("{}: no backend of `{backend}` is up", view.watch.name()));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -114,13 +86,11 @@ impl Source for Everything {
 pub fn start(
     address: Option<Address>,
     token_file: Option<&Path>,
-    views: Vec<View>,
-    faults: Faults,
+    source: Arc<Seen>,
 ) -> Result<Option<Server>, Failure> {
     let token = token_file.map(read_token).transpose()?;
     let Some(address) = address else { return Ok(None) };
     let shown = address.to_string();
-    let source = Arc::new(Everything { views, faults, start: Instant::now() });
     let server = Server::start(Config { address, token }, source).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => Failure::usage(format!(
             "{error}; give one with --admin-token-file FILE, or listen on this machine only"

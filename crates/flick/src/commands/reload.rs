@@ -1,0 +1,41 @@
+//! `flick reload`: tells a running service to read its programs and settings again, and says what came of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use flick_admin::{Address, client};
+
+use crate::commands::run::admin::read_token;
+use crate::failure::{Failure, Outcome};
+
+/// Reloads a running service.
+#[derive(Debug, Args)]
+pub struct Reload {
+    /// Where its admin side listens: `9900`, `ADDRESS:PORT`, `unix:PATH`, as given to `flick run --admin`
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+    /// The file with its token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Reload {
+    /// Asks for it. Errors: why nothing has changed, in the words of the service.
+    pub fn run(self) -> Outcome {
+        ask(&self.address, self.token_file.as_deref(), "/api/reload")
+    }
+}
+
+/// Asks a running service for something, and prints what came of it.
+fn ask(address: &Address, token_file: Option<&std::path::Path>, path: &str) -> Outcome {
+    let token = token_file.map(read_token).transpose()?;
+    let reply = client::post(address, path, token.as_deref())
+        .map_err(|error| Failure::failed(format!("cannot ask the service at {address}: {error}")))?;
+    match reply.status {
+        200 => {
+            anstream::println!("{}", reply.body.trim_end());
+            Ok(())
+        }
+        _ => Err(Failure::failed(reply.body)),
+    }
+}

@@ -1,0 +1,208 @@
+//! The services that run now, and those before them that still serve somebody.
+//! Promises: a reload happens whole or not at all: what cannot be read, compiled or opened changes nothing and says why;
+//! at most [`GENERATIONS_MAX`] older generations are there, beyond which the oldest is told to end at once.
+//! Refuses: settings that belong to the process: they take effect at the next start, and the log says which.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_net::IoKind;
+use flick_runtime::{Outcome, Platform, State};
+use tracing::{info, warn};
+
+use super::not_started;
+use super::prepare::Prepared;
+use super::seen::Seen;
+use crate::failure::Failure;
+use crate::settings::{RunFlags, Settings};
+
+/// Older generations that may still serve somebody.
+const GENERATIONS_MAX: usize = 8;
+
+/// All generations of the services.
+pub struct Generations {
+    flags: RunFlags,
+    settings: Settings,
+    current: Platform,
+    older: Vec<Platform>,
+    seen: Arc<Seen>,
+    files: Vec<std::path::PathBuf>,
+    /// The first panic of an older generation, which ends with the process.
+    panic: Option<Box<dyn std::any::Any + Send>>,
+}
+
+impl Generations {
+    /// Starts the first.
+    ///
+    /// Errors: what cannot be opened.
+    pub fn start(flags: RunFlags, prepared: Prepared, seen: Arc<Seen>) -> Result<Self, Failure> {
+        let Prepared { settings, services, modules, files, .. } = prepared;
+        let current = Platform::start_services(services).map_err(not_started)?;
+        tell_addresses(&current, settings.workers);
+        seen.show(current.watches(), &modules);
+        Ok(Self { flags, settings, current, older: Vec::new(), seen, files, panic: None })
+    }
+
+    /// The settings that hold now.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The files that the services that run now were made of.
+    pub fn files(&self) -> &[std::path::PathBuf] {
+        &self.files
+    }
+
+    /// Reads everything again and goes on with it. Says what has changed, in words.
+    ///
+    /// Errors: why nothing has changed.
+    pub fn reload(&mut self) -> Result<String, String> {
+        let outcome = self.try_reload();
+        match &outcome {
+            Ok(told) => info!(generation = self.seen.generation(), "reloaded: {told}"),
+            Err(failure) => {
+                self.seen.failed();
+                warn!("not reloaded, everything goes on as before: {}", failure.text());
+            }
+        }
+        outcome.map_err(|failure| failure.text())
+    }
+
+    fn try_reload(&mut self) -> Result<String, Failure> {
+        let mut prepared = Prepared::new(&self.flags)?;
+        // Listening sockets that are taken over fit one kind of driver only.
+        let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
+        prepared.services.iter_mut().for_each(|service| service.config.io = io);
+        let Prepared { settings, services, modules, files, .. } = prepared;
+        let estate = self
+            .current
+            .estate()
+            .map_err(|error| Failure::failed(format!("cannot take the listening sockets over: {error}")))?;
+        let next = Platform::start_with(services, estate).map_err(not_started)?;
+        let told = self.changes(&next);
+        for name in only_at_start(&self.settings, &settings) {
+            warn!(setting = name, "takes effect at the next start only");
+        }
+        tell_addresses(&next, settings.workers);
+        let deadline = settings.reload_deadline;
+        // Who is being replaced already hands over to the newest before the current one begins to leave.
+        self.older.iter_mut().for_each(|older| older.replace(&next, deadline));
+        self.seen.show(next.watches(), &modules);
+        let mut before = std::mem::replace(&mut self.current, next);
+        before.replace(&self.current, deadline);
+        self.older.push(before);
+        if self.older.len() > GENERATIONS_MAX {
+            warn!("the oldest of {} generations is told to end at once", self.older.len());
+            self.older[0].drain(Duration::ZERO);
+        }
+        (self.settings, self.files) = (settings, files);
+        Ok(told)
+    }
+
+    /// What is different with these services, in words.
+    fn changes(&self, next: &Platform) -> String {
+        let at = |platform: &Platform| -> Vec<String> {
+            let each = platform.services().iter().flat_map(|service| {
+                service
+                    .addresses()
+                    .iter()
+                    .map(move |(channel, at)| format!("{}.{channel} at {at}", service.name()))
+            });
+            each.collect()
+        };
+        let (before, after) = (at(&self.current), at(next));
+        let listed = |what: &str, these: &[String], others: &[String]| -> Option<String> {
+            let new: Vec<&str> =
+                these.iter().filter(|one| !others.contains(one)).map(String::as_str).collect();
+            (!new.is_empty()).then(|| format!("{what} {}", new.join(", ")))
+        };
+        let differences = [listed("opened", &after, &before), listed("closed", &before, &after)];
+        let services = next.services().len();
+        let services = if services == 1 { "1 service".to_owned() } else { format!("{services} services") };
+        let parts: Vec<String> = std::iter::once(services).chain(differences.into_iter().flatten()).collect();
+        parts.join("; ")
+    }
+
+    /// Sees older generations out that have ended.
+    pub fn reap(&mut self) {
+        let mut at = 0;
+        while at < self.older.len() {
+            if !self.older[at].is_finished() {
+                at += 1;
+                continue;
+            }
+            let ended = self.older.remove(at);
+            let watches = ended.watches();
+            match catch_unwind(AssertUnwindSafe(|| ended.wait())) {
+                Ok(outcome) => outcome.errors.iter().for_each(|error| warn!(%error, "a worker ended")),
+                Err(panic) => self.panic = self.panic.take().or(Some(panic)),
+            }
+            self.seen.forget(&watches);
+        }
+    }
+
+    /// Whether the services that run now have ended.
+    pub fn is_finished(&self) -> bool {
+        self.current.is_finished()
+    }
+
+    /// Whether older ones still serve somebody.
+    pub fn has_older(&self) -> bool {
+        !self.older.is_empty()
+    }
+
+    /// Clients, of all generations.
+    pub fn sessions_open(&self) -> u64 {
+        let all = std::iter::once(&self.current).chain(&self.older);
+        all.map(|platform| platform.metrics().totals.sessions_open).sum()
+    }
+
+    /// Takes no new clients, and ends all generations when their clients are served.
+    pub fn drain(&self, deadline: Duration) {
+        std::iter::once(&self.current).chain(&self.older).for_each(|platform| platform.drain(deadline));
+    }
+
+    /// Ends all at once.
+    pub fn stop(&self) {
+        std::iter::once(&self.current).chain(&self.older).for_each(Platform::stop);
+    }
+
+    /// The end of the current generation, with what those before it had counted; and what its programs share.
+    pub fn wait(self) -> (Outcome, Vec<Arc<State>>) {
+        let services = self.current.services().iter().filter(|service| service.is_first_of_program());
+        let states = services.map(|service| Arc::clone(service.state())).collect();
+        let mut outcome = self.current.wait();
+        if let Some(panic) = self.panic {
+            std::panic::resume_unwind(panic);
+        }
+        for (name, totals) in &mut outcome.services {
+            if let Some(earlier) = self.seen.earlier(name) {
+                totals.merge(&earlier.totals);
+                outcome.totals.merge(&earlier.totals);
+            }
+        }
+        (outcome, states)
+    }
+}
+
+fn tell_addresses(platform: &Platform, workers: usize) {
+    for service in platform.services() {
+        for (channel, address) in service.addresses() {
+            let process = service.name();
+            info!(process, channel, %address, io = platform.io(), workers, "listening");
+        }
+    }
+}
+
+/// Names of settings that belong to the process and have changed.
+fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
+    let changed = [
+        ("io", before.io != after.io),
+        ("admin.listen", before.admin != after.admin),
+        ("admin.token_file", before.admin_token_file != after.admin_token_file),
+        ("log", before.log != after.log),
+    ];
+    changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()
+}

@@ -1,0 +1,88 @@
+//! Everything about services that can be made before anything is opened: settings read, programs compiled, addresses and
+//! limits found and compared with the machine.
+//! Promises: touches nothing that runs, so that a reload that fails here has changed nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use flick_ir::data::Module;
+use flick_runtime::{PlatformConfig, Service};
+
+use super::{memory, services};
+use crate::compile;
+use crate::failure::Failure;
+use crate::settings::{Bound, RunFlags, Settings};
+
+/// Memory for network buffers that a service of several gets at least, unless it is set.
+const BUFFERS_MIN: u64 = 64 << 20;
+
+/// Services that could start.
+pub struct Prepared {
+    /// What the operator says.
+    pub settings: Settings,
+    /// The services.
+    pub services: Vec<Service>,
+    /// What each of them runs.
+    pub modules: Vec<Arc<Module>>,
+    /// How long each program took, in words.
+    pub times: Vec<String>,
+    /// Every file that was read.
+    pub files: Vec<PathBuf>,
+}
+
+impl Prepared {
+    /// Reads and compiles what the command line asks for.
+    ///
+    /// Errors: a mistake in the settings or in a program; more memory than there is.
+    pub fn new(flags: &RunFlags) -> Result<Self, Failure> {
+        let settings = Settings::resolve(flags.clone())?;
+        let mut made = Vec::new();
+        for (entry, own) in settings.entries.iter().enumerate() {
+            let each = compile::each(&own.program, None, own.engine)?;
+            made.extend(each.into_iter().map(|ready| (entry, ready)));
+        }
+        let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
+        let named = services::named(&settings, &programs)?;
+        let configs = configs(&settings, &named)?;
+        let asked: Vec<_> = named.iter().zip(&configs).collect();
+        memory::check(&asked, &settings)?;
+        let modules = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
+        let times = made.iter().map(|(_, ready)| ready.times.line()).collect();
+        let mut files: Vec<PathBuf> =
+            made.iter().flat_map(|(_, ready)| ready.files.iter().cloned()).collect();
+        files.extend(settings.file.as_ref().map(|file| file.path.clone()));
+        files.sort();
+        files.dedup();
+        let names: Vec<String> = named.into_iter().map(|named| named.name).collect();
+        let services = made.into_iter().zip(names).zip(configs).map(|(((group, ready), name), config)| {
+            let program = Arc::new(ready.module.program.clone());
+            Service { name, program, engine: ready.engine, config, group }
+        });
+        let services = services.collect();
+        Ok(Self { settings, services, modules, times, files })
+    }
+}
+
+/// What each service is bound to and limited by.
+fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Vec<PlatformConfig>, Failure> {
+    let bound = services::bound(settings, named)?;
+    let count = named.len() as u64;
+    let config = |(named, bound): (&services::Named<'_>, Bound)| {
+        let entry = &settings.entries[named.entry];
+        let mut limits = entry.limits.clone();
+        if !entry.sets_buffers {
+            limits.buffer_bytes = (limits.buffer_bytes / count).max(BUFFERS_MIN);
+        }
+        PlatformConfig {
+            workers: settings.workers,
+            pin: settings.pin,
+            io: settings.io,
+            listen: bound.listen,
+            connect: bound.connect,
+            limits,
+            timeouts: entry.timeouts.clone(),
+            state_dir: Some(entry.state_dir.clone()),
+        }
+    };
+    Ok(named.iter().zip(bound).map(config).collect())
+}

@@ -1,0 +1,155 @@
+//! What is seen of the services from outside, whichever generation of them runs.
+//! Promises: a service's counters go on over a reload; what an older generation still does is counted, too.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use flick_admin::faults::Faults;
+use flick_admin::limits::ASK_TIME_MAX;
+use flick_admin::state::{Reloads, Service, State};
+use flick_admin::{Ask, Source, process};
+use flick_ir::data::Module;
+use flick_runtime::{Snapshot, Watch};
+
+use super::admin::View;
+use crate::supervise::Call;
+
+/// Everything that is shown.
+pub struct Seen {
+    shown: Mutex<Shown>,
+    faults: Faults,
+    start: Instant,
+    /// The control thread. Of several readers one is heard at a time.
+    control: Mutex<Sender<Call>>,
+}
+
+struct Shown {
+    views: Vec<View>,
+    /// Of generations that still serve somebody.
+    older: Vec<Watch>,
+    /// By service: what generations that have ended had counted.
+    ended: BTreeMap<String, Snapshot>,
+    generation: u64,
+    since: Instant,
+    failed: u64,
+}
+
+impl Seen {
+    /// Shows nothing yet.
+    pub fn new(faults: Faults, control: Sender<Call>) -> Self {
+        let start = Instant::now();
+        let shown = Shown {
+            views: Vec::new(),
+            older: Vec::new(),
+            ended: BTreeMap::new(),
+            generation: 0,
+            since: start,
+            failed: 0,
+        };
+        Self { shown: Mutex::new(shown), faults, start, control: Mutex::new(control) }
+    }
+
+    /// From here on shows these services, which run these modules; the others are older.
+    pub fn show(&self, watches: Vec<Watch>, modules: &[Arc<Module>]) {
+        let views = watches.into_iter().zip(modules).map(|(watch, module)| View::new(watch, module));
+        let views: Vec<View> = views.collect();
+        let mut shown = self.shown();
+        let before = std::mem::replace(&mut shown.views, views);
+        shown.older.extend(before.into_iter().map(View::into_watch));
+        shown.generation += 1;
+        shown.since = Instant::now();
+    }
+
+    /// A reload has failed.
+    pub fn failed(&self) {
+        self.shown().failed += 1;
+    }
+
+    /// How often something was shown.
+    pub fn generation(&self) -> u64 {
+        self.shown().generation
+    }
+
+    /// These have ended: what they have counted is kept as numbers.
+    pub fn forget(&self, watches: &[Watch]) {
+        let mut shown = self.shown();
+        for watch in watches {
+            shown.older.retain(|older| !older.is_same(watch));
+            let mut counted = watch.snapshot();
+            if let Some(earlier) = shown.ended.get(watch.name()) {
+                counted.add_earlier(earlier);
+            }
+            shown.ended.insert(watch.name().to_owned(), counted);
+        }
+    }
+
+    /// What ended generations of a service have counted.
+    pub fn earlier(&self, service: &str) -> Option<Snapshot> {
+        self.shown().ended.get(service).cloned()
+    }
+
+    fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shown {
+    /// One service. What it shares with an earlier one, whose program is the same, stands there, or it would count twice.
+    fn service(&self, index: usize) -> Service {
+        let view = &self.views[index];
+        let mut snapshot = view.watch().snapshot();
+        let name = view.watch().name();
+        self.older.iter().filter(|older| older.name() == name).for_each(|older| {
+            snapshot.add_earlier(&older.snapshot());
+        });
+        if let Some(ended) = self.ended.get(name) {
+            snapshot.add_earlier(ended);
+        }
+        let service = view.service(&snapshot);
+        let is_shown = |earlier: &View| std::ptr::eq(earlier.watch().state(), view.watch().state());
+        if self.views[..index].iter().any(is_shown) {
+            return Service { program: Vec::new(), dictionaries: Vec::new(), ..service };
+        }
+        service
+    }
+}
+
+impl Source for Seen {
+    fn state(&self) -> State {
+        let (faults, faults_lost) = self.faults.all();
+        let shown = self.shown();
+        State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: process::read(self.start.elapsed().as_millis() as u64),
+            is_draining: shown.views.iter().any(|view| view.watch().is_draining()),
+            services: (0..shown.views.len()).map(|index| shown.service(index)).collect(),
+            reloads: Reloads {
+                generation: shown.generation,
+                age_ms: shown.since.elapsed().as_millis() as u64,
+                ok: shown.generation.saturating_sub(1),
+                failed: shown.failed,
+            },
+            faults,
+            faults_lost,
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.shown().views.iter().try_for_each(View::ready)
+    }
+
+    fn ask(&self, ask: Ask) -> Result<String, String> {
+        let (sender, answer) = mpsc::channel();
+        let call = match ask {
+            Ask::Reload => Call::Reload(sender),
+        };
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.send(call).is_err() {
+            return Err("the service is ending".to_owned());
+        }
+        drop(control);
+        answer.recv_timeout(ASK_TIME_MAX).unwrap_or_else(|_| Err("it takes too long; see the log".to_owned()))
+    }
+}

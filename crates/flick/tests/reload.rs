@@ -1,0 +1,220 @@
+//! Services that are replaced while clients are connected: nobody is refused, nothing is lost, what is wrong changes nothing.
+
+mod common;
+#[path = "reload/load.rs"]
+mod load;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+
+use common::service::Service;
+use common::{Scratch, wait};
+use load::{Http, Load, get};
+
+/// Reloads of one test, unless `FLICK_RELOADS` says otherwise.
+const RELOADS: usize = 10;
+
+fn reloads() -> usize {
+    std::env::var("FLICK_RELOADS").ok().and_then(|count| count.parse().ok()).unwrap_or(RELOADS)
+}
+
+/// A balancer that says which version it is, and how often it was asked that since its dictionary was made.
+fn balancer(version: usize) -> String {
+    format!(
+        r#"
+use http
+
+global asked: dict<string<8>, int> max 100 entries
+global all: counter
+
+proc Balancer: (request/response client, [response/request] backends)
+  | backends => client
+  | client => to_one(client, backends)
+
+fun to_one: (-/response client, [-/request] backends, req: request) -> ()
+  count(all)
+  if req.path == "/version": told("version {version}") => client
+  else if req.path == "/asked":
+    let n = update asked["x"] from old: (old else 0) + 1
+    told(str(n)) => client
+  else: req => backends[round_robin(backends)]
+
+fun told: (text: string<40>) -> (response)
+  response{{status = 200, reason = "OK", headers = [("content-type", "text/plain")], body = raw(text)}}
+"#
+    )
+}
+
+/// A balancer whose program can be changed.
+struct Changing {
+    scratch: Scratch,
+    program: PathBuf,
+    service: Service,
+}
+
+impl Changing {
+    fn start(test: &str, extra: &[&str]) -> Self {
+        let scratch = Scratch::new(test);
+        let program = scratch.write("balancer.flick", &balancer(0));
+        let connect = format!("backends={}", load::origin());
+        let path = program.to_str().expect("the path is UTF-8");
+        let args = ["run", path, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+        let service = Service::start(&[&args[..], extra].concat());
+        Self { scratch, program, service }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.service.address
+    }
+
+    /// Writes a program, and asks for a reload.
+    fn write(&self, text: &str) {
+        self.scratch.write("balancer.flick", text);
+        self.service.signal("HUP");
+    }
+
+    /// A figure of `/metrics`, summed up.
+    fn figure(&self, name: &str) -> u64 {
+        figure(self.service.admin_address(), name)
+    }
+}
+
+fn figure(admin: SocketAddr, name: &str) -> u64 {
+    let reply = flick_admin::client::get(&flick_admin::Address::Tcp(admin), "/metrics", None);
+    let text = reply.expect("the admin side answers").body;
+    let of_name = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
+    };
+    let values = text.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum::<f64>() as u64
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    common::client::connect(address)
+}
+
+/// Memory and descriptors of a process.
+fn held(pid: u32) -> (u64, usize) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel counts it");
+    let kb: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it is ours").count();
+    (kb, files)
+}
+
+/// Reloads again and again under load.
+fn check_under_load(test: &str, io: &str) {
+    let changing = Changing::start(test, &["--io", io, "--workers", "2"]);
+    let (address, pid) = (changing.address(), changing.service.pid());
+    let mut idle: Vec<TcpStream> = (0..10).map(|_| connect(address)).collect();
+    let load = Load::start(address, 6, 2, || Http);
+    let (reloads, mut settled) = (reloads(), None);
+    for version in 1..=reloads {
+        changing.write(&balancer(version));
+        wait::until("the reload", || {
+            (changing.figure("flick_reloads_total") >= version as u64).then_some(())
+        });
+        let mut stream = connect(address);
+        assert_eq!(get(&mut stream, "/version"), Ok(format!("version {version}")), "a new client");
+        let silent = &mut idle[version % 10];
+        let told = wait::until("an idle client to change hands", || {
+            let told = get(silent, "/version").expect("it is answered");
+            (told == format!("version {version}")).then_some(told)
+        });
+        assert_eq!(told, format!("version {version}"));
+        load.check();
+        if version == reloads.min(100) / 2 {
+            settled = Some(held(pid));
+        }
+    }
+    let asked = load.stop();
+    assert!(asked > reloads as u64, "{asked} requests are no load");
+    wait::until("the older generations to end", || {
+        (changing.figure("flick_reloads_failed_total") == 0).then_some(())
+    });
+    let (kb, files) = held(pid);
+    let (kb_before, files_before) = settled.expect("it was measured half way");
+    println!(
+        "{io}: {reloads} reloads, {asked} requests; memory {kb_before} kB, at the end {kb} kB; descriptors {files_before}, {files}"
+    );
+    assert!(kb < kb_before + kb_before / 4 + 20_000, "{kb_before} kB have become {kb} kB");
+    assert!(files < files_before + 60, "{files_before} descriptors have become {files}");
+    assert!(changing.figure("flick_requests_total") >= asked, "what was counted is kept");
+    drop(idle);
+    changing.service.drained();
+}
+
+#[test]
+fn nobody_is_refused_or_lost_while_a_balancer_is_reloaded_epoll() {
+    check_under_load("reload-epoll", "epoll");
+}
+
+#[test]
+fn nobody_is_refused_or_lost_while_a_balancer_is_reloaded_uring() {
+    check_under_load("reload-uring", "auto");
+}
+
+#[test]
+fn a_program_that_does_not_compile_changes_nothing() {
+    let changing = Changing::start("reload-wrong", &["--workers", "1"]);
+    let mut stream = connect(changing.address());
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    changing.write("proc Wrong: (nothing/nothing client)\n");
+    wait::until("the refusal", || (changing.figure("flick_reloads_failed_total") == 1).then_some(()));
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    assert_eq!(get(&mut connect(changing.address()), "/page"), Ok(load::PAGE.to_owned()));
+    assert_eq!(changing.figure("flick_generation"), 1);
+    drop(stream);
+    assert!(changing.program.exists());
+    let log = changing.service.drained();
+    assert!(log.contains("not reloaded") && log.contains("error"), "{log}");
+}
+
+#[test]
+fn what_is_declared_alike_is_kept_and_what_is_not_starts_anew() {
+    let changing = Changing::start("reload-state", &["--workers", "1"]);
+    let asked = |expected: &str| {
+        assert_eq!(get(&mut connect(changing.address()), "/asked"), Ok(expected.to_owned()));
+    };
+    asked("1");
+    asked("2");
+    let before = changing.figure("all_total");
+    changing.write(&balancer(1));
+    wait::until("the reload", || (changing.figure("flick_generation") == 2).then_some(()));
+    asked("3");
+    assert_eq!((before, changing.figure("all_total")), (2, 3));
+    changing.write(&balancer(2).replace("max 100 entries", "max 200 entries"));
+    wait::until("the reload", || (changing.figure("flick_generation") == 3).then_some(()));
+    asked("1");
+    assert_eq!(changing.figure("all_total"), 4);
+    let log = changing.service.drained();
+    assert!(log.contains("starts anew") && log.contains("asked"), "{log}");
+}
+
+#[test]
+fn flick_reload_says_what_came_of_it() {
+    let changing = Changing::start("reload-asked", &["--workers", "1"]);
+    let at = changing.service.admin_address().to_string();
+    changing.scratch.write("balancer.flick", &balancer(1));
+    let (status, told, _) = common::run(&["reload", &at]);
+    assert_eq!((status, told.trim_end()), (0, "1 service"));
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()));
+    changing.scratch.write("balancer.flick", &balancer(2).replace("count(all)", "count(none)"));
+    let (status, _, told) = common::run(&["reload", &at]);
+    assert!(status == 1 && told.contains("`none`") && told.contains("balancer.flick:"), "{told}");
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()));
+    changing.service.drained();
+}
+
+#[test]
+fn a_file_that_is_watched_is_read_when_it_changes() {
+    let changing = Changing::start("reload-watch", &["--workers", "1", "--watch"]);
+    let mut stream = connect(changing.address());
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    changing.scratch.write("balancer.flick", &balancer(17));
+    wait::until("the new version", || {
+        (get(&mut stream, "/version") == Ok("version 17".to_owned())).then_some(())
+    });
+    drop(stream);
+    changing.service.drained();
+}

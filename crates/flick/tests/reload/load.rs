@@ -1,0 +1,170 @@
+//! Load for a service that is reloaded: clients that keep their connections, clients that come for one request, and a
+//! server behind the service.
+//! Promises: every reply is read and judged; the first that is wrong is kept with what it was.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::common::wait::WAIT_MAX;
+
+/// Asks over one connection; what a reply must be is the caller's.
+pub trait Asks: Send + 'static {
+    /// One request and its reply. Errors: what is wrong with it.
+    fn ask(&mut self, stream: &mut TcpStream, number: u64) -> Result<(), String>;
+}
+
+/// Clients at work until they are stopped.
+pub struct Load {
+    is_over: Arc<AtomicBool>,
+    asked: Arc<AtomicU64>,
+    wrong: Arc<Mutex<Option<String>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts so many that keep their connections, and so many that make a new one for each request.
+    pub fn start<A: Asks>(address: SocketAddr, keeping: usize, coming: usize, asks: fn() -> A) -> Self {
+        let mut load = Self {
+            is_over: Arc::default(),
+            asked: Arc::default(),
+            wrong: Arc::default(),
+            threads: Vec::new(),
+        };
+        for client in 0..keeping + coming {
+            let (is_over, asked, wrong) =
+                (Arc::clone(&load.is_over), Arc::clone(&load.asked), Arc::clone(&load.wrong));
+            let keeps = client < keeping;
+            load.threads.push(std::thread::spawn(move || {
+                let (mut asks, mut stream, mut number) = (asks(), None, client as u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    number += 1_000;
+                    let outcome = connected(&mut stream, address).and_then(|stream| asks.ask(stream, number));
+                    if let Err(error) = outcome {
+                        let what = if keeps { "a client that stays" } else { "a client that comes" };
+                        let text = format!("{what}, request {number}: {error}");
+                        wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+                        return;
+                    }
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    if !keeps {
+                        stream = None;
+                    }
+                }
+            }));
+        }
+        load
+    }
+
+    /// Requests so far that were answered rightly. Panics when one was not.
+    pub fn check(&self) -> u64 {
+        if let Some(wrong) = &*self.wrong.lock().unwrap_or_else(PoisonError::into_inner) {
+            panic!("after {} good replies: {wrong}", self.asked.load(Ordering::Relaxed));
+        }
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Ends it. The number of requests, all of them answered rightly.
+    pub fn stop(mut self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a client does not panic");
+        }
+        self.check()
+    }
+}
+
+fn connected(kept: &mut Option<TcpStream>, address: SocketAddr) -> Result<&mut TcpStream, String> {
+    if kept.is_none() {
+        let stream = TcpStream::connect(address).map_err(|error| format!("cannot connect: {error}"))?;
+        let set = stream.set_read_timeout(Some(WAIT_MAX)).and_then(|()| stream.set_nodelay(true));
+        set.map_err(|error| format!("cannot be set up: {error}"))?;
+        *kept = Some(stream);
+    }
+    kept.as_mut().ok_or_else(|| "there is no connection".to_owned())
+}
+
+/// Asks over HTTP, in turn the service itself and the server behind it.
+pub struct Http;
+
+impl Asks for Http {
+    fn ask(&mut self, stream: &mut TcpStream, number: u64) -> Result<(), String> {
+        let is_own = number.is_multiple_of(3);
+        let body = get(stream, if is_own { "/version" } else { "/page" })?;
+        let is_right = if is_own { body.starts_with("version ") } else { body == PAGE };
+        if is_right { Ok(()) } else { Err(format!("answered {body:?}")) }
+    }
+}
+
+/// What the server behind the service answers.
+pub const PAGE: &str = "a page";
+
+/// Asks for a path; the body of the reply. Errors: there is no whole reply, or not 200.
+pub fn get(stream: &mut TcpStream, path: &str) -> Result<String, String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(|error| format!("cannot write: {error}"))?;
+    reply(stream)
+}
+
+/// Reads one reply; its body. Errors: there is no whole reply, or not 200.
+pub fn reply(stream: &mut TcpStream) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let length = stream.read(&mut piece).map_err(|error| format!("cannot read: {error}"))?;
+        if length == 0 {
+            return Err(format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes)));
+        }
+        bytes.extend_from_slice(&piece[..length]);
+        if let Some(body) = whole(&bytes)? {
+            return Ok(body);
+        }
+    }
+}
+
+fn whole(bytes: &[u8]) -> Result<Option<String>, String> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(None) };
+    if !head.starts_with("HTTP/1.1 200 ") {
+        return Err(format!("answered {text:?}"));
+    }
+    let head = head.to_ascii_lowercase();
+    if head.contains("transfer-encoding: chunked") {
+        let Some(pieces) = body.strip_suffix("0\r\n\r\n") else { return Ok(None) };
+        let lines: Vec<&str> = pieces.split("\r\n").collect();
+        return Ok(Some(lines.chunks(2).filter_map(|pair| pair.get(1).copied()).collect()));
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
+    Ok((body.len() >= length).then(|| body.to_owned()))
+}
+
+/// A server behind the service: answers every request with [`PAGE`].
+pub fn origin() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+fn serve(mut stream: TcpStream) {
+    // Who has gone needs no answer.
+    let _ = stream.set_nodelay(true);
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{PAGE}", PAGE.len());
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        bytes.extend_from_slice(&piece[..length]);
+        while let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            bytes.drain(..end + 4);
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
