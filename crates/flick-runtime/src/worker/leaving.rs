@@ -47,7 +47,7 @@ impl<D: Driver> Worker<D> {
                 session.is_leaving = true;
             }
             if !is_owed && !self.activations.has_any_of(key) {
-                self.leave(key, conn);
+                self.let_go(key, conn);
             }
         }
     }
@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
             && self.locals.is_untouched(session.state)
     }
 
-    fn leave(&mut self, key: Key, conn: Handle) {
+    fn let_go(&mut self, key: Key, conn: Handle) {
         if self.give_away(conn, true) {
             let Some(session) = self.sessions.remove(key) else { return };
             self.locals.give(session.state);
