@@ -47,6 +47,8 @@ pub struct UringDriver {
     dirty: SlotQueue,
     /// Connections whose receive is to be armed.
     unarmed: SlotQueue,
+    /// The same, but no buffer was left for them last time: they come first.
+    hungry: SlotQueue,
     lingerers: Lingerers,
     waker: Waker,
     waker_is_armed: bool,
@@ -66,6 +68,8 @@ struct Conn {
     is_closing: bool,
     wants: bool,
     receive: Receive,
+    /// Something has arrived since receiving was last asked for.
+    is_fed: bool,
     is_sending: bool,
     /// The end of the stream was met, and reported.
     met_eof: bool,
@@ -139,6 +143,7 @@ impl UringDriver {
             ready: SlotQueue::new(limits.conns_max),
             dirty: SlotQueue::new(limits.conns_max),
             unarmed: SlotQueue::new(limits.conns_max),
+            hungry: SlotQueue::new(limits.conns_max),
             lingerers: Lingerers::new(limits.conns_max),
             waker: Waker::with_eventfd()?,
             waker_is_armed: false,
@@ -258,6 +263,7 @@ impl Conn {
             is_closing: false,
             wants: false,
             receive: Receive::Idle,
+            is_fed: false,
             is_sending: false,
             met_eof: false,
             saw_eof: false,
@@ -395,7 +401,8 @@ impl Driver for UringDriver {
     }
 
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
-        let must_arm = !self.waker_is_armed || (!self.unarmed.is_empty() && self.ring.can_provide(pool));
+        let must_arm = !self.waker_is_armed
+            || ((!self.unarmed.is_empty() || !self.hungry.is_empty()) && self.ring.can_provide(pool));
         let has_work = !self.ready.is_empty() || !self.dirty.is_empty() || self.has_parked();
         if must_arm || has_work || self.ring.has_work() || self.ring.has_completions() {
             return Some(Duration::ZERO);

@@ -105,9 +105,11 @@ impl UringDriver {
         }
         let handle = self.conns.handle(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
+        conn.is_fed |= data.is_some();
         if !completion.is_more() {
             conn.receive = Receive::Idle;
-            self.unarmed.push(index);
+            let was_left_out = !conn.is_fed && completion.result == -libc::ENOBUFS;
+            if was_left_out { self.hungry.push(index) } else { self.unarmed.push(index) }
         }
         if conn.is_closing {
             return self.discard(index, completion);

@@ -55,7 +55,8 @@ impl UringDriver {
             }
         }
         if self.ring.provide(pool) {
-            while let Some(index) = self.unarmed.pop() {
+            // The kernel fills buffers in this order: whoever was left without comes before whoever had some.
+            while let Some(index) = self.hungry.pop().or_else(|| self.unarmed.pop()) {
                 self.arm(index);
             }
         }
@@ -80,6 +81,7 @@ impl UringDriver {
         };
         if is_wanted && conn.receive == Receive::Idle {
             conn.receive = Receive::Armed;
+            conn.is_fed = false;
             conn.requests += 1;
             self.ring.receive(&conn.socket, token(KIND_RECEIVE, index));
         }
