@@ -132,7 +132,7 @@ impl Board {
     pub fn publish(&self, channel: usize, list: &[Endpoint]) -> Result<bool, String> {
         let room = self.rooms.get(channel).filter(|room| !room.slots.is_empty());
         let room = room.ok_or("it is not a channel of backends")?;
-        if room.is_single && list.len() != 1 {
+        if room.is_single && list.len() > 1 {
             return Err(format!("it is a single channel, and {} addresses were given", list.len()));
         }
         if list.len() > room.elements_max as usize {
@@ -279,7 +279,7 @@ mod tests {
         let board = Board::new(rooms, &[list(&[1]), list(&[9])]);
         let refused = board.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
         assert!(refused.contains("room for 2"), "{refused}");
-        assert!(board.publish(1, &[]).is_err() && board.publish(2, &list(&[1])).is_err());
+        assert!(board.publish(1, &list(&[1, 2])).is_err() && board.publish(2, &list(&[1])).is_err());
         assert_eq!(board.publish(0, &list(&[1])), Ok(false), "nothing is new");
         assert_eq!(board.version(), 0);
     }

@@ -241,7 +241,7 @@ impl BoundBackends {
         let mut slots = 0;
         for binding in &config.connect {
             let channel = channel_index(program, &binding.channel)?;
-            check_count(program, channel, binding)?;
+            check_count(program, channel, binding, config.limits.backends_max > 0)?;
             let (given, is_single) = (binding.endpoints.len() as u32, !program.channels[channel].is_array);
             let most = if is_single { 1 } else { config.limits.backends_max.max(given) };
             let changes = config.limits.backends_max > 0;
@@ -326,17 +326,23 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             describe_channels(program)
         )));
     }
-    if let Some(empty) =
-        config.listen.iter().chain(&config.connect).find(|binding| binding.endpoints.is_empty())
-    {
+    let changes = config.limits.backends_max > 0;
+    let is_nothing = |binding: &&Binding| !changes && binding.endpoints.is_empty();
+    let unbound = config.connect.iter().find(is_nothing);
+    if let Some(empty) = config.listen.iter().find(|binding| binding.endpoints.is_empty()).or(unbound) {
         return Err(StartError::Binding(format!("channel `{}` is bound to no address", empty.channel)));
     }
     Ok(())
 }
 
-fn check_count(program: &Program, channel: usize, binding: &Binding) -> Result<(), StartError> {
+fn check_count(
+    program: &Program,
+    channel: usize,
+    binding: &Binding,
+    changes: bool,
+) -> Result<(), StartError> {
     let (name, count) = (&binding.channel, binding.endpoints.len());
-    if !program.channels[channel].is_array && count != 1 {
+    if !program.channels[channel].is_array && count != 1 && !(changes && count == 0) {
         return Err(StartError::Binding(format!(
             "channel `{name}` is a single channel but was given {count} addresses"
         )));

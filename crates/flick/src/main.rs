@@ -9,6 +9,7 @@ mod compile;
 mod library;
 
 mod settings;
+mod sources;
 
 mod logging;
 mod supervise;

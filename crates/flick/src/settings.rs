@@ -2,7 +2,7 @@
 //! Promises: both know the same settings; the command line wins; what neither says has a documented default; a
 //! mistake in the file is shown at its line, with what would be right.
 
-mod addresses;
+pub mod addresses;
 mod file;
 mod flags;
 mod limits;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use flick_net::IoKind;
 use flick_runtime::{Binding, Limits, Timeouts};
 
+use addresses::Connect;
 pub use flags::RunFlags;
 
 use crate::compile::EngineKind;
@@ -55,7 +56,7 @@ pub struct Entry {
     /// Its own channels to listen on.
     pub listen: Vec<Binding>,
     /// Its own channels to connect.
-    pub connect: Vec<Binding>,
+    pub connect: Vec<Connect>,
     /// Limits of each of its services.
     pub limits: Limits,
     /// Whether the memory for network buffers was set.
@@ -74,7 +75,7 @@ pub struct Bound {
     /// Channels to listen on.
     pub listen: Vec<Binding>,
     /// Channels to connect.
-    pub connect: Vec<Binding>,
+    pub connect: Vec<Connect>,
 }
 
 /// Settings of one run, complete.
@@ -108,6 +109,8 @@ pub struct Settings {
     pub log: LogFormat,
     /// Whether to say more.
     pub verbose: bool,
+    /// Which name server is asked; `None`: those of the machine.
+    pub resolver: Option<std::net::SocketAddr>,
     /// The settings file, if one was read.
     pub file: Option<file::Named>,
 }
@@ -144,7 +147,10 @@ impl Settings {
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0),
             pin: !flags.no_pin && file.pin.unwrap_or(true),
             io,
-            of_file: Bound { listen: file::bindings(file.listen), connect: file::bindings(file.connect) },
+            of_file: Bound {
+                listen: file::bindings(file.listen),
+                connect: connects(file.connect, beside_file),
+            },
             of_flags: Bound { listen: flags.listen, connect: flags.connect },
             memory: flags.limits.memory().or(file.limits.memory()),
             drain_deadline: flags
@@ -158,6 +164,7 @@ impl Settings {
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
+            resolver: flags.resolver.or(file.resolver),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,
@@ -213,14 +220,14 @@ fn entry(
     for settings in [&file.timeouts, &service.timeouts, &flags.timeouts] {
         settings.apply(&mut timeouts);
     }
-    let state_dir = service.state_dir.or_else(|| file.state_dir.clone()).map(beside_file);
+    let state_dir = service.state_dir.or_else(|| file.state_dir.clone()).map(&beside_file);
     let state_dir = flags.state_dir.clone().or(state_dir).unwrap_or_else(|| PathBuf::from(STATE_DIR));
     Entry {
         name: service.name,
         program,
         engine: flags.engine.or(service.engine).unwrap_or_default(),
         listen: file::bindings(service.listen),
-        connect: file::bindings(service.connect),
+        connect: connects(service.connect, &beside_file),
         sets_buffers: [&file.limits, &service.limits, &flags.limits]
             .iter()
             .any(|limits| limits.sets_buffers()),
@@ -229,6 +236,15 @@ fn entry(
         timeouts,
         state_dir,
     }
+}
+
+/// Channels of a table, with paths of their sources below the directory of the file.
+fn connects(table: file::Table<file::Sources>, beside_file: impl Fn(PathBuf) -> PathBuf) -> Vec<Connect> {
+    let below = |connect: Connect| {
+        let source = connect.source.map(|source| source.below(&beside_file));
+        Connect { source, ..connect }
+    };
+    file::connects(table).into_iter().map(below).collect()
 }
 
 /// Which settings file to read: the one that was named, or the usual one when no program was named either.

@@ -1,5 +1,6 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
+mod backends;
 mod prepare;
 
 mod memory;

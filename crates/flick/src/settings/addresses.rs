@@ -4,6 +4,61 @@
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
 
+use crate::sources::Source;
+
+/// What a channel is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connect {
+    /// Its name.
+    pub channel: String,
+    /// The elements of the array in order; none yet where there is a source.
+    pub endpoints: Vec<Endpoint>,
+    /// Where the list comes from, if it may change.
+    pub source: Option<Source>,
+}
+
+impl Connect {
+    /// Of these addresses, or of one source.
+    ///
+    /// Errors: a source stands beside something else.
+    pub fn new(channel: String, list: &[Part]) -> Result<Self, String> {
+        let mut endpoints = Vec::new();
+        for part in list {
+            match part {
+                Part::Addresses(addresses) => endpoints.extend(addresses.iter().cloned()),
+                Part::Source(source) if list.len() == 1 => {
+                    return Ok(Self { channel, endpoints, source: Some(source.clone()) });
+                }
+                Part::Source(source) => {
+                    return Err(format!(
+                        "`{source}` is the whole list of `{channel}`; write nothing beside it"
+                    ));
+                }
+            }
+        }
+        Ok(Self { channel, endpoints, source: None })
+    }
+}
+
+/// A part of what a channel is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Addresses.
+    Addresses(Vec<Endpoint>),
+    /// The whole list, from elsewhere.
+    Source(Source),
+}
+
+impl Part {
+    /// Errors: what is wrong, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match Source::parse(text) {
+            Some(source) => source.map(Self::Source),
+            None => parse(text).map(Self::Addresses),
+        }
+    }
+}
+
 /// Reads an address, or one for several elements of an array.
 ///
 /// Errors: what is wrong, and what would be right.

@@ -13,6 +13,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
+use super::addresses::{Connect, Part};
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
@@ -22,7 +23,7 @@ use crate::logging::LogFormat;
 use crate::report;
 
 /// Channels of one table, with the places of their names.
-pub type Table = BTreeMap<Spanned<String>, Addresses>;
+pub type Table<T = Addresses> = BTreeMap<Spanned<String>, T>;
 
 /// The whole file; `None` where it says nothing.
 #[derive(Debug, Default, Deserialize)]
@@ -42,6 +43,8 @@ pub struct File {
     pub reload_deadline: Option<Period>,
     /// Where dictionaries with a snapshot are kept across restarts.
     pub state_dir: Option<PathBuf>,
+    /// Which name server is asked.
+    pub resolver: Option<std::net::SocketAddr>,
     /// The admin side.
     pub admin: Admin,
     /// What to run: one table, or a list of them.
@@ -49,7 +52,7 @@ pub struct File {
     /// Channels to listen on.
     pub listen: Table,
     /// Channels to connect.
-    pub connect: Table,
+    pub connect: Table<Sources>,
     /// Limits.
     pub limits: LimitSettings,
     /// Time-outs.
@@ -103,7 +106,7 @@ pub struct Service {
     /// Channels to listen on.
     pub listen: Table,
     /// Channels to connect.
-    pub connect: Table,
+    pub connect: Table<Sources>,
     /// Limits.
     pub limits: LimitSettings,
     /// Time-outs.
@@ -194,6 +197,59 @@ impl<'de> Deserialize<'de> for Addresses {
     }
 }
 
+/// What a channel is connected to: addresses, or a source of them.
+#[derive(Debug, Default)]
+pub struct Sources(Vec<Part>);
+
+/// One part of it.
+struct Single(Part);
+
+impl<'de> Deserialize<'de> for Single {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One;
+        impl Visitor<'_> for One {
+            type Value = Single;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address in quotes")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Single, E> {
+                Part::parse(text).map(Single).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(One)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Sources;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address in quotes, or a list of them in [brackets]")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Sources, E> {
+                Part::parse(text).map(|part| Sources(vec![part])).map_err(E::custom)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Sources, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(Single(part)) = items.next_element()? {
+                    parts.push(part);
+                }
+                // What is wrong with several is told here, where the place is known.
+                Connect::new(String::new(), &parts).map_err(de::Error::custom)?;
+                Ok(Sources(parts))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
 /// A settings file that was read: enough to show a place in it.
 #[derive(Debug)]
 pub struct Named {
@@ -231,6 +287,14 @@ pub fn read(path: &Path) -> Result<(File, Named), Failure> {
     let names = file.listen.keys().chain(file.connect.keys()).map(|name| (None, name)).chain(own);
     let channels = names.map(|(of, name)| (of, name.get_ref().clone(), name.span())).collect();
     Ok((file, Named { path: path.to_path_buf(), text, channels }))
+}
+
+/// The channels of one table that are connected.
+pub fn connects(table: Table<Sources>) -> Vec<Connect> {
+    let connect = |(name, sources): (Spanned<String>, Sources)| {
+        Connect::new(name.into_inner(), &sources.0).expect("what was read has been checked")
+    };
+    table.into_iter().map(connect).collect()
 }
 
 /// The channels of one table as the platform takes them.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use flick_runtime::Binding;
 
+use super::addresses::{Connect, Part};
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
@@ -26,8 +27,13 @@ pub struct RunFlags {
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
     pub listen: Vec<Binding>,
     /// Connect a channel, or the elements of an array in order: `backends=127.0.0.1:11311,127.0.0.1:11312`
-    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
-    pub connect: Vec<Binding>,
+    /// A list that may change while the service runs is read from a file, `backends=file:PATH` (an address on each line), or
+    /// from name servers: `backends=dns:NAME:PORT`, `backends=srv:_SERVICE._tcp.NAME`
+    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = connect)]
+    pub connect: Vec<Connect>,
+    /// The name server to ask [default: those of /etc/resolv.conf]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub resolver: Option<std::net::SocketAddr>,
     /// Worker threads [default: one for each core]
     #[arg(long, value_name = "N")]
     pub workers: Option<Workers>,
@@ -72,12 +78,23 @@ pub struct RunFlags {
     pub timeouts: TimeoutSettings,
 }
 
+/// The channel and what is said of it.
+fn channel_of(text: &str) -> Result<(&str, &str), String> {
+    text.split_once('=').filter(|(channel, _)| !channel.is_empty()).ok_or_else(|| {
+        format!("`{text}` names no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
+    })
+}
+
+/// Reads `CHANNEL=ADDRESS[,ADDRESS...]` or `CHANNEL=SOURCE`.
+fn connect(text: &str) -> Result<Connect, String> {
+    let (channel, list) = channel_of(text)?;
+    let parts = list.split(',').map(|part| Part::parse(part.trim())).collect::<Result<Vec<_>, _>>()?;
+    Connect::new(channel.to_owned(), &parts)
+}
+
 /// Reads `CHANNEL=ADDRESS[,ADDRESS...]`.
 fn binding(text: &str) -> Result<Binding, String> {
-    let (channel, addresses) =
-        text.split_once('=').filter(|(channel, _)| !channel.is_empty()).ok_or_else(|| {
-            format!("`{text}` names no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
-        })?;
+    let (channel, addresses) = channel_of(text)?;
     let each = addresses.split(',').map(|address| addresses::parse(address.trim()));
     let endpoints = each.collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Binding { channel: channel.to_owned(), endpoints })

@@ -69,6 +69,9 @@ pub struct LimitSettings {
     /// Connections of one worker to one backend where each exchange has one for itself, as in HTTP [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     exclusive_links_max: Option<u32>,
+    /// Most elements of a channel whose list of backends may change [default: 16 where one is read from a file or names]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    backends_max: Option<u32>,
     /// How long one task runs before others get their turn [default: cooperative]
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicySetting>,
@@ -114,6 +117,7 @@ impl LimitSettings {
         set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
         set(&mut limits.lent_links_max, self.lent_links_max);
         set(&mut limits.exclusive_links_max, self.exclusive_links_max);
+        set(&mut limits.backends_max, self.backends_max);
         let policy = self.policy.map(|policy| match policy {
             PolicySetting::Cooperative => Policy::Cooperative,
             PolicySetting::RunToCompletion => Policy::RunToCompletion,
@@ -147,6 +151,9 @@ pub struct TimeoutSettings {
     /// A client connection without traffic; 0 never closes one [default: 0]
     #[arg(id = "idle_timeout", long = "idle-timeout", value_name = "TIME")]
     idle: Option<Period>,
+    /// What is under way on a backend that has left its list [default: 10s]
+    #[arg(id = "leave_timeout", long = "leave-timeout", value_name = "TIME")]
+    leave: Option<Period>,
     /// First pause before a failed backend is dialled again [default: 10ms]
     #[arg(long, value_name = "TIME")]
     backoff_min: Option<Period>,
@@ -164,6 +171,7 @@ impl TimeoutSettings {
         set(&mut timeouts.request, period(self.request));
         set(&mut timeouts.slow_client, period(self.slow_client));
         set(&mut timeouts.idle, period(self.idle));
+        set(&mut timeouts.leave, period(self.leave));
         set(&mut timeouts.backoff_min, period(self.backoff_min));
         set(&mut timeouts.backoff_max, period(self.backoff_max));
     }

@@ -12,11 +12,12 @@ use flick_net::IoKind;
 use flick_runtime::{Outcome, Platform, State};
 use tracing::{info, warn};
 
-use super::not_started;
 use super::prepare::Prepared;
 use super::seen::Seen;
+use super::{backends, not_started};
 use crate::failure::Failure;
 use crate::settings::{RunFlags, Settings};
+use crate::sources::Watchers;
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
@@ -27,6 +28,8 @@ pub struct Generations {
     settings: Settings,
     current: Platform,
     older: Vec<Platform>,
+    /// Reads lists of backends for the current one.
+    watchers: Watchers,
     seen: Arc<Seen>,
     files: Vec<std::path::PathBuf>,
     /// The first panic of an older generation, which ends with the process.
@@ -38,11 +41,12 @@ impl Generations {
     ///
     /// Errors: what cannot be opened.
     pub fn start(flags: RunFlags, prepared: Prepared, seen: Arc<Seen>) -> Result<Self, Failure> {
-        let Prepared { settings, services, modules, files, .. } = prepared;
+        let Prepared { settings, services, modules, opened, files, .. } = prepared;
         let current = Platform::start_services(services).map_err(not_started)?;
+        let watchers = backends::watch(&current, opened)?;
         tell_addresses(&current, settings.workers);
         seen.show(current.watches(), &modules);
-        Ok(Self { flags, settings, current, older: Vec::new(), seen, files, panic: None })
+        Ok(Self { flags, settings, current, older: Vec::new(), watchers, seen, files, panic: None })
     }
 
     /// The settings that hold now.
@@ -75,12 +79,20 @@ impl Generations {
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
-        let Prepared { settings, services, modules, files, .. } = prepared;
+        let Prepared { settings, services, modules, opened, files, .. } = prepared;
+        // The services that run now know their backends; the next ones would begin without.
+        if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
+            return Err(Failure::failed(error));
+        }
         let estate = self
             .current
             .estate()
             .map_err(|error| Failure::failed(format!("cannot take the listening sockets over: {error}")))?;
         let next = Platform::start_with(services, estate).map_err(not_started)?;
+        match backends::watch(&next, opened) {
+            Ok(watchers) => self.watchers = watchers,
+            Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
+        }
         let told = self.changes(&next);
         for name in only_at_start(&self.settings, &settings) {
             warn!(setting = name, "takes effect at the next start only");

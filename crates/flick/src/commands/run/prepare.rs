@@ -8,10 +8,12 @@ use std::sync::Arc;
 use flick_ir::data::Module;
 use flick_runtime::{PlatformConfig, Service};
 
+use super::backends::{self, Opened};
 use super::{memory, services};
 use crate::compile;
 use crate::failure::Failure;
 use crate::settings::{Bound, RunFlags, Settings};
+use crate::sources::names::Resolver;
 
 /// Memory for network buffers that a service of several gets at least, unless it is set.
 const BUFFERS_MIN: u64 = 64 << 20;
@@ -24,6 +26,8 @@ pub struct Prepared {
     pub services: Vec<Service>,
     /// What each of them runs.
     pub modules: Vec<Arc<Module>>,
+    /// By service: lists of backends that are read from elsewhere.
+    pub opened: Vec<Vec<Opened>>,
     /// How long each program took, in words.
     pub times: Vec<String>,
     /// Every file that was read.
@@ -43,7 +47,7 @@ impl Prepared {
         }
         let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
         let named = services::named(&settings, &programs)?;
-        let configs = configs(&settings, &named)?;
+        let (configs, opened) = configs(&settings, &named)?;
         let asked: Vec<_> = named.iter().zip(&configs).collect();
         memory::check(&asked, &settings)?;
         let modules = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
@@ -59,12 +63,15 @@ impl Prepared {
             Service { name, program, engine: ready.engine, config, group }
         });
         let services = services.collect();
-        Ok(Self { settings, services, modules, times, files })
+        Ok(Self { settings, services, modules, opened, times, files })
     }
 }
 
-/// What each service is bound to and limited by.
-fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Vec<PlatformConfig>, Failure> {
+/// What services are bound to and limited by, and their lists of backends that are read from elsewhere.
+type Configs = (Vec<PlatformConfig>, Vec<Vec<Opened>>);
+
+fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Configs, Failure> {
+    let resolver = settings.resolver.map_or_else(Resolver::system, Resolver::new);
     let bound = services::bound(settings, named)?;
     let count = named.len() as u64;
     let config = |(named, bound): (&services::Named<'_>, Bound)| {
@@ -73,16 +80,19 @@ fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Vec<Pla
         if !entry.sets_buffers {
             limits.buffer_bytes = (limits.buffer_bytes / count).max(BUFFERS_MIN);
         }
-        PlatformConfig {
+        let (connect, opened) = backends::open(bound.connect, &resolver, &mut limits)?;
+        let config = PlatformConfig {
             workers: settings.workers,
             pin: settings.pin,
             io: settings.io,
             listen: bound.listen,
-            connect: bound.connect,
+            connect,
             limits,
             timeouts: entry.timeouts.clone(),
             state_dir: Some(entry.state_dir.clone()),
-        }
+        };
+        Ok((config, opened))
     };
-    Ok(named.iter().zip(bound).map(config).collect())
+    let made: Result<Vec<_>, Failure> = named.iter().zip(bound).map(config).collect();
+    Ok(made?.into_iter().unzip())
 }

@@ -7,6 +7,7 @@ use flick_runtime::Binding;
 
 use super::channels;
 use crate::failure::Failure;
+use crate::settings::addresses::Connect;
 use crate::settings::{Bound, Settings};
 
 /// A service as far as names go.
@@ -54,35 +55,39 @@ pub fn named<'a>(settings: &Settings, programs: &[(usize, &'a Program)]) -> Resu
 ///
 /// Errors: a name of a channel that no service has, or several.
 pub fn bound(settings: &Settings, services: &[Named<'_>]) -> Result<Vec<Bound>, Failure> {
-    let mut out: Vec<(Bound, Vec<(Source, String)>)> =
-        services.iter().map(|_| (Bound::default(), Vec::new())).collect();
-    let mut add = |source: Source, binding: &Binding, listens: bool| -> Result<(), Failure> {
-        let (service, channel) = find(settings, services, source, &binding.channel)?;
-        let (bound, known) = &mut out[service];
-        // The command line comes first and wins.
+    let mut out: Vec<Bound> = services.iter().map(|_| Bound::default()).collect();
+    let mut known: Vec<Vec<(Source, String)>> = services.iter().map(|_| Vec::new()).collect();
+    // The service and the channel that are meant, unless the command line, which comes first, has said so already.
+    let mut place = |source: Source, wanted: &str| -> Result<Option<(usize, String)>, Failure> {
+        let (service, channel) = find(settings, services, source, wanted)?;
+        let known = &mut known[service];
         if source != Source::Flags && known.iter().any(|(of, name)| *of == Source::Flags && *name == channel)
         {
-            return Ok(());
+            return Ok(None);
         }
         known.push((source, channel.clone()));
-        let binding = Binding { channel, endpoints: binding.endpoints.clone() };
-        if listens {
-            bound.listen.push(binding)
-        } else {
-            bound.connect.push(binding)
+        Ok(Some((service, channel)))
+    };
+    let mut add_all = |source: Source, listen: &[Binding], connect: &[Connect]| -> Result<(), Failure> {
+        for binding in listen {
+            if let Some((service, channel)) = place(source, &binding.channel)? {
+                let endpoints = binding.endpoints.clone();
+                out[service].listen.push(Binding { channel, endpoints });
+            }
+        }
+        for connect in connect {
+            if let Some((service, channel)) = place(source, &connect.channel)? {
+                out[service].connect.push(Connect { channel, ..connect.clone() });
+            }
         }
         Ok(())
-    };
-    let mut add_all = |source: Source, listen: &[Binding], connect: &[Binding]| -> Result<(), Failure> {
-        listen.iter().try_for_each(|binding| add(source, binding, true))?;
-        connect.iter().try_for_each(|binding| add(source, binding, false))
     };
     add_all(Source::Flags, &settings.of_flags.listen, &settings.of_flags.connect)?;
     add_all(Source::File(None), &settings.of_file.listen, &settings.of_file.connect)?;
     for (entry, own) in settings.entries.iter().enumerate() {
         add_all(Source::File(Some(entry)), &own.listen, &own.connect)?;
     }
-    Ok(out.into_iter().map(|(bound, _)| bound).collect())
+    Ok(out)
 }
 
 /// The service and its channel that `CHANNEL` or `SERVICE.CHANNEL` names.

@@ -1,0 +1,71 @@
+//! Lists of backends that are read from elsewhere: first before the start, then for as long as the service runs.
+
+use std::time::Duration;
+
+use flick_runtime::{Binding, Limits, Platform};
+
+use crate::failure::Failure;
+use crate::settings::addresses::Connect;
+use crate::sources::names::Resolver;
+use crate::sources::{Reader, Source, Watched, Watchers};
+
+/// Room for elements of a list that may change, unless it is set.
+const BACKENDS_MAX: u32 = 16;
+
+/// A channel whose list is read, of a service that does not run yet.
+pub struct Opened {
+    channel: String,
+    reader: Reader,
+    after: Duration,
+    /// Why its list begins empty, if it could not be read.
+    pub error: Option<String>,
+}
+
+/// Reads all lists for the first time, and makes room for what they may become.
+///
+/// Errors: a file is not there, or is no list. A name server may be late: without it the list begins empty.
+pub fn open(
+    connects: Vec<Connect>,
+    resolver: &Resolver,
+    limits: &mut Limits,
+) -> Result<(Vec<Binding>, Vec<Opened>), Failure> {
+    let (mut bindings, mut opened) = (Vec::new(), Vec::new());
+    for Connect { channel, mut endpoints, source } in connects {
+        if let Some(source) = source {
+            if limits.backends_max == 0 {
+                limits.backends_max = BACKENDS_MAX;
+            }
+            let is_file = matches!(source, Source::File(_));
+            let mut reader = Reader::new(source, resolver.clone());
+            let (list, mut after) = reader.read();
+            let mut failed = None;
+            match list {
+                Ok(list) => endpoints = list.unwrap_or_default(),
+                Err(error) if is_file => return Err(Failure::usage(error)),
+                // Read again at once, when the log is there to say why.
+                Err(error) => (after, failed) = (Duration::ZERO, Some(error)),
+            }
+            opened.push(Opened { channel: channel.clone(), reader, after, error: failed });
+        }
+        bindings.push(Binding { channel, endpoints });
+    }
+    Ok((bindings, opened))
+}
+
+/// Goes on reading. By service, in their order: what was opened for it.
+///
+/// Errors: the system has no more threads.
+pub fn watch(platform: &Platform, opened: Vec<Vec<Opened>>) -> Result<Watchers, Failure> {
+    let services = platform.services().iter().zip(opened);
+    let watched = services.flat_map(|(service, opened)| {
+        let lists = service.lists();
+        opened.into_iter().map(move |Opened { channel, reader, after, .. }| Watched {
+            lists: lists.clone(),
+            channel,
+            reader,
+            after,
+        })
+    });
+    Watchers::start(watched.collect())
+        .map_err(|error| Failure::failed(format!("cannot watch lists of backends: {error}")))
+}

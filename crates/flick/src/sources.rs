@@ -1,0 +1,331 @@
+//! Lists of backends that come from outside and change: a file, names, services by name.
+//! Promises: reading happens on threads of its own, never on a worker; what cannot be read, is no list, or has no room
+//! changes nothing and says why; the same answer in another order is the same list.
+//! Refuses: weights, search domains, `/etc/hosts`.
+
+pub mod names;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use flick_net::Endpoint;
+use flick_runtime::Lists;
+use tracing::{info, warn};
+
+use crate::settings::addresses;
+use names::{Answer, Resolver};
+
+/// How often a file is looked at.
+const FILE_LOOK: Duration = Duration::from_millis(250);
+/// Shortest time an answer of a name server holds, whatever it says.
+const HOLD_MIN: Duration = Duration::from_secs(1);
+/// Longest time.
+const HOLD_MAX: Duration = Duration::from_secs(3600);
+/// Longest time that it holds that there is nothing.
+const NOTHING_HOLD_MAX: Duration = Duration::from_secs(30);
+/// How long after a failure a name server is asked again: first, and at most.
+const AGAIN_MIN: Duration = Duration::from_secs(1);
+/// See [`AGAIN_MIN`].
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+/// Targets of a service's name that are looked up.
+const TARGETS_MAX: usize = 256;
+/// Longest list in a file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Where a list of backends comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `file:PATH`: an address on each line.
+    File(PathBuf),
+    /// `dns:NAME:PORT`: the addresses of a name.
+    Host {
+        /// The name.
+        name: String,
+        /// The port of all of them.
+        port: u16,
+    },
+    /// `srv:NAME`: the targets of a service.
+    Service(String),
+}
+
+impl Source {
+    /// Reads a source; `None` if the text is something else, an address perhaps.
+    ///
+    /// Errors: what is wrong, and what would be right.
+    pub fn parse(text: &str) -> Option<Result<Self, String>> {
+        if let Some(path) = text.strip_prefix("file:") {
+            let refused = || format!("`{text}` names no file; write `file:PATH`");
+            return Some((!path.is_empty()).then(|| Self::File(path.into())).ok_or_else(refused));
+        }
+        if let Some(rest) = text.strip_prefix("dns:") {
+            let source = rest.rsplit_once(':').and_then(|(name, port)| {
+                let port = u16::from_str(port).ok().filter(|port| *port > 0)?;
+                names::is_name(name).then(|| Self::Host { name: name.to_owned(), port })
+            });
+            let refused = || {
+                format!(
+                    "`{text}` is no name with a port; write `dns:NAME:PORT`, such as `dns:cache.example:11211`"
+                )
+            };
+            return Some(source.ok_or_else(refused));
+        }
+        let name = text.strip_prefix("srv:")?;
+        let refused = || format!("`{text}` is no name of a service; write `srv:_SERVICE._tcp.NAME`");
+        Some(names::is_name(name).then(|| Self::Service(name.to_owned())).ok_or_else(refused))
+    }
+
+    /// The same source with its path below a directory.
+    pub fn below(self, directory: impl FnOnce(PathBuf) -> PathBuf) -> Self {
+        match self {
+            Self::File(path) => Self::File(directory(path)),
+            other => other,
+        }
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Host { name, port } => write!(f, "dns:{name}:{port}"),
+            Self::Service(name) => write!(f, "srv:{name}"),
+        }
+    }
+}
+
+/// Reads one source again and again.
+pub struct Reader {
+    source: Source,
+    resolver: Resolver,
+    /// Of a file: what it looked like when it was read.
+    seen: Option<Stamp>,
+    failures: u32,
+    last_error: Option<String>,
+}
+
+/// What changes when a file does.
+type Stamp = (u64, Option<SystemTime>, u64);
+
+impl Reader {
+    /// A reader that asks these name servers.
+    pub fn new(source: Source, resolver: Resolver) -> Self {
+        Self { source, resolver, seen: None, failures: 0, last_error: None }
+    }
+
+    /// The list now, unless it is known to be the same, and when to read again.
+    ///
+    /// Errors: why there is none.
+    pub fn read(&mut self) -> (Result<Option<Vec<Endpoint>>, String>, Duration) {
+        let read = match &self.source {
+            Source::File(path) => {
+                let now = stamp(path);
+                if now.is_some() && now == self.seen {
+                    return (Ok(None), FILE_LOOK);
+                }
+                self.seen = now;
+                return (read_file(path).map(Some), FILE_LOOK);
+            }
+            Source::Host { name, port } => self.resolver.addresses(name).map(|answer| {
+                let list = answer.found.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
+                (list, hold(&answer))
+            }),
+            Source::Service(name) => service(&self.resolver, name),
+        };
+        match read {
+            Ok((mut list, hold)) => {
+                self.failures = 0;
+                list.sort_unstable();
+                list.dedup();
+                (Ok(Some(list.into_iter().map(Endpoint::Tcp).collect())), hold)
+            }
+            Err(error) => {
+                let again = AGAIN_MIN.saturating_mul(1 << self.failures.min(5)).min(AGAIN_MAX);
+                self.failures += 1;
+                (Err(error), again)
+            }
+        }
+    }
+
+    /// Notes what went wrong; whether it is worth saying, because it is new.
+    fn is_news(&mut self, error: Option<&str>) -> bool {
+        let is_news = error.is_some() && self.last_error.as_deref() != error;
+        self.last_error = error.map(str::to_owned);
+        is_news
+    }
+}
+
+/// What a file looks like from outside; `None`: it cannot be seen.
+fn stamp(path: &Path) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let data = std::fs::metadata(path).ok()?;
+    Some((data.len(), data.modified().ok(), data.ino()))
+}
+
+/// Reads an address on each line, the last one ended too; `#` begins a comment.
+fn read_file(path: &Path) -> Result<Vec<Endpoint>, String> {
+    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    if std::fs::metadata(path).map_err(cannot)?.len() > FILE_BYTES_MAX {
+        return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", path.display()));
+    }
+    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    // Who writes in place may be in the middle of it; a list of nobody has a comment that says so.
+    if !text.ends_with('\n') {
+        return Err(format!("{} does not end with a line break: it may not be whole", path.display()));
+    }
+    let mut list = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if !line.is_empty() {
+            let at = |error: String| format!("{}:{}: {error}", path.display(), number + 1);
+            list.extend(addresses::parse(line).map_err(at)?);
+        }
+    }
+    Ok(list)
+}
+
+/// How long an answer holds.
+fn hold<T>(answer: &Answer<T>) -> Duration {
+    let most = if answer.found.is_empty() { NOTHING_HOLD_MAX } else { HOLD_MAX };
+    answer.holds.clamp(HOLD_MIN, most)
+}
+
+/// The addresses of the targets of a service that come first.
+fn service(resolver: &Resolver, name: &str) -> Result<(Vec<SocketAddr>, Duration), String> {
+    let answer = resolver.targets(name)?;
+    let mut holds = hold(&answer);
+    let first = answer.found.iter().map(|target| target.priority).min();
+    let mut list = Vec::new();
+    for target in answer.found.iter().filter(|target| Some(target.priority) == first).take(TARGETS_MAX) {
+        let addresses = resolver.addresses(&target.name)?;
+        holds = holds.min(hold(&addresses));
+        list.extend(addresses.found.iter().map(|ip: &IpAddr| SocketAddr::new(*ip, target.port)));
+    }
+    Ok((list, holds))
+}
+
+/// Readers at work; they end with this.
+pub struct Watchers {
+    threads: Vec<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Watchers {
+    /// Starts a thread for each channel. `after` is when each is to be read next.
+    ///
+    /// Errors: the system has no more threads.
+    pub fn start(watched: Vec<Watched>) -> std::io::Result<Self> {
+        let mut threads = Vec::new();
+        for watched in watched {
+            let (stop, stopped) = mpsc::channel::<()>();
+            let Watched { lists, channel, mut reader, after } = watched;
+            let work = move || {
+                let mut wait = after;
+                while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                    wait = turn(&lists, &channel, &mut reader);
+                }
+            };
+            threads.push((stop, std::thread::Builder::new().name("backends".to_owned()).spawn(work)?));
+        }
+        Ok(Self { threads })
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        // One that waits for a name server ends soon by itself; nobody waits for it.
+        self.threads.drain(..).for_each(|(stop, thread)| drop((stop, thread)));
+    }
+}
+
+/// A channel whose list is read.
+pub struct Watched {
+    /// Of which service.
+    pub lists: Lists,
+    /// Its name.
+    pub channel: String,
+    /// From where.
+    pub reader: Reader,
+    /// When first.
+    pub after: Duration,
+}
+
+/// Reads once and passes on what is new; when to do so again.
+fn turn(lists: &Lists, channel: &str, reader: &mut Reader) -> Duration {
+    let (read, again) = reader.read();
+    let source = reader.source.to_string();
+    let set = read.and_then(|list| match list {
+        Some(list) => lists.set(channel, &list).map(|is_new| Some((is_new, list.len()))),
+        None => Ok(None),
+    });
+    match set {
+        Ok(Some((is_new, elements))) => {
+            reader.is_news(None);
+            if is_new {
+                info!(channel, source, elements, "a new list of backends");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => {
+            if reader.is_news(Some(&error)) {
+                warn!(channel, source, error, "the list of backends stays as it was");
+            }
+        }
+    }
+    again
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, Source, read_file};
+    use crate::sources::names::Resolver;
+
+    fn check(text: &str, expected: &str) {
+        let shown = match Source::parse(text) {
+            None => "none".to_owned(),
+            Some(Ok(source)) => source.to_string(),
+            Some(Err(error)) => error,
+        };
+        assert!(shown.contains(expected), "{text}: {shown}");
+    }
+
+    #[test]
+    fn sources_are_told_from_addresses() {
+        check("127.0.0.1:80", "none");
+        check("unix:/run/a.sock", "none");
+        check("file:/etc/backends", "file:/etc/backends");
+        check("file:", "write `file:PATH`");
+        check("dns:cache.example:11211", "dns:cache.example:11211");
+        check("dns:cache.example", "write `dns:NAME:PORT`");
+        check("dns::80", "write `dns:NAME:PORT`");
+        check("dns:a..b:80", "write `dns:NAME:PORT`");
+        check("srv:_http._tcp.example", "srv:_http._tcp.example");
+        check("srv:", "write `srv:");
+    }
+
+    #[test]
+    fn a_file_is_read_when_it_has_changed_and_says_where_it_is_wrong() {
+        let path = std::env::temp_dir().join(format!("flick-sources-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("# two\n127.0.0.1:1\n\n unix:/run/x.sock # here\n");
+        let mut reader = Reader::new(Source::File(path.clone()), Resolver::nowhere());
+        let list = reader.read().0.expect("a list").expect("it is new");
+        assert_eq!(
+            list.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["127.0.0.1:1", "unix:/run/x.sock"]
+        );
+        assert_eq!(reader.read().0, Ok(None), "nothing is new");
+        for part in ["", "127.0.0.1:1\n127.0.0"] {
+            write(part);
+            assert!(reader.read().0.expect_err("a part").contains("may not be whole"), "{part:?}");
+        }
+        write("127.0.0.1:1\nlocalhost\n");
+        let error = reader.read().0.expect_err("no address");
+        assert!(error.contains(":2: ") && error.contains("localhost"), "{error}");
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(reader.read().0.expect_err("it is gone").contains("cannot read"));
+        assert!(read_file(&path).is_err());
+    }
+}

@@ -1,0 +1,230 @@
+//! Asks name servers: A, AAAA and SRV records, over UDP, and over TCP when an answer is cut.
+//! Promises: every question ends within a bounded time; an answer to another question is not taken for ours; a server
+//! that fails is an error, a name that is not there is an empty answer.
+//! Refuses: caching beyond the time to live, search domains, encryption.
+//! Source: RFC 1035 §4, RFC 2782, RFC 2308.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use domain::base::iana::Rcode;
+use domain::base::record::ParsedRecord;
+use domain::base::{Message, MessageBuilder, Name, ParsedName, Question, Rtype, ToName};
+use domain::rdata::{A, Aaaa, Soa, Srv};
+
+/// How long one server has for one answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Rounds through all servers before a question fails.
+const ROUNDS: u32 = 2;
+/// Servers that are asked.
+const SERVERS_MAX: usize = 3;
+/// Longest answer over UDP.
+const UDP_BYTES_MAX: usize = 65_535;
+/// Answers to other questions that are passed over while ours is awaited.
+const STRAYS_MAX: u32 = 16;
+/// The usual port.
+const DNS_PORT: u16 = 53;
+
+/// What a name server said.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// What it found; nothing, when there is no such name.
+    pub found: Vec<T>,
+    /// How long that holds.
+    pub holds: Duration,
+}
+
+/// A target of a service.
+#[derive(Debug)]
+pub struct Target {
+    /// Lower ones come first.
+    pub priority: u16,
+    /// Its port.
+    pub port: u16,
+    /// Its name.
+    pub name: String,
+}
+
+/// The name servers.
+#[derive(Clone, Debug)]
+pub struct Resolver {
+    servers: Vec<SocketAddr>,
+}
+
+/// Whether this may be asked for.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text != "." && Name::<Vec<u8>>::from_str(text).is_ok()
+}
+
+impl Resolver {
+    /// One server.
+    pub fn new(server: SocketAddr) -> Self {
+        Self { servers: vec![server] }
+    }
+
+    /// Those of the machine.
+    pub fn system() -> Self {
+        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+        let servers = servers.filter_map(|address| IpAddr::from_str(address.trim()).ok());
+        Self { servers: servers.take(SERVERS_MAX).map(|ip| SocketAddr::new(ip, DNS_PORT)).collect() }
+    }
+
+    /// None at all.
+    #[cfg(test)]
+    pub fn nowhere() -> Self {
+        Self { servers: Vec::new() }
+    }
+
+    /// All addresses of a name.
+    ///
+    /// Errors: no server answered, or one failed; half an answer is none.
+    pub fn addresses(&self, name: &str) -> Result<Answer<IpAddr>, String> {
+        let name = parsed(name)?;
+        let four = self.ask(&name, Rtype::A, |record| {
+            record.into_record::<A>().ok().flatten().map(|a| IpAddr::V4(a.data().addr()))
+        })?;
+        let six = self.ask(&name, Rtype::AAAA, |record| {
+            record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
+        })?;
+        // That there is none of one kind says nothing of how long those of the other hold.
+        let holds = match (four.found.is_empty(), six.found.is_empty()) {
+            (false, true) => four.holds,
+            (true, false) => six.holds,
+            _ => four.holds.min(six.holds),
+        };
+        Ok(Answer { found: four.found.into_iter().chain(six.found).collect(), holds })
+    }
+
+    /// All targets of a service.
+    ///
+    /// Errors: as for [`Resolver::addresses`].
+    pub fn targets(&self, name: &str) -> Result<Answer<Target>, String> {
+        let mut answer = self.ask(&parsed(name)?, Rtype::SRV, |record| {
+            let record = record.into_record::<Srv<ParsedName<&[u8]>>>().ok().flatten()?;
+            let srv = record.data();
+            let name = srv.target().to_name::<Vec<u8>>().to_string();
+            Some(Target { priority: srv.priority(), port: srv.port(), name })
+        })?;
+        // A root as target says that there is no such service.
+        answer.found.retain(|target| is_name(&target.name));
+        Ok(answer)
+    }
+
+    /// Asks one server after the other until one gives an answer.
+    fn ask<T>(
+        &self,
+        name: &Name<Vec<u8>>,
+        kind: Rtype,
+        take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>,
+    ) -> Result<Answer<T>, String> {
+        let mut last = "no name server is known".to_owned();
+        for _ in 0..ROUNDS {
+            for server in &self.servers {
+                match exchange(*server, name, kind).and_then(|bytes| read(&bytes, &take)) {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => last = format!("name server {server}: {error}"),
+                }
+            }
+        }
+        Err(format!("{kind} records of `{name}`: {last}"))
+    }
+}
+
+fn parsed(name: &str) -> Result<Name<Vec<u8>>, String> {
+    Name::from_str(name).map_err(|error| format!("`{name}` is no name: {error}"))
+}
+
+/// Puts a question to a server, and gives the bytes of its answer.
+fn exchange(server: SocketAddr, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Vec<u8>, String> {
+    let question = question(name, kind)?;
+    let asked = Message::from_octets(question.as_slice()).map_err(|error| error.to_string())?;
+    let answer = over_udp(server, &asked).map_err(|error| error.to_string())?;
+    let is_cut = Message::from_octets(answer.as_slice()).is_ok_and(|answer| answer.header().tc());
+    if is_cut { over_tcp(server, &asked).map_err(|error| error.to_string()) } else { Ok(answer) }
+}
+
+fn question(name: &Name<Vec<u8>>, kind: Rtype) -> Result<Vec<u8>, String> {
+    let mut message = MessageBuilder::new_vec();
+    message.header_mut().set_rd(true);
+    message.header_mut().set_id(RandomState::new().hash_one(Instant::now()) as u16);
+    let mut message = message.question();
+    message.push(Question::new_in(name, kind)).map_err(|error| error.to_string())?;
+    Ok(message.finish())
+}
+
+fn over_udp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u8>> {
+    let any = match server {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    socket.send(asked.as_slice())?;
+    let until = Instant::now() + ANSWER_WAIT;
+    let mut bytes = vec![0; UDP_BYTES_MAX];
+    for _ in 0..STRAYS_MAX {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        socket.set_read_timeout(Some(left))?;
+        let len = socket.recv(&mut bytes)?;
+        if answers(&bytes[..len], asked) {
+            bytes.truncate(len);
+            return Ok(bytes);
+        }
+    }
+    Err(std::io::ErrorKind::TimedOut.into())
+}
+
+fn over_tcp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&server, ANSWER_WAIT)?;
+    stream.set_read_timeout(Some(ANSWER_WAIT))?;
+    stream.set_write_timeout(Some(ANSWER_WAIT))?;
+    let len = asked.as_slice().len() as u16;
+    stream.write_all(&[&len.to_be_bytes(), asked.as_slice()].concat())?;
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut bytes = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut bytes)?;
+    if answers(&bytes, asked) { Ok(bytes) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
+/// Whether it is the answer to that question.
+fn answers(bytes: &[u8], asked: &Message<&[u8]>) -> bool {
+    Message::from_octets(bytes).is_ok_and(|answer| answer.is_answer(asked))
+}
+
+/// What an answer says of the name that was asked for, aliases followed.
+fn read<T>(bytes: &[u8], take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>) -> Result<Answer<T>, String> {
+    let wrong = |error: domain::base::wire::ParseError| format!("its answer is none: {error}");
+    let message = Message::from_octets(bytes).map_err(|error| error.to_string())?;
+    match message.header().rcode() {
+        Rcode::NOERROR | Rcode::NXDOMAIN => {}
+        code => return Err(format!("it says {code}")),
+    }
+    let (mut found, mut holds) = (Vec::new(), None::<Duration>);
+    let owner = message.canonical_name();
+    for record in message.answer().map_err(wrong)? {
+        let record = record.map_err(wrong)?;
+        let (ttl, is_ours) =
+            (record.ttl().into_duration(), owner.as_ref().is_some_and(|owner| record.owner().name_eq(owner)));
+        if let Some(one) = is_ours.then(|| take(record)).flatten() {
+            found.push(one);
+        }
+        holds = Some(holds.map_or(ttl, |holds| holds.min(ttl)));
+    }
+    if found.is_empty() {
+        //= RFC 2308 §5
+        //# the TTL of this record is set from the minimum of the MINIMUM field of the SOA record and the TTL of the SOA
+        holds = None;
+        for record in message.authority().map_err(wrong)?.limit_to::<Soa<ParsedName<_>>>().flatten() {
+            holds = Some(record.ttl().min(record.data().minimum()).into_duration());
+        }
+    }
+    Ok(Answer { found, holds: holds.unwrap_or_default() })
+}

@@ -1,0 +1,253 @@
+//! Lists of backends that come from a file or from name servers and change while the service runs: `flick run` before
+//! origins that say who they are, and a name server of the test's own.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::Scratch;
+use common::service::Service;
+use common::wait;
+use domain::base::iana::Rcode;
+use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
+use domain::rdata::{A, Srv};
+
+const BALANCER: &str = "examples/http_balancer/round_robin.flick";
+
+/// Origins at `127.0.0.2`, `127.0.0.3`, ... with one port; each answers with its address.
+fn origins(count: u8) -> Vec<SocketAddr> {
+    let listeners = wait::until("a port that is free everywhere", || {
+        let first = TcpListener::bind("127.0.0.2:0").ok()?;
+        let port = first.local_addr().ok()?.port();
+        let others = (1..count).map(|at| TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2 + at), port)));
+        let others: Vec<TcpListener> = others.collect::<Result<_, _>>().ok()?;
+        Some(std::iter::once(first).chain(others).collect::<Vec<_>>())
+    });
+    let serve = |listener: TcpListener| {
+        let at = listener.local_addr().expect("it listens");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || answer(stream, at));
+            }
+        });
+        at
+    };
+    listeners.into_iter().map(serve).collect()
+}
+
+fn answer(mut stream: TcpStream, at: SocketAddr) {
+    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(len @ 1..) = stream.read(&mut piece) {
+        seen.extend_from_slice(&piece[..len]);
+        while let Some(end) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
+            seen.drain(..end + 4);
+            let body = at.ip().to_string();
+            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            if stream.write_all(reply.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Who answers one request: the last number of an address, or the status if it is an error.
+fn ask(service: SocketAddr) -> u16 {
+    let mut stream = TcpStream::connect(service).expect("the service listens");
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it reads");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("it answers and closes");
+    let last = reply.rsplit_once('.').and_then(|(_, last)| last.parse().ok());
+    let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.filter(|status| *status != 200).or(last).unwrap_or_else(|| panic!("no reply: {reply}"))
+}
+
+/// Waits until requests are answered by these and nobody else. Every request on the way must be answered by somebody in
+/// `borne`.
+fn check(service: &Service, expected: &[u16], borne: &[u16]) {
+    let expected: BTreeSet<u16> = expected.iter().copied().collect();
+    wait::until(&format!("answers of {expected:?} only"), || {
+        let seen: BTreeSet<u16> = (0..12).map(|_| ask(service.address)).collect();
+        assert!(
+            seen.iter().all(|who| expected.contains(who) || borne.contains(who)),
+            "{seen:?}: neither {expected:?} nor {borne:?}"
+        );
+        (seen == expected).then_some(())
+    });
+}
+
+/// Asks for longer than a change needs to be seen: nobody else may answer.
+fn stays(service: &Service, expected: &[u16]) {
+    let _: Option<()> = wait::within(Duration::from_secs(2), || {
+        assert!(expected.contains(&ask(service.address)), "what is wrong changes nothing");
+        None
+    });
+}
+
+#[test]
+fn a_file_that_changes_is_followed_and_a_broken_one_is_not() {
+    let origins = origins(3);
+    let scratch = Scratch::new("changing-file");
+    let list = |text: &str| scratch.write("list", text);
+    let path = list(&format!("# one\n{}\n", origins[0]));
+    let connect = format!("backends=file:{}", path.display());
+    let service = Service::start(&["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", &connect]);
+    check(&service, &[2], &[]);
+    list(&format!("{}\n{}\n{}\n", origins[0], origins[1], origins[2]));
+    check(&service, &[2, 3, 4], &[]);
+    list(&format!("{}\n", origins[2]));
+    check(&service, &[4], &[2, 3]);
+    list("localhost:80\n");
+    list(&format!("{}\nnot an address\n", origins[0]));
+    stays(&service, &[4]);
+    list("# nobody\n");
+    check(&service, &[502], &[4]);
+    list(&format!("{}\n", origins[1]));
+    check(&service, &[3], &[502]);
+    service.signal("HUP");
+    list(&format!("{}\n", origins[0]));
+    check(&service, &[2], &[3]);
+    list(&format!("{}\n", origins[2]));
+    check(&service, &[4], &[2]);
+    let log = service.drained();
+    assert!(log.contains("the list of backends stays as it was"), "{log}");
+    assert!(log.contains("/list:"), "the line is named: {log}");
+}
+
+/// What the name server says.
+#[derive(Clone, Default)]
+struct Zone {
+    /// Last numbers of the addresses of `origin.test` and `other.test`.
+    addresses: Vec<u8>,
+    /// Targets of `_http._tcp.test`: priority, port, name.
+    targets: Vec<(u16, u16, &'static str)>,
+    /// It refuses to answer.
+    fails: bool,
+    /// There is no such name.
+    is_gone: bool,
+    /// Answers over UDP are cut.
+    cuts: bool,
+}
+
+impl Zone {
+    fn answer(&self, question: &[u8], over_udp: bool) -> Vec<u8> {
+        let message = Message::from_octets(question).expect("a question");
+        let asked = message.sole_question().expect("one question");
+        let code = match (self.fails, self.is_gone) {
+            (true, _) => Rcode::SERVFAIL,
+            (_, true) => Rcode::NXDOMAIN,
+            _ => Rcode::NOERROR,
+        };
+        let mut answer = MessageBuilder::new_vec().start_answer(&message, code).expect("room");
+        let (owner, ttl) = (*asked.qname(), Ttl::from_secs(1));
+        if self.cuts && over_udp {
+            answer.header_mut().set_tc(true);
+            return answer.finish();
+        }
+        if code == Rcode::NOERROR && asked.qtype() == Rtype::A {
+            let addresses = self.addresses.iter().filter(|_| !owner.to_string().starts_with("nothing"));
+            for last in addresses {
+                let a = A::from_octets(127, 0, 0, *last);
+                answer.push((owner, ttl, a)).expect("room");
+            }
+        }
+        if code == Rcode::NOERROR && asked.qtype() == Rtype::SRV {
+            for (priority, port, name) in &self.targets {
+                let target: Name<Vec<u8>> = name.parse().expect("a name");
+                answer.push((owner, ttl, Srv::new(*priority, 1, *port, target))).expect("room");
+            }
+        }
+        answer.finish()
+    }
+}
+
+/// A name server on loopback, over UDP and TCP.
+fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
+    let (udp, tcp) = wait::until("a port for both", || {
+        let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
+        let tcp = TcpListener::bind(udp.local_addr().ok()?).ok()?;
+        Some((udp, tcp))
+    });
+    let at = udp.local_addr().expect("it is bound");
+    let (of_udp, of_tcp) = (Arc::clone(zone), Arc::clone(zone));
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok((len, from)) = udp.recv_from(&mut bytes) {
+            let answer = of_udp.lock().expect("nobody panics").answer(&bytes[..len], true);
+            udp.send_to(&answer, from).expect("loopback takes it");
+        }
+    });
+    std::thread::spawn(move || {
+        for mut stream in tcp.incoming().flatten() {
+            let mut len = [0; 2];
+            stream.read_exact(&mut len).expect("a length");
+            let mut bytes = vec![0; usize::from(u16::from_be_bytes(len))];
+            stream.read_exact(&mut bytes).expect("a question");
+            let answer = of_tcp.lock().expect("nobody panics").answer(&bytes, false);
+            let len = u16::try_from(answer.len()).expect("short").to_be_bytes();
+            stream.write_all(&[&len, answer.as_slice()].concat()).expect("it reads");
+        }
+    });
+    at
+}
+
+/// A balancer before `source`, which asks a name server of this zone.
+fn balancer(source: &str, zone: &Arc<Mutex<Zone>>) -> Service {
+    let (connect, resolver) = (format!("backends={source}"), name_server(zone).to_string());
+    let listen = ["--listen", "client=127.0.0.1:0", "--connect", &connect, "--resolver", &resolver];
+    Service::start(&[&["run", BALANCER][..], &listen].concat())
+}
+
+#[test]
+fn a_name_is_asked_again_when_its_time_is_over() {
+    let origins = origins(3);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let say = |to: Zone| *zone.lock().expect("nobody panics") = to;
+    let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &zone);
+    check(&service, &[2], &[]);
+    say(Zone { addresses: vec![4, 3], ..Zone::default() });
+    check(&service, &[3, 4], &[2]);
+    say(Zone { fails: true, ..Zone::default() });
+    stays(&service, &[3, 4]);
+    say(Zone { addresses: vec![2], cuts: true, ..Zone::default() });
+    check(&service, &[2], &[3, 4]);
+    say(Zone { is_gone: true, ..Zone::default() });
+    check(&service, &[502], &[2]);
+    say(Zone { addresses: vec![3], ..Zone::default() });
+    check(&service, &[3], &[502]);
+    let log = service.drained();
+    assert!(log.contains("it says SERVFAIL"), "{log}");
+}
+
+#[test]
+fn targets_of_a_service_are_those_of_its_first_priority() {
+    let origins = origins(2);
+    let port = origins[0].port();
+    let first = Zone {
+        addresses: vec![2],
+        targets: vec![(20, 1, "nothing.test."), (10, port, "origin.test.")],
+        ..Zone::default()
+    };
+    let zone = Arc::new(Mutex::new(first));
+    let service = balancer("srv:_http._tcp.test", &zone);
+    check(&service, &[2], &[]);
+    let targets = vec![(10, port, "origin.test.")];
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![3], targets, ..Zone::default() };
+    check(&service, &[3], &[2]);
+    service.drained();
+}
+
+#[test]
+fn a_service_starts_without_its_name_server_and_finds_its_backends_later() {
+    let origins = origins(1);
+    assert_eq!(origins[0].ip(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    let zone = Arc::new(Mutex::new(Zone { fails: true, ..Zone::default() }));
+    let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &zone);
+    check(&service, &[502], &[]);
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
+    check(&service, &[2], &[502]);
+    service.drained();
+}
