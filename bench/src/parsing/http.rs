@@ -17,7 +17,8 @@ pub(super) struct Http(Vec<(&'static str, Compiled)>);
 impl Http {
     pub(super) fn new(listings: bool) -> Result<Self, String> {
         let programs = [
-            ("two fields", include_str!("../../scenarios/parsing/http_two.flick")),
+            ("two fields of the same rules", include_str!("../../scenarios/parsing/http_same.flick")),
+            ("two fields, the library's rules", include_str!("../../scenarios/parsing/http_two.flick")),
             ("all fields", include_str!("../../scenarios/parsing/http_all.flick")),
         ];
         let compiled =

@@ -100,7 +100,7 @@ symbols! {
     DictCommitRemoved = host::dict_commit_removed, "flick_dict_commit_removed", 3, true;
     ScanRun = scan::scan_run, "flick_scan_run", 5, true;
     Seek = scan::seek, "flick_seek", 6, true;
-    Lines = lines::lines, "flick_lines", 5, true;
+    Lines = lines::lines, "flick_lines", 6, true;
     Guard = scan::guard, "flick_guard", 5, true;
     FormatAddress = format_address, "flick_format_address", 2, true;
     Cut = lists::cut, "flick_cut", 3, true;

@@ -1,19 +1,20 @@
 //! Lines that are passed over: compiled code passes over those that the interpreter passes over, wherever a message ends,
 //! whatever is wrong in it, and however long lines are.
 
-use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_abi::{BytesRef, Engine, Frame, FuncId, Region, Step};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::data::{
-    Block, FuncKind, Function, Inst, LineForm, Module, Op, Origin, Terminator, Type, Value,
+    Block, FuncKind, Function, Inst, LineDoes, LineForm, LineKey, Module, Op, Origin, Terminator, Type, Value,
 };
-use flick_ir::limits::LINE_NAMES;
 use flick_ir::random::Rng;
 
 /// Where the parser finds where to start and how many lines there may be, and where it leaves what it has found.
 const FROM: u16 = 12;
 const LEFT: u16 = 13;
 const FOUND: u16 = 14;
+/// Where values are kept from.
+const KEPT: u16 = 15;
 
 fn class(is_member: impl Fn(u8) -> bool) -> [u64; 4] {
     let mut class = [0; 4];
@@ -23,13 +24,38 @@ fn class(is_member: impl Fn(u8) -> bool) -> [u64; 4] {
     class
 }
 
-/// Names that may matter: `Host`, and those of ten bytes that begin with `C`.
-fn names() -> [u32; LINE_NAMES] {
-    let mut names = [0; LINE_NAMES];
-    names[4] = 1 << (b'h' & 31);
-    names[10] = 1 << (b'c' & 31);
-    names[LINE_NAMES - 1] = 1 << (b'z' & 31);
-    names
+/// A name that is longer than a register.
+const LONG: &str = "Zoo-of-a-name-that-is-longer-than-any-row-has-bits";
+/// A name that is as long as a step.
+const LONGER: &str = "name-of-64-bytes-name-of-64-bytes-name-of-64-bytes-name-of-64-by";
+
+/// Names that matter, and what is done for each. The first slot is the first free one.
+fn names() -> Vec<(&'static str, LineDoes)> {
+    let keep = |number: u16, once, cut| LineDoes::Keep { slot: KEPT + number, once, cut };
+    vec![
+        ("Host", keep(0, true, false)),
+        ("Connection", LineDoes::Stop),
+        ("Accept", keep(1, false, false)),
+        ("Keep-Alive", LineDoes::Cut),
+        ("X", keep(2, false, true)),
+        (LONG, keep(3, false, false)),
+        (LONGER, keep(4, true, true)),
+    ]
+}
+
+fn consts() -> Vec<u8> {
+    let names: String = names().iter().map(|(name, _)| *name).collect();
+    format!("\r\n{names}").into_bytes()
+}
+
+fn keys() -> Vec<LineKey> {
+    let mut at = 2;
+    let key = |(name, does): (&str, LineDoes)| {
+        let name = (at, name.len() as u32);
+        at += name.1;
+        LineKey { name, does }
+    };
+    names().into_iter().map(key).collect()
 }
 
 fn forms() -> Vec<LineForm> {
@@ -42,7 +68,10 @@ fn forms() -> Vec<LineForm> {
         end,
         max,
         upto,
-        names: names(),
+        trim: max != 150,
+        nocase: upto != 300,
+        push: value == 3,
+        keys: keys(),
     };
     vec![
         form((0, 2), 8192, 16384, 1),
@@ -50,12 +79,13 @@ fn forms() -> Vec<LineForm> {
         form((0, 2), 150, 300, 1),
         form((0, 2), 8192, 16384, 3),
         form((0, 2), 50, 16384, 1),
+        LineForm { keys: vec![], ..form((0, 2), 8192, 16384, 1) },
     ]
 }
 
 fn module() -> Module {
     let mut module = flick_ir::text::parse("program \"p\" { }").expect("the text is of the form");
-    module.consts = b"\r\n".to_vec();
+    module.consts = consts();
     module.classes = vec![
         class(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
         class(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\t'),
@@ -85,18 +115,21 @@ fn parser(form: LineForm) -> Function {
 fn message(rng: &mut Rng) -> Vec<u8> {
     let mut message = Vec::new();
     for _ in 0..rng.below(9) {
-        let names: [&[u8]; 9] = [
-            b"Host",
-            b"host",
-            b"Connection",
-            b"Accept",
-            b"X",
-            b"Zoo-of-a-name-that-is-longer-than-any-row-has-bits",
-            b"name-of-64-bytes-name-of-64-bytes-name-of-64-bytes-name-of-64-by",
-            b"",
-            b"User-Agent",
+        let names: [&str; 12] = [
+            "Host",
+            "host",
+            "Connection",
+            "Accept",
+            "aCCEPT",
+            "keep-alive",
+            "X",
+            LONG,
+            LONGER,
+            "",
+            "User-Agent",
+            "Hast",
         ];
-        message.extend_from_slice(rng.pick(&names));
+        message.extend_from_slice(rng.pick(&names).as_bytes());
         message.extend_from_slice(if rng.chance(96) { b":" } else { b" :" });
         let blanks = if rng.chance(85) { 1 } else { rng.below(70) };
         message.extend(std::iter::repeat_n(b' ', blanks));
@@ -104,6 +137,7 @@ fn message(rng: &mut Rng) -> Vec<u8> {
         message.extend(
             (0..len).map(|_| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 }),
         );
+        message.extend(std::iter::repeat_n(b' ', if rng.chance(90) { 0 } else { rng.below(3) }));
         message.extend_from_slice(if rng.chance(95) { b"\r\n" } else { b"\n" });
     }
     if rng.chance(70) {
@@ -114,18 +148,25 @@ fn message(rng: &mut Rng) -> Vec<u8> {
 
 fn check(engines: &[(&str, &dyn Engine)], message: &[u8], from: u64, left: i64) {
     for form in 0..forms().len() as u32 {
-        let found: Vec<u64> = engines
+        let found: Vec<(u64, Vec<u64>, Vec<(u64, u64)>, Vec<u64>)> = engines
             .iter()
             .map(|(_, engine)| {
                 let mut frame = Frame::new();
                 (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (from, left as u64);
+                let kept = usize::from(KEPT)..usize::from(KEPT) + names().len();
+                frame.slots[kept.clone()].fill(BytesRef::MISSING.0);
                 assert_eq!(engine.parse(FuncId(form), &mut frame, message), Step::Done);
-                frame.slots[usize::from(FOUND)]
+                (
+                    frame.slots[usize::from(FOUND)],
+                    frame.slots[kept].to_vec(),
+                    frame.cuts().collect(),
+                    frame.items().to_vec(),
+                )
             })
             .collect();
-        for ((name, _), place) in engines.iter().zip(&found) {
+        for ((name, _), found_here) in engines.iter().zip(&found) {
             let text = String::from_utf8_lossy(message);
-            assert_eq!(*place, found[0], "{name}, form {form}, from {from}, at most {left}: {text:?}");
+            assert_eq!(*found_here, found[0], "{name}, form {form}, from {from}, at most {left}: {text:?}");
         }
     }
 }
@@ -141,12 +182,22 @@ fn the_same_lines_are_passed_over() {
     let engines: [(&str, &dyn Engine); 3] =
         [("interpreter", &interpreter), ("plain", &compiled[0]), ("fast", &compiled[1])];
     let whole = b"Accept: */*\r\nX-Id: 42\r\nUser-Agent: curl/8.5.0 is a client that says much of itself, too much\r\n\
-                  Host: a\r\n\r\n";
-    let mut frame = Frame::new();
-    (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (0, 100);
-    assert_eq!(interpreter.parse(FuncId(0), &mut frame, whole), Step::Done);
-    let at_host = whole.windows(4).position(|part| part == b"Host").expect("it is there") as u64;
-    assert_eq!(frame.slots[usize::from(FOUND)], at_host + (3 << 32), "three lines do not matter");
+                  HOST: a.b\r\nX: cut\r\nX: again\r\nConnection: close\r\n\r\n";
+    let place =
+        |what: &[u8]| whole.windows(what.len()).position(|part| part == what).expect("it is there") as u64;
+    for (_, engine) in &engines {
+        let mut frame = Frame::new();
+        (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (0, 100);
+        frame.slots[usize::from(KEPT)..][..names().len()].fill(BytesRef::MISSING.0);
+        assert_eq!(engine.parse(FuncId(0), &mut frame, whole), Step::Done);
+        let stop = place(b"Connection");
+        assert_eq!(frame.slots[usize::from(FOUND)], stop + (6 << 32), "six lines are passed over");
+        let kept = &frame.slots[usize::from(KEPT)..];
+        let of = |what: &[u8]| BytesRef::new(Region::Message, place(what), what.len() as u32).0;
+        let missing = BytesRef::MISSING.0;
+        assert_eq!(kept[..5], [of(b"a.b"), of(b"*/*"), of(b"cut"), missing, missing]);
+        assert_eq!(frame.cuts().collect::<Vec<_>>(), [(place(b"X: cut"), stop)]);
+    }
 
     let mut rng = Rng::new(11);
     for _ in 0..1500 {

@@ -5,8 +5,6 @@
 
 use flick_abi::{FuncId, HostCall, Program};
 
-use crate::limits::LINE_NAMES;
-
 /// A whole program: what the platform sees, and the code behind its function numbers.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -202,9 +200,41 @@ pub struct LineForm {
     pub max: u32,
     /// The place that no line goes beyond.
     pub upto: u32,
-    /// A line may matter if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the last word for longer
-    /// ones, and `b` its first byte; so letters of either case are one.
-    pub names: [u32; LINE_NAMES],
+    /// A value is kept without blanks at its ends, as `Op::Trim` leaves it.
+    pub trim: bool,
+    /// Letters of either case are one in names.
+    pub nocase: bool,
+    /// Each line, its end included, is appended to the items of the frame; without room it is left.
+    pub push: bool,
+    /// Names for which something happens.
+    pub keys: Vec<LineKey>,
+}
+
+/// A name for which something happens when [`Op::Lines`] meets its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineKey {
+    /// The name: a range of `Module::consts` (start, length).
+    pub name: (u32, u32),
+    /// What happens.
+    pub does: LineDoes,
+}
+
+/// What [`Op::Lines`] does with a line of a known name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineDoes {
+    /// Nothing: it goes no further.
+    Stop,
+    /// Keeps the value of the first such line in a slot, which is missing until then.
+    Keep {
+        /// The slot (`Bytes`).
+        slot: u16,
+        /// It goes no further than to a second one.
+        once: bool,
+        /// Each such line is cut out of what is forwarded; without room it goes no further.
+        cut: bool,
+    },
+    /// Cuts each such line; without room it goes no further.
+    Cut,
 }
 
 /// What an instruction does.
@@ -307,9 +337,9 @@ pub enum Op {
         /// How far behind `from` it may begin.
         max: u32,
     },
-    /// Passes over whole lines that do not matter, from `from` on, as long as one follows the other, but at most `left`
-    /// (parsers only). `Int`: the place behind the last one, plus `2^32` for each. What is no such line, not all there, or
-    /// may matter is left to whoever asks.
+    /// Passes over whole lines from `from` on, as long as one follows the other, but at most `left`, and does for each what
+    /// its name asks for (parsers only). `Int`: the place behind the last one, plus `2^32` for each. What is no such line, or
+    /// not all there, and whatever more than this is to be done for, is left to whoever asks.
     Lines {
         /// Where the first one starts; what lies behind the end of the message counts as its end.
         from: Value,

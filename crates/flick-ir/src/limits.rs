@@ -10,8 +10,6 @@ pub const LOAD_OFFSET_MAX: u32 = i32::MAX as u32;
 pub const SPLIT_PARTS_MAX: u32 = 1024;
 /// Longest bytes that a parser seeks, and that a guard keeps out of a field.
 pub const NEEDLE_BYTES_MAX: u32 = 16;
-/// Lengths of names that lines are told apart by.
-pub const LINE_NAMES: usize = 32;
 /// Longest end of a line that is passed over.
 pub const LINE_END_BYTES_MAX: u32 = 2;
 /// Rounds of the passes over one function; each either shrinks it or is the last.

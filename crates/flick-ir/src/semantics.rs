@@ -12,7 +12,7 @@ mod words;
 
 use crate::data::Binary;
 
-pub use lines::Lines;
+pub use lines::{Line, Lines};
 pub use scan::{cut_listed, guard, has_token, in_class, items, scan_run, seek, whole};
 pub use strings::{
     ADDRESS_TEXT_MAX, DIGITS_MAX, byte_at, case, find, format_address, format_int, parse_int, same_text,

@@ -1,15 +1,24 @@
-//! Passing over lines that do not matter, 64 bytes in a step: for each step two words say which bytes are of no name and
-//! of no value, and lines are found by the lowest bits of those.
-//! Promises: the places of `flick_ir::semantics::Lines`, which is asked wherever a line does not lie in one step as most
-//! do; nothing is read outside the message.
+//! Passing over lines, 64 bytes in a step and each byte once: for each step two words say which bytes are of no name and
+//! of no value. The ends of names and values are the lowest bits of those, step after step.
+//! Promises: the places and doings of `flick_ir::semantics::Lines`, which is asked wherever the machine has no such steps;
+//! nothing is read outside the message.
 //! Source: Langdale, Lemire, "Parsing Gigabytes of JSON per Second" §3.1 (bitmaps of structural bytes).
 
-use flick_ir::data::{LineForm, Module, Op};
-use flick_ir::limits::LINE_NAMES;
-use flick_ir::semantics::Lines;
+mod steps;
+
+use flick_abi::Frame;
+use flick_ir::data::{LineDoes, LineForm, Module, Op};
+use flick_ir::semantics::{Lines, in_class};
 
 use super::scan::ClassTable;
 use crate::raw::Data;
+
+/// Lengths of names that lines are told apart by before their names are compared.
+const NAME_ROWS: usize = 32;
+/// Bytes of the end of a line; with one byte more or less nothing is gained by steps.
+const END_BYTES: usize = 2;
+/// Longest name that is compared in one step.
+const WORD_BYTES: usize = 32;
 
 /// Lines of one form, as the runtime passes over them.
 #[derive(Clone, Debug)]
@@ -18,21 +27,76 @@ pub(crate) struct LineTable {
     name_rows: [u8; 16],
     value_rows: [u8; 16],
     bits: [u8; 16],
+    /// What bytes below 128 are not of: `NO_NAME`, `NO_VALUE`.
+    kinds: [u8; 128],
     /// All ones if bytes from 128 on are of a value's class.
-    high_values: u32,
-    /// As in the form.
-    names: [u32; LINE_NAMES],
+    high_values: u64,
+    /// Something may be done for a line if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the last
+    /// word for longer ones, and `b` its first byte; so letters of either case are one.
+    names: [u32; NAME_ROWS],
+    /// Names for which something is done, ordered by length.
+    keys: Box<[KeyTable]>,
+    /// Where those of a length begin, and those of all longer ones together.
+    first_of_len: [u8; NAME_ROWS + 1],
     separator: u8,
     /// No byte above is a blank.
     blank_most: u8,
-    /// What ends a line, and which bits of two bytes that is.
-    end: [u16; 2],
-    end_len: usize,
+    /// A blank, if there are any.
+    blank: u8,
+    /// What ends a line.
+    end: u16,
     /// As in the form.
+    name_max: usize,
+    max: usize,
     upto: usize,
-    /// The machine can, and the form is such that 64 bytes may be looked at in one step.
-    has_steps: bool,
+    /// How the machine looks at 64 bytes of such lines.
+    steps: Steps,
     lines: Lines,
+}
+
+/// A byte is not of a name's class.
+const NO_NAME: u8 = 0x80;
+/// A byte is not of a value's class.
+const NO_VALUE: u8 = 0x40;
+
+/// What the machine has for lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// Nothing, or the lines are not such that it has.
+    None,
+    /// AVX2: two tables of nibbles.
+    Nibbles,
+    /// AVX-512 with VBMI: one table of bytes.
+    Bytes,
+}
+
+/// A name for which something is done.
+#[derive(Clone, Debug)]
+struct KeyTable {
+    len: usize,
+    /// The name, its letters with the bits of `case`.
+    word: [u8; WORD_BYTES],
+    /// The bits that make no difference.
+    case: [u8; WORD_BYTES],
+    /// The bytes that it has.
+    mask: [u8; WORD_BYTES],
+    /// The name as it is.
+    name: Box<[u8]>,
+    does: LineDoes,
+}
+
+impl KeyTable {
+    fn new(name: &[u8], does: LineDoes, nocase: bool) -> Self {
+        let [mut word, mut case, mut mask] = [[0; WORD_BYTES]; 3];
+        mask[..name.len().min(WORD_BYTES)].fill(u8::MAX);
+        for ((to, case), byte) in word.iter_mut().zip(&mut case).zip(name) {
+            if nocase && byte.is_ascii_alphabetic() {
+                *case = 0x20;
+            }
+            *to = byte | *case;
+        }
+        Self { len: name.len(), word, case, mask, name: name.into(), does }
+    }
 }
 
 impl LineTable {
@@ -42,40 +106,53 @@ impl LineTable {
         let blanks = ClassTable::new(lines.blanks).members();
         let has_all_high = lines.value[2..] == [u64::MAX; 2];
         let is_simple = name.is_ascii() && (has_all_high || value.is_ascii());
-        let is_wide = form.max as usize >= STEP_BYTES && form.name_max as usize >= STEP_BYTES;
-        let end = match lines.end[..] {
-            [a, b] => [u16::from_le_bytes([a, b]), u16::MAX],
-            _ => [u16::from(lines.end[0]), 0xff],
+        let end = <[u8; END_BYTES]>::try_from(&lines.end[..]).map(u16::from_le_bytes).ok();
+        // Ends of values are then ends of lines, wherever names end.
+        let is_of_value = |byte: u8| in_class(&lines.value, byte);
+        let has_names = name.members().iter().all(|byte| is_of_value(*byte)) && is_of_value(form.separator);
+        let is_apart = has_names && end.is_some() && !lines.end.iter().any(|byte| is_of_value(*byte));
+        let kind = |byte: usize| {
+            let is_not = |class: &[u64; 4], bit: u8| if in_class(class, byte as u8) { 0 } else { bit };
+            is_not(&lines.name, NO_NAME) | is_not(&lines.value, NO_VALUE)
         };
+        let mut names = [0; NAME_ROWS];
+        for (key, _) in &lines.keys {
+            let rows = [key[0], key[0].to_ascii_lowercase(), key[0].to_ascii_uppercase()];
+            rows.iter().for_each(|first| names[key.len().min(NAME_ROWS - 1)] |= 1 << (first & 31));
+        }
+        // Of two that are one the first counts, as for the reference.
+        let mut keys: Vec<_> =
+            lines.keys.iter().map(|(key, does)| KeyTable::new(key, *does, form.nocase)).collect();
+        keys.sort_by_key(|key| key.len);
+        let first_of_len =
+            |len: usize| keys.iter().take_while(|key| key.len < len).count().min(usize::from(u8::MAX)) as u8;
+        let first_of_len = std::array::from_fn(first_of_len);
         Self {
             name_rows: name.low_rows,
             value_rows: value.low_rows,
             bits: name.bits,
-            high_values: if has_all_high { u32::MAX } else { 0 },
-            names: form.names,
+            kinds: std::array::from_fn(kind),
+            high_values: if has_all_high { u64::MAX } else { 0 },
+            names,
+            first_of_len,
+            keys: keys.into_boxed_slice(),
             separator: form.separator,
             blank_most: blanks.last().copied().unwrap_or(0),
-            end,
-            end_len: lines.end.len(),
+            // Without any, what no value begins with.
+            blank: blanks
+                .iter()
+                .copied()
+                .find(|byte| *byte == b' ')
+                .or(blanks.first().copied())
+                .unwrap_or(lines.end[0]),
+            end: end.unwrap_or(0),
+            name_max: form.name_max as usize,
+            max: form.max as usize,
             upto: form.upto as usize,
-            has_steps: hurries && is_simple && is_wide && can_step(),
+            steps: if hurries && is_simple && is_apart { steps::of_machine() } else { Steps::None },
             lines,
         }
     }
-}
-
-/// Bytes of one step.
-const STEP_BYTES: usize = 64;
-
-#[cfg(target_arch = "x86_64")]
-fn can_step() -> bool {
-    use std::arch::is_x86_feature_detected as has;
-    has!("avx2") && has!("bmi1") && has!("bmi2")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn can_step() -> bool {
-    false
 }
 
 /// The lines that a module's parsers pass over. `hurries`: as fast as the machine can.
@@ -92,209 +169,125 @@ pub(crate) fn tables(module: &Module, hurries: bool) -> Box<[(LineForm, LineTabl
     tables.into_boxed_slice()
 }
 
-pub(super) extern "C" fn lines(data: Data, len: u64, from: u64, left: u64, table: &LineTable) -> u64 {
-    let data = data.bytes(len);
-    #[cfg(target_arch = "x86_64")]
-    if table.has_steps && data.len() >= STEP_BYTES && from < len {
-        // SAFETY: `has_steps` says that the machine has what the function asks for.
-        return unsafe { steps::pass(table, data, from as usize, left as i64) };
-    }
-    table.lines.pass(data, from, left as i64)
+pub(super) extern "C" fn lines(
+    data: Data,
+    len: u64,
+    from: u64,
+    left: u64,
+    table: &LineTable,
+    frame: &mut Frame,
+) -> u64 {
+    pass(table, frame, data.bytes(len), from, left)
 }
 
-#[cfg(target_arch = "x86_64")]
-mod steps {
-    use std::arch::x86_64::{
-        __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
-        _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256,
-        _mm256_shuffle_epi8, _mm256_srli_epi16,
-    };
+/// See `Lines::pass`.
+#[inline]
+fn pass(table: &LineTable, frame: &mut Frame, data: &[u8], from: u64, left: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if from < data.len() as u64 && left as i64 > 0 {
+        let (from, left) = (from as usize, left.min(u64::from(u32::MAX)));
+        if table.steps != Steps::None {
+            // SAFETY: a machine that has steps has what the function asks for.
+            return unsafe { steps::pass(table, frame, data, from, left) };
+        }
+    }
+    table.lines.pass(frame, data, from, left as i64)
+}
 
-    use super::{LINE_NAMES, LineTable, STEP_BYTES};
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use flick_abi::{BytesRef, Frame};
+    use flick_ir::data::{LineDoes, LineForm, LineKey, Module};
+    use flick_ir::random::Rng;
 
-    /// Bytes of one register.
-    const HALF_BYTES: usize = 32;
+    use super::{LineTable, Steps, steps};
 
-    /// What a line is that starts in a step.
-    enum Line {
-        /// One that does not matter; the next one starts there in the step.
-        Passed(usize),
-        /// Its value goes on behind the step.
-        Long,
-        /// None that is passed over.
-        Other,
-        /// The step does not say.
-        Odd,
+    /// The first slot that values are kept in.
+    const KEPT: u16 = 15;
+
+    fn class(is_member: impl Fn(u8) -> bool) -> [u64; 4] {
+        let mut class = [0; 4];
+        for byte in (0..=255_u8).filter(|byte| is_member(*byte)) {
+            class[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        }
+        class
     }
 
-    /// See `Lines::pass`; `data` has a step's bytes and goes on at `from`.
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub(super) fn pass(table: &LineTable, data: &[u8], from: usize, left: i64) -> u64 {
-        let tables = Tables::new(table);
-        let limit = data.len().min(table.upto);
-        let (mut place, mut rest) = (from, left.max(0));
-        let passed = |place: usize, rest: i64| place as u64 + ((left.max(0).wrapping_sub(rest) as u64) << 32);
-        // Each step passes over a line or is the last.
-        while rest > 0 && place < limit {
-            let (bytes, start) = window(data, place);
-            let step = tables.step(bytes);
-            let is_last = start + STEP_BYTES == data.len();
-            let mut at = place - start;
-            while rest > 0 && at < STEP_BYTES {
-                let next = match line(table, bytes, at, step) {
-                    Line::Passed(next) if start + next <= limit => next,
-                    Line::Passed(_) | Line::Other => return passed(start + at, rest),
-                    Line::Odd if at > 0 && !is_last => break,
-                    Line::Long if is_last => return passed(start + at, rest),
-                    Line::Long => match tables.long(table, &data[..limit], start + at, start + STEP_BYTES) {
-                        Some(next) => next - start,
-                        None => return passed(start + at, rest),
-                    },
-                    Line::Odd => match table.lines.next(&data[..limit], start + at) {
-                        Some(next) => next - start,
-                        None => return passed(start + at, rest),
-                    },
-                };
-                (at, rest) = (next, rest - 1);
-            }
-            place = start + at;
-        }
-        passed(place, rest)
+    fn table(nocase: bool) -> LineTable {
+        let mut module: Module = flick_ir::text::parse("program \"p\" { }").expect("the text is of the form");
+        module.consts = b"\r\nhostx-cutaccept".to_vec();
+        module.classes = vec![
+            class(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+            class(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\t'),
+            class(|byte| byte == b' ' || byte == b'\t'),
+        ];
+        let keep = |slot, once, cut| LineDoes::Keep { slot, once, cut };
+        let keys = [
+            LineKey { name: (2, 4), does: keep(KEPT, true, false) },
+            LineKey { name: (6, 5), does: LineDoes::Cut },
+            LineKey { name: (11, 6), does: keep(KEPT + 1, false, true) },
+        ];
+        let form = LineForm {
+            name: 0,
+            name_max: 70,
+            separator: b':',
+            blanks: 2,
+            value: 1,
+            end: (0, 2),
+            max: 200,
+            upto: 2000,
+            trim: nocase,
+            nocase,
+            push: nocase,
+            keys: keys.to_vec(),
+        };
+        LineTable::new(&module, &form, true)
     }
 
-    /// The line at byte `at` of a step. What is not passed over for certain, and what is for certain not, is told.
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    #[inline]
-    fn line(table: &LineTable, bytes: &[u8; STEP_BYTES], at: usize, (no_name, no_value): (u64, u64)) -> Line {
-        let byte = |at: usize| bytes[at % STEP_BYTES];
-        let name_end = (no_name & (u64::MAX << at)).trailing_zeros() as usize;
-        if name_end + 2 >= STEP_BYTES {
-            return Line::Odd;
+    fn message(rng: &mut Rng) -> Vec<u8> {
+        let mut message = Vec::new();
+        for _ in 0..rng.below(7) {
+            let names = ["host", "Host", "x-cut", "accept", "hast", "a-name-of-no-importance", "n"];
+            message.extend(rng.pick(&names).bytes());
+            message.extend_from_slice(if rng.chance(97) { b":" } else { b"" });
+            message.extend(std::iter::repeat_n(b' ', if rng.chance(90) { 1 } else { rng.below(4) }));
+            let len = if rng.chance(80) { rng.below(60) } else { rng.below(220) };
+            let byte =
+                |rng: &mut Rng| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 };
+            message.extend((0..len).map(|_| byte(rng)));
+            message.extend_from_slice(if rng.chance(97) { b"\r\n" } else { b"\r" });
         }
-        let len = name_end - at;
-        let may_matter = table.names[len.min(LINE_NAMES - 1)] >> (byte(at) & 31) & 1 == 1;
-        if len == 0 || byte(name_end) != table.separator || may_matter {
-            return Line::Other;
-        }
-        if byte(name_end + 2) <= table.blank_most {
-            return Line::Odd;
-        }
-        let end = (no_value & (u64::MAX << (name_end + 1))).trailing_zeros() as usize;
-        if end + 1 >= STEP_BYTES {
-            return if end == STEP_BYTES { Line::Long } else { Line::Odd };
-        }
-        let found = u16::from_le_bytes([byte(end), byte(end + 1)]);
-        if found & table.end[1] == table.end[0] { Line::Passed(end + table.end_len) } else { Line::Other }
+        message
     }
 
-    /// The step's bytes from `place` on, or the last ones of the message, and where they start.
-    #[inline]
-    fn window(data: &[u8], place: usize) -> (&[u8; STEP_BYTES], usize) {
-        let last = data.len().saturating_sub(STEP_BYTES);
-        let start = place.min(last);
-        let bytes = data.get(start..).and_then(|rest| rest.first_chunk());
-        (bytes.expect("the message has a step's bytes"), start)
-    }
-
-    /// The tables of a form in registers.
-    struct Tables {
-        names: __m256i,
-        values: __m256i,
-        bits: __m256i,
-        high_values: u32,
-    }
-
-    impl Tables {
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        #[inline]
-        fn new(table: &LineTable) -> Self {
-            Self {
-                names: twice(&table.name_rows),
-                values: twice(&table.value_rows),
-                bits: twice(&table.bits),
-                high_values: table.high_values,
-            }
-        }
-
-        /// Which bytes are of no name, and of no value.
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        #[inline]
-        fn step(&self, bytes: &[u8; STEP_BYTES]) -> (u64, u64) {
-            let [(low, low_bit), (high, high_bit)] = self.halves(bytes);
-            let no_name = both(outside(self.names, low, low_bit), outside(self.names, high, high_bit));
-            (no_name, both(self.no_value(low, low_bit), self.no_value(high, high_bit)))
-        }
-
-        /// The place behind the line that starts at `first` and whose value goes on at `from`.
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn long(&self, table: &LineTable, data: &[u8], first: usize, from: usize) -> Option<usize> {
-            let mut place = from;
-            let end = loop {
-                if place >= data.len() {
-                    return None;
-                }
-                let (bytes, start) = window(data, place);
-                let [(low, low_bit), (high, high_bit)] = self.halves(bytes);
-                let no_value = both(self.no_value(low, low_bit), self.no_value(high, high_bit));
-                let found = (no_value & (u64::MAX << (place - start))).trailing_zeros() as usize;
-                if found < STEP_BYTES {
-                    break start + found;
-                }
-                place = start + STEP_BYTES;
+    #[test]
+    fn every_machine_passes_over_the_same_lines() {
+        let mut rng = Rng::new(5);
+        let all = [Steps::Nibbles, Steps::Bytes];
+        // A machine that has the one has the other.
+        let known: Vec<Steps> = match steps::of_machine() {
+            Steps::None => Vec::new(),
+            Steps::Nibbles => vec![Steps::Nibbles],
+            Steps::Bytes => all.to_vec(),
+        };
+        for round in 0..3000 {
+            let mut table = table(round % 2 == 0);
+            let message = message(&mut rng);
+            let from = rng.below(message.len() + 1) as u64;
+            let left = if rng.chance(80) { 100 } else { rng.below(3) as u64 };
+            let mut found = |steps: Steps| {
+                table.steps = steps;
+                let mut frame = Frame::new();
+                frame.slots[usize::from(KEPT)..][..2].fill(BytesRef::MISSING.0);
+                let word = super::pass(&table, &mut frame, &message, from, left);
+                let kept = frame.slots[usize::from(KEPT)..][..2].to_vec();
+                (word, kept, frame.cuts().collect::<Vec<_>>(), frame.items().to_vec())
             };
-            let next = end + table.end_len;
-            let is_end = data.get(end..next).is_some_and(|bytes| bytes == table.lines.end);
-            (is_end && next - first <= table.lines.form.max as usize).then_some(next)
+            let expected = found(Steps::None);
+            for steps in &known {
+                let text = String::from_utf8_lossy(&message);
+                assert_eq!(found(*steps), expected, "{steps:?} from {from}, at most {left}: {text:?}");
+            }
         }
-
-        /// The halves of a step, and the bit of each byte's high nibble.
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        #[inline]
-        fn halves(&self, bytes: &[u8; STEP_BYTES]) -> [(__m256i, __m256i); 2] {
-            let first: *const u8 = bytes.as_ptr();
-            // SAFETY: the first half of the array is read, of any alignment.
-            let low = unsafe { _mm256_loadu_si256(first.cast()) };
-            let second = bytes[HALF_BYTES..].as_ptr();
-            // SAFETY: the second half of the array is read, of any alignment.
-            let high = unsafe { _mm256_loadu_si256(second.cast()) };
-            [(low, self.bit_of(low)), (high, self.bit_of(high))]
-        }
-
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        #[inline]
-        fn bit_of(&self, bytes: __m256i) -> __m256i {
-            let nibbles = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), _mm256_set1_epi8(15));
-            _mm256_shuffle_epi8(self.bits, nibbles)
-        }
-
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        #[inline]
-        fn no_value(&self, bytes: __m256i, bit: __m256i) -> u32 {
-            let high = _mm256_movemask_epi8(bytes) as u32 & self.high_values;
-            outside(self.values, bytes, bit) & !high
-        }
-    }
-
-    /// The bits of two halves.
-    #[inline]
-    fn both(low: u32, high: u32) -> u64 {
-        u64::from(low) | (u64::from(high) << HALF_BYTES)
-    }
-
-    /// A bit for each byte that is not of a class, and for each from 128 on.
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    #[inline]
-    fn outside(rows: __m256i, bytes: __m256i, bit: __m256i) -> u32 {
-        let hit = _mm256_and_si256(_mm256_shuffle_epi8(rows, bytes), bit);
-        _mm256_movemask_epi8(_mm256_cmpeq_epi8(hit, _mm256_setzero_si256())) as u32
-    }
-
-    /// A table in both halves of a register.
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    #[inline]
-    fn twice(bytes: &[u8; 16]) -> __m256i {
-        // SAFETY: an array of 16 bytes is read, of any alignment.
-        let half = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
-        _mm256_broadcastsi128_si256(half)
     }
 }

@@ -1,14 +1,17 @@
 //! How blocks end.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue, types};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue};
 use cranelift_frontend::Switch;
 use flick_abi::Step;
 use flick_abi::frame::SLOT_STATE;
-use flick_ir::data::{BlockId, FuncKind, Terminator, Value};
+use flick_ir::data::{Binary, BlockId, FuncKind, Op, Terminator, Value};
 use flick_ir::semantics::NEED_BYTES_MAX;
 
 use super::function::{Translator, own_memory, slot_offset};
+
+/// Most jumps that one condition becomes.
+const BRANCHES_MAX: usize = 8;
 
 impl Translator<'_, '_> {
     pub(super) fn end(&mut self, block: BlockId, end: &Terminator) {
@@ -19,10 +22,9 @@ impl Translator<'_, '_> {
                 self.builder.ins().jump(target, &args);
             }
             Terminator::Branch { cond, then, otherwise } => {
-                let cond = self.get(*cond);
                 let (then_args, otherwise_args) = (self.args(&then.1), self.args(&otherwise.1));
                 let (then, otherwise) = (self.target(then.0), self.target(otherwise.0));
-                self.builder.ins().brif(cond, then, &then_args, otherwise, &otherwise_args);
+                self.branch(*cond, (then, &then_args), (otherwise, &otherwise_args), BRANCHES_MAX);
             }
             Terminator::Switch { value, cases, default } => {
                 let (value, default) = (self.get(*value), self.target(*default));
@@ -56,6 +58,33 @@ impl Translator<'_, '_> {
         }
     }
 
+    /// Goes one of two ways. Where the condition is of several parts, each decides for itself, up to `most` of them: a
+    /// comparison and its jump are one step of the machine, and what joins comparisons must have each in a register.
+    fn branch(
+        &mut self,
+        cond: Value,
+        then: (Block, &[BlockArg]),
+        otherwise: (Block, &[BlockArg]),
+        most: usize,
+    ) {
+        let both = match self.definition(cond) {
+            Some(Op::Binary(op @ (Binary::And | Binary::Or), a, b)) if most > 1 => Some((*op, *a, *b)),
+            _ => None,
+        };
+        let Some((op, a, b)) = both else {
+            let cond = self.get(cond);
+            self.builder.ins().brif(cond, then.0, then.1, otherwise.0, otherwise.1);
+            return;
+        };
+        let next = self.builder.create_block();
+        match op {
+            Binary::And => self.branch(a, (next, &[]), otherwise, most / 2),
+            _ => self.branch(a, then, (next, &[]), most / 2),
+        }
+        self.builder.switch_to_block(next);
+        self.branch(b, then, otherwise, most / 2);
+    }
+
     /// A parser's entry decides on its state, which is 0 in the first call for a message and mostly the only one:
     /// that way goes straight on. The search through the cases is kept cold.
     fn resume(&mut self, state: ClifValue, cases: &[(i64, BlockId)], default: Block) {
@@ -79,14 +108,14 @@ impl Translator<'_, '_> {
     /// Whether a small number is in a set: a table of 64 bits instead of a search or a jump table.
     fn branch_if_member(&mut self, value: ClifValue, members: u64, target: BlockId, default: Block) {
         let target = self.target(target);
+        let is_small = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, value, 64);
+        let small = self.builder.create_block();
+        self.builder.ins().brif(is_small, small, &[], default, &[]);
+        self.builder.switch_to_block(small);
         let table = self.iconst(members as i64);
-        // The shift takes the number modulo 64, so larger ones are excluded by the comparison alone.
         let shifted = self.builder.ins().ushr(table, value);
         let bit = self.builder.ins().band_imm_u(shifted, 1);
-        let bit = self.builder.ins().ireduce(types::I8, bit);
-        let is_small = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, value, 64);
-        let is_member = self.builder.ins().band(bit, is_small);
-        self.builder.ins().brif(is_member, target, &[], default, &[]);
+        self.builder.ins().brif(bit, target, &[], default, &[]);
     }
 
     fn cold_block(&mut self) -> Block {

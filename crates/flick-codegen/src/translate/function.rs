@@ -315,6 +315,11 @@ impl Translator<'_, '_> {
         is_found || self.covered.reaches(self.here, place)
     }
 
+    /// What defines a value.
+    pub(super) fn definition(&self, value: Value) -> Option<&Op> {
+        self.definitions[value.0 as usize]
+    }
+
     /// The number that a value always is.
     pub(super) fn number(&self, value: Value) -> Option<i64> {
         match self.definitions[value.0 as usize]? {

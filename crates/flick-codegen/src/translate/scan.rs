@@ -49,7 +49,7 @@ impl Translator<'_, '_> {
                 let (_, table) = self.shared.lines.iter().find(|(known, _)| known == &**form)?;
                 let table: *const LineTable = table;
                 let (table, from, left) = (self.iconst(table as i64), self.get(*from), self.get(*left));
-                self.call_symbol(SymbolId::Lines, &[data, len, from, left, table])
+                self.call_symbol(SymbolId::Lines, &[data, len, from, left, table, self.frame])
             }
             Op::ItemPush(value) => {
                 self.item_push(*value);

@@ -21,7 +21,7 @@ impl Activation<'_, '_> {
             }
             Op::Lines { from, left, form } => {
                 let lines = semantics::Lines::new(self.module, form);
-                lines.pass(self.call.message, get(*from), get(*left) as i64)
+                lines.pass(&mut self.frame, self.call.message, get(*from), get(*left) as i64)
             }
             Op::ItemPush(value) => {
                 self.frame.push_item(get(*value));

@@ -67,5 +67,6 @@ fn has_effect(op: &Op) -> bool {
             | Op::ItemPush(_)
             | Op::Cut { .. }
             | Op::CutListed { .. }
+            | Op::Lines { .. }
     )
 }

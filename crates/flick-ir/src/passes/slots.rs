@@ -8,7 +8,7 @@ use flick_abi::frame::{SLOT_CUTS, SLOT_ITEMS};
 
 use super::Aliases;
 use crate::cfg::{Cfg, successors};
-use crate::data::{Block, BlockId, FuncKind, Function, Inst, Op, Terminator, Type, Value};
+use crate::data::{Block, BlockId, FuncKind, Function, Inst, LineDoes, Op, Terminator, Type, Value};
 
 /// What slots are known to hold.
 type Known = Vec<(u16, Value)>;
@@ -46,7 +46,10 @@ pub(super) fn run(function: &mut Function) -> bool {
                         None => put(&mut known, *slot, result),
                     }
                 }
-                (op, _) => known.retain(|(slot, _)| Some(*slot) != counted_by(op)),
+                (op, _) => {
+                    let written = written_by(op);
+                    known.retain(|(slot, _)| !written.contains(slot));
+                }
             }
         }
         // What has a stand-in is read no more.
@@ -58,12 +61,19 @@ pub(super) fn run(function: &mut Function) -> bool {
     changed
 }
 
-/// The slot that an operation writes besides what it is for.
-fn counted_by(op: &Op) -> Option<u16> {
+/// The slots that an operation writes besides what it is for.
+fn written_by(op: &Op) -> Vec<u16> {
     match op {
-        Op::ItemPush(_) => Some(SLOT_ITEMS as u16),
-        Op::Cut { .. } | Op::CutListed { .. } => Some(SLOT_CUTS as u16),
-        _ => None,
+        Op::ItemPush(_) => vec![SLOT_ITEMS as u16],
+        Op::Cut { .. } | Op::CutListed { .. } => vec![SLOT_CUTS as u16],
+        Op::Lines { form, .. } => {
+            let slots = form.keys.iter().filter_map(|key| match key.does {
+                LineDoes::Keep { slot, .. } => Some(slot),
+                LineDoes::Cut | LineDoes::Stop => None,
+            });
+            slots.chain([SLOT_CUTS as u16, SLOT_ITEMS as u16]).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -113,7 +123,7 @@ fn mixed_reads(function: &Function, cfg: &Cfg, id: BlockId, known: &Known, at_en
                     written.push(*slot);
                 }
             }
-            (op, _) => written.extend(counted_by(op)),
+            (op, _) => written.extend(written_by(op)),
         }
     }
     reads

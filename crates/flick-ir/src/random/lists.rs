@@ -4,9 +4,10 @@ use flick_abi::frame::SLOT_ITEMS;
 
 use super::body::{Body, Scope};
 use super::wide::{BYTES_MAX, List};
-use super::{CLASSES, CONSTS_BYTES, MESSAGE_BYTES_MAX};
-use crate::data::{Binary, BlockId, FuncKind, LineForm, Op, Terminator, Transform, Type, Value};
-use crate::limits::LINE_NAMES;
+use super::{BYTES_SLOTS, CLASSES, CONSTS_BYTES, MESSAGE_BYTES_MAX};
+use crate::data::{
+    Binary, BlockId, FuncKind, LineDoes, LineForm, LineKey, Op, Terminator, Transform, Type, Value,
+};
 
 /// Items that a parser has pushed when it pushes no more; it may be called for each byte of a message.
 const PUSHED_MAX: usize = 200;
@@ -56,8 +57,24 @@ impl Body<'_> {
             end: (self.rng.below(CONSTS_BYTES - len + 1) as u32, len as u32),
             max: self.rng.below(MESSAGE_BYTES_MAX) as u32,
             upto: self.rng.below(2 * MESSAGE_BYTES_MAX) as u32,
-            names: [self.rng.word() as u32 & self.rng.word() as u32; LINE_NAMES],
+            trim: self.rng.chance(50),
+            nocase: self.rng.chance(50),
+            push: self.rng.chance(20),
+            keys: (0..self.rng.below(4)).map(|_| self.line_key()).collect(),
         }
+    }
+
+    fn line_key(&mut self) -> LineKey {
+        let does = match self.rng.below(4) {
+            0 => LineDoes::Stop,
+            1 => LineDoes::Cut,
+            _ => LineDoes::Keep {
+                slot: self.slot(BYTES_SLOTS),
+                once: self.rng.chance(30),
+                cut: self.rng.chance(30),
+            },
+        };
+        LineKey { name: self.needle(), does }
     }
 
     /// Fills a list of the frame. Returns the block where it goes on.

@@ -3,8 +3,7 @@
 use super::BINARIES;
 use super::names::{TRANSFORMS, host_call};
 use super::parse::{Parsed, Reader};
-use crate::data::{LineForm, Op, Value};
-use crate::limits::LINE_NAMES;
+use crate::data::{LineDoes, LineForm, LineKey, Op, Value};
 
 /// An operation after its first word.
 pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
@@ -192,12 +191,26 @@ fn line_form(reader: &mut Reader) -> Parsed<LineForm> {
     reader.expect_word("end")?;
     let end = range(reader)?;
     let (max, upto) = (max(reader)?, number(reader, "upto")?);
-    reader.expect_word("names")?;
-    let mut names = [0; LINE_NAMES];
-    for word in &mut names {
-        *word = reader.number()?;
+    let (trim, nocase) = (reader.opt_word("trim"), reader.opt_word("nocase"));
+    let push = reader.opt_word("push");
+    let mut keys = Vec::new();
+    while reader.opt_word("key") {
+        keys.push(LineKey { name: range(reader)?, does: line_does(reader)? });
     }
-    Ok(LineForm { name, name_max, separator, blanks, value, end, max, upto, names })
+    Ok(LineForm { name, name_max, separator, blanks, value, end, max, upto, trim, nocase, push, keys })
+}
+
+/// `keep 14 once cut`, `cut` or `stop`.
+fn line_does(reader: &mut Reader) -> Parsed<LineDoes> {
+    if reader.opt_word("keep") {
+        let slot = reader.number()?;
+        return Ok(LineDoes::Keep { slot, once: reader.opt_word("once"), cut: reader.opt_word("cut") });
+    }
+    if reader.opt_word("cut") {
+        return Ok(LineDoes::Cut);
+    }
+    reader.expect_word("stop")?;
+    Ok(LineDoes::Stop)
 }
 
 /// `4, 2`.

@@ -2,7 +2,7 @@
 
 use super::names::{host_name, op_name};
 use super::print::width_name;
-use crate::data::{LineForm, Op, Value};
+use crate::data::{LineDoes, LineForm, LineKey, Op, Value};
 
 /// `v1, v2`.
 pub(super) fn list(values: &[Value]) -> String {
@@ -137,12 +137,27 @@ fn bounded_op(name: &str, op: &Op) -> String {
 
 /// What lines look like, in the order of its fields.
 fn line_form(form: &LineForm) -> String {
-    let LineForm { name, name_max, separator, blanks, value, end, max, upto, names } = form;
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let LineForm { name, name_max, separator, blanks, value, end, max, upto, trim, nocase, push, keys } =
+        form;
+    let keys: String = keys.iter().map(line_key).collect();
     let (start, len) = end;
+    let (trim, nocase) = (if *trim { " trim" } else { "" }, if *nocase { " nocase" } else { "" });
+    let push = if *push { " push" } else { "" };
     format!(
         "name {name} max {name_max} separator {separator} blanks {blanks} value {value} end {start}, {len} \
-         max {max} upto {upto} names {}",
-        names.join(" ")
+         max {max} upto {upto}{trim}{nocase}{push}{keys}"
     )
+}
+
+/// ` key 4, 2 keep 14 once`.
+fn line_key(key: &LineKey) -> String {
+    let (start, len) = key.name;
+    let does = match key.does {
+        LineDoes::Stop => "stop".to_owned(),
+        LineDoes::Cut => "cut".to_owned(),
+        LineDoes::Keep { slot, once, cut } => {
+            format!("keep {slot}{}{}", if once { " once" } else { "" }, if cut { " cut" } else { "" })
+        }
+    };
+    format!(" key {start}, {len} {does}")
 }

@@ -1,7 +1,9 @@
 //! Types of operations that look for where something ends, and that fill a frame's lists.
 
 use super::{Checker, Class};
-use crate::data::Op;
+use flick_abi::limits::BYTES_OFFSET_MAX;
+
+use crate::data::{LineDoes, Op};
 use crate::limits::{LINE_END_BYTES_MAX, NEEDLE_BYTES_MAX};
 
 impl Checker<'_, '_> {
@@ -26,6 +28,19 @@ impl Checker<'_, '_> {
                     self.add(format!("a line ends with 1 to {LINE_END_BYTES_MAX} bytes, not {len}"));
                 }
                 self.constants(offset, len);
+                if u64::from(form.upto) > BYTES_OFFSET_MAX {
+                    self.add(format!("values lie before byte {BYTES_OFFSET_MAX}, not {}", form.upto));
+                }
+                for key in &form.keys {
+                    let (offset, len) = key.name;
+                    if len == 0 {
+                        self.add("a name of lines has bytes".to_owned());
+                    }
+                    self.constants(offset, len);
+                    if let LineDoes::Keep { slot, .. } = key.does {
+                        self.slot(slot);
+                    }
+                }
                 self.takes(op, &[(*from, Number), (*left, Number)]);
                 Some(Number)
             }

@@ -110,7 +110,9 @@ impl Emitter<'_, '_> {
                 self.body.f.go_on_in(same);
             }
             if let Some(id) = self.lists.last().copied().filter(|id| self.is_element_at_key(*id)) {
-                self.keep(Key::Element(id), start);
+                if keyed.cut.contains(key) || self.info.uses.changed_keys.contains(&(id, *key)) {
+                    self.keep(Key::Element(id), start);
+                }
             }
             let number = self.body.f.int(i64::from(*key) + 1);
             self.body.f.jump(known, vec![number]);

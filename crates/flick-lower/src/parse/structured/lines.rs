@@ -1,12 +1,12 @@
-//! Keyed lists whose elements are lines, `name: value` with an end: those whose names do not matter are passed over by one
-//! operation, many at a time; the others go through the list's loop.
-//! Promises: a line that is passed over is one that the loop would have found good and done nothing with; wherever that is
+//! Keyed lists whose elements are lines, `name: value` with an end: one operation passes over them, many at a time, and does
+//! for those whose names matter what is simply done: it keeps a value, or cuts the line. The others go through the list's loop.
+//! Promises: a line that is passed over is one that the loop would have found good and done the same with; wherever that is
 //! not certain, or the line is not all there, the loop looks at it.
 
 use flick_abi::frame::SLOT_SCAN;
 use flick_check::hir::{FieldId, FieldKind, Item, Keyed, List, ListEnd};
-use flick_ir::data::{Binary, LineForm, Op, Type, Value};
-use flick_ir::limits::{LINE_END_BYTES_MAX, LINE_NAMES};
+use flick_ir::data::{Binary, LineDoes, LineForm, LineKey, Op, Type, Value};
+use flick_ir::limits::LINE_END_BYTES_MAX;
 
 use super::Emitter;
 use crate::unit::Key;
@@ -26,7 +26,8 @@ struct Part<'a> {
 }
 
 impl<'a> Emitter<'a, '_> {
-    /// Passes over the lines of a list that do not matter, where an element begins at `place` and `seen` have been.
+    /// Passes over the lines of a list for which little is to be done, where an element begins at `place` and `seen` have
+    /// been.
     pub fn pass_lines(
         &mut self,
         id: FieldId,
@@ -56,20 +57,30 @@ impl<'a> Emitter<'a, '_> {
     /// Behind the last line: what only the loop leaves behind of the last line that it looked at says nothing of the message,
     /// and hangs on where the message was cut.
     pub fn forget_line(&mut self, id: FieldId, list: &List) {
-        let (Some(_), Some(keyed)) = (self.line_form(id, list), &list.keyed) else { return };
-        let (zero, missing) = (self.body.f.int(0), self.body.f.define(Type::Bytes, Op::Const(-1)));
+        if self.line_form(id, list).is_none() {
+            return;
+        }
+        let zero = self.body.f.int(0);
         self.body.set_slot(SLOT_SCAN as u16, zero);
-        self.keep(Key::Which(id), zero);
-        self.keep(Key::Field(keyed.key), missing);
+        self.keep(Key::Element(id), zero);
+        if let Some(keyed) = &list.keyed {
+            self.keep(Key::Which(id), zero);
+            let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
+            self.keep(Key::Field(keyed.key), missing);
+        }
     }
 
     /// What the elements of a list look like, if they are lines of which most may be passed over.
     fn line_form(&mut self, id: FieldId, list: &List) -> Option<LineForm> {
-        let (keyed, ListEnd::Until(end)) = (list.keyed.as_ref()?, &list.end) else { return None };
+        let (keyed, ListEnd::Until(end)) = (list.keyed.as_ref(), &list.end) else { return None };
         let is_summed = self.needs.sums.iter().any(|(_, of)| *of == id);
-        if self.needs.read_lists.contains(&id) || is_summed || end.len() as u32 > LINE_END_BYTES_MAX {
+        // Whole lines are kept, but not of a list that is looked into besides, nor a part of each.
+        let push = self.needs.read_lists.contains(&id);
+        let is_kept_otherwise = push && (keyed.is_some() || list.element.is_some());
+        if is_kept_otherwise || is_summed || end.len() as u32 > LINE_END_BYTES_MAX {
             return None;
         }
+        let key = keyed.map(|keyed| keyed.key);
         let (name, separator, blanks, value) = match &list.body[..] {
             [Item::Field(name), Item::Literal(literal), Item::Field(value)] => (name, literal, None, value),
             [Item::Field(name), Item::Literal(literal), Item::Field(blanks), Item::Field(value)] => {
@@ -81,41 +92,42 @@ impl<'a> Emitter<'a, '_> {
             return None;
         }
         let &[separator] = &separator.bytes[..] else { return None };
-        let (name, value) = (self.text_of_line(*name, keyed.key)?, self.text_of_line(*value, keyed.key)?);
+        let (name, value) = (self.text_of_line(*name, key)?, self.text_of_line(*value, key)?);
         let blanks = match blanks {
-            Some(blanks) => Some(self.text_of_line(*blanks, keyed.key)?),
+            Some(blanks) => Some(self.text_of_line(*blanks, key)?),
             None => None,
         };
         let has = |set: &[u64; 4], byte: u8| set[usize::from(byte) / 64] >> (byte % 64) & 1 == 1;
         let is_apart = !has(&name.set, separator) && !has(&name.set, end[0]) && !has(&value.set, end[0]);
-        let is_key = keyed.key == name.id && keyed.value == value.id && name.until.is_none() && name.min <= 1;
+        let is_key = keyed.is_none_or(|keyed| keyed.key == name.id && keyed.value == value.id);
+        let is_name = name.until.is_none() && name.min <= 1;
         let is_value = value.until == Some(&end[..]) && value.min == 0;
         // A blank is of the value's class too, so that the value's end is found from the separator on.
         let are_blanks = blanks.as_ref().is_none_or(|blanks| {
             let is_inside = (0..4).all(|word| blanks.set[word] & !value.set[word] == 0);
             is_inside && blanks.until.is_none() && blanks.min == 0 && blanks.max > 0
         });
-        if !is_apart || !is_key || !is_value || !are_blanks {
+        if !is_apart || !is_key || !is_name || !is_value || !are_blanks {
             return None;
         }
-        let Op::ConstBytes { offset, len } = self.body.consts.intern(end) else {
-            panic!("constant bytes are constant bytes")
-        };
         Some(LineForm {
             name: self.body.consts.class(name.set),
             name_max: name.max,
             separator,
             blanks: self.body.consts.class(blanks.map_or([0; 4], |blanks| blanks.set)),
             value: self.body.consts.class(value.set),
-            end: (offset, len),
+            end: self.const_range(end),
             max: value.max,
             upto: u32::try_from(self.longest).ok()?,
-            names: self.names(id, keyed),
+            trim: matches!(self.info.field(value.id).kind, FieldKind::Text { trim: true, .. }),
+            nocase: keyed.is_some_and(|keyed| keyed.nocase),
+            push,
+            keys: keyed.map_or_else(Vec::new, |keyed| self.line_keys(id, keyed)),
         })
     }
 
     /// A text of a class of which nothing is kept for each line but the name itself.
-    fn text_of_line(&self, id: FieldId, key: FieldId) -> Option<Part<'a>> {
+    fn text_of_line(&self, id: FieldId, key: Option<FieldId>) -> Option<Part<'a>> {
         let info = self.info;
         let field = info.field(id);
         let FieldKind::Text { class: Some(class), until, min_bytes, max_bytes, .. } = &field.kind else {
@@ -127,19 +139,41 @@ impl<'a> Emitter<'a, '_> {
         let is_kept = self.needs.kept.iter().any(|key| key.id() == id && *key != Key::Field(id));
         // A value that is read for its key alone is at hand and has no slot of its own; the name's is forgotten.
         let is_at_hand = part.until.is_some() && !self.needs.read.contains(&id);
-        let is_free = !self.needs.has(Key::Field(id)) || is_at_hand || id == key;
+        let is_free = !self.needs.has(Key::Field(id)) || is_at_hand || Some(id) == key;
         (field.requires.is_empty() && !is_kept && is_free).then_some(part)
     }
 
-    /// Which names may matter, by length and first byte.
-    fn names(&self, id: FieldId, keyed: &Keyed) -> [u32; LINE_NAMES] {
-        let mut names = [0; LINE_NAMES];
-        for key in self.keys_that_matter(id, keyed) {
-            let key = &keyed.keys[key as usize];
-            if let Some(first) = key.first() {
-                names[key.len().min(LINE_NAMES - 1)] |= 1 << (first & 31);
-            }
+    /// The names that matter, and what is to be done for each.
+    fn line_keys(&mut self, id: FieldId, keyed: &Keyed) -> Vec<LineKey> {
+        let keys = self.keys_that_matter(id, keyed);
+        let line_key = |key: u32| {
+            let name = self.const_range(&keyed.keys[key as usize]);
+            LineKey { name, does: self.line_does(id, keyed, key) }
+        };
+        // A line without a name is none that is passed over.
+        keys.into_iter().filter(|key| !keyed.keys[*key as usize].is_empty()).map(line_key).collect()
+    }
+
+    /// What the operation does for a name, where that is all that there is to do.
+    fn line_does(&self, id: FieldId, keyed: &Keyed, key: u32) -> LineDoes {
+        let is_changed = self.info.uses.changed_keys.contains(&(id, key));
+        let has_flags = self.needs.flags.iter().any(|(_, list, own)| (*list, *own) == (id, key));
+        let (own, cut) = (Key::At(id, key), keyed.cut.contains(&key));
+        if is_changed || has_flags || keyed.cut_listed == Some(key) {
+            return LineDoes::Stop;
         }
-        names
+        match (self.needs.has(own) && self.needs.has(Key::Field(keyed.value)), cut) {
+            (true, _) => LineDoes::Keep { slot: self.info.slot(own), once: keyed.once.contains(&key), cut },
+            (false, true) => LineDoes::Cut,
+            (false, false) => LineDoes::Stop,
+        }
+    }
+
+    /// Where constant bytes lie.
+    fn const_range(&mut self, bytes: &[u8]) -> (u32, u32) {
+        match self.body.consts.intern(bytes) {
+            Op::ConstBytes { offset, len } => (offset, len),
+            _ => panic!("constant bytes are constant bytes"),
+        }
     }
 }

@@ -50,8 +50,13 @@ impl Emitter<'_, '_> {
         let trips = self.trips_max(list, streams);
         let head = self.body.f.new_loop(&[Type::Int, Type::Int, Type::Int], trips);
         let (place, zero) = (self.place(self.at), self.body.f.int(0));
-        // No lines are passed over here: the first one mostly matters, as `Host` does.
-        self.body.f.jump(head, vec![place, zero, zero]);
+        let (place, seen) = if streams {
+            (place, zero)
+        } else {
+            let (place, passed) = self.pass_lines(id, list, place, is_counted.then_some(zero));
+            (place, passed.unwrap_or(zero))
+        };
+        self.body.f.jump(head, vec![place, zero, seen]);
         self.scopes.push(Scope::default());
 
         self.body.f.go_on_in(head);

@@ -1,0 +1,351 @@
+//! The steps themselves: which of 64 bytes are of no name and of no value, some steps at a time, and then the walk from end to
+//! end. Both are short loops of their own: together they would not fit the machine's registers.
+//! Promises: one walk for both kinds of machine; it goes over each byte once, and acts as `Lines::pass` does.
+
+use flick_abi::limits::ITEMS_MAX;
+use flick_abi::{BytesRef, Frame, Region};
+use flick_ir::data::LineDoes;
+use flick_ir::semantics::Line;
+
+use super::{END_BYTES, KeyTable, LineTable, NAME_ROWS, Steps, WORD_BYTES};
+
+/// Bytes of one step.
+const STEP_BYTES: usize = 64;
+/// Steps of one stride: what may be looked at of a body behind the last line.
+const STRIDE: usize = 4;
+const STRIDE_BYTES: usize = STRIDE * STEP_BYTES;
+/// Bytes behind a value that are looked at together with it.
+const BEHIND_BYTES: usize = 4;
+/// No byte of a message stands there.
+const NOT_YET: usize = usize::MAX;
+
+/// What this machine has.
+pub(super) fn of_machine() -> Steps {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        let has_words = has!("avx2") && has!("bmi1") && has!("bmi2");
+        if has_words && has!("avx512bw") && has!("avx512vbmi") {
+            return Steps::Bytes;
+        }
+        if has_words {
+            return Steps::Nibbles;
+        }
+    }
+    Steps::None
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::pass;
+
+/// Which bytes of a stride are of no name, and which of no value; none of those that are not there.
+#[derive(Default)]
+struct Masks {
+    no_name: [u64; STRIDE],
+    no_value: [u64; STRIDE],
+}
+
+impl Masks {
+    /// The first byte of no name from byte `from` of the stride on.
+    #[inline(always)]
+    fn name_end(&self, from: usize) -> Option<usize> {
+        let mut step = from / STEP_BYTES;
+        let mut ends = self.no_name.get(step)? & (u64::MAX << (from % STEP_BYTES));
+        while ends == 0 {
+            step += 1;
+            ends = *self.no_name.get(step)?;
+        }
+        Some(step * STEP_BYTES + ends.trailing_zeros() as usize)
+    }
+}
+
+/// See `Lines::pass`; the message goes on at `from`, and there may be lines. `fill` looks at a stride from a place on; `PUSH`:
+/// lines are items.
+#[inline(always)]
+fn walk<const PUSH: bool>(
+    table: &LineTable,
+    frame: &mut Frame,
+    data: &[u8],
+    from: usize,
+    left: u64,
+    fill: impl Fn(usize, &mut Masks),
+) -> u64 {
+    let limit = data.len().min(table.upto);
+    let (mut start, mut separator) = (from, NOT_YET);
+    let (mut stride, mut rest) = (from, left);
+    let mut masks = Masks::default();
+    // Each stride is followed by one further on.
+    'strides: while stride < limit {
+        fill(stride, &mut masks);
+        for index in 0..STRIDE {
+            let step = stride + index * STEP_BYTES;
+            // What ends a line may lie in two steps.
+            let mut ends = masks.no_value[index] & (u64::MAX << u32::from(start > step));
+            while ends != 0 {
+                let end = step + ends.trailing_zeros() as usize;
+                ends &= ends - 1;
+                ends &= ends.wrapping_sub(1);
+                if separator == NOT_YET {
+                    // A byte of no value is of no name either, so there is one.
+                    separator = masks.name_end(start.max(stride) - stride).map_or(end, |at| stride + at);
+                }
+                if end + BEHIND_BYTES > limit && separator > start {
+                    // The reference judges the last line of what is there.
+                    return table.lines.pass(frame, data, start as u64, rest as i64) + ((left - rest) << 32);
+                }
+                let has_room = !PUSH || frame.items().len() < ITEMS_MAX;
+                if separator == start || !has_room || !is_passed(table, frame, data, (start, separator, end))
+                {
+                    break 'strides;
+                }
+                let next = end + END_BYTES;
+                if PUSH {
+                    frame.push_item(Line { start, separator, end, next }.all().0);
+                }
+                (start, separator, rest) = (next, NOT_YET, rest - 1);
+                if rest == 0 {
+                    break 'strides;
+                }
+            }
+        }
+        if separator == NOT_YET {
+            let at = masks.name_end(start.max(stride) - stride);
+            separator = at.map_or(NOT_YET, |at| stride + at);
+        }
+        stride += STRIDE_BYTES;
+    }
+    start as u64 + ((left - rest) << 32)
+}
+
+/// Whether a line is one, and all is done for it that is to be done. It has a start, a separator and the end of a value, and
+/// behind that there are `BEHIND_BYTES`.
+#[inline(always)]
+fn is_passed(
+    table: &LineTable,
+    frame: &mut Frame,
+    data: &[u8],
+    (start, separator, end): (usize, usize, usize),
+) -> bool {
+    let bytes = data.as_ptr();
+    // SAFETY: the value and `BEHIND_BYTES` follow the separator, all of them in the message.
+    let at_separator = unsafe { bytes.add(separator) };
+    // SAFETY: as above.
+    let around = u32::from_le(unsafe { at_separator.cast::<u32>().read_unaligned() });
+    // SAFETY: `BEHIND_BYTES` are there.
+    let at_end = unsafe { bytes.add(end) };
+    // SAFETY: as above.
+    let found = u16::from_le(unsafe { at_end.cast::<u16>().read_unaligned() });
+    // SAFETY: a line starts in front of its separator.
+    let at_start = unsafe { bytes.add(start) };
+    // SAFETY: as above.
+    let first = unsafe { *at_start };
+    let name_len = separator - start;
+    let row = table.names[name_len.min(NAME_ROWS - 1)];
+    let second = (around >> 16) as u8;
+    let is_plain = found == table.end
+        && around as u8 == table.separator
+        && second > table.blank_most
+        && name_len <= table.name_max
+        && end + END_BYTES - start <= table.max;
+    if is_plain && (row >> (first & 31)) & 1 == 0 {
+        return true;
+    }
+    (is_plain || second <= table.blank_most) && is_odd_passed(table, frame, data, (start, separator, end))
+}
+
+/// As [`is_passed`], of a line for which something may be to be done, or with a blank in second place behind the separator.
+#[inline(never)]
+fn is_odd_passed(
+    table: &LineTable,
+    frame: &mut Frame,
+    data: &[u8],
+    (start, separator, end): (usize, usize, usize),
+) -> bool {
+    let name = &data[start..separator];
+    let line = Line { start, separator, end, next: end + END_BYTES };
+    if data[separator + 2] <= table.blank_most {
+        // It may have blanks, or no value; such lines are few.
+        let Some(found) = table.lines.line(table.lines.within(data), start) else { return false };
+        debug_assert_eq!(found, line, "a line ends where its value does");
+    }
+    let word = data.get(start..).and_then(<[u8]>::first_chunk::<WORD_BYTES>);
+    let first = usize::from(table.first_of_len[name.len().min(NAME_ROWS)]);
+    for key in table.keys[first..].iter().take_while(|key| key.len <= name.len()) {
+        let is_same = match word {
+            Some(word) if name.len() <= WORD_BYTES => key.is_word(word) && key.len == name.len(),
+            _ if table.lines.form.nocase => key.name.eq_ignore_ascii_case(name),
+            _ => *key.name == *name,
+        };
+        if is_same {
+            return act(table, frame, data, line, key.does);
+        }
+    }
+    true
+}
+
+impl KeyTable {
+    /// Whether the first bytes of a word are the key's.
+    #[inline]
+    fn is_word(&self, word: &[u8; WORD_BYTES]) -> bool {
+        let differs = |at: usize| (word[at] | self.case[at]) & self.mask[at] ^ self.word[at];
+        (0..WORD_BYTES).fold(0, |all, at| all | differs(at)) == 0
+    }
+}
+
+/// See `Lines::act`. What is mostly done, to keep a value that has no blanks at its ends, is done here.
+#[inline(always)]
+fn act(table: &LineTable, frame: &mut Frame, data: &[u8], line: Line, does: LineDoes) -> bool {
+    if let LineDoes::Keep { slot, cut: false, .. } = does {
+        let slot = &mut frame.slots[usize::from(slot)];
+        let first = line.separator + 1;
+        let value = data.get(first + usize::from(data[first] == table.blank)..line.end).unwrap_or_default();
+        if let ([first, .., last] | [first @ last], true) = (value, *slot == BytesRef::MISSING.0)
+            && (*first).min(*last) > b' '.max(table.blank_most)
+        {
+            let start = line.end - value.len();
+            *slot = BytesRef::new(Region::Message, start as u64, value.len() as u32).0;
+            return true;
+        }
+    }
+    table.lines.act(does, frame, data, line)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+        _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256,
+        _mm256_shuffle_epi8, _mm256_srli_epi16, _mm512_add_epi8, _mm512_and_si512, _mm512_andnot_si512,
+        _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_movepi8_mask, _mm512_or_si512,
+        _mm512_permutex2var_epi8, _mm512_set1_epi8,
+    };
+
+    use flick_abi::Frame;
+
+    use super::{LineTable, Masks, STEP_BYTES, STRIDE, walk};
+    use crate::symbols::lines::Steps;
+
+    /// Bytes of one register of AVX2.
+    const HALF_BYTES: usize = 32;
+
+    /// See `Lines::pass`. The machine has what the table's steps ask for.
+    #[target_feature(enable = "bmi1,bmi2")]
+    pub(in crate::symbols::lines) fn pass(
+        table: &LineTable,
+        frame: &mut Frame,
+        data: &[u8],
+        from: usize,
+        left: u64,
+    ) -> u64 {
+        let fill = |stride: usize, masks: &mut Masks| match table.steps {
+            // SAFETY: the table's steps are those that the machine has.
+            Steps::Bytes => unsafe { by_bytes(table, data, stride, masks) },
+            // SAFETY: as above; who has no steps is not here.
+            Steps::Nibbles | Steps::None => unsafe { by_nibbles(table, data, stride, masks) },
+        };
+        match table.lines.form.push {
+            true => walk::<true>(table, frame, data, from, left, fill),
+            false => walk::<false>(table, frame, data, from, left, fill),
+        }
+    }
+
+    /// With the nibbles of 32 bytes at a time.
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn by_nibbles(table: &LineTable, data: &[u8], stride: usize, masks: &mut Masks) {
+        let tables = (twice(&table.name_rows), twice(&table.value_rows), twice(&table.bits));
+        for index in 0..STRIDE {
+            let rest = data.get(stride + index * STEP_BYTES..).unwrap_or_default();
+            let (no_name, no_value) = match rest.first_chunk::<STEP_BYTES>() {
+                Some(bytes) => nibbles(bytes, tables, table.high_values),
+                None if rest.is_empty() => (0, 0),
+                None => {
+                    let mut bytes = [0; STEP_BYTES];
+                    bytes[..rest.len()].copy_from_slice(rest);
+                    let there = (1 << rest.len()) - 1;
+                    let (no_name, no_value) = nibbles(&bytes, tables, table.high_values);
+                    (no_name & there, no_value & there)
+                }
+            };
+            (masks.no_name[index], masks.no_value[index]) = (no_name, no_value);
+        }
+    }
+
+    /// With a table of bytes, 64 at a time.
+    #[target_feature(enable = "avx512bw,avx512vbmi,avx2,bmi1,bmi2")]
+    fn by_bytes(table: &LineTable, data: &[u8], stride: usize, masks: &mut Masks) {
+        let (low, high) = table.kinds.split_at(STEP_BYTES);
+        // SAFETY: the first 64 of 128 bytes are read, of any alignment.
+        let low = unsafe { _mm512_loadu_si512(low.as_ptr().cast()) };
+        // SAFETY: the other 64 bytes are read, of any alignment.
+        let high = unsafe { _mm512_loadu_si512(high.as_ptr().cast()) };
+        let high_values = _mm512_set1_epi8(table.high_values as i8);
+        for index in 0..STRIDE {
+            let rest = data.get(stride + index * STEP_BYTES..).unwrap_or_default();
+            if rest.is_empty() {
+                (masks.no_name[index], masks.no_value[index]) = (0, 0);
+                continue;
+            }
+            let there = if rest.len() < STEP_BYTES { (1 << rest.len()) - 1 } else { u64::MAX };
+            // SAFETY: of the bytes behind the message none is read: their bits in the mask are zero.
+            let bytes = unsafe { _mm512_maskz_loadu_epi8(there, rest.as_ptr().cast()) };
+            // The table is asked by seven bits; the eighth, the highest, tells those above it apart. It is the bit of what
+            // is of no name, and behind the sum that of what is of no value.
+            let kinds = _mm512_permutex2var_epi8(low, bytes, high);
+            let no_name = _mm512_or_si512(kinds, bytes);
+            let no_value = _mm512_add_epi8(kinds, kinds);
+            let no_value = _mm512_andnot_si512(_mm512_and_si512(bytes, high_values), no_value);
+            let no_value = _mm512_or_si512(no_value, _mm512_andnot_si512(high_values, bytes));
+            masks.no_name[index] = _mm512_movepi8_mask(no_name) & there;
+            masks.no_value[index] = _mm512_movepi8_mask(no_value) & there;
+        }
+    }
+
+    /// The masks of 64 bytes.
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[inline]
+    fn nibbles(
+        bytes: &[u8; STEP_BYTES],
+        tables: (__m256i, __m256i, __m256i),
+        high_values: u64,
+    ) -> (u64, u64) {
+        let (names, values, bits) = tables;
+        let first: *const u8 = bytes.as_ptr();
+        // SAFETY: the first half of the array is read, of any alignment.
+        let low = unsafe { _mm256_loadu_si256(first.cast()) };
+        let second = bytes[HALF_BYTES..].as_ptr();
+        // SAFETY: the second half of the array is read, of any alignment.
+        let high = unsafe { _mm256_loadu_si256(second.cast()) };
+        let bit_of = |bytes: __m256i| {
+            let nibbles = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), _mm256_set1_epi8(15));
+            _mm256_shuffle_epi8(bits, nibbles)
+        };
+        let (low_bit, high_bit) = (bit_of(low), bit_of(high));
+        let no_name = both(outside(names, low, low_bit), outside(names, high, high_bit));
+        let no_value = both(outside(values, low, low_bit), outside(values, high, high_bit));
+        let is_high = both(_mm256_movemask_epi8(low) as u32, _mm256_movemask_epi8(high) as u32);
+        (no_name, no_value & !(is_high & high_values))
+    }
+
+    /// The bits of two halves.
+    #[inline]
+    fn both(low: u32, high: u32) -> u64 {
+        u64::from(low) | (u64::from(high) << HALF_BYTES)
+    }
+
+    /// A bit for each byte that is not of a class, and for each from 128 on.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn outside(rows: __m256i, bytes: __m256i, bit: __m256i) -> u32 {
+        let hit = _mm256_and_si256(_mm256_shuffle_epi8(rows, bytes), bit);
+        _mm256_movemask_epi8(_mm256_cmpeq_epi8(hit, _mm256_setzero_si256())) as u32
+    }
+
+    /// A table in both halves of a register.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn twice(bytes: &[u8; 16]) -> __m256i {
+        // SAFETY: an array of 16 bytes is read, of any alignment.
+        let half = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+        _mm256_broadcastsi128_si256(half)
+    }
+}
