@@ -17,18 +17,17 @@ use crate::raw::Data;
 const NAME_ROWS: usize = 32;
 /// Bytes of the end of a line; with one byte more or less nothing is gained by steps.
 const END_BYTES: usize = 2;
-/// Longest name that is compared in one step.
-const WORD_BYTES: usize = 32;
 
 /// Lines of one form, as the runtime passes over them.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct LineTable {
+    /// What bytes below 128 are not of: `NO_NAME`, `NO_VALUE`.
+    kinds: [u8; 128],
     /// The classes' rows and bits; see `ClassTable`.
     name_rows: [u8; 16],
     value_rows: [u8; 16],
     bits: [u8; 16],
-    /// What bytes below 128 are not of: `NO_NAME`, `NO_VALUE`.
-    kinds: [u8; 128],
     /// All ones if bytes from 128 on are of a value's class.
     high_values: u64,
     /// Something may be done for a line if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the last
@@ -73,29 +72,40 @@ enum Steps {
 /// A name for which something is done.
 #[derive(Clone, Debug)]
 struct KeyTable {
-    len: usize,
-    /// The name, its letters with the bits of `case`.
-    word: [u8; WORD_BYTES],
-    /// The bits that make no difference.
-    case: [u8; WORD_BYTES],
-    /// The bytes that it has.
-    mask: [u8; WORD_BYTES],
+    /// The first word of the name, its letters with the bits that make no difference, and which bits it has.
+    first: u64,
+    first_case: u64,
+    first_mask: u64,
+    /// The last word, if the name has one.
+    last: u64,
+    last_case: u64,
     /// The name as it is.
     name: Box<[u8]>,
+    nocase: bool,
     does: LineDoes,
 }
 
 impl KeyTable {
     fn new(name: &[u8], does: LineDoes, nocase: bool) -> Self {
-        let [mut word, mut case, mut mask] = [[0; WORD_BYTES]; 3];
-        mask[..name.len().min(WORD_BYTES)].fill(u8::MAX);
-        for ((to, case), byte) in word.iter_mut().zip(&mut case).zip(name) {
-            if nocase && byte.is_ascii_alphabetic() {
-                *case = 0x20;
-            }
-            *to = byte | *case;
+        let mut first = [0; size_of::<u64>()];
+        let first_len = name.len().min(first.len());
+        first[..first_len].copy_from_slice(&name[..first_len]);
+        let last: [u8; size_of::<u64>()] = name.last_chunk().copied().unwrap_or_default();
+        let case = |bytes: [u8; size_of::<u64>()]| {
+            let bit = |byte: u8| if nocase && byte.is_ascii_alphabetic() { 0x20 } else { 0 };
+            u64::from_le_bytes(bytes.map(bit))
+        };
+        let mask = u64::MAX >> (u64::BITS - 8 * first_len as u32);
+        Self {
+            first: u64::from_le_bytes(first) | case(first),
+            first_case: case(first),
+            first_mask: mask,
+            last: u64::from_le_bytes(last) | case(last),
+            last_case: case(last),
+            name: name.into(),
+            nocase,
+            does,
         }
-        Self { len: name.len(), word, case, mask, name: name.into(), does }
     }
 }
 
@@ -123,9 +133,10 @@ impl LineTable {
         // Of two that are one the first counts, as for the reference.
         let mut keys: Vec<_> =
             lines.keys.iter().map(|(key, does)| KeyTable::new(key, *does, form.nocase)).collect();
-        keys.sort_by_key(|key| key.len);
-        let first_of_len =
-            |len: usize| keys.iter().take_while(|key| key.len < len).count().min(usize::from(u8::MAX)) as u8;
+        keys.sort_by_key(|key| key.name.len());
+        let first_of_len = |len: usize| {
+            keys.iter().take_while(|key| key.name.len() < len).count().min(usize::from(u8::MAX)) as u8
+        };
         let first_of_len = std::array::from_fn(first_of_len);
         Self {
             name_rows: name.low_rows,

@@ -7,7 +7,7 @@ use flick_abi::{BytesRef, Frame, Region};
 use flick_ir::data::LineDoes;
 use flick_ir::semantics::Line;
 
-use super::{END_BYTES, KeyTable, LineTable, NAME_ROWS, Steps, WORD_BYTES};
+use super::{END_BYTES, KeyTable, LineTable, NAME_ROWS, Steps};
 
 /// Bytes of one step.
 const STEP_BYTES: usize = 64;
@@ -168,13 +168,14 @@ fn is_odd_passed(
         let Some(found) = table.lines.line(table.lines.within(data), start) else { return false };
         debug_assert_eq!(found, line, "a line ends where its value does");
     }
-    let word = data.get(start..).and_then(<[u8]>::first_chunk::<WORD_BYTES>);
+    // The end of the line is behind the name, so mostly a word is there.
+    let word = data.get(start..).and_then(<[u8]>::first_chunk);
+    let last = name.last_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let first = usize::from(table.first_of_len[name.len().min(NAME_ROWS)]);
-    for key in table.keys[first..].iter().take_while(|key| key.len <= name.len()) {
+    for key in table.keys[first..].iter().take_while(|key| key.name.len() <= name.len()) {
         let is_same = match word {
-            Some(word) if name.len() <= WORD_BYTES => key.is_word(word) && key.len == name.len(),
-            _ if table.lines.form.nocase => key.name.eq_ignore_ascii_case(name),
-            _ => *key.name == *name,
+            Some(word) => key.is(name, u64::from_le_bytes(*word), last),
+            None => key.is_name(name),
         };
         if is_same {
             return act(table, frame, data, line, key.does);
@@ -184,11 +185,20 @@ fn is_odd_passed(
 }
 
 impl KeyTable {
-    /// Whether the first bytes of a word are the key's.
+    /// Whether a name is this one, whose first word and, if it is that long, last word are known.
     #[inline]
-    fn is_word(&self, word: &[u8; WORD_BYTES]) -> bool {
-        let differs = |at: usize| (word[at] | self.case[at]) & self.mask[at] ^ self.word[at];
-        (0..WORD_BYTES).fold(0, |all, at| all | differs(at)) == 0
+    fn is(&self, name: &[u8], word: u64, last: Option<u64>) -> bool {
+        let is_first = (word | self.first_case) & self.first_mask == self.first;
+        let is_last = last.is_none_or(|last| last | self.last_case == self.last);
+        is_first
+            && is_last
+            && name.len() == self.name.len()
+            && (name.len() <= 2 * size_of::<u64>() || self.is_name(name))
+    }
+
+    /// Whether a name is this one.
+    fn is_name(&self, name: &[u8]) -> bool {
+        if self.nocase { self.name.eq_ignore_ascii_case(name) } else { *self.name == *name }
     }
 }
 
