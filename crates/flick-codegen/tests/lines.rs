@@ -146,9 +146,12 @@ fn message(rng: &mut Rng) -> Vec<u8> {
     message
 }
 
+/// What is passed over, kept, cut and pushed.
+type Found = (u64, Vec<u64>, Vec<(u64, u64)>, Vec<u64>);
+
 fn check(engines: &[(&str, &dyn Engine)], message: &[u8], from: u64, left: i64) {
     for form in 0..forms().len() as u32 {
-        let found: Vec<(u64, Vec<u64>, Vec<(u64, u64)>, Vec<u64>)> = engines
+        let found: Vec<Found> = engines
             .iter()
             .map(|(_, engine)| {
                 let mut frame = Frame::new();

@@ -47,7 +47,7 @@ struct Masks {
 
 impl Masks {
     /// The first byte of no name from byte `from` of the stride on.
-    #[inline(always)]
+    #[inline(never)]
     fn name_end(&self, from: usize) -> Option<usize> {
         let mut step = from / STEP_BYTES;
         let mut ends = self.no_name.get(step)? & (u64::MAX << (from % STEP_BYTES));
@@ -86,16 +86,23 @@ fn walk<const PUSH: bool>(
                 ends &= ends - 1;
                 ends &= ends.wrapping_sub(1);
                 if separator == NOT_YET {
-                    // A byte of no value is of no name either, so there is one.
-                    separator = masks.name_end(start.max(stride) - stride).map_or(end, |at| stride + at);
+                    let names =
+                        masks.no_name[index].checked_shr(start.wrapping_sub(step) as u32).unwrap_or(0);
+                    separator = match names {
+                        // A byte of no value is of no name either, so there is one.
+                        0 => masks.name_end(start.max(stride) - stride).map_or(end, |at| stride + at),
+                        _ => start + names.trailing_zeros() as usize,
+                    };
                 }
-                if end + BEHIND_BYTES > limit && separator > start {
+                if separator == start {
+                    break 'strides;
+                }
+                if end + BEHIND_BYTES > limit {
                     // The reference judges the last line of what is there.
                     return table.lines.pass(frame, data, start as u64, rest as i64) + ((left - rest) << 32);
                 }
                 let has_room = !PUSH || frame.items().len() < ITEMS_MAX;
-                if separator == start || !has_room || !is_passed(table, frame, data, (start, separator, end))
-                {
+                if !has_room || !is_passed(table, frame, data, (start, separator, end)) {
                     break 'strides;
                 }
                 let next = end + END_BYTES;

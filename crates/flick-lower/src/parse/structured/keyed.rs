@@ -109,10 +109,12 @@ impl Emitter<'_, '_> {
                 self.body.f.branch_to(cond, same, next);
                 self.body.f.go_on_in(same);
             }
-            if let Some(id) = self.lists.last().copied().filter(|id| self.is_element_at_key(*id)) {
-                if keyed.cut.contains(key) || self.info.uses.changed_keys.contains(&(id, *key)) {
-                    self.keep(Key::Element(id), start);
-                }
+            let is_there = |id: &FieldId| {
+                let is_asked = keyed.cut.contains(key) || self.info.uses.changed_keys.contains(&(*id, *key));
+                is_asked && self.is_element_at_key(*id)
+            };
+            if let Some(id) = self.lists.last().copied().filter(is_there) {
+                self.keep(Key::Element(id), start);
             }
             let number = self.body.f.int(i64::from(*key) + 1);
             self.body.f.jump(known, vec![number]);
