@@ -84,6 +84,7 @@ pub(crate) fn answer(request: Option<&Request<'_>>, policy: &Policy, source: &dy
 fn asked(path: &str) -> Option<Ask> {
     match path {
         "/api/reload" => Some(Ask::Reload),
+        "/api/upgrade" => Some(Ask::Upgrade),
         _ => None,
     }
 }

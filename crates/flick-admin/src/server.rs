@@ -27,6 +27,8 @@ use crate::state::State;
 pub enum Ask {
     /// Read programs and settings again, and go on with them.
     Reload,
+    /// Have a new process take this one's place.
+    Upgrade,
 }
 
 /// Who says what there is to see.

@@ -63,6 +63,8 @@ impl Door {
     ///
     /// Errors: the system's.
     pub fn new(listener: ListenSocket, silent_ns_max: u64) -> io::Result<Door> {
+        // One that somebody else opened may wait.
+        socket::set_blocking(&listener, false)?;
         let mut door = Door {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listener: Some(listener),

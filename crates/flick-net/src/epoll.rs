@@ -254,6 +254,8 @@ impl Driver for EpollDriver {
     }
 
     fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        // One that somebody else opened may wait.
+        socket::set_blocking(&socket, false)?;
         let free = self.listeners.iter().position(Option::is_none);
         let index = free.unwrap_or(self.listeners.len());
         if index == LISTENERS_MAX {

@@ -14,6 +14,7 @@ pub mod limits;
 mod linger;
 pub mod listen;
 mod output;
+pub mod passage;
 mod queue;
 pub mod sim;
 mod socket;

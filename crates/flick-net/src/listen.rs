@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::Endpoint;
 use crate::socket;
@@ -17,8 +18,8 @@ use crate::socket;
 pub struct ListenSocket {
     fd: OwnedFd,
     at: Endpoint,
-    /// Held, not read: the last holder removes the file.
-    _file: Option<Arc<SocketFile>>,
+    /// The last holder removes the file.
+    file: Option<Arc<SocketFile>>,
 }
 
 /// The sockets of one address, for the workers to take.
@@ -29,25 +30,49 @@ pub struct ListenSockets {
 }
 
 #[derive(Debug)]
-struct SocketFile(PathBuf);
+struct SocketFile {
+    path: PathBuf,
+    /// Another process listens on it and removes it.
+    is_given_away: AtomicBool,
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it before us, which is what we want.
-        let _ = std::fs::remove_file(&self.0);
+        if !self.is_given_away.load(Ordering::Acquire) {
+            // Somebody may have removed it before us, which is what we want.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
 impl ListenSocket {
     /// Opens one socket. Errors: the system's, `AddrInUse` for one.
     pub fn open(at: &Endpoint) -> io::Result<ListenSocket> {
-        let fd = socket::open_listener(at)?;
+        Self::of(socket::open_listener(at)?)
+    }
+
+    /// A socket that somebody else has opened, and that listens. Errors: the system's; it is no such socket.
+    pub fn adopt(fd: OwnedFd) -> io::Result<ListenSocket> {
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+        Self::of(fd)
+    }
+
+    fn of(fd: OwnedFd) -> io::Result<ListenSocket> {
         let at = socket::local_endpoint(&fd)?;
         let file = match &at {
-            Endpoint::Unix(path) => Some(Arc::new(SocketFile(path.clone()))),
+            Endpoint::Unix(path) => {
+                Some(Arc::new(SocketFile { path: path.clone(), is_given_away: AtomicBool::new(false) }))
+            }
             Endpoint::Tcp(_) => None,
         };
-        Ok(ListenSocket { fd, at, _file: file })
+        Ok(ListenSocket { fd, at, file })
+    }
+
+    /// Another process listens on it from now on: its file stays when the last of ours is closed.
+    pub fn give_away(&self) {
+        if let Some(file) = &self.file {
+            file.is_given_away.store(true, Ordering::Release);
+        }
     }
 
     /// A second socket for the same address: see the module.
@@ -55,7 +80,7 @@ impl ListenSocket {
         match &self.at {
             Endpoint::Tcp(_) => ListenSocket::open(&self.at),
             Endpoint::Unix(_) => {
-                Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), _file: self._file.clone() })
+                Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
             }
         }
     }
@@ -63,7 +88,7 @@ impl ListenSocket {
     /// The same socket again: peers wait in one queue, whoever of the holders takes them, and as long as one is left it
     /// listens.
     pub fn duplicate(&self) -> io::Result<ListenSocket> {
-        Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), _file: self._file.clone() })
+        Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
     }
 
     /// The address the socket really got.
@@ -109,6 +134,17 @@ impl ListenSockets {
         &self.at
     }
 
+    /// Sockets of one address that somebody else has opened. Panics without any.
+    pub fn of(sockets: Vec<ListenSocket>) -> ListenSockets {
+        let at = sockets.first().expect("an address has a socket").at.clone();
+        ListenSockets { at, waiting: sockets }
+    }
+
+    /// Those that are not taken.
+    pub fn iter(&self) -> impl Iterator<Item = &ListenSocket> {
+        self.waiting.iter()
+    }
+
     /// Sockets that are not taken.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -147,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_file_lives_as_long_as_its_last_socket() {
+    fn the_socketfile_lives_as_long_as_its_last_socket() {
         let path = path("shared");
         let mut sockets = ListenSockets::open(&Endpoint::Unix(path.clone()), 2).expect("a fresh path");
         drop(sockets.take());
@@ -157,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+    fn a_stalefile_is_replaced_and_a_live_one_is_not() {
         let path = path("stale");
         let at = Endpoint::Unix(path.clone());
         let living = UnixListener::bind(&path).expect("a fresh path");
@@ -169,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn afile_that_is_no_socket_is_left_alone() {
         let path = path("plain");
         std::fs::write(&path, "precious").expect("the temporary directory is writable");
         ListenSocket::open(&Endpoint::Unix(path.clone())).expect_err("not a socket");

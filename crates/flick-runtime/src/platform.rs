@@ -12,6 +12,7 @@ mod thread;
 pub use estate::Estate;
 pub use service::{Lists, Running, Service};
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,7 +24,7 @@ use flick_net::{Endpoint, ListenSocket, ListenSockets, monotonic_ns};
 use crate::config::PlatformConfig;
 use crate::counters::Totals;
 use crate::crew::End;
-use crate::handover::Workers;
+use crate::handover::{Handed, Heir, Workers};
 use crate::limits::{SERVICES_MAX, SILENT_MS};
 use crate::merge::Hub;
 use crate::setup::{Setup, StartError};
@@ -247,6 +248,7 @@ impl Platform {
     pub fn replace(&mut self, next: &Platform, deadline: Duration) {
         // From here on only the new one listens.
         self.sockets.clear();
+        self.leave_snapshots();
         for service in &self.services {
             let heir = next.services.iter().find(|other| other.name == service.name);
             let heir = heir.filter(|other| other.succeeds(service));
@@ -255,9 +257,50 @@ impl Platform {
                 None => service.drain(deadline),
             }
         }
+    }
+
+    /// As [`Platform::replace`], by another process, to which `heir_of` gives the clients of a service.
+    pub fn give_away(&mut self, deadline: Duration, heir_of: impl Fn(&str) -> Arc<dyn Heir>) {
+        self.sockets.iter().flat_map(|(_, sockets)| sockets.iter()).for_each(ListenSocket::give_away);
+        self.sockets.clear();
+        self.leave_snapshots();
+        for service in &self.services {
+            match service.hub {
+                None => service.replace(deadline, heir_of(&service.name)),
+                Some(_) => service.drain(deadline),
+            }
+        }
+    }
+
+    /// Somebody else keeps the dictionaries from here on.
+    fn leave_snapshots(&mut self) {
         for (_, keeper) in std::mem::take(&mut self.keepers) {
             keeper.leave();
         }
+    }
+
+    /// Writes the dictionaries that are kept, for another process to read. Says how many could not be written.
+    pub fn save_snapshots(&self) -> usize {
+        let save = |(service, _): &(usize, Keeper)| {
+            let service = &self.services[*service];
+            service.state_dir.as_ref().map_or(0, |directory| service.state.save_snapshots(directory))
+        };
+        self.keepers.iter().map(save).sum()
+    }
+
+    /// Takes in a client from another process, in whose place this one is. Errors: the connection, where no service of that
+    /// name takes clients.
+    pub fn take_in(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
+        let Some(service) = self.services.iter().find(|known| known.name == service) else {
+            return Err(socket);
+        };
+        let peer = flick_net::passage::peer_of(&socket);
+        service.shared.add_session();
+        let client = Handed { socket, peer, is_counted: true };
+        Workers(service.shared.intakes()).take(worker, client).map_err(|client| {
+            service.shared.give_session();
+            client.socket
+        })
     }
 
     /// Asks all services to end at once.
@@ -380,6 +423,7 @@ fn bind(
             state,
             group,
             is_first_of_group,
+            state_dir: config.state_dir.clone(),
             addresses: Vec::new(),
             workers: Vec::new(),
             wakers: Vec::new(),

@@ -125,6 +125,11 @@ impl Shared {
             .is_ok()
     }
 
+    /// Counts a session in that another process let in.
+    pub(crate) fn add_session(&self) {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a session out.
     pub fn give_session(&self) {
         self.sessions.fetch_sub(1, Ordering::Relaxed);

@@ -34,7 +34,9 @@ pub enum Command {
     /// Writes what the compiler makes of a program
     Build(build::Build),
     /// Tells a running service to read its programs and settings again
-    Reload(reload::Reload),
+    Reload(reload::Asked),
+    /// Has the binary that lies there now take a running service's place, with its listening sockets and clients
+    Upgrade(reload::Asked),
     /// Shows a running service in the terminal
     Top(top::Top),
     /// Plays the scenarios beside a program in the simulator
@@ -56,7 +58,8 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
-            Command::Reload(reload) => reload.run(),
+            Command::Reload(asked) => asked.reload(),
+            Command::Upgrade(asked) => asked.upgrade(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),

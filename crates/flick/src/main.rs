@@ -12,7 +12,9 @@ mod settings;
 mod sources;
 
 mod logging;
+mod notify;
 mod supervise;
+mod takeover;
 mod watching;
 
 mod failure;

@@ -1,17 +1,20 @@
 //! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
-//! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads.
+//! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
+//! takes this one's place.
 
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use flick_runtime::{Outcome, State};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use crate::commands::run::generations::Generations;
 use crate::failure::Failure;
+use crate::notify;
 use crate::watching::Watching;
 
 /// How long a worker that ended by itself may stay unnoticed.
@@ -23,8 +26,22 @@ pub enum Call {
     /// A signal arrived.
     Signal(i32),
     /// Reload, and say what came of it.
-    Reload(Sender<Result<String, String>>),
+    Reload(Sender<Answer>),
+    /// Have a new process take this one's place, and say what came of it.
+    Upgrade(Sender<Answer>),
+    /// A client comes from the process whose place this one took.
+    Client {
+        /// Of this service.
+        service: String,
+        /// From the worker of this number.
+        worker: usize,
+        /// Its connection.
+        socket: OwnedFd,
+    },
 }
+
+/// What came of something that was asked for: what has changed, or why nothing has.
+pub type Answer = Result<String, String>;
 
 /// Where the control thread is called.
 pub struct Calls {
@@ -37,7 +54,9 @@ impl Calls {
     pub fn new() -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::channel();
         let calls = Self { sender: sender.clone(), receiver };
-        deliver(&[SIGTERM, SIGINT, SIGHUP], move |signal| sender.send(Call::Signal(signal)).is_ok())?;
+        deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2], move |signal| {
+            sender.send(Call::Signal(signal)).is_ok()
+        })?;
         Ok(calls)
     }
 
@@ -62,17 +81,31 @@ fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result
     Ok(())
 }
 
+/// How the service ends.
+struct End {
+    start: Instant,
+    deadline: Duration,
+    /// Another process has its place.
+    is_upgrade: bool,
+}
+
+impl End {
+    fn new(deadline: Duration, is_upgrade: bool) -> Self {
+        Self { start: Instant::now(), deadline, is_upgrade }
+    }
+}
+
 /// Stays until the services have ended.
 ///
 /// Errors: a worker ended by itself; a second signal.
 pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Failure> {
-    let mut draining: Option<(Instant, Duration)> = None;
+    let mut ending: Option<End> = None;
     let watch =
         |generations: &Generations| generations.settings().watch.then(|| Watching::new(generations.files()));
     let mut watching = watch(&generations);
     loop {
         generations.reap();
-        if draining.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
+        if ending.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
             info!("a file has changed");
             if generations.reload().is_ok() {
                 watching = watch(&generations);
@@ -91,15 +124,25 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
             Err(RecvTimeoutError::Disconnected) => panic!("the control thread holds a sender itself"),
         };
         match call {
-            Call::Signal(SIGHUP) | Call::Reload(_) if draining.is_some() => {
-                answer(call, Err("the service is draining".to_owned()));
+            Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
+            Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
+                answer(call, Err("the service is ending".to_owned()));
             }
             Call::Signal(SIGHUP) | Call::Reload(_) => {
+                notify::reloading();
                 let outcome = generations.reload();
+                notify::ready();
                 watching = watch(&generations);
                 answer(call, outcome);
             }
-            Call::Signal(signal) if draining.is_some() => {
+            Call::Signal(SIGUSR2) | Call::Upgrade(_) => {
+                let outcome = generations.upgrade();
+                if outcome.is_ok() {
+                    ending = Some(End::new(generations.settings().reload_deadline, true));
+                }
+                answer(call, outcome);
+            }
+            Call::Signal(signal) if ending.as_ref().is_some_and(|end| !end.is_upgrade) => {
                 warn!(signal = name(signal), "stopping at once");
                 generations.stop();
                 return Err(Failure::signal(signal));
@@ -108,36 +151,39 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
                 let (open, deadline) = (generations.sessions_open(), generations.settings().drain_deadline);
                 let deadline_ms = millis(deadline);
                 info!(signal = name(signal), sessions_open = open, deadline_ms, "draining");
+                if ending.is_none() {
+                    notify::stopping();
+                }
                 generations.drain(deadline);
-                draining = Some((Instant::now(), deadline));
+                ending = Some(End::new(deadline, false));
             }
         }
     }
-    ended(generations, draining)
+    ended(generations, ending)
 }
 
 /// Tells who asked what came of it, if somebody did.
-fn answer(call: Call, outcome: Result<String, String>) {
-    if let Call::Reload(asked) = call {
+fn answer(call: Call, outcome: Answer) {
+    if let Call::Reload(asked) | Call::Upgrade(asked) = call {
         // Who has gone does not want to know.
         let _ = asked.send(outcome);
     }
 }
 
-fn ended(generations: Generations, draining: Option<(Instant, Duration)>) -> Result<(), Failure> {
+fn ended(generations: Generations, ending: Option<End>) -> Result<(), Failure> {
     let (outcome, states) = generations.wait();
     log_totals(&outcome);
     states.iter().for_each(|state| log_program(state));
     if let Some(first) = outcome.errors.first() {
         return Err(Failure::failed(format!("a worker ended: {first}")));
     }
-    match draining {
-        Some((start, deadline)) if start.elapsed() >= deadline => {
-            warn!(deadline_ms = millis(deadline), "the deadline passed before every client was served");
+    match ending {
+        Some(end) if end.start.elapsed() >= end.deadline => {
+            warn!(deadline_ms = millis(end.deadline), "the deadline passed before every client was served");
             Ok(())
         }
-        Some((start, _)) => {
-            info!(took_ms = millis(start.elapsed()), "drained");
+        Some(end) => {
+            info!(took_ms = millis(end.start.elapsed()), "drained");
             Ok(())
         }
         None => Err(Failure::failed("all workers ended without being asked to")),

@@ -102,6 +102,23 @@ fn held(pid: u32) -> (u64, usize) {
     (kb, files)
 }
 
+/// Ends a process that is nobody's child any more, whatever happens.
+struct Orphan(u32);
+
+impl Orphan {
+    fn is_there(&self) -> bool {
+        std::path::Path::new(&format!("/proc/{}", self.0)).exists()
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        if self.is_there() {
+            common::peers::signal(self.0, "KILL");
+        }
+    }
+}
+
 /// Reloads again and again under load.
 fn check_under_load(test: &str, io: &str) {
     let changing = Changing::start(test, &["--io", io, "--workers", "2"]);
@@ -217,4 +234,67 @@ fn a_file_that_is_watched_is_read_when_it_changes() {
     });
     drop(stream);
     changing.service.drained();
+}
+
+/// Upgrades of the test, unless `FLICK_UPGRADES` says otherwise.
+const UPGRADES: usize = 3;
+
+#[test]
+fn a_new_process_takes_the_place_of_the_old_one_under_load() {
+    let upgrades =
+        std::env::var("FLICK_UPGRADES").ok().and_then(|count| count.parse().ok()).unwrap_or(UPGRADES);
+    let scratch = Scratch::new("upgrade");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let connect_to = format!("backends={}", load::origin());
+    let path = program.to_str().expect("the path is UTF-8");
+    let args = [
+        "run",
+        path,
+        "--listen",
+        "client=127.0.0.1:0",
+        "--connect",
+        &connect_to,
+        "--admin",
+        &admin,
+        "--workers",
+        "1",
+    ];
+    let first = Service::start(&args);
+    let address = first.address;
+    let mut idle = connect(address);
+    assert_eq!(get(&mut idle, "/version"), Ok("version 0".to_owned()));
+    let load = Load::start(address, 3, 1, || Http);
+    let mut current = Orphan(first.pid());
+    for version in 1..=upgrades {
+        scratch.write("balancer.flick", &balancer(version));
+        let (status, told, error) = common::run(&["upgrade", &admin]);
+        assert_eq!(status, 0, "{error}");
+        let pid =
+            told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok()).expect("it says which");
+        let before = std::mem::replace(&mut current, Orphan(pid));
+        let told = wait::until("the idle client to change hands", || {
+            let told = get(&mut idle, "/version").expect("it is answered");
+            (told == format!("version {version}")).then_some(told)
+        });
+        assert_eq!(told, format!("version {version}"));
+        if version > 1 {
+            wait::until("the process before to end", || (!before.is_there()).then_some(()));
+        }
+        std::mem::forget(before);
+        load.check();
+    }
+    // One that cannot start changes nothing.
+    scratch.write("balancer.flick", "nothing that compiles");
+    let (status, _, error) = common::run(&["upgrade", &admin]);
+    assert!(status == 1 && error.contains("balancer.flick"), "{error}");
+    assert_eq!(get(&mut connect(address), "/version"), Ok(format!("version {upgrades}")));
+    let asked = load.stop();
+    println!("{upgrades} upgrades, {asked} requests");
+    drop(idle);
+    common::peers::signal(current.0, "TERM");
+    wait::until("the last process to end", || (!current.is_there()).then_some(()));
+    let (status, log) = first.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
 }

@@ -1,5 +1,6 @@
 //! One of the services of a platform: what the control thread knows and can ask of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ pub struct Running {
     pub(super) hub: Option<Arc<Hub>>,
     pub(super) group: Arc<Group>,
     pub(super) is_first_of_group: bool,
+    pub(super) state_dir: Option<PathBuf>,
     pub(super) addresses: Vec<(String, Endpoint)>,
     /// By thread.
     pub(super) workers: Vec<WorkerWatch>,

@@ -1,4 +1,5 @@
-//! `flick reload`: tells a running service to read its programs and settings again, and says what came of it.
+//! `flick reload` and `flick upgrade`: tell a running service to read its programs and settings again, or to have a new
+//! process take its place, and say what came of it.
 
 use std::path::PathBuf;
 
@@ -8,9 +9,9 @@ use flick_admin::{Address, client};
 use crate::commands::run::admin::read_token;
 use crate::failure::{Failure, Outcome};
 
-/// Reloads a running service.
+/// Which service is asked.
 #[derive(Debug, Args)]
-pub struct Reload {
+pub struct Asked {
     /// Where its admin side listens: `9900`, `ADDRESS:PORT`, `unix:PATH`, as given to `flick run --admin`
     #[arg(value_name = "ADDRESS")]
     address: Address,
@@ -19,10 +20,15 @@ pub struct Reload {
     token_file: Option<PathBuf>,
 }
 
-impl Reload {
-    /// Asks for it. Errors: why nothing has changed, in the words of the service.
-    pub fn run(self) -> Outcome {
+impl Asked {
+    /// Asks for a reload. Errors: why nothing has changed, in the words of the service.
+    pub fn reload(self) -> Outcome {
         ask(&self.address, self.token_file.as_deref(), "/api/reload")
+    }
+
+    /// Asks for a new process. Errors: why the old one goes on, in its words.
+    pub fn upgrade(self) -> Outcome {
+        ask(&self.address, self.token_file.as_deref(), "/api/upgrade")
     }
 }
 

@@ -16,12 +16,14 @@ use std::sync::Arc;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::faults::Faults;
-use flick_runtime::StartError;
+use flick_runtime::{Estate, StartError};
 
 use crate::failure::{Failure, Outcome};
 use crate::logging;
+use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls};
+use crate::takeover::Predecessor;
 use generations::Generations;
 use prepare::Prepared;
 use seen::Seen;
@@ -36,6 +38,25 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
+        let (predecessor, estate) = Predecessor::meet()?;
+        let outcome = self.start(estate);
+        let (generations, calls) = match (outcome, &predecessor) {
+            (Err(failure), Some(predecessor)) => {
+                predecessor.refuse(&failure);
+                return Err(failure);
+            }
+            (outcome, _) => outcome?,
+        };
+        if let Some(predecessor) = predecessor {
+            let succeeded = predecessor.succeed(calls.sender());
+            succeeded.map_err(|error| Failure::failed(format!("cannot take a process's place: {error}")))?;
+        }
+        notify::ready();
+        supervise::supervise(generations, &calls)
+    }
+
+    /// Makes, opens and shows everything.
+    fn start(self, estate: Estate) -> Result<(Generations, Calls), Failure> {
         let prepared = Prepared::new(&self.flags)?;
         let settings = &prepared.settings;
         if settings.verbose {
@@ -47,10 +68,8 @@ impl Run {
         logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
         let seen = Arc::new(Seen::new(faults, calls.sender()));
-        let (admin, token_file) = (settings.admin.clone(), settings.admin_token_file.clone());
-        let generations = Generations::start(self.flags, prepared, Arc::clone(&seen))?;
-        let _admin = admin::start(admin, token_file.as_deref(), seen)?;
-        supervise::supervise(generations, &calls)
+        let generations = Generations::start(self.flags, prepared, estate, seen)?;
+        Ok((generations, calls))
     }
 }
 

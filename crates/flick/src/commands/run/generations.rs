@@ -3,21 +3,24 @@
 //! at most [`GENERATIONS_MAX`] older generations are there, beyond which the oldest is told to end at once.
 //! Refuses: settings that belong to the process: they take effect at the next start, and the log says which.
 
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flick_net::IoKind;
-use flick_runtime::{Outcome, Platform, State};
+use flick_runtime::{Estate, Outcome, Platform, State};
 use tracing::{info, warn};
 
 use super::prepare::Prepared;
 use super::seen::Seen;
-use super::{backends, not_started};
+use super::{admin, backends, not_started};
 use crate::failure::Failure;
 use crate::settings::{RunFlags, Settings};
 use crate::sources::Watchers;
+use crate::takeover::Successor;
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
@@ -31,7 +34,12 @@ pub struct Generations {
     /// Reads lists of backends for the current one.
     watchers: Watchers,
     seen: Arc<Seen>,
-    files: Vec<std::path::PathBuf>,
+    files: Vec<PathBuf>,
+    admin: Option<flick_admin::Server>,
+    /// This binary, as it was called when it was started: a new one may lie there since.
+    binary: Option<PathBuf>,
+    /// The process that has our place.
+    successor: Option<Successor>,
     /// The first panic of an older generation, which ends with the process.
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
@@ -40,13 +48,29 @@ impl Generations {
     /// Starts the first.
     ///
     /// Errors: what cannot be opened.
-    pub fn start(flags: RunFlags, prepared: Prepared, seen: Arc<Seen>) -> Result<Self, Failure> {
+    pub fn start(
+        flags: RunFlags,
+        prepared: Prepared,
+        estate: Estate,
+        seen: Arc<Seen>,
+    ) -> Result<Self, Failure> {
         let Prepared { settings, services, modules, opened, files, .. } = prepared;
-        let current = Platform::start_services(services).map_err(not_started)?;
+        let binary = std::env::current_exe().ok();
+        let current = Platform::start_with(services, estate).map_err(not_started)?;
         let watchers = backends::watch(&current, opened)?;
         tell_addresses(&current, settings.workers);
         seen.show(current.watches(), &modules);
-        Ok(Self { flags, settings, current, older: Vec::new(), watchers, seen, files, panic: None })
+        let (older, admin, successor, panic) = (Vec::new(), None, None, None);
+        let mut made =
+            Self { flags, settings, current, older, watchers, seen, files, admin, binary, successor, panic };
+        made.open_admin()?;
+        Ok(made)
+    }
+
+    fn open_admin(&mut self) -> Result<(), Failure> {
+        let (address, token_file) = (self.settings.admin.clone(), self.settings.admin_token_file.as_deref());
+        self.admin = admin::start(address, token_file, Arc::clone(&self.seen))?;
+        Ok(())
     }
 
     /// The settings that hold now.
@@ -55,7 +79,7 @@ impl Generations {
     }
 
     /// The files that the services that run now were made of.
-    pub fn files(&self) -> &[std::path::PathBuf] {
+    pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
@@ -111,6 +135,52 @@ impl Generations {
         }
         (self.settings, self.files) = (settings, files);
         Ok(told)
+    }
+
+    /// Starts the binary that lies where this one did, with the same arguments; it takes the listening sockets and the clients
+    /// over. Says which process it is.
+    ///
+    /// Errors: why everything goes on as before.
+    pub fn upgrade(&mut self) -> Result<String, String> {
+        let outcome = self.try_upgrade();
+        match &outcome {
+            Ok(told) => info!("upgraded: {told}"),
+            Err(why) => {
+                warn!("not upgraded, everything goes on as before: {why}");
+                if let Err(failure) = self.open_admin() {
+                    warn!("without its admin side: {}", failure.text());
+                }
+            }
+        }
+        outcome
+    }
+
+    fn try_upgrade(&mut self) -> Result<String, String> {
+        let Some(binary) = &self.binary else { return Err("nobody knows where the binary lies".to_owned()) };
+        let estate = self.current.estate();
+        let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
+        let unsaved = self.current.save_snapshots();
+        if unsaved > 0 {
+            warn!(unsaved, "dictionaries cannot be written for the new process");
+        }
+        // The new process opens its own at the same address.
+        self.admin = None;
+        let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+        let successor = Successor::start(binary, &arguments, &estate)?;
+        let deadline = self.settings.reload_deadline;
+        for platform in self.older.iter_mut().chain([&mut self.current]) {
+            platform.give_away(deadline, |service| successor.heir_of(service));
+        }
+        let told = format!("process {}", successor.pid());
+        self.successor = Some(successor);
+        Ok(told)
+    }
+
+    /// Takes in a client from the process whose place this one took.
+    pub fn take_in(&self, service: &str, worker: usize, socket: OwnedFd) {
+        if self.current.take_in(service, worker, socket).is_err() {
+            warn!(service, "a client of the process before this one finds no service");
+        }
     }
 
     /// What is different with these services, in words.
@@ -186,6 +256,9 @@ impl Generations {
         let services = self.current.services().iter().filter(|service| service.is_first_of_program());
         let states = services.map(|service| Arc::clone(service.state())).collect();
         let mut outcome = self.current.wait();
+        if let Some(successor) = self.successor {
+            successor.finish();
+        }
         if let Some(panic) = self.panic {
             std::panic::resume_unwind(panic);
         }

@@ -144,6 +144,7 @@ impl Source for Seen {
         let (sender, answer) = mpsc::channel();
         let call = match ask {
             Ask::Reload => Call::Reload(sender),
+            Ask::Upgrade => Call::Upgrade(sender),
         };
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.send(call).is_err() {

@@ -1,0 +1,222 @@
+//! One process takes another's place: a new binary, or the same one, with the listening sockets and clients of the old.
+//! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; no listening
+//! socket is ever closed meanwhile; a client that changes hands notices nothing.
+//! Refuses: dictionaries, which go by their snapshots, if they have any.
+//!
+//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS` and `go`; from the new,
+//! `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use flick_net::passage::{Passage, Passed};
+use flick_net::{Endpoint, ListenSocket, ListenSockets};
+use flick_runtime::{Estate, Handed, Heir};
+
+use crate::failure::Failure;
+use crate::supervise::Call;
+
+/// Set in a process whose standard input is the way to the process whose place it takes.
+const VARIABLE: &str = "FLICK_TAKEOVER";
+/// How long a new process may take until it is ready.
+const READY_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// The new side: the process whose place this one takes.
+pub struct Predecessor(Passage);
+
+impl Predecessor {
+    /// The process that started this one to take its place, if one did, with what it leaves; without one, the sockets that
+    /// systemd has opened.
+    ///
+    /// Errors: what comes is not what should.
+    pub fn meet() -> Result<(Option<Self>, Estate), Failure> {
+        let failed =
+            |error: std::io::Error| Failure::failed(format!("cannot take listening sockets over: {error}"));
+        if std::env::var_os(VARIABLE).is_none() {
+            let inherited = flick_net::passage::inherited().map_err(failed)?;
+            let asked = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
+            return Ok((None, estate(asked)));
+        }
+        let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+        passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
+        let mut sockets = Vec::new();
+        loop {
+            let passed = passage.receive().map_err(failed)?;
+            match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
+                Some(("go", _)) => break,
+                Some(("listen", at)) => {
+                    let at: Result<Endpoint, _> = at.parse();
+                    let fd = passed.and_then(|passed| passed.fd);
+                    let (Ok(at), Some(fd)) = (at, fd) else {
+                        return Err(Failure::failed("a listening socket came without its address"));
+                    };
+                    sockets.push((at, ListenSocket::adopt(fd).map_err(failed)?));
+                }
+                _ => return Err(Failure::failed("the process whose place this one takes has gone")),
+            }
+        }
+        Ok((Some(Self(passage)), estate(sockets)))
+    }
+
+    /// Tells that this process does not start, and why. The old one goes on.
+    pub fn refuse(&self, failure: &Failure) {
+        // It notices our end in any case.
+        let _ = self.0.send(&format!("failed {}", failure.text()), None);
+    }
+
+    /// Tells that this process serves, and takes the other's clients in from here on.
+    ///
+    /// Errors: the system's.
+    pub fn succeed(self, calls: Sender<Call>) -> std::io::Result<()> {
+        self.0.set_patience(None)?;
+        self.0.send("ready", None)?;
+        let take_in = move || {
+            while let Ok(Some(Passed { text, fd })) = self.0.receive() {
+                let mut words = text.splitn(3, ' ');
+                let (kind, worker, service) = (words.next(), words.next(), words.next());
+                let worker = worker.and_then(|worker| worker.parse().ok());
+                let (Some("client"), Some(worker), Some(service), Some(socket)) = (kind, worker, service, fd)
+                else {
+                    tracing::warn!(text, "the process before this one says what it should not");
+                    return;
+                };
+                let call = Call::Client { service: service.to_owned(), worker, socket };
+                if calls.send(call).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("takeover".to_owned()).spawn(take_in)?;
+        Ok(())
+    }
+}
+
+/// Sockets by the addresses that were asked for, in their order.
+fn estate(sockets: impl IntoIterator<Item = (Endpoint, ListenSocket)>) -> Estate {
+    let mut found: Vec<(Endpoint, Vec<ListenSocket>)> = Vec::new();
+    for (at, socket) in sockets {
+        // Two services may have asked for any port: theirs are told apart by the one they got.
+        let is_same = |(known, of): &&mut (Endpoint, Vec<ListenSocket>)| {
+            *known == at && of.first().is_none_or(|first| first.local_addr() == socket.local_addr())
+        };
+        match found.iter_mut().find(is_same) {
+            Some((_, of)) => of.push(socket),
+            None => found.push((at, vec![socket])),
+        }
+    }
+    Estate::of_sockets(found.into_iter().map(|(at, sockets)| (at, ListenSockets::of(sockets))).collect())
+}
+
+/// The old side: the process that takes this one's place and is ready.
+pub struct Successor {
+    pid: u32,
+    clients: Sender<Option<(String, OwnedFd)>>,
+    sends: JoinHandle<()>,
+}
+
+impl Successor {
+    /// Starts `program` with `arguments`, gives it the listening sockets, and waits until it is ready.
+    ///
+    /// Errors: why there is none; nothing has changed then.
+    pub fn start(
+        program: &PathBuf,
+        arguments: &[std::ffi::OsString],
+        estate: &Estate,
+    ) -> Result<Self, String> {
+        let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
+        let (near, far) = Passage::pair().map_err(|error| failed("make a way to a new process", error))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::from(far.into_fd())).env(VARIABLE, "1");
+        command.env_remove("LISTEN_PID").env_remove("LISTEN_FDS");
+        let child =
+            command.spawn().map_err(|error| failed(&format!("start {}", program.display()), error))?;
+        // The child's end is closed here with the command, so that its end is noticed.
+        drop(command);
+        let pid = child.id();
+        match offer(&near, estate) {
+            Ok(()) => {}
+            Err(why) => {
+                give_up(child);
+                return Err(why);
+            }
+        }
+        let (clients, waiting) = mpsc::channel::<Option<(String, OwnedFd)>>();
+        let send = move || {
+            while let Ok(Some((text, socket))) = waiting.recv() {
+                if near.send(&text, Some(socket.as_fd())).is_err() {
+                    return;
+                }
+            }
+        };
+        let sends = std::thread::Builder::new().name("successor".to_owned()).spawn(send);
+        let sends = sends.map_err(|error| failed("start a thread", error))?;
+        Ok(Self { pid, clients, sends })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Where the clients of a service go.
+    pub fn heir_of(&self, service: &str) -> Arc<dyn Heir> {
+        Arc::new(Abroad { service: service.to_owned(), clients: Mutex::new(self.clients.clone()) })
+    }
+
+    /// Waits until it has all that was left for it.
+    pub fn finish(self) {
+        // Who has gone needs nothing more.
+        let _ = self.clients.send(None);
+        let _ = self.sends.join();
+    }
+}
+
+/// Offers the sockets, and waits for the answer.
+fn offer(passage: &Passage, estate: &Estate) -> Result<(), String> {
+    let gone = |error: std::io::Error| format!("the new process has gone: {error}");
+    let start = Instant::now();
+    passage.set_patience(Some(READY_TIME_MAX)).map_err(gone)?;
+    for (at, sockets) in estate.sockets() {
+        for socket in sockets.iter() {
+            passage.send(&format!("listen {at}"), Some(socket.as_fd())).map_err(gone)?;
+        }
+    }
+    passage.send("go", None).map_err(gone)?;
+    match passage.receive() {
+        Ok(Some(passed)) if passed.text == "ready" => Ok(()),
+        Ok(Some(passed)) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
+        Ok(None) => Err("the new process ended before it was ready; its log says why".to_owned()),
+        Err(error) => Err(format!("the new process was not ready in {:?}: {error}", start.elapsed())),
+    }
+}
+
+/// Ends a process that is not wanted after all.
+fn give_up(mut child: Child) {
+    // One that has ended already cannot be killed; after `wait` it is gone in any case.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// A service of the process that takes our place.
+#[derive(Debug)]
+struct Abroad {
+    service: String,
+    clients: Mutex<Sender<Option<(String, OwnedFd)>>>,
+}
+
+impl Heir for Abroad {
+    fn take(&self, worker: usize, client: Handed) -> Result<(), Handed> {
+        let Handed { socket, peer, is_counted } = client;
+        let text = format!("client {worker} {}", self.service);
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.send(Some((text, socket))).map_err(|unsent| match unsent.0 {
+            Some((_, socket)) => Handed { socket, peer, is_counted },
+            None => panic!("what comes back is what was sent"),
+        })
+    }
+}
