@@ -2,6 +2,8 @@
 //! end. Both are short loops of their own: together they would not fit the machine's registers.
 //! Promises: one walk for both kinds of machine; it goes over each byte once, and acts as `Lines::pass` does.
 
+use std::hint::black_box;
+
 use flick_abi::limits::ITEMS_MAX;
 use flick_abi::{BytesRef, Frame, Region};
 use flick_ir::data::LineDoes;
@@ -14,6 +16,8 @@ const STEP_BYTES: usize = 64;
 /// Steps of one stride: what may be looked at of a body behind the last line.
 const STRIDE: usize = 4;
 const STRIDE_BYTES: usize = STRIDE * STEP_BYTES;
+/// Bytes in front of the first line that are looked at with it.
+const EARLY_BYTES: usize = 2 * STEP_BYTES;
 /// Bytes behind a value that are looked at together with it.
 const BEHIND_BYTES: usize = 4;
 /// No byte of a message stands there.
@@ -72,15 +76,16 @@ fn walk<const PUSH: bool>(
 ) -> u64 {
     let limit = data.len().min(table.upto);
     let (mut start, mut separator) = (from, NOT_YET);
-    let (mut stride, mut rest) = (from, left);
+    let (mut stride, mut rest) = (start_of_strides(from), left);
     let mut masks = Masks::default();
     // Each stride is followed by one further on.
     'strides: while stride < limit {
         fill(stride, &mut masks);
         for index in 0..STRIDE {
             let step = stride + index * STEP_BYTES;
-            // What ends a line may lie in two steps.
-            let mut ends = masks.no_value[index] & (u64::MAX << u32::from(start > step));
+            // Lines start behind the first step's start, and what ends a line may lie in two steps.
+            let ahead = u64::MAX.checked_shl(start.saturating_sub(step) as u32).unwrap_or(0);
+            let mut ends = masks.no_value[index] & ahead;
             while ends != 0 {
                 let end = step + ends.trailing_zeros() as usize;
                 ends &= ends - 1;
@@ -122,6 +127,13 @@ fn walk<const PUSH: bool>(
         stride += STRIDE_BYTES;
     }
     start as u64 + ((left - rest) << 32)
+}
+
+/// Where the first stride begins. Where lines begin early it begins with the message, and need not wait until it is known where
+/// they do.
+#[inline(always)]
+fn start_of_strides(from: usize) -> usize {
+    if from < EARLY_BYTES { black_box(0) } else { from - from % STEP_BYTES }
 }
 
 /// Whether a line is one, and all is done for it that is to be done. It has a start, a separator and the end of a value, and

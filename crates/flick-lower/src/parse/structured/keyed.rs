@@ -21,6 +21,10 @@ impl Emitter<'_, '_> {
         for key in 0..keyed.keys.len() as u32 {
             self.keep(Key::At(id, key), missing);
         }
+        // They mean something behind a first value, wherever that is found.
+        for number in (0..FURTHER_MAX).filter(|_| keyed.cut_listed.is_some()) {
+            self.keep(Key::Further(id, number), missing);
+        }
         let no = self.body.f.bool(false);
         for (flag, ..) in self.needs.flags.clone().into_iter().filter(|(_, list, _)| *list == id) {
             self.keep(Key::Field(flag), no);
@@ -196,17 +200,12 @@ impl Emitter<'_, '_> {
         self.keep(own, first);
     }
 
-    /// Keeps a value in the first place of its key, or in the first free one of the further places, which mean something
-    /// only behind a first value.
+    /// Keeps a value in the first place of its key, or in the first free one of the further places.
     fn keep_one_of_several(&mut self, id: FieldId, own: Key, is_first: Value, value: Value) {
         let [first, further, behind] = [(); 3].map(|()| self.body.f.new_block(&[]));
         self.body.f.branch_to(is_first, first, further);
         self.body.f.go_on_in(first);
         self.keep(own, value);
-        let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
-        for number in 0..FURTHER_MAX {
-            self.keep(Key::Further(id, number), missing);
-        }
         self.body.f.jump(behind, Vec::new());
         self.body.f.go_on_in(further);
         self.keep_further(id, value);
@@ -232,7 +231,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Evaluates the flags that follow from a key for one occurrence of it.
-    fn raise_flags(&mut self, id: FieldId, key: u32, value: Value) {
+    pub fn raise_flags(&mut self, id: FieldId, key: u32, value: Value) {
         let flags = self.needs.flags.clone();
         for (flag, ..) in flags.into_iter().filter(|(_, list, own)| (*list, *own) == (id, key)) {
             let FieldKind::Flag { parse, .. } = &self.info.field(flag).kind else {

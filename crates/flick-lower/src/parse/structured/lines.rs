@@ -4,7 +4,7 @@
 //! not certain, or the line is not all there, the loop looks at it.
 
 use flick_abi::frame::SLOT_SCAN;
-use flick_check::hir::{FieldId, FieldKind, Item, Keyed, List, ListEnd};
+use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd};
 use flick_ir::data::{Binary, LineDoes, LineForm, LineKey, Op, Type, Value};
 use flick_ir::limits::LINE_END_BYTES_MAX;
 
@@ -154,18 +154,79 @@ impl<'a> Emitter<'a, '_> {
         keys.into_iter().filter(|key| !keyed.keys[*key as usize].is_empty()).map(line_key).collect()
     }
 
-    /// What the operation does for a name, where that is all that there is to do.
+    /// What the operation does for a name, where that is all that there is to do until the last line.
     fn line_does(&self, id: FieldId, keyed: &Keyed, key: u32) -> LineDoes {
         let is_changed = self.info.uses.changed_keys.contains(&(id, key));
-        let has_flags = self.needs.flags.iter().any(|(_, list, own)| (*list, *own) == (id, key));
-        let (own, cut) = (Key::At(id, key), keyed.cut.contains(&key));
-        if is_changed || has_flags || keyed.cut_listed == Some(key) {
+        let (own, cut, is_listed) =
+            (Key::At(id, key), keyed.cut.contains(&key), keyed.cut_listed == Some(key));
+        let flags: Vec<FieldId> = self.flags_of_key(id, key).collect();
+        if is_changed || !flags.iter().all(|flag| self.is_flag_of_tokens(*flag)) {
             return LineDoes::Stop;
         }
-        match (self.needs.has(own) && self.needs.has(Key::Field(keyed.value)), cut) {
-            (true, _) => LineDoes::Keep { slot: self.info.slot(own), once: keyed.once.contains(&key), cut },
-            (false, true) => LineDoes::Cut,
-            (false, false) => LineDoes::Stop,
+        match self.needs.has(own) && self.needs.has(Key::Field(keyed.value)) {
+            // What further ones come to is the loop's.
+            true => {
+                let once = keyed.once.contains(&key) || is_listed || !flags.is_empty();
+                LineDoes::Keep { slot: self.info.slot(own), once, cut }
+            }
+            false if cut && !is_listed && flags.is_empty() => LineDoes::Cut,
+            false => LineDoes::Stop,
+        }
+    }
+
+    /// The flags that follow from a key.
+    fn flags_of_key(&self, id: FieldId, key: u32) -> impl Iterator<Item = FieldId> {
+        self.needs
+            .flags
+            .iter()
+            .filter(move |(_, list, own)| (*list, *own) == (id, key))
+            .map(|(flag, ..)| *flag)
+    }
+
+    /// Whether a flag asks for tokens alone, so that it comes to the same wherever it is asked, and how often.
+    fn is_flag_of_tokens(&self, flag: FieldId) -> bool {
+        fn asks_for_tokens(expr: &Expr) -> bool {
+            match &expr.kind {
+                ExprKind::Not(a) => asks_for_tokens(a),
+                ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, b) => {
+                    asks_for_tokens(a) && asks_for_tokens(b)
+                }
+                ExprKind::Builtin(Builtin::HasToken, args) => {
+                    matches!(&args[..], [list, token]
+                        if matches!(list.kind, ExprKind::SelfKey(..)) && matches!(token.kind, ExprKind::Str(_)))
+                }
+                _ => false,
+            }
+        }
+        matches!(&self.info.field(flag).kind, FieldKind::Flag { parse, .. } if asks_for_tokens(parse))
+    }
+
+    /// Behind the last line: flags of the first values that the operation has kept. Whoever was looked at by the loop has
+    /// raised them before, which makes no difference.
+    pub fn flags_of_first(&mut self, id: FieldId, list: &List) {
+        let (Some(form), Some(keyed)) = (self.line_form(id, list), &list.keyed) else { return };
+        let kept: Vec<u16> = form
+            .keys
+            .iter()
+            .filter_map(|key| match key.does {
+                LineDoes::Keep { slot, .. } => Some(slot),
+                LineDoes::Cut | LineDoes::Stop => None,
+            })
+            .collect();
+        for key in self.keys_that_matter(id, keyed) {
+            let own = Key::At(id, key);
+            let is_kept = self.needs.has(own) && kept.contains(&self.info.slot(own));
+            if !is_kept || self.flags_of_key(id, key).next().is_none() {
+                continue;
+            }
+            let value = self.get_key(own);
+            let is_missing = self.body.f.define(Type::Bool, Op::IsMissing(value));
+            let (there, behind) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+            self.body.f.branch_to(is_missing, behind, there);
+            self.body.f.go_on_in(there);
+            self.raise_flags(id, key, value);
+            self.body.f.jump(behind, Vec::new());
+            self.body.f.go_on_in(behind);
         }
     }
 

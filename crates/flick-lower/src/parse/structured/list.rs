@@ -415,6 +415,7 @@ impl Emitter<'_, '_> {
 
     /// Behind the last element.
     fn end_of_list(&mut self, id: FieldId, list: &List, seen: Option<Value>) {
+        self.flags_of_first(id, list);
         self.forget_line(id, list);
         if !matches!(list.end, ListEnd::Until(_)) && self.needs.has(Key::End(id)) {
             let end = self.place(self.at);
