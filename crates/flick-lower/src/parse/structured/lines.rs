@@ -185,6 +185,19 @@ impl<'a> Emitter<'a, '_> {
 
     /// Whether a flag asks for tokens alone, so that it comes to the same wherever it is asked, and how often.
     fn is_flag_of_tokens(&self, flag: FieldId) -> bool {
+        fn is_text(expr: &Expr) -> bool {
+            matches!(expr.kind, ExprKind::Str(_))
+        }
+        fn is_value(expr: &Expr) -> bool {
+            match &expr.kind {
+                ExprKind::SelfKey(..) => true,
+                ExprKind::OrElse(value, other) => {
+                    let is_constant = other.stmts.is_empty() && other.value.as_deref().is_some_and(is_text);
+                    is_constant && is_value(value)
+                }
+                _ => false,
+            }
+        }
         fn asks_for_tokens(expr: &Expr) -> bool {
             match &expr.kind {
                 ExprKind::Not(a) => asks_for_tokens(a),
@@ -192,8 +205,7 @@ impl<'a> Emitter<'a, '_> {
                     asks_for_tokens(a) && asks_for_tokens(b)
                 }
                 ExprKind::Builtin(Builtin::HasToken, args) => {
-                    matches!(&args[..], [list, token]
-                        if matches!(list.kind, ExprKind::SelfKey(..)) && matches!(token.kind, ExprKind::Str(_)))
+                    matches!(&args[..], [list, token] if is_value(list) && is_text(token))
                 }
                 _ => false,
             }
