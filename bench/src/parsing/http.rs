@@ -1,5 +1,5 @@
-//! Heads of HTTP requests: the library's grammar in a program that reads two fields, and a grammar that keeps all; beside
-//! `httparse`.
+//! Heads of HTTP requests: in programs that read two fields a grammar that checks what `httparse` checks and the library's,
+//! which checks more, and a grammar that keeps all; beside `httparse`.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
