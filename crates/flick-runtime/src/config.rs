@@ -68,6 +68,9 @@ pub struct Limits {
     pub backends_max: u32,
     /// How long a task runs before the next one has its turn.
     pub policy: Policy,
+    /// Longest that a worker's turns may take, one after the other and all of them, before a part of the requests is
+    /// answered *busy* at once. Zero: whatever they take.
+    pub shed_delay: Duration,
     /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
@@ -96,6 +99,7 @@ impl Default for Limits {
             exclusive_links_max: 1024,
             backends_max: 0,
             policy: Policy::default(),
+            shed_delay: Duration::from_millis(200),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             gather_max: Duration::from_micros(200),
@@ -112,6 +116,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
     pub reply: Duration,
+    /// In line for what a request needs that others have: room among the requests under way, a connection to its
+    /// backend. It is answered *busy* then, if the grammar has words for that. Zero: however long.
+    pub queue: Duration,
     /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
     pub request: Duration,
     /// How long a client may leave a reply unread that holds up a shared backend connection.
@@ -131,6 +138,7 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_millis(1_000),
             reply: Duration::from_millis(2_000),
+            queue: Duration::from_millis(1_000),
             request: Duration::from_secs(30),
             slow_client: Duration::from_millis(200),
             idle: Duration::ZERO,

@@ -88,6 +88,7 @@ counters! {
     failed_unavailable: "Requests answered by the platform: backend not available.",
     failed_timeout: "Requests answered by the platform: backend too slow.",
     failed_overload: "Requests answered by the platform: limit reached.",
+    shed: "Requests answered by the platform because they would have been served late, or had waited too long for room.",
     failed_malformed: "Requests answered by the platform: not of the grammar.",
     peer_faults_client: "Clients closed because of what they sent.",
     peer_faults_backend: "Backend connections closed because of what they sent.",

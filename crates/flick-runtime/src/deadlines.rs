@@ -20,10 +20,12 @@ pub enum Kind {
     Tunnel = 4,
     /// One side of a tunnel has ended, and nothing has come from the other for long.
     HalfTunnel = 5,
+    /// A request waits in line for something that others have.
+    Line = 6,
 }
 
 /// Number of kinds.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {

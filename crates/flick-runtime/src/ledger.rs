@@ -6,6 +6,7 @@
 
 use flick_abi::limits::ECHO_FIELDS_MAX;
 
+use crate::limits::BUSY_ENTRIES;
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::Key;
 
@@ -107,9 +108,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger for at most `capacity` requests under way.
+    /// A ledger for at most `capacity` requests under way, and some more that are only told that there are too many.
     pub fn new(capacity: usize) -> Self {
-        Self { requests: Vec::with_capacity(capacity), free: NONE, live: 0, capacity }
+        Self { requests: Vec::with_capacity(capacity + BUSY_ENTRIES), free: NONE, live: 0, capacity }
     }
 
     /// Entries in use.
@@ -119,7 +120,12 @@ impl Ledger {
 
     /// Further requests that would fit.
     pub fn room(&self) -> usize {
-        self.capacity - self.live
+        self.capacity.saturating_sub(self.live)
+    }
+
+    /// Whether one more request can be answered, though perhaps not served.
+    pub fn can_answer(&self) -> bool {
+        self.live < self.capacity + BUSY_ENTRIES
     }
 
     /// Opens an entry that is in no queue yet; `None` when the ledger is full.
@@ -129,7 +135,7 @@ impl Ledger {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
-        if self.live == self.capacity {
+        if !self.can_answer() {
             return None;
         }
         let request = Request {

@@ -32,6 +32,7 @@ pub mod roster;
 mod session;
 pub mod setup;
 mod shared;
+mod shedding;
 mod slab;
 pub mod state;
 pub mod tasks;

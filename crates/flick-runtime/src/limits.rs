@@ -105,6 +105,20 @@ pub const HEIRS_TRIES_MAX: usize = 16;
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.
 pub const FLUSH_TICK_MS: u64 = 5;
+/// Window of the least delay that tells a standing queue from a burst.
+pub const SHED_WINDOW_NS: u64 = 100_000_000;
+/// Turns that a window has at least before it counts as overload.
+pub const SHED_TURNS_MIN: u32 = 3;
+/// New requests of a turn that can be called a queue.
+pub const SHED_REQUESTS_MIN: u64 = 16;
+/// Into so many parts the requests are divided of which some are shed.
+pub const SHED_SHARES: u32 = 256;
+/// Most of them that are shed: some requests are always served.
+pub const SHED_SHARE_MAX: u32 = 243;
+/// Entries of the ledger, beyond those that may be under way, for requests that are answered *busy*.
+pub const BUSY_ENTRIES: usize = 256;
+/// The part of the buffers of which fewer are left when new requests are answered *busy*.
+pub const SCARCE_SHARE: u32 = 64;
 /// The part of a second's new clients that may come at once.
 pub const ACCEPT_BURST_SHARE: u32 = 10;
 /// Lines of the log that one worker's rules may write in a second; what is more is counted.
@@ -136,6 +150,7 @@ pub const LATENCY_SHARE_BITS: u32 = 3;
 /// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
 pub const ANSWERED_MAX: usize = 1024;
 
+const _: () = assert!(SHED_SHARE_MAX < SHED_SHARES);
 const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);
 const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);

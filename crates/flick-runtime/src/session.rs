@@ -99,6 +99,8 @@ pub struct Session {
     pub client_is_over: bool,
     /// While it waits for something shared: the backend of which it wants a connection, if that is it.
     pub wants: Option<u32>,
+    /// It has waited in line for as long as it may: what there is still no room for is answered *busy*.
+    pub is_late: bool,
     /// Next request only when all replies are out: a large message is under way on another connection.
     pub barrier: bool,
     /// The request under way is its last: it ends with the reply.
@@ -147,6 +149,7 @@ impl Session {
             speaker: None,
             is_fresh: true,
             client_is_over: false,
+            is_late: false,
             barrier: false,
             is_last: false,
             clogged: None,

@@ -175,6 +175,11 @@ impl Setup {
         protocol.echo.is_empty().then(|| protocol.failures[FailureReason::Overload as usize])?
     }
 
+    /// Whether a client can be told that there is too much to do.
+    pub fn sheds_in_words(&self) -> bool {
+        self.merge.is_none() && self.failure(FailureReason::Overload).is_some()
+    }
+
     /// The builder of the platform's own reply for a reason; a request that is not of the grammar in a special way is
     /// answered as any such one if the grammar has no words for that way.
     pub fn failure(&self, reason: FailureReason) -> Option<flick_abi::FuncId> {

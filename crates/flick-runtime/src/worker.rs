@@ -25,6 +25,7 @@ mod rules;
 mod running;
 mod sending;
 mod sharing;
+mod shedding;
 mod timers;
 mod tunnels;
 mod uploads;
@@ -60,6 +61,7 @@ use crate::roster::Roster;
 use crate::session::{Session, Wait};
 use crate::setup::Setup;
 use crate::shared::Shared;
+use crate::shedding::Shedder;
 use crate::slab::{Key, Slab};
 use crate::state::State;
 use merging::Merging;
@@ -138,6 +140,7 @@ pub struct Worker<D: Driver> {
     /// How long a task may run.
     pace: Pace,
     gather: Gather,
+    shedder: Shedder,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
@@ -229,6 +232,7 @@ impl<D: Driver> Worker<D> {
             draining_since_ns: None,
             random: seed | 1,
             pace: Pace::new(&setup, time_slices),
+            shedder: shedder_of(&setup),
             gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
@@ -286,6 +290,7 @@ impl<D: Driver> Worker<D> {
         let mut events = std::mem::take(&mut self.events);
         self.driver.poll(&self.pool, wait, &mut events)?;
         let mut arrived = Arrived::default();
+        let requests_before = self.counters.requests.get();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.gather.wait(arrived) {
@@ -302,6 +307,7 @@ impl<D: Driver> Worker<D> {
         }
         self.run_tasks();
         self.release_fills();
+        self.note_delay(requests_before);
         if !self.answered.is_empty() {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
             let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
@@ -476,6 +482,12 @@ use tools;
 /// Tasks of the merge, if there is one.
 fn merge_tasks(hub: Option<&Hub>) -> usize {
     hub.map_or(0, |hub| hub.tree.tasks() as usize)
+}
+
+/// How a worker sheds: it needs words for it, and messages that are requests.
+fn shedder_of(setup: &Setup) -> Shedder {
+    let sheds = setup.sheds_in_words() && !setup.private;
+    Shedder::new(if sheds { setup.limits.shed_delay } else { Duration::ZERO })
 }
 
 /// How a worker gathers. A merge has all the more to do the more has arrived; it waits for nothing.

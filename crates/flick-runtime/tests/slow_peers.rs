@@ -155,6 +155,40 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
     service.expect_quiet().expect("the books balance");
 }
 
+#[test]
+fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection() {
+    let mut config = ServiceConfig::new(1, 2);
+    config.limits.requests_max = 1;
+    config.timeouts.queue = Duration::from_millis(200);
+    let mut service = Service::new(&config, &hand(), |_, _| {
+        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
+    });
+    let verdicts: Vec<_> = (0..12_u32)
+        .map(|client| {
+            let requests: Vec<Cmd> = (0..200).map(|at| get(at, &format!("k{client}-{at}"))).collect();
+            service.client(u64::from(client) * MS, &requests, Habit::Plain)
+        })
+        .collect();
+    let all_over = |_: &Service| verdicts.iter().all(|verdict| verdict.borrow().is_over());
+    service.run(20_000 * MS, all_over).expect("no spinning");
+    let (mut answered, mut early) = (0, 0);
+    for verdict in &verdicts {
+        let verdict = verdict.borrow();
+        assert!(verdict.finished && verdict.answered + verdict.failed == 200, "{verdict:?}");
+        answered += verdict.answered;
+        early += u32::from(verdict.finished_ns < 300 * MS);
+    }
+    let totals = service.totals();
+    // As many as have room are served by a backend, late as it is; who found none did not wait for that.
+    assert!(
+        (1000..=1100).contains(&answered) && early >= 5,
+        "{answered} answered, {early} early; {totals:?}"
+    );
+    assert_eq!(totals.shed, 2400 - u64::from(answered), "{totals:?}");
+    service.run(30_000 * MS, |_| false).expect("no spinning");
+    service.expect_quiet().expect("the books balance");
+}
+
 /// Most large buffers, beyond the quarter of all that may be in use before memory counts as scarce, that one client who
 /// does not read may cost: its backlog, what pieces leave unused, and what the network has delivered meanwhile.
 const SLOW_CLIENT_BUFS_MAX: u32 = 64;

@@ -3,12 +3,12 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::client::connect;
 use common::service::{Service, read_all};
-use common::wait;
+use common::{Scratch, wait};
 use rustix::net::{AddressFamily, SocketType};
 
 /// The two kernel interfaces.
@@ -35,9 +35,14 @@ fn connect_from(from: u8, to: SocketAddr) -> TcpStream {
 /// Asks for the page; the first line of the answer.
 fn ask(stream: &mut TcpStream) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+    answer(stream)
+}
+
+/// The first line of the answer to what was asked.
+fn answer(stream: &mut TcpStream) -> String {
     let mut bytes = [0; 512];
     let mut text = String::new();
-    while !text.contains("Hello from flick\n") && !text.contains(" 503 ") {
+    while !text.contains("Hello from flick\n") && !text.contains("HTTP/1.1 50") {
         let len = stream.read(&mut bytes).expect("an answer comes");
         assert!(len > 0, "the service closed behind {text:?}");
         text.push_str(&String::from_utf8_lossy(&bytes[..len]));
@@ -105,4 +110,101 @@ fn clients_beyond_the_rate_wait_and_are_all_served() {
         let log = service.drained();
         assert!(log.contains("accept_waits"), "{io}: {log}");
     }
+}
+
+/// A page that costs more than a moment, so that a few hundred clients are too many for one worker.
+const HEAVY: &str = r#"use http
+
+proc Heavy: (request/response client)
+  | client => work() => client
+
+fun work: (req: request) -> (response)
+  let sum = fold i in 0..20000, sum = 0: (sum * 31 + i) mod 1000003
+  if sum == 1000007: response{status = 404, reason = "Not Found", headers = [], body = ""}
+  else: response{status = 200, reason = "OK", headers = [], body = "Hello from flick\n"}
+"#;
+
+/// Clients that ask again as soon as they are answered.
+const EAGER: usize = 100;
+
+/// What the clients of a heavy service met: longest time of a middle client for an answer that is one, of the second half
+/// of the time; answers; refusals.
+fn eager(shed_delay: &str) -> (Duration, usize, usize) {
+    let scratch = Scratch::new(&format!("heavy-{shed_delay}"));
+    let program = scratch.write("heavy.flick", HEAVY);
+    let program = program.to_str().expect("the path is UTF-8");
+    let args = ["--workers", "1", "--engine", "interpreter", "--shed-delay", shed_delay];
+    let args = [["run", program, "--listen", "client=127.0.0.1:0"].as_slice(), &args].concat();
+    let service = Service::start(&args);
+    let (address, begun, lasts) = (service.address, Instant::now(), Duration::from_secs(3));
+    let client = move || {
+        let (mut stream, mut times, mut refused) = (connect(address), Vec::new(), 0);
+        while begun.elapsed() < lasts {
+            let asked = Instant::now();
+            match ask(&mut stream).as_str() {
+                "HTTP/1.1 200 OK" if begun.elapsed() > lasts / 2 => times.push(asked.elapsed()),
+                "HTTP/1.1 200 OK" => {}
+                _ => {
+                    refused += 1;
+                    // As a client does that is told to come later, only sooner.
+                    std::thread::park_timeout(Duration::from_millis(20));
+                }
+            }
+        }
+        (times, refused)
+    };
+    let clients: Vec<_> = (0..EAGER).map(|_| std::thread::spawn(client)).collect();
+    let (mut times, mut refused) = (Vec::new(), 0);
+    for client in clients {
+        let (own, own_refused) = client.join().expect("every request is answered");
+        times.extend(own);
+        refused += own_refused;
+    }
+    service.drained();
+    times.sort();
+    let p90 = times.get(times.len() * 9 / 10).copied().expect("some are always served");
+    println!("shed_delay {shed_delay}: p90 {p90:?} of {} answers, {refused} refused", times.len());
+    (p90, times.len(), refused)
+}
+
+#[test]
+fn too_many_requests_are_shed_so_that_the_others_are_served_in_time() {
+    let (patient, _, refused) = eager("0ms");
+    assert_eq!(refused, 0, "nothing is shed unless that is asked for");
+    let (shedding, served, refused) = eager("20ms");
+    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+    assert!(shedding < patient / 2, "{shedding:?} with shedding, {patient:?} without");
+}
+
+#[test]
+fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let connect_to = format!("backends={}", silent.local_addr().expect("it is bound"));
+    let program = "examples/http_balancer/round_robin.flick";
+    let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect_to, "--workers", "1"];
+    let limits = ["--exclusive-links-max", "1", "--reply-timeout", "4s", "--queue-timeout", "100ms"];
+    let service = Service::start(&[args.as_slice(), &limits].concat());
+    let mut first = connect(service.address);
+    first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+    let _taken = silent.accept().expect("the first request has its connection");
+    let mut clients: Vec<TcpStream> = (0..8).map(|_| connect(service.address)).collect();
+    for client in &mut clients {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+    }
+    let begun = Instant::now();
+    let refused = wait::within(Duration::from_secs(3), || {
+        clients.iter_mut().for_each(|client| client.set_nonblocking(true).expect("a socket"));
+        let answered = clients.iter().filter(|client| client.peek(&mut [0]).is_ok()).count();
+        (answered >= 7).then_some(answered)
+    });
+    // Two have connections, or one if it is the same.
+    assert!(refused.is_some(), "most are refused long before the reply is late, {:?}", begun.elapsed());
+    for client in &mut clients[1..] {
+        client.set_nonblocking(false).expect("a socket");
+        assert_eq!(answer(client), "HTTP/1.1 503 Service Unavailable");
+    }
+    drop((clients, first));
+    service.signal("KILL");
+    service.ended();
 }

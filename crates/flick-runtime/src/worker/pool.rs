@@ -9,7 +9,6 @@ use flick_net::Driver;
 use super::{Flow, Worker};
 use crate::backend::{Life, LinkState};
 use crate::limits::{IDLE_LINK_MS, LENT_REST_MS};
-use crate::session::Wait;
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -195,7 +194,7 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.sessions.get_mut(key) {
             session.wants = wants;
         }
-        self.wait_for(key, Wait::Shared)
+        self.wait_in_line(key)
     }
 
     /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.

@@ -73,6 +73,7 @@ impl<D: Driver> Worker<D> {
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
         let receives = !waiting || (session.wait == Wait::Replies && session.inbox.is_empty());
         let mid_message = session.inbox.in_message() || session.upload != Upload::None;
+        let is_in_line = session.wait == Wait::Shared;
         let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
         if over && mid_message {
             self.counters.truncated.add(1);
@@ -90,6 +91,9 @@ impl<D: Driver> Worker<D> {
         if over && let Some(session) = self.sessions.get_mut(key) {
             session.phase = Phase::Closing;
             session.inbox.clear(&mut self.pieces, &mut self.frames);
+        }
+        if !is_in_line {
+            self.leave_line(key);
         }
         if phase == Phase::Open && !over {
             self.arm_message(key, mid_message && !waiting);
@@ -144,8 +148,13 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
+        let is_late = session.is_late && self.ledger.can_answer();
+        let (mut sheds, shed_before) = (false, self.counters.shed.get());
         if !session.inbox.is_empty() && !self.has_room_before(key) {
-            return self.wait_for(key, Wait::Shared);
+            if !is_late {
+                return self.wait_in_line(key);
+            }
+            sheds = true;
         }
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.setup.view(session.channel).parse_request;
@@ -156,9 +165,12 @@ impl<D: Driver> Worker<D> {
         let tools = &mut Tools { huge_reserve: self.huge_reserve, ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
-            Next::Whole(message) => self.whole_request(key, &mut scratch, message),
-            Next::Large(seen) => self.large_request(key, &mut scratch, seen),
-            Next::Starved => Flow::Stop,
+            Next::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
+            Next::Large(seen) => self.large_request(key, &mut scratch, seen, sheds),
+            Next::Starved => {
+                session.is_late = false;
+                Flow::Stop
+            }
             Next::Fault { field, cause, answerable } => {
                 tracing::debug!(field, cause, "client sent what is not of the grammar");
                 // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
@@ -173,16 +185,25 @@ impl<D: Driver> Worker<D> {
                 self.end_session(key, true);
                 Flow::Stop
             }
+            Next::Waits if is_late => self.shed_unread(key, &scratch.frame),
             Next::Waits => {
                 self.wants_huge = true;
-                self.wait_for(key, Wait::Shared)
+                self.wait_in_line(key)
             }
         };
         self.scratch = Some(scratch);
+        if flow == Flow::Go {
+            self.leave_line(key);
+            if self.counters.shed.get() == shed_before
+                && let Some(session) = self.sessions.get_mut(key)
+            {
+                session.is_late = false;
+            }
+        }
         flow
     }
 
-    fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice) -> Flow {
+    fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
         let Some(channel) = self.sessions.get(key).map(|session| session.channel) else { return Flow::Stop };
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
@@ -191,10 +212,17 @@ impl<D: Driver> Worker<D> {
             self.farewell(key, scratch, flags);
             return Flow::Stop;
         }
+        if sheds || self.sheds_next() {
+            return self.shed_request(key, scratch, message.len());
+        }
         let start = Start { channel, element: 0, message: message.bytes() };
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.setup.needs.has_effects;
         if !has_effects && let Err(wants) = self.has_room(scratch.sends.as_slice()) {
+            let is_late = self.sessions.get(key).is_some_and(|session| session.is_late);
+            if is_late && self.ledger.can_answer() {
+                return self.shed_request(key, scratch, message.len());
+            }
             return self.wait_for_link(key, wants);
         }
         self.consume(key, message.len());

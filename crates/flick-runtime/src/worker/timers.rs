@@ -137,6 +137,12 @@ impl<D: Driver> Worker<D> {
             }
             Kind::Linger | Kind::Flush => self.linger_on(key),
             Kind::Tunnel | Kind::HalfTunnel => self.end_tunnel(key),
+            Kind::Line => {
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.is_late = true;
+                    self.enqueue_session(key);
+                }
+            }
             Kind::Idle => {
                 let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {

@@ -25,19 +25,32 @@ const PROGRESS_BYTES: u64 = 64 * 1024;
 
 impl<D: Driver> Worker<D> {
     /// Begins a request whose body is passed on as it arrives, of which `seen` has arrived: at least its head.
-    pub(super) fn large_request(&mut self, key: Key, scratch: &mut Scratch, seen: Slice) -> Flow {
+    pub(super) fn large_request(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        seen: Slice,
+        sheds: bool,
+    ) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         if !session.requests.is_empty() {
             // Requests before it are on other connections: they must be answered first to keep their order.
             return self.wait_for(key, Wait::Replies);
         }
         let (channel, gathered) = (session.channel, session.inbox.in_message());
-        if self.setup.needs.has_effects && !self.all_lend() {
-            return self.wait_for(key, Wait::Shared);
-        }
-        let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let is_late = session.is_late && self.ledger.can_answer();
+        if sheds || self.sheds_next() {
+            return self.shed_large(key, scratch, &seen.sub(0..head));
+        }
+        if self.setup.needs.has_effects && !self.all_lend() {
+            if is_late {
+                return self.shed_large(key, scratch, &seen.sub(0..head));
+            }
+            return self.wait_in_line(key);
+        }
+        let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         if paused.is_some() {
             // It would be kept as long as its rule waits, and is too long to be kept.
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
@@ -54,6 +67,9 @@ impl<D: Driver> Worker<D> {
         };
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
+                if is_late {
+                    return self.shed_large(key, scratch, &seen.sub(0..head));
+                }
                 return self.wait_for_link(key, Some(backend));
             }
             self.backend_counters[backend as usize].failures.add(1);
@@ -119,7 +135,7 @@ impl<D: Driver> Worker<D> {
 
     /// A request with a body that is not sent to a backend: its rule has answered it, or it fails for that reason; its
     /// body is swallowed.
-    fn answer_large(
+    pub(super) fn answer_large(
         &mut self,
         key: Key,
         scratch: &mut Scratch,

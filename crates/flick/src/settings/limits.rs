@@ -75,6 +75,9 @@ pub struct LimitSettings {
     /// How long one task runs before others get their turn [default: cooperative]
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicySetting>,
+    /// Longest that all turns of a worker may take before a part of the requests is told that it is busy; 0ms: any time [default: 200ms]
+    #[arg(long, value_name = "TIME")]
+    shed_delay: Option<Period>,
     /// How long one task may run before others get their turn, where the policy is cooperative [default: 50us]
     #[arg(long, value_name = "TIME")]
     time_slice: Option<Period>,
@@ -124,6 +127,7 @@ impl LimitSettings {
             PolicySetting::RoundRobin => Policy::RoundRobin,
         });
         set(&mut limits.policy, policy);
+        set(&mut limits.shed_delay, self.shed_delay.map(|period| period.0));
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
         set(&mut limits.cpu_weight, self.cpu_weight);
@@ -142,6 +146,9 @@ pub struct TimeoutSettings {
     /// From a request's leaving to its whole reply [default: 2s]
     #[arg(id = "reply_timeout", long = "reply-timeout", value_name = "TIME")]
     reply: Option<Period>,
+    /// In line for room that others have, before a request is told that it is busy; 0: however long [default: 1s]
+    #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "TIME")]
+    queue: Option<Period>,
     /// From the first byte of a request to its last [default: 30s]
     #[arg(id = "request_timeout", long = "request-timeout", value_name = "TIME")]
     request: Option<Period>,
@@ -168,6 +175,7 @@ impl TimeoutSettings {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         set(&mut timeouts.connect, period(self.connect));
         set(&mut timeouts.reply, period(self.reply));
+        set(&mut timeouts.queue, period(self.queue));
         set(&mut timeouts.request, period(self.request));
         set(&mut timeouts.slow_client, period(self.slow_client));
         set(&mut timeouts.idle, period(self.idle));

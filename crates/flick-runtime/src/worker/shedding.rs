@@ -1,0 +1,92 @@
+//! Requests that are told that there is too much to do, instead of being served late or waiting in line for ever.
+//! Promises: a request is answered once, in its turn, in the words of its grammar; one that asked for no answer is
+//! dropped; no rule sees it. Where the grammar has no words for it nothing is shed.
+
+use flick_abi::{FailureReason, Frame, MessageFlags};
+use flick_buffers::{Class, Slice};
+use flick_net::{Driver, monotonic_ns};
+
+use super::rules::Scratch;
+use super::{Flow, Worker};
+use crate::deadlines::Kind;
+use crate::limits::SCARCE_SHARE;
+use crate::session::Wait;
+use crate::slab::Key;
+
+impl<D: Driver> Worker<D> {
+    /// Tells the shedder of a turn.
+    pub(super) fn note_delay(&mut self, requests_before: u64) {
+        if !self.shedder.is_on() {
+            return;
+        }
+        let (from_ns, requests) = (self.driver.now_ns(), self.counters.requests.get() - requests_before);
+        // Simulated turns take no time.
+        let is_timed = self.shedder.wants_time(requests) && self.pace.has_clock();
+        let now_ns = if is_timed { monotonic_ns() } else { from_ns };
+        self.shedder.note(now_ns.saturating_sub(from_ns), now_ns);
+    }
+
+    /// Whether the next request is told that there is too much to do.
+    pub(super) fn sheds_next(&mut self) -> bool {
+        self.shedder.is_on()
+            && (self.shedder.sheds() || self.buffers_are_scarce())
+            && self.ledger.can_answer()
+    }
+
+    /// So few buffers are left that they are better kept for what is under way.
+    fn buffers_are_scarce(&self) -> bool {
+        let is_scarce = |class| self.pool.free_count(class) < self.pool.capacity_count(class) / SCARCE_SHARE;
+        is_scarce(Class::Small) || is_scarce(Class::Large)
+    }
+
+    /// A session whose next message needs what others have stands in line, for so long and no longer.
+    pub(super) fn wait_in_line(&mut self, key: Key) -> Flow {
+        let bound = self.setup.timeouts.queue;
+        if !bound.is_zero()
+            && self.setup.sheds_in_words()
+            && self.deadlines.kind(key.index) != Some(Kind::Line)
+        {
+            self.set_deadline(key.index, Kind::Line, self.driver.now_ns() + bound.as_nanos() as u64);
+        }
+        self.wait_for(key, Wait::Shared)
+    }
+
+    /// A message of the session has been taken, or it waits for something else: the next one has its time from anew.
+    pub(super) fn leave_line(&mut self, key: Key) {
+        if self.deadlines.kind(key.index) == Some(Kind::Line) {
+            self.deadlines.clear(key.index);
+            self.arm_idle(key);
+        }
+    }
+
+    /// Answers a whole request *busy*; no rule has had any effect.
+    pub(super) fn shed_request(&mut self, key: Key, scratch: &mut Scratch, bytes: u32) -> Flow {
+        let flags = scratch.frame.flags();
+        self.consume(key, bytes);
+        self.note_last(key, flags);
+        self.counters.requests.add(1);
+        self.counters.shed.add(1);
+        if !flags.has(MessageFlags::MUTE) {
+            self.fail_new_request(key, &scratch.frame, FailureReason::Overload);
+        }
+        Flow::Go
+    }
+
+    /// The same for one whose body goes on behind its head.
+    pub(super) fn shed_large(&mut self, key: Key, scratch: &mut Scratch, head: &Slice) -> Flow {
+        self.counters.shed.add(1);
+        self.answer_large(key, scratch, head, Some(FailureReason::Overload))
+    }
+
+    /// The same for one that cannot even be read for want of a buffer: what follows it cannot be found either.
+    pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
+        self.counters.shed.add(1);
+        if self.setup.protocol().echo.is_empty() {
+            self.fail_new_request(key, frame, FailureReason::Overload);
+            self.stop_reading(key);
+        } else {
+            self.end_session(key, true);
+        }
+        Flow::Stop
+    }
+}
