@@ -10,6 +10,9 @@ pub struct State {
     pub version: String,
     /// Its process.
     pub process: Process,
+    /// What it has given up, in a line for people.
+    #[serde(default)]
+    pub confined: String,
     /// It takes no new clients any more.
     pub is_draining: bool,
     /// What it serves.

@@ -11,6 +11,7 @@ mod library;
 mod settings;
 mod sources;
 
+mod confine;
 mod logging;
 mod notify;
 mod supervise;

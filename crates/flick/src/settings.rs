@@ -18,6 +18,7 @@ use addresses::Connect;
 pub use flags::RunFlags;
 
 use crate::compile::EngineKind;
+use crate::confine::{Confine, User};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
 
@@ -105,6 +106,10 @@ pub struct Settings {
     pub admin: Option<flick_admin::Address>,
     /// The file with its token.
     pub admin_token_file: Option<PathBuf>,
+    /// Who to become once the sockets are open.
+    pub user: Option<User>,
+    /// What is given up.
+    pub confine: Confine,
     /// How the log looks.
     pub log: LogFormat,
     /// Whether to say more.
@@ -165,6 +170,8 @@ impl Settings {
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
             resolver: flags.resolver.or(file.resolver),
+            user: flags.user.or(file.user),
+            confine: flags.confine.or(file.confine).unwrap_or_default(),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,

@@ -116,6 +116,14 @@ impl Reader {
         Self { source, resolver, seen: None, failures: 0, last_error: None }
     }
 
+    /// The file that it reads, if it reads one.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File(path) => Some(path),
+            Source::Host { .. } | Source::Service(_) => None,
+        }
+    }
+
     /// The list now, unless it is known to be the same, and when to read again.
     ///
     /// Errors: why there is none.

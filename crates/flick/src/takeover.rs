@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::supervise::Call;
 
 /// Set in a process whose standard input is the way to the process whose place it takes.
-const VARIABLE: &str = "FLICK_TAKEOVER";
+pub const VARIABLE: &str = "FLICK_TAKEOVER";
 /// How long a new process may take until it is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 

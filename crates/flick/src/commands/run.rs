@@ -1,7 +1,7 @@
 //! `flick run`: a program as a service, until a signal ends it.
 
-mod backends;
-mod prepare;
+pub mod backends;
+pub mod prepare;
 
 mod memory;
 mod services;
@@ -19,11 +19,11 @@ use flick_admin::faults::Faults;
 use flick_runtime::{Estate, StartError};
 
 use crate::failure::{Failure, Outcome};
-use crate::logging;
 use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls};
 use crate::takeover::Predecessor;
+use crate::{confine, logging};
 use generations::Generations;
 use prepare::Prepared;
 use seen::Seen;
@@ -62,13 +62,16 @@ impl Run {
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
         }
+        let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new()?;
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
         let seen = Arc::new(Seen::new(faults, calls.sender()));
-        let generations = Generations::start(self.flags, prepared, estate, seen)?;
+        let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen))?;
+        seen.confined(confine::rights(generations.settings(), files)?.line());
+        generations.tell_addresses();
         Ok((generations, calls))
     }
 }

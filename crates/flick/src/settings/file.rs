@@ -18,6 +18,7 @@ use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
 use crate::compile::EngineKind;
+use crate::confine::{Confine, User};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
 use crate::report;
@@ -37,6 +38,10 @@ pub struct File {
     pub io: Option<Io>,
     /// How the log looks.
     pub log: Option<LogFormat>,
+    /// Who to become once the sockets are open.
+    pub user: Option<User>,
+    /// What is given up.
+    pub confine: Option<Confine>,
     /// How long a drain may take.
     pub drain_deadline: Option<Period>,
     /// How long clients that cannot change hands may stay with what was before.

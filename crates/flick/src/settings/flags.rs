@@ -10,6 +10,7 @@ use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
 use crate::compile::EngineKind;
+use crate::confine::{Confine, User};
 use crate::logging::LogFormat;
 
 /// What the command line says; `None` where it says nothing.
@@ -64,6 +65,12 @@ pub struct RunFlags {
     /// A file whose first line is the token that readers of the admin side must show
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
+    /// Become this user once the sockets are open; only root can
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    pub user: Option<User>,
+    /// What the service gives up when it has started [default: on]
+    #[arg(long, value_name = "HOW")]
+    pub confine: Option<Confine>,
     /// How the log on stderr looks [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,

@@ -1,5 +1,6 @@
 //! Lists of backends that are read from elsewhere: first before the start, then for as long as the service runs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use flick_runtime::{Binding, Limits, Platform};
@@ -19,6 +20,13 @@ pub struct Opened {
     after: Duration,
     /// Why its list begins empty, if it could not be read.
     pub error: Option<String>,
+}
+
+impl Opened {
+    /// The file that it is read from, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.reader.file()
+    }
 }
 
 /// Reads all lists for the first time, and makes room for what they may become.

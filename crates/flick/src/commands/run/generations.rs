@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use super::prepare::Prepared;
 use super::seen::Seen;
 use super::{admin, backends, not_started};
+use crate::confine::User;
 use crate::failure::Failure;
 use crate::settings::{RunFlags, Settings};
 use crate::sources::Watchers;
@@ -58,7 +59,6 @@ impl Generations {
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
         let watchers = backends::watch(&current, opened)?;
-        tell_addresses(&current, settings.workers);
         seen.show(current.watches(), &modules);
         let (older, admin, successor, panic) = (Vec::new(), None, None, None);
         let mut made =
@@ -71,6 +71,11 @@ impl Generations {
         let (address, token_file) = (self.settings.admin.clone(), self.settings.admin_token_file.as_deref());
         self.admin = admin::start(address, token_file, Arc::clone(&self.seen))?;
         Ok(())
+    }
+
+    /// Says where clients can connect.
+    pub fn tell_addresses(&self) {
+        tell_addresses(&self.current, self.settings.workers);
     }
 
     /// The settings that hold now.
@@ -287,6 +292,8 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("io", before.io != after.io),
         ("admin.listen", before.admin != after.admin),
         ("admin.token_file", before.admin_token_file != after.admin_token_file),
+        ("user", before.user.as_ref().map(User::ids) != after.user.as_ref().map(User::ids)),
+        ("confine", before.confine != after.confine),
         ("log", before.log != after.log),
     ];
     changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()

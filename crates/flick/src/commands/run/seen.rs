@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use flick_admin::faults::Faults;
@@ -21,6 +21,7 @@ pub struct Seen {
     shown: Mutex<Shown>,
     faults: Faults,
     start: Instant,
+    confined: OnceLock<String>,
     /// The control thread. Of several readers one is heard at a time.
     control: Mutex<Sender<Call>>,
 }
@@ -48,7 +49,8 @@ impl Seen {
             since: start,
             failed: 0,
         };
-        Self { shown: Mutex::new(shown), faults, start, control: Mutex::new(control) }
+        let confined = OnceLock::new();
+        Self { shown: Mutex::new(shown), faults, start, confined, control: Mutex::new(control) }
     }
 
     /// From here on shows these services, which run these modules; the others are older.
@@ -60,6 +62,11 @@ impl Seen {
         shown.older.extend(before.into_iter().map(View::into_watch));
         shown.generation += 1;
         shown.since = Instant::now();
+    }
+
+    /// What the process has given up; the first time counts.
+    pub fn confined(&self, line: String) {
+        let _ = self.confined.set(line);
     }
 
     /// A reload has failed.
@@ -123,6 +130,7 @@ impl Source for Seen {
         State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: process::read(self.start.elapsed().as_millis() as u64),
+            confined: self.confined.get().cloned().unwrap_or_default(),
             is_draining: shown.views.iter().any(|view| view.watch().is_draining()),
             services: (0..shown.views.len()).map(|index| shown.service(index)).collect(),
             reloads: Reloads {

@@ -1,0 +1,129 @@
+//! A running service as the kernel sees it: what it has given up, who it is, and that it goes on serving.
+
+mod common;
+
+use std::io::{Read, Write};
+
+use common::client::connect;
+use common::service::{Service, read_all};
+use common::{Scratch, run};
+
+/// A cache with a dictionary that is kept, so that files are written while it is confined.
+const KEPT: &str = r#"use http
+
+global seen: dict<int, int> max 16 entries, snapshot "seen" every 1s
+
+proc Kept: (request/response client)
+  | client => answer() => client
+
+fun answer: (req: request) -> (response)
+  seen[1] := 1
+  response{status = 200, reason = "OK", headers = [], body = "kept"}
+"#;
+
+fn check_serves(service: &Service) {
+    let mut stream = connect(service.address);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+    let mut status = [0; 15];
+    stream.read_exact(&mut status).expect("an answer comes");
+    assert_eq!(&status, b"HTTP/1.1 200 OK");
+}
+
+/// The value of a line of `status`, of every thread of a process.
+fn of_all_threads(process: u32, line: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process is there");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let text =
+            std::fs::read_to_string(task.expect("an entry").path().join("status")).expect("it is there");
+        let found =
+            text.lines().find_map(|each| each.strip_prefix(line)?.strip_prefix(":\t").map(str::to_owned));
+        found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
+    };
+    tasks.map(of_task).collect()
+}
+
+/// What the admin side says.
+fn state_of(service: &Service) -> String {
+    let mut stream = connect(service.admin());
+    stream
+        .write_all(b"GET /api/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("it reads");
+    String::from_utf8_lossy(&read_all(stream)).into_owned()
+}
+
+fn kept(scratch: &Scratch, extra: &[&str]) -> Service {
+    let program = scratch.write("kept.flick", KEPT);
+    let state = scratch.path().join("state");
+    let (program, state) = (program.display().to_string(), state.display().to_string());
+    let args = ["run", &program, "--listen", "client=127.0.0.1:0", "--state-dir", &state, "--workers", "2"];
+    Service::start(&[args.as_slice(), extra].concat())
+}
+
+#[test]
+fn every_thread_is_confined_and_the_service_serves_and_keeps_its_state() {
+    for io in ["epoll", "uring"] {
+        let scratch = Scratch::new(&format!("confined-{io}"));
+        let service = kept(&scratch, &["--io", io, "--admin", "0"]);
+        check_serves(&service);
+        let state = state_of(&service);
+        assert!(state.contains("files enforced, system calls enforced"), "{io}: {state}");
+        assert!(!state.contains("\"open_files\":0"), "{io}: it still sees its own descriptors: {state}");
+        for (line, expected) in [("Seccomp", "2"), ("NoNewPrivs", "1")] {
+            let values = of_all_threads(service.pid(), line);
+            assert!(
+                values.len() >= 4 && values.iter().all(|value| value == expected),
+                "{io}: {line} {values:?}"
+            );
+        }
+        let log = service.drained();
+        assert!(!log.contains("denied") && !log.contains("not implemented"), "{io}: {log}");
+        let files = std::fs::read_dir(scratch.path().join("state")).expect("the directory is there").count();
+        assert!(files > 0, "{io}: the dictionary is kept");
+    }
+}
+
+#[test]
+fn nothing_is_given_up_if_that_is_asked_for() {
+    let scratch = Scratch::new("unconfined");
+    let service = kept(&scratch, &["--confine", "off"]);
+    check_serves(&service);
+    let values = of_all_threads(service.pid(), "Seccomp");
+    // As many filters as around the test itself.
+    let own = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    assert!(values.iter().all(|value| own.contains(&format!("Seccomp:\t{value}\n"))), "{values:?}");
+    service.drained();
+}
+
+#[test]
+fn root_becomes_the_user_it_is_told_with_every_thread() {
+    if !rustix::process::geteuid().is_root() {
+        let args = ["run", common::PROXY, "--listen", "client=127.0.0.1:0"];
+        let rest = ["--connect", "backends=127.0.0.1:1", "--user", "65534:65534"];
+        let (status, _, error) = run(&[args.as_slice(), &rest].concat());
+        assert_eq!(status, 1, "{error}");
+        assert!(error.contains("only root can"), "{error}");
+        return;
+    }
+    // Where everybody may pass, unlike the target directory perhaps.
+    let scratch = Scratch::new("user");
+    let service = kept(&scratch, &["--user", "65534:65533"]);
+    check_serves(&service);
+    for (line, expected) in
+        [("Uid", "65534"), ("Gid", "65533"), ("Groups", "65533"), ("CapEff", "0000000000000000")]
+    {
+        let values = of_all_threads(service.pid(), line);
+        let is_right = |value: &String| value.split_whitespace().all(|number| number == expected);
+        assert!(values.len() >= 4 && values.iter().all(is_right), "{line} {values:?}");
+    }
+    service.drained();
+    let state = scratch.path().join("state");
+    assert!(std::fs::read_dir(&state).expect("the directory is there").count() > 0);
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&state).expect("it is there")), 65534);
+}
+
+#[test]
+fn a_user_that_is_none_starts_nothing() {
+    let (status, _, error) = run(&["run", common::PROXY, "--user", "nobody-of-this-name"]);
+    assert_eq!(status, 2, "{error}");
+    assert!(error.contains("there is no user `nobody-of-this-name`"), "{error}");
+}
