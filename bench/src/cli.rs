@@ -42,6 +42,10 @@ pub(crate) enum Command {
     Relay(RelayArgs),
     /// The HTTP balancer beside HAProxy and nginx (needs wrk)
     HttpBalancer(BalancerArgs),
+    /// A service beside one on the same thread that is flooded
+    Neighbours(NeighboursArgs),
+    /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
+    Sharing(SharingArgs),
     /// A relay that looks at nothing, started by `relay`
     #[command(hide = true)]
     BareRelay(BareRelayArgs),
@@ -247,6 +251,48 @@ pub(crate) struct BalancerArgs {
     #[command(flatten)]
     pub(crate) flick: FlickArgs,
     /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// Services that share a thread.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NeighboursArgs {
+    /// Requests each second of the service that is measured
+    #[arg(long, default_value_t = 2000.0)]
+    pub(crate) rate: f64,
+    /// Measured seconds of each round
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
+    /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+    /// Options of flick
+    #[arg(last = true)]
+    pub(crate) more: Vec<String>,
+}
+
+/// Tasks that share a worker.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SharingArgs {
+    /// Tasks, half of them light
+    #[arg(long, default_value_t = 200)]
+    pub(crate) tasks: usize,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
+    /// Writes the page and the picture there
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }

@@ -15,8 +15,10 @@ mod hadoop;
 mod http_balancer;
 mod kernels;
 mod memcached_proxy;
+mod neighbours;
 mod parsing;
 mod relay;
+mod sharing;
 mod store;
 
 mod machine;
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         cli::Command::Kaitai(args) => parsing::kaitai(&args).map_err(std::io::Error::other),
         cli::Command::Relay(args) => relay::run(&args),
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
+        cli::Command::Neighbours(args) => neighbours::run(&args),
+        cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),
         cli::Command::Store(args) => store::run(&args),

@@ -65,6 +65,11 @@ impl Server {
         Err(io::Error::other(format!("{} does not listen on {}", self.name, self.addr)))
     }
 
+    /// Its number, for stopping it for a while.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Returns the processor time the child has used, user and system, to a hundredth of a second.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         cpu_time_of(self.child.id())

@@ -1,0 +1,239 @@
+//! Two services on one thread: one whose latency matters, and one that is flooded.
+//!
+//! Promises: the load on the first is the same open loop in every case, each request charged from when it was due; the cases take
+//! turns within each round; a wrong or missing reply ends the run. Who floods has the core of the loads only while
+//! nobody else wants it, so that the load's own clock is not disturbed.
+//! Refuses: the latency of the flooded service.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use flick_load::load::{self, LoadConfig, ValueSize};
+
+use crate::cli::NeighboursArgs;
+use crate::machine::Machine;
+use crate::process::{ScratchDir, Server, free_addr, workspace};
+use crate::stats::Spread;
+
+/// What the neighbour suffers.
+const CASES: [(&str, &[Flood]); 4] = [
+    ("nothing", &[]),
+    ("pipelined cheap requests", &[Flood::Cheap]),
+    ("long bodies", &[Flood::Long]),
+    ("both", &[Flood::Cheap, Flood::Long]),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Flood {
+    /// 16 connections with 64 reads under way each.
+    Cheap,
+    /// 16 connections that write values of 100 KB, four at a time each.
+    Long,
+}
+
+impl Flood {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Flood::Cheap => &["--clients", "16", "--depth", "64", "--keys", "1000"],
+            Flood::Long => &[
+                "--clients",
+                "16",
+                "--depth",
+                "4",
+                "--keys",
+                "50",
+                "--value-bytes",
+                "100000",
+                "--get-ratio",
+                "0.1",
+            ],
+        }
+    }
+}
+
+/// A flood under way; it ends with this.
+struct Flooder(Child);
+
+impl Flooder {
+    fn start(flood: Flood, addr: SocketAddr) -> io::Result<Self> {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(std::env::current_exe()?).arg("load").arg(addr.to_string());
+        command.args(flood.options()).args(["--seconds", "600", "--warmup-seconds", "0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+}
+
+impl Drop for Flooder {
+    fn drop(&mut self) {
+        // Both fail only if it has ended by itself, and then it only has to be reaped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The figures of one round of one case.
+struct Round {
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    /// Share of its core that the process used.
+    load: f64,
+}
+
+/// Runs all cases and writes the page.
+pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
+    let _boost = args.place.take()?;
+    let scratch = ScratchDir::new("neighbours")?;
+    let mut rows: Vec<(&str, Vec<Round>)> = CASES.map(|(name, _)| (name, Vec::new())).into();
+    for number in 1..=args.rounds.max(1) {
+        for ((name, rounds), (_, floods)) in rows.iter_mut().zip(CASES) {
+            let round = round(args, floods, &scratch.0)
+                .map_err(|error| io::Error::other(format!("{name}, round {number}: {error}")))?;
+            eprintln!(
+                "round {number} {name:<26} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, core {:.2}",
+                round.p50_us, round.p99_us, round.p999_us, round.load
+            );
+            rounds.push(round);
+        }
+    }
+    let cost = cost(args, &scratch.0)?;
+    let text = format!("{}\n{cost}", table(&rows));
+    print!("{text}");
+    if let Some(results) = &args.results {
+        std::fs::create_dir_all(results)?;
+        let machine = Machine::describe(&args.flick.path());
+        let page = format!(
+            "# A service beside one that is flooded\n\nTwo key-value servers on one thread. One has {} requests/s in an open loop on 16 \
+             connections; the other is flooded with what the table says. Medians of {} rounds of {} s, extremes in brackets; see \
+             METHOD.md.\n\n- Linux {}, {} cores\n\n{text}\n{}",
+            args.rate,
+            args.rounds,
+            args.seconds,
+            machine.kernel,
+            machine.cores,
+            include_str!("neighbours/notes.md"),
+        );
+        std::fs::write(results.join("neighbours.md"), page)?;
+    }
+    Ok(())
+}
+
+/// Both services in one process; the second address is that of the one to be flooded.
+fn start(args: &NeighboursArgs, scratch: &Path) -> io::Result<(Server, SocketAddr)> {
+    let (critical, hostile) = (free_addr()?, free_addr()?);
+    let program = workspace().join("examples/key_value_server/binary_server.flick");
+    let service = |name: &str, addr: SocketAddr| {
+        format!("[[service]]\nname = \"{name}\"\nprogram = {program:?}\nlisten = {{ client = \"{addr}\" }}\n")
+    };
+    let settings = scratch.join("flick.toml");
+    std::fs::write(&settings, service("critical", critical) + &service("hostile", hostile))?;
+    let mut command = Command::new(args.flick.path());
+    command.arg("run").arg("--config").arg(&settings).args(["--workers", "1"]).args(&args.more);
+    command.args(args.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
+    command.arg("--state-dir").arg(scratch.join("state"));
+    Ok((Server::start(command, args.place.server_core, args.place.load_core, critical)?, hostile))
+}
+
+fn round(args: &NeighboursArgs, floods: &[Flood], scratch: &Path) -> io::Result<Round> {
+    let (server, hostile) = start(args, scratch)?;
+    let config = LoadConfig {
+        connections: 16,
+        depth: 64,
+        keys: 1_000,
+        value: ValueSize::Fixed(100),
+        rate_per_s: Some(args.rate),
+        warmup: Duration::from_secs(1),
+        duration: Some(Duration::from_secs_f64(args.seconds)),
+        ..LoadConfig::new(server.addr)
+    };
+    load::populate(&config)?;
+    let flooders =
+        floods.iter().map(|flood| Flooder::start(*flood, hostile)).collect::<io::Result<Vec<_>>>()?;
+    let before = server.cpu_time_of_threads()?;
+    let report = load::start(config)?.wait();
+    let used = server.cpu_time_of_threads()?.saturating_sub(before);
+    drop(flooders);
+    if report.faults() > 0 || report.counts.misses > 0 || report.replies == 0 {
+        return Err(io::Error::other(format!("the round is void: {:?}", report.counts)));
+    }
+    Ok(Round {
+        p50_us: report.latency.p50_us as f64,
+        p99_us: report.latency.p99_us as f64,
+        p999_us: report.latency.p999_us as f64,
+        load: used.as_secs_f64() / (report.elapsed.as_secs_f64() + 1.0),
+    })
+}
+
+fn table(rows: &[(&str, Vec<Round>)]) -> String {
+    let mut text = String::from(
+        "| the neighbour suffers | p50, µs | p99, µs | p99.9, µs | p99, against nothing | core |\n|---|---|---|---|--:|--:|\n",
+    );
+    let spread = |rounds: &[Round], read: fn(&Round) -> f64| Spread::of(rounds.iter().map(read));
+    let alone = rows.first().map_or(f64::NAN, |(_, rounds)| spread(rounds, |round| round.p99_us).median);
+    for (name, rounds) in rows {
+        let cell = |read| {
+            let spread = spread(rounds, read);
+            format!("{:.0} ({:.0}–{:.0})", spread.median, spread.min, spread.max)
+        };
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} | {:.2} | {:.2} |",
+            cell(|round| round.p50_us),
+            cell(|round| round.p99_us),
+            cell(|round| round.p999_us),
+            spread(rounds, |round| round.p99_us).median / alone,
+            spread(rounds, |round| round.load).median,
+        );
+    }
+    text
+}
+
+/// What a thread costs that another service shares, which does nothing: processor time of a request in a closed loop.
+fn cost(args: &NeighboursArgs, scratch: &Path) -> io::Result<String> {
+    let mut rows: [(&str, Vec<f64>); 3] = [
+        ("alone", Vec::new()),
+        ("alone, `--gather-max 0ms`", Vec::new()),
+        ("beside an idle service", Vec::new()),
+    ];
+    for _ in 0..args.rounds.max(1) {
+        for (name, rounds) in &mut rows {
+            let server = match *name {
+                "beside an idle service" => start(args, scratch)?.0,
+                _ => {
+                    let addr = free_addr()?;
+                    let program = workspace().join("examples/key_value_server/binary_server.flick");
+                    let mut command = args.flick.run(&program);
+                    command.arg("--listen").arg(format!("client={addr}"));
+                    command.arg("--state-dir").arg(scratch.join("state"));
+                    if name.contains("gather") {
+                        command.args(["--gather-max", "0ms"]);
+                    }
+                    Server::start(command, args.place.server_core, args.place.load_core, addr)?
+                }
+            };
+            let config = LoadConfig {
+                connections: 64,
+                depth: 4,
+                keys: 1_000,
+                duration: Some(Duration::from_secs_f64(args.seconds)),
+                ..LoadConfig::new(server.addr)
+            };
+            load::populate(&config)?;
+            let before = server.cpu_time_of_threads()?;
+            let report = load::start(config)?.wait();
+            let used = server.cpu_time_of_threads()?.saturating_sub(before);
+            rounds.push(used.as_secs_f64() * 1e6 / report.replies.max(1) as f64);
+        }
+    }
+    let mut text = String::from("| 64 connections, four requests each | CPU µs per request |\n|---|---|\n");
+    for (name, rounds) in rows {
+        let spread = Spread::of(rounds.into_iter());
+        let _ = writeln!(text, "| {name} | {:.2} ({:.2}–{:.2}) |", spread.median, spread.min, spread.max);
+    }
+    Ok(text)
+}

@@ -1,0 +1,305 @@
+//! Figure 7 of the paper: 200 tasks share one worker, half of them with items of 1 KiB and half with items of 16 KiB, under
+//! each of the three policies.
+//!
+//! Promises: every task has the same number of items; the worker stands still until the kernel has taken from all
+//! clients as much as it takes, so that all begin at once; each reply must be the sum of its item's bytes.
+//! Refuses: tasks without connections. The clock of a task ends when its client has read its last reply.
+//! Source: FLICK §6.4.
+
+mod plot;
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, kill_process};
+
+use crate::cli::SharingArgs;
+use crate::machine::Machine;
+use crate::process::{Server, free_addr, workspace};
+use crate::stats::Spread;
+
+/// Bytes of an item, its header of [`HEADER_BYTES`] included.
+const LIGHT_BYTES: usize = 1024;
+const HEAVY_BYTES: usize = 16 * 1024;
+const HEADER_BYTES: usize = 8;
+/// Bytes that a client offers its socket at once.
+const OFFER_BYTES: usize = 128 * 1024;
+/// A task that has no reply for so long will never have one.
+const QUIET: Duration = Duration::from_secs(20);
+
+/// File, heading and items of each task.
+const SHAPES: [(&str, &str, usize); 2] = [
+    ("sharing", "All items are there: four of each task, as much as is received at once", 4),
+    ("sharing-streams", "Items keep coming: a hundred of each task", 100),
+];
+
+/// The policies, as `--policy` takes them.
+const POLICIES: [&str; 3] = ["cooperative", "run-to-completion", "round-robin"];
+
+/// One task: a client, what it still sends, and what it still waits for.
+struct Task {
+    stream: TcpStream,
+    is_light: bool,
+    /// Copies of its item.
+    offer: Vec<u8>,
+    unsent_bytes: usize,
+    /// Where in `offer` it goes on.
+    at: usize,
+    reply: [u8; HEADER_BYTES],
+    input: Vec<u8>,
+    missing_replies: usize,
+    done: Option<Duration>,
+}
+
+impl Task {
+    fn new(addr: SocketAddr, is_light: bool) -> io::Result<Self> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_nodelay(true)?;
+        let item_bytes = if is_light { LIGHT_BYTES } else { HEAVY_BYTES };
+        let data: Vec<u8> = (0..item_bytes - HEADER_BYTES).map(|index| (index * 7 + 3) as u8).collect();
+        let sum: u32 = data.iter().map(|byte| 4 * u32::from(*byte)).sum();
+        let header = |magic: u8, size: usize, sum: u32| {
+            let (size, sum) = ((size as u16).to_be_bytes(), sum.to_be_bytes());
+            [magic, 0, size[0], size[1], sum[0], sum[1], sum[2], sum[3]]
+        };
+        let item = [&header(0x80, data.len(), 0)[..], &data].concat();
+        Ok(Self {
+            stream,
+            is_light,
+            unsent_bytes: 0,
+            at: 0,
+            offer: item.repeat((OFFER_BYTES / item_bytes).max(1)),
+            reply: header(0x81, 0, sum),
+            input: Vec::new(),
+            missing_replies: 0,
+            done: None,
+        })
+    }
+
+    /// Sends one item and waits for its reply: the connection is accepted then.
+    fn greet(&mut self) -> io::Result<()> {
+        let item_bytes = if self.is_light { LIGHT_BYTES } else { HEAVY_BYTES };
+        self.stream.write_all(&self.offer[..item_bytes])?;
+        let mut reply = [0; HEADER_BYTES];
+        self.stream.read_exact(&mut reply)?;
+        if reply != self.reply {
+            return Err(io::Error::other(format!("{reply:?} instead of {:?}", self.reply)));
+        }
+        self.stream.set_nonblocking(true)
+    }
+
+    fn begin(&mut self, items: usize) {
+        let item_bytes = if self.is_light { LIGHT_BYTES } else { HEAVY_BYTES };
+        (self.unsent_bytes, self.missing_replies) = (items * item_bytes, items);
+    }
+
+    /// Writes as much as the socket takes.
+    fn write_some(&mut self) -> io::Result<()> {
+        while self.unsent_bytes > 0 {
+            let part = &self.offer[self.at..];
+            match self.stream.write(&part[..part.len().min(self.unsent_bytes)]) {
+                Ok(count) => {
+                    self.unsent_bytes -= count;
+                    self.at = (self.at + count) % self.offer.len();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there; says whether that was anything.
+    fn read_some(&mut self, begun: Instant) -> io::Result<bool> {
+        let (mut room, mut moved) = ([0; 4096], false);
+        loop {
+            match self.stream.read(&mut room) {
+                Ok(0) => return Err(io::Error::other("the service has closed a connection")),
+                Ok(count) => self.input.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            moved = true;
+        }
+        let whole = self.input.len() / HEADER_BYTES;
+        for reply in self.input.drain(..whole * HEADER_BYTES).as_slice().chunks(HEADER_BYTES) {
+            if reply != self.reply || self.missing_replies == 0 {
+                return Err(io::Error::other(format!("{reply:?} instead of {:?}", self.reply)));
+            }
+            self.missing_replies -= 1;
+        }
+        if self.missing_replies == 0 {
+            self.done.get_or_insert_with(|| begun.elapsed());
+        }
+        Ok(moved)
+    }
+}
+
+/// When tasks were done in one round.
+struct Round {
+    light_last_s: f64,
+    light_mean_s: f64,
+    heavy_last_s: f64,
+    heavy_mean_s: f64,
+    total_s: f64,
+    /// Processor time of the service.
+    cpu_s: f64,
+}
+
+/// Runs all policies and writes the page and the pictures.
+pub(crate) fn run(args: &SharingArgs) -> io::Result<()> {
+    let _boost = args.place.take()?;
+    let machine = Machine::describe(&args.flick.path());
+    let mut page = format!(
+        "# Sharing a worker: Figure 7 of the paper\n\n{} clients of one worker, half with items of 1 KiB and half with items of 16 KiB, \
+         as many of them each; the service adds up the bytes of an item and answers with the sum. Medians of {} rounds, extremes \
+         in brackets; see METHOD.md.\n\n- Linux {}, {} cores\n",
+        args.tasks, args.rounds, machine.kernel, machine.cores,
+    );
+    for (name, what, items) in SHAPES {
+        let rows = shape(args, items)?;
+        let table = table(&rows);
+        println!("{what}\n\n{table}");
+        let _ = writeln!(page, "\n## {what}\n\n![When tasks are done]({name}.svg)\n\n{table}");
+        if let Some(results) = &args.results {
+            std::fs::create_dir_all(results)?;
+            let bars: Vec<plot::Bars<'_>> =
+                rows.iter().map(|(policy, rounds)| bars(policy, rounds)).collect();
+            std::fs::write(results.join(format!("{name}.svg")), plot::svg(&bars))?;
+        }
+    }
+    if let Some(results) = &args.results {
+        page.push_str(include_str!("sharing/notes.md"));
+        std::fs::write(results.join("sharing.md"), page)?;
+    }
+    Ok(())
+}
+
+fn bars<'a>(policy: &'a str, rounds: &[Round]) -> plot::Bars<'a> {
+    plot::Bars {
+        name: policy,
+        light_s: median(rounds, |round| round.light_last_s),
+        light_mean_s: median(rounds, |round| round.light_mean_s),
+        heavy_s: median(rounds, |round| round.heavy_last_s),
+        heavy_mean_s: median(rounds, |round| round.heavy_mean_s),
+    }
+}
+
+/// All rounds of all policies, which take turns.
+fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<Round>)>> {
+    let mut rows: Vec<(&'static str, Vec<Round>)> = POLICIES.map(|policy| (policy, Vec::new())).into();
+    for number in 1..=args.rounds.max(1) {
+        for (policy, rounds) in &mut rows {
+            let round = round(args, policy, items)
+                .map_err(|error| io::Error::other(format!("{policy}, round {number}: {error}")))?;
+            eprintln!(
+                "round {number} {policy:<18} light {:.3} s (mean {:.3}), heavy {:.3} s (mean {:.3}), {:.3} s of a core",
+                round.light_last_s, round.light_mean_s, round.heavy_last_s, round.heavy_mean_s, round.cpu_s
+            );
+            rounds.push(round);
+        }
+    }
+    Ok(rows)
+}
+
+fn median(rounds: &[Round], read: impl Fn(&Round) -> f64) -> f64 {
+    Spread::of(rounds.iter().map(read)).median
+}
+
+fn round(args: &SharingArgs, policy: &str, items: usize) -> io::Result<Round> {
+    let addr = free_addr()?;
+    let mut command = args.flick.run(&workspace().join("bench/scenarios/sharing/adding.flick"));
+    command.arg("--listen").arg(format!("client={addr}")).args(["--policy", policy]);
+    let server = Server::start(command, args.place.server_core, args.place.load_core, addr)?;
+    let mut tasks =
+        (0..args.tasks).map(|number| Task::new(addr, number % 2 == 0)).collect::<io::Result<Vec<_>>>()?;
+    tasks.iter_mut().try_for_each(Task::greet)?;
+    let pid = server.pid();
+    kill_process(pid, Signal::STOP)?;
+    let before = server.cpu_time_of_threads()?;
+    for task in &mut tasks {
+        task.begin(items);
+        task.write_some()?;
+    }
+    let begun = Instant::now();
+    kill_process(pid, Signal::CONT)?;
+    drive(&mut tasks, begun)?;
+    let cpu_s = server.cpu_time_of_threads()?.saturating_sub(before).as_secs_f64();
+    let done = |light: bool| {
+        let all = tasks.iter().filter(move |task| task.is_light == light);
+        all.filter_map(|task| task.done).map(|done| done.as_secs_f64())
+    };
+    let mean = |light| done(light).sum::<f64>() / done(light).count().max(1) as f64;
+    let last = |light| done(light).fold(0.0, f64::max);
+    Ok(Round {
+        light_last_s: last(true),
+        light_mean_s: mean(true),
+        heavy_last_s: last(false),
+        heavy_mean_s: mean(false),
+        total_s: last(true).max(last(false)),
+        cpu_s,
+    })
+}
+
+/// Writes and reads until every task is done.
+fn drive(tasks: &mut [Task], begun: Instant) -> io::Result<()> {
+    let mut moved_at = Instant::now();
+    while tasks.iter().any(|task| task.done.is_none()) {
+        let open: Vec<usize> = (0..tasks.len()).filter(|index| tasks[*index].done.is_none()).collect();
+        let mut watched: Vec<PollFd<'_>> = open
+            .iter()
+            .map(|index| {
+                let wants = if tasks[*index].unsent_bytes > 0 { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::new(&tasks[*index].stream, wants | PollFlags::IN)
+            })
+            .collect();
+        let timeout = Duration::from_millis(100).try_into().map_err(io::Error::other)?;
+        poll(&mut watched, Some(&timeout))?;
+        let ready: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
+        for (index, flags) in open.into_iter().zip(ready) {
+            if flags.contains(PollFlags::OUT) {
+                tasks[index].write_some()?;
+            }
+            if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+                && tasks[index].read_some(begun)?
+            {
+                moved_at = Instant::now();
+            }
+        }
+        if moved_at.elapsed() > QUIET {
+            return Err(io::Error::other("no task has a reply any more"));
+        }
+    }
+    Ok(())
+}
+
+fn table(rows: &[(&str, Vec<Round>)]) -> String {
+    let mut text = String::from(
+        "| policy | last light task, s | light, mean | heavy, mean | all tasks, s | light of all | all, against run to completion | core, s |\n|---|---|--:|--:|---|--:|--:|--:|\n",
+    );
+    let completion = rows.iter().find(|(policy, _)| *policy == "run-to-completion");
+    let base = completion.map_or(f64::NAN, |(_, rounds)| median(rounds, |round| round.total_s));
+    for (policy, rounds) in rows {
+        let light = Spread::of(rounds.iter().map(|round| round.light_last_s));
+        let total = Spread::of(rounds.iter().map(|round| round.total_s));
+        let share = median(rounds, |round| round.light_last_s / round.total_s);
+        let _ = writeln!(
+            text,
+            "| {policy} | {:.3} ({:.3}–{:.3}) | {:.3} | {:.3} | {:.3} ({:.3}–{:.3}) | {share:.2} | {:.3} | {:.3} |",
+            light.median,
+            light.min,
+            light.max,
+            median(rounds, |round| round.light_mean_s),
+            median(rounds, |round| round.heavy_mean_s),
+            total.median,
+            total.min,
+            total.max,
+            total.median / base,
+            median(rounds, |round| round.cpu_s),
+        );
+    }
+    text
+}
