@@ -12,6 +12,7 @@ use flick_buffers::{Pool, Slice};
 use crate::address::Endpoint;
 use crate::driver::{Detached, Driver, DriverLimits, Event, Handle, ListenerId};
 use crate::epoll::EpollDriver;
+use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
 use crate::uring::UringDriver;
 use crate::waker::Waker;
@@ -97,6 +98,15 @@ impl AnyDriver {
             // It names only what is new, which is no loop.
             AnyDriver::Uring(_) => Ok(()),
         }
+    }
+
+    /// Hands out at most so many events by one poll from now on; never more than it was opened for.
+    pub fn limit_events(&mut self, most: usize) {
+        let limits = match self {
+            AnyDriver::Epoll(driver) => driver.limits_mut(),
+            AnyDriver::Uring(driver) => driver.limits_mut(),
+        };
+        limits.events_max = most.max(EVENTS_MIN);
     }
 
     /// A handle other threads end this driver's wait with.

@@ -168,6 +168,10 @@ impl EpollDriver {
         self.epoll.as_fd()
     }
 
+    pub(crate) fn limits_mut(&mut self) -> &mut DriverLimits {
+        &mut self.limits
+    }
+
     /// A handle other threads end this driver's wait with.
     pub fn waker(&self) -> Waker {
         self.waker.clone()

@@ -1,7 +1,7 @@
 //! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
-//! Promises: a service has its turn as soon as it has something to do and the others, which take at most
-//! [`TURN_NS_MAX`] and what is left of a task each, have had theirs; under load each gets processor time by its
-//! weight, and never more than its maximum; one that panics takes its program down and no other.
+//! Promises: a service that had nothing to do has its turn as soon as it has something, behind at most one turn of the
+//! others; a turn takes about [`TURN_NS`], at most [`TURN_NS_MAX`], and what is left of a message; under load each gets
+//! processor time by its weight, and never more than its maximum; one that panics takes its program down and no other.
 //! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
 //! Source: FLICK §5.2, cooperative scheduling, one floor up; deficit round robin (Shreedhar and Varghese, 1995).
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flick_net::{AnyDriver, Arrival, Door, Waker, Watch, monotonic_ns};
 
-use crate::limits::{CPU_WEIGHT, CPU_WINDOW_NS, TURN_NS, TURN_NS_MAX};
+use crate::limits::{CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, TURN_NS, TURN_NS_MAX};
 use crate::shared::Shared;
 use crate::worker::Worker;
 
@@ -68,8 +68,14 @@ pub struct Member {
     is_ready: bool,
     /// It is not watched, because it may not run before a time.
     is_held: bool,
+    /// It had nothing to do when it was last asked.
+    has_slept: bool,
     /// It has used more than its turns and waits until that is made up for.
     is_waiting: bool,
+    /// The round in which it last got time.
+    paid_in: u64,
+    /// Events that it may take in one turn: fewer where they make its turns too long.
+    events_max: usize,
     /// Time of one turn.
     turn_ns: i64,
     /// Time that it may use now; below zero it has used more than its turns.
@@ -93,7 +99,10 @@ impl Member {
             end: None,
             is_ready: true,
             is_held: false,
+            has_slept: true,
             is_waiting: false,
+            paid_in: 0,
+            events_max: EVENTS_SHARED_MIN,
             turn_ns: turn_ns as i64,
             credit_ns: 0,
             max_percent: i64::from(max_percent),
@@ -128,24 +137,46 @@ impl Member {
         (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
     }
 
+    /// It has something to do, and may.
+    fn is_runnable(&self) -> bool {
+        self.is_ready && !self.is_held && self.worker.is_some()
+    }
+
+    /// Gives it the time of a turn, once in each round; says whether it has time left.
+    fn pay(&mut self, round: u64) -> bool {
+        if std::mem::replace(&mut self.paid_in, round) != round {
+            self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
+        }
+        self.credit_ns > 0
+    }
+
+    /// Notes that it must wait although it has something to do.
+    fn wait(&mut self) {
+        if let Some(worker) = &self.worker
+            && !std::mem::replace(&mut self.is_waiting, true)
+        {
+            worker.note_wait();
+        }
+    }
+
     /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then.
     fn run(&mut self, before_ns: u64) -> u64 {
-        self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
         let Some(worker) = &mut self.worker else { return before_ns };
-        if self.credit_ns <= 0 {
-            if !std::mem::replace(&mut self.is_waiting, true) {
-                worker.note_wait();
-            }
-            return before_ns;
-        }
-        (self.is_ready, self.is_waiting) = (false, false);
-        let length = Duration::from_nanos(self.credit_ns as u64);
-        let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length)));
+        (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
+        let length = Duration::from_nanos(self.credit_ns.max(0) as u64);
+        let events_max = self.events_max;
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max)));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);
         self.credit_ns -= used_ns as i64;
         self.allowed_ns -= used_ns as i64;
+        // What the kernel does for the events of a turn is not in the time that the worker looks at.
+        if used_ns as i64 > self.turn_ns {
+            self.events_max = (events_max / 2).max(EVENTS_SHARED_MIN);
+        } else {
+            self.events_max = (events_max + 1).min(EVENTS_SHARED_MAX);
+        }
         let end = match outcome {
             Ok(Ok(true)) => return after_ns,
             Ok(Ok(false)) => End::Over(Ok(())),
@@ -190,8 +221,10 @@ pub struct Crew {
     members: Vec<Member>,
     entrances: Vec<Entrance>,
     watch: Watch,
-    /// Whose turn is first.
-    first: usize,
+    /// Whose turn is next, of those who always have something to do.
+    next: usize,
+    /// How often all of them were asked.
+    round: u64,
 }
 
 impl Crew {
@@ -206,7 +239,7 @@ impl Crew {
         for (index, entrance) in entrances.iter().enumerate() {
             watch.add(&entrance.door, (members.len() + index) as u32)?;
         }
-        Ok(Self { members, entrances, watch, first: 0 })
+        Ok(Self { members, entrances, watch, next: 0, round: 1 })
     }
 
     /// Runs all services to their ends. How each ended, in their order.
@@ -219,7 +252,7 @@ impl Crew {
             }
         }
         while self.members.iter().any(|member| member.worker.is_some()) {
-            if let Err(error) = self.round() {
+            if let Err(error) = self.turns() {
                 // Without its watch the thread can serve nobody.
                 let kind = error.kind();
                 for member in self.members.iter_mut().filter(|member| member.worker.is_some()) {
@@ -231,8 +264,8 @@ impl Crew {
         self.members.into_iter().map(ended).collect()
     }
 
-    /// Waits until somebody has something to do, then gives everybody who has a turn.
-    fn round(&mut self) -> std::io::Result<()> {
+    /// Waits until somebody has something to do, then gives turns for about the time of one, and one more.
+    fn turns(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout()?;
         let (members, entrances) = (&mut self.members, self.entrances.len());
         let mut opened = false;
@@ -247,16 +280,45 @@ impl Crew {
         if opened || self.entrances.iter().any(|entrance| is_due(entrance) || must_close(entrance)) {
             self.let_in(now_ns)?;
         }
-        let count = self.members.len();
-        let mut spent_ns = processor_ns();
-        for turn in 0..count {
-            let member = &mut self.members[(self.first + turn) % count];
-            if member.is_ready && !member.is_held && member.worker.is_some() {
-                spent_ns = member.run(spent_ns);
-            }
+        let begun_ns = processor_ns();
+        let mut spent_ns = begun_ns;
+        while spent_ns < begun_ns + TURN_NS
+            && let Some(index) = self.awake()
+        {
+            spent_ns = self.members[index].run(spent_ns);
         }
-        self.first = (self.first + 1) % count.max(1);
+        if let Some(index) = self.busy() {
+            self.members[index].run(spent_ns);
+        }
         Ok(())
+    }
+
+    /// Of those who slept and have something to do now: who has most of its time left.
+    fn awake(&mut self) -> Option<usize> {
+        let round = self.round;
+        let awake = self.members.iter_mut().enumerate();
+        let awake = awake.filter(|(_, member)| member.has_slept && member.is_runnable());
+        let with_time =
+            awake.filter_map(|(index, member)| member.pay(round).then_some((member.credit_ns, index)));
+        with_time.max_by_key(|(credit_ns, _)| *credit_ns).map(|(_, index)| index)
+    }
+
+    /// Who is next of those who always have something to do, or have used up their time.
+    fn busy(&mut self) -> Option<usize> {
+        for _ in 0..self.members.len() {
+            let index = self.next;
+            self.next = (self.next + 1) % self.members.len();
+            self.round += u64::from(self.next == 0);
+            let member = &mut self.members[index];
+            if !member.is_runnable() {
+                continue;
+            }
+            if member.pay(self.round) {
+                return Some(index);
+            }
+            member.wait();
+        }
+        None
     }
 
     /// How long everybody may sleep. Notes who has something to do, and who must wait with it.
@@ -269,8 +331,11 @@ impl Crew {
             if !member.is_ready {
                 match worker.turn_due_ns() {
                     Some(due_ns) if due_ns <= now_ns => member.is_ready = true,
-                    Some(due_ns) => note(due_ns),
-                    None => {}
+                    Some(due_ns) => {
+                        member.has_slept = true;
+                        note(due_ns);
+                    }
+                    None => member.has_slept = true,
                 }
             }
             let held = if member.is_ready { member.held_until_ns(now_ns) } else { None };

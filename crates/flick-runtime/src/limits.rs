@@ -78,7 +78,7 @@ pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;
 /// A service that has no room for this many activations, and wants as many, does not start.
 pub const ACTIVATIONS_MIN: u32 = 256;
 /// Time of one turn of a service that shares its thread and has the usual weight.
-pub const TURN_NS: u64 = 100_000;
+pub const TURN_NS: u64 = 50_000;
 /// The usual weight of a service.
 pub const CPU_WEIGHT: u32 = 100;
 /// Largest weight.
@@ -91,8 +91,11 @@ pub const CPU_WINDOW_NS: u64 = 10_000_000;
 pub const SERVICES_MAX: usize = 256;
 /// How long a client of an address of several services may say nothing, unless they have an idle time-out.
 pub const SILENT_MS: u64 = 60_000;
-/// Events of one poll where services share a thread, so that a flood of one does not hold up the others.
-pub const EVENTS_SHARED_MAX: usize = 256;
+/// Events of one poll where services share a thread, so that a flood of one does not hold up the others. A service whose
+/// turns are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
+pub const EVENTS_SHARED_MAX: usize = 64;
+/// Fewest events of one poll.
+pub const EVENTS_SHARED_MIN: usize = 8;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.

@@ -166,6 +166,18 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Whether a task that has run since about `begun` must let others run. On a thread that services share, a turn that
+    /// is over is so whatever the policy.
+    fn is_late(&self, begun: &mut Option<Instant>) -> bool {
+        if self.pace.slice.is_none() && self.turn_end.is_none() {
+            return false;
+        }
+        let now = Instant::now();
+        let begun = *begun.get_or_insert(now);
+        self.pace.slice.is_some_and(|slice| now.duration_since(begun) > slice)
+            || self.turn_end.is_some_and(|end| now >= end)
+    }
+
     /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
         // The clock is first read behind a few messages, or behind one where they are dear: most runs end before that.
@@ -174,10 +186,7 @@ impl<D: Driver> Worker<D> {
             if step(self) == Flow::Stop {
                 return true;
             }
-            if count % self.pace.clock_every == 0
-                && let Some(slice) = self.pace.slice
-                && begun.get_or_insert_with(Instant::now).elapsed() > slice
-            {
+            if count % self.pace.clock_every == 0 && self.is_late(&mut begun) {
                 break;
             }
         }

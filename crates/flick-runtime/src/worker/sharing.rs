@@ -44,8 +44,9 @@ impl Worker<AnyDriver> {
         Some(self.driver.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
-    /// One turn without waiting, of about this length at most.
-    pub(crate) fn short_turn(&mut self, length: Duration) -> std::io::Result<bool> {
+    /// One turn without waiting, of about this length and with so many events at most.
+    pub(crate) fn short_turn(&mut self, length: Duration, events_max: usize) -> std::io::Result<bool> {
+        self.driver.limit_events(events_max);
         self.turn_end = Some(Instant::now() + length);
         self.turn(Some(Duration::ZERO))
     }
