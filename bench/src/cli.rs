@@ -44,6 +44,8 @@ pub(crate) enum Command {
     HttpBalancer(BalancerArgs),
     /// A service beside one on the same thread that is flooded
     Neighbours(NeighboursArgs),
+    /// A message from task to task, and a switch between tasks
+    Handover(HandoverArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
     Sharing(SharingArgs),
     /// A relay that looks at nothing, started by `relay`
@@ -277,6 +279,21 @@ pub(crate) struct NeighboursArgs {
     /// Options of flick
     #[arg(last = true)]
     pub(crate) more: Vec<String>,
+}
+
+/// What the platform adds to a message.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HandoverArgs {
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 9)]
+    pub(crate) rounds: usize,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
+    /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
 }
 
 /// Tasks that share a worker.

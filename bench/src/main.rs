@@ -12,6 +12,7 @@ mod compile_time;
 mod dictionary;
 mod drive;
 mod hadoop;
+mod handover;
 mod http_balancer;
 mod kernels;
 mod memcached_proxy;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Relay(args) => relay::run(&args),
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),
+        cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),

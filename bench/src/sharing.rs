@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, kill_process};
 
-use crate::cli::SharingArgs;
+use crate::cli::{FlickArgs, PlaceArgs, SharingArgs};
 use crate::machine::Machine;
 use crate::process::{Server, free_addr, workspace};
 use crate::stats::Spread;
@@ -43,6 +43,7 @@ const POLICIES: [&str; 3] = ["cooperative", "run-to-completion", "round-robin"];
 struct Task {
     stream: TcpStream,
     is_light: bool,
+    item_bytes: usize,
     /// Copies of its item.
     offer: Vec<u8>,
     unsent_bytes: usize,
@@ -55,10 +56,9 @@ struct Task {
 }
 
 impl Task {
-    fn new(addr: SocketAddr, is_light: bool) -> io::Result<Self> {
+    fn new(addr: SocketAddr, is_light: bool, item_bytes: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
-        let item_bytes = if is_light { LIGHT_BYTES } else { HEAVY_BYTES };
         let data: Vec<u8> = (0..item_bytes - HEADER_BYTES).map(|index| (index * 7 + 3) as u8).collect();
         let sum: u32 = data.iter().map(|byte| 4 * u32::from(*byte)).sum();
         let header = |magic: u8, size: usize, sum: u32| {
@@ -69,6 +69,7 @@ impl Task {
         Ok(Self {
             stream,
             is_light,
+            item_bytes,
             unsent_bytes: 0,
             at: 0,
             offer: item.repeat((OFFER_BYTES / item_bytes).max(1)),
@@ -81,8 +82,7 @@ impl Task {
 
     /// Sends one item and waits for its reply: the connection is accepted then.
     fn greet(&mut self) -> io::Result<()> {
-        let item_bytes = if self.is_light { LIGHT_BYTES } else { HEAVY_BYTES };
-        self.stream.write_all(&self.offer[..item_bytes])?;
+        self.stream.write_all(&self.offer[..self.item_bytes])?;
         let mut reply = [0; HEADER_BYTES];
         self.stream.read_exact(&mut reply)?;
         if reply != self.reply {
@@ -92,8 +92,7 @@ impl Task {
     }
 
     fn begin(&mut self, items: usize) {
-        let item_bytes = if self.is_light { LIGHT_BYTES } else { HEAVY_BYTES };
-        (self.unsent_bytes, self.missing_replies) = (items * item_bytes, items);
+        (self.unsent_bytes, self.missing_replies) = (items * self.item_bytes, items);
     }
 
     /// Writes as much as the socket takes.
@@ -193,7 +192,8 @@ fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<
     let mut rows: Vec<(&'static str, Vec<Round>)> = POLICIES.map(|policy| (policy, Vec::new())).into();
     for number in 1..=args.rounds.max(1) {
         for (policy, rounds) in &mut rows {
-            let round = round(args, policy, items)
+            let shape = Shape { tasks: args.tasks, items, bytes: [LIGHT_BYTES, HEAVY_BYTES] };
+            let round = round(&args.flick, &args.place, policy, &shape)
                 .map_err(|error| io::Error::other(format!("{policy}, round {number}: {error}")))?;
             eprintln!(
                 "round {number} {policy:<18} light {:.3} s (mean {:.3}), heavy {:.3} s (mean {:.3}), {:.3} s of a core",
@@ -209,19 +209,41 @@ fn median(rounds: &[Round], read: impl Fn(&Round) -> f64) -> f64 {
     Spread::of(rounds.iter().map(read)).median
 }
 
-fn round(args: &SharingArgs, policy: &str, items: usize) -> io::Result<Round> {
+/// Tasks and items of each by which a switch is measured.
+const SWITCH_TASKS: usize = 200;
+const SWITCH_ITEMS: usize = 1_000;
+
+/// Nanoseconds of one more turn of a task: with items without data, a turn for each against one turn for all.
+pub(crate) fn switch_ns(flick: &FlickArgs, place: &PlaceArgs) -> io::Result<f64> {
+    let cpu_s = |policy| {
+        let shape = Shape { tasks: SWITCH_TASKS, items: SWITCH_ITEMS, bytes: [HEADER_BYTES; 2] };
+        round(flick, place, policy, &shape).map(|round| round.cpu_s)
+    };
+    let (turns, runs) = (cpu_s("round-robin")?, cpu_s("run-to-completion")?);
+    Ok((turns - runs) * 1e9 / (SWITCH_TASKS * SWITCH_ITEMS) as f64)
+}
+
+/// How many tasks, how many items each, and bytes of a light and of a heavy one.
+struct Shape {
+    tasks: usize,
+    items: usize,
+    bytes: [usize; 2],
+}
+
+fn round(flick: &FlickArgs, place: &PlaceArgs, policy: &str, shape: &Shape) -> io::Result<Round> {
     let addr = free_addr()?;
-    let mut command = args.flick.run(&workspace().join("bench/scenarios/sharing/adding.flick"));
+    let mut command = flick.run(&workspace().join("bench/scenarios/sharing/adding.flick"));
     command.arg("--listen").arg(format!("client={addr}")).args(["--policy", policy]);
-    let server = Server::start(command, args.place.server_core, args.place.load_core, addr)?;
-    let mut tasks =
-        (0..args.tasks).map(|number| Task::new(addr, number % 2 == 0)).collect::<io::Result<Vec<_>>>()?;
+    let server = Server::start(command, place.server_core, place.load_core, addr)?;
+    let mut tasks = (0..shape.tasks)
+        .map(|number| Task::new(addr, number % 2 == 0, shape.bytes[number % 2]))
+        .collect::<io::Result<Vec<_>>>()?;
     tasks.iter_mut().try_for_each(Task::greet)?;
     let pid = server.pid();
     kill_process(pid, Signal::STOP)?;
     let before = server.cpu_time_of_threads()?;
     for task in &mut tasks {
-        task.begin(items);
+        task.begin(shape.items);
         task.write_some()?;
     }
     let begun = Instant::now();

@@ -97,3 +97,102 @@ fn the_path_of_a_message_allocates_nothing_on_epoll() {
 fn the_path_of_a_message_allocates_nothing_on_io_uring() {
     check(IoKind::Uring);
 }
+
+/// What is played to balancers without scenarios of their own.
+const ONE_EXCHANGE: &str = r#"
+backends 1
+client a  sends "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+backend 0 expects "GET /a HTTP/1.1\r\n" ... "\r\n\r\n", sends "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+client a  expects "HTTP/1.1 200 OK\r\n" ... "ok", closes
+"#;
+/// What is played to binary servers without scenarios of their own.
+const ONE_NOOP: &str = "client a sends noop\nclient a expects noop ok, closes";
+/// Programs that are played something here, and what.
+const PLAYED_HERE: [(&str, &str); 6] = [
+    ("http_balancer/by_address.flick", ONE_EXCHANGE),
+    ("http_balancer/by_url.flick", ONE_EXCHANGE),
+    ("http_balancer/least_loaded.flick", ONE_EXCHANGE),
+    ("http_balancer/sticky.flick", ONE_EXCHANGE),
+    ("http_balancer/two_choices.flick", ONE_EXCHANGE),
+    ("key_value_server/binary_server.flick", ONE_NOOP),
+];
+/// Programs that are counted elsewhere: above, in `crates/flick-runtime/tests/merging`, as parts of other examples.
+const COUNTED_ELSEWHERE: [&str; 3] = [
+    "memcached_proxy/memcached_proxy.flick",
+    "hadoop_wordcount/hadoop_wordcount.flick",
+    "key_value_server/both_protocols.flick",
+];
+
+/// Every example that is a service, by its path below `examples`, with the scenarios for it.
+fn examples() -> std::collections::BTreeMap<String, Vec<(String, Scenario)>> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut found = std::collections::BTreeMap::<String, Vec<(String, Scenario)>>::new();
+    let folders = std::fs::read_dir(&root).expect("the examples are there");
+    for folder in folders.map(|entry| entry.expect("a readable folder").path()).filter(|path| path.is_dir()) {
+        let name = |path: &std::path::Path| {
+            let below = path.strip_prefix(&root).expect("it is below the examples");
+            below.to_string_lossy().into_owned()
+        };
+        let files = std::fs::read_dir(&folder).expect("a readable folder");
+        let files: Vec<_> = files.map(|entry| entry.expect("a readable folder").path()).collect();
+        let ends = |path: &std::path::Path, ending: &str| path.extension().is_some_and(|is| is == ending);
+        let text = |path: &std::path::Path| std::fs::read_to_string(path).expect("it is text");
+        let is_service = |path: &std::path::Path| text(path).lines().any(|line| line.starts_with("proc "));
+        let programs: Vec<_> = files
+            .iter()
+            .filter(|path| ends(path, "flick") && is_service(path))
+            .map(|path| name(path))
+            .collect();
+        for path in files.iter().filter(|path| ends(path, "scn")) {
+            let scenario = parse(&text(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let program =
+                scenario.service.as_ref().map_or(programs[0].clone(), |file| name(&folder.join(file)));
+            found.entry(program).or_default().push((name(path), scenario));
+        }
+        programs.into_iter().for_each(|program| drop(found.entry(program).or_default()));
+    }
+    for (program, text) in PLAYED_HERE {
+        let scenario = parse(text).expect("it is a scenario");
+        found.entry(program.to_owned()).or_default().push((program.to_owned(), scenario));
+    }
+    found
+}
+
+/// Each example is started anew and played to; from its first turn on, its worker leaves the heap alone.
+fn check_examples(io: IoKind) {
+    let mut turned = 0;
+    for (program, scenarios) in examples() {
+        if COUNTED_ELSEWHERE.contains(&program.as_str()) {
+            continue;
+        }
+        assert!(!scenarios.is_empty(), "{program} has no scenario: add one beside it, or here");
+        let (subject, _) = subject::example(&program);
+        for (name, scenario) in scenarios.iter().filter(|(_, scenario)| !scenario.simulator_only) {
+            // The first time, what the process has only once comes to be: where the log's lines are, for example.
+            for is_counted in [false, true] {
+                let stage = Sockets::new(scenario, &subject, io).expect("the limits exist");
+                let Some(mut stage) = stage else {
+                    return eprintln!("not tested: this machine does not grant {io:?}");
+                };
+                stage.watch(allocations);
+                flick_testkit::scenario::play(scenario, &mut stage)
+                    .unwrap_or_else(|what| panic!("{name} ({io:?}): {what}"));
+                if is_counted {
+                    assert_eq!(stage.gauged(), 0, "{program} allocated after its start in {name} ({io:?})");
+                    turned += 1;
+                }
+            }
+        }
+    }
+    assert!(turned >= 25, "only {turned} scenarios were played");
+}
+
+#[test]
+fn no_example_allocates_after_its_start_on_epoll() {
+    check_examples(IoKind::Epoll);
+}
+
+#[test]
+fn no_example_allocates_after_its_start_on_io_uring() {
+    check_examples(IoKind::Uring);
+}

@@ -1,0 +1,130 @@
+//! What the platform adds to a message: handing it from one task to another, and going from one task to the next.
+//!
+//! Promises: rings hand over records that are compared; switches are counted in the platform itself, as the difference of processor
+//! time between 200 tasks that take turns for each message and the same that do not.
+//! Refuses: a rival; these are figures against goals, in nanoseconds of this machine.
+
+use std::fmt::Write as _;
+use std::hint::{black_box, spin_loop};
+use std::io;
+use std::time::Instant;
+
+use flick_ring::{Consumer, Producer, ring};
+
+use crate::cli::HandoverArgs;
+use crate::machine::Machine;
+use crate::process::pin_this_thread;
+use crate::sharing;
+use crate::stats::Spread;
+
+/// Bytes of a message: a short request.
+const MESSAGE_BYTES: usize = 64;
+/// Messages of one round of a ring.
+const MESSAGES: u64 = 2_000_000;
+/// Bytes of a ring, as between two tasks of a merge.
+const RING_BYTES: usize = 128 * 1024;
+/// Messages of a batch, as a task passes them on.
+const BATCH: u64 = 32;
+
+/// Runs all and writes the page.
+pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
+    let _boost = args.place.take()?;
+    let mut rows: Vec<(&str, f64, Vec<f64>)> = vec![
+        ("a message to a task on the same worker, each by itself", 30.0, Vec::new()),
+        ("the same, 32 at once", 30.0, Vec::new()),
+        ("a message to a task on another worker, both busy, each by itself", 150.0, Vec::new()),
+        ("the same, 32 at once", 150.0, Vec::new()),
+        ("a switch among 200 runnable tasks", 40.0, Vec::new()),
+    ];
+    for _ in 0..args.rounds.max(1) {
+        rows[0].2.push(on_one_worker(1));
+        rows[1].2.push(on_one_worker(BATCH));
+        rows[2].2.push(across(args, 1)?);
+        rows[3].2.push(across(args, BATCH)?);
+        rows[4].2.push(sharing::switch_ns(&args.flick, &args.place)?);
+    }
+    let mut table = String::from("| what | ns | goal |\n|---|---|--:|\n");
+    for (name, goal, rounds) in rows {
+        let spread = Spread::of(rounds.into_iter());
+        let (median, min, max) = (spread.median, spread.min, spread.max);
+        let _ = writeln!(table, "| {name} | {median:.1} ({min:.1}–{max:.1}) | {goal:.0} |");
+    }
+    print!("{table}");
+    if let Some(results) = &args.results {
+        std::fs::create_dir_all(results)?;
+        let machine = Machine::describe(&args.flick.path());
+        let page = format!(
+            "# Handing over and switching\n\nMessages of {MESSAGE_BYTES} bytes through a ring (copied in, published, copied out, room given \
+             back), and what one more turn of a task costs in the platform. Medians of {} rounds, extremes in brackets; see \
+             METHOD.md.\n\n- Linux {}, {} cores\n\n{table}",
+            args.rounds, machine.kernel, machine.cores,
+        );
+        std::fs::write(results.join("handover.md"), page)?;
+    }
+    Ok(())
+}
+
+/// Pushes so many messages, numbered from `first`, and publishes them.
+fn hand_out(push: &mut Producer, first: u64, count: u64) -> bool {
+    let mut message = [7; MESSAGE_BYTES];
+    for number in first..first + count {
+        message[..8].copy_from_slice(&number.to_le_bytes());
+        while !push.push(&message) {
+            // The other side sees what there is, and makes room.
+            let _ = push.publish();
+            spin_loop();
+        }
+    }
+    push.publish()
+}
+
+/// Pops what is there; says how much that was.
+fn take(pop: &mut Consumer, first: u64, most: u64) -> u64 {
+    let mut message = [0; MESSAGE_BYTES];
+    let mut count = 0;
+    while count < most && pop.pop(&mut message).is_some() {
+        let number = u64::from_le_bytes([
+            message[0], message[1], message[2], message[3], message[4], message[5], message[6], message[7],
+        ]);
+        assert!(number == first + count, "a ring keeps the order");
+        count += 1;
+    }
+    black_box(pop.release());
+    count
+}
+
+fn on_one_worker(batch: u64) -> f64 {
+    let (mut push, mut pop) = ring(RING_BYTES);
+    let begun = Instant::now();
+    let mut number = 0;
+    while number < MESSAGES {
+        black_box(hand_out(&mut push, number, batch));
+        assert!(take(&mut pop, number, batch) == batch, "what was pushed is there");
+        number += batch;
+    }
+    begun.elapsed().as_nanos() as f64 / number as f64
+}
+
+fn across(args: &HandoverArgs, batch: u64) -> io::Result<f64> {
+    let (mut push, mut pop) = ring(RING_BYTES);
+    let core = args.place.server_core;
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let producer = scope.spawn(move || -> io::Result<()> {
+            pin_this_thread(core)?;
+            for first in (0..MESSAGES).step_by(batch as usize) {
+                black_box(hand_out(&mut push, first, batch));
+            }
+            Ok(())
+        });
+        let mut number = 0;
+        while number < MESSAGES && !(producer.is_finished() && number == 0) {
+            match take(&mut pop, number, batch) {
+                0 => spin_loop(),
+                count => number += count,
+            }
+        }
+        producer.join().map_err(|_| io::Error::other("the producer panicked"))?
+    })?;
+    Ok(begun.elapsed().as_nanos() as f64 / MESSAGES as f64)
+}
