@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 use flick_buffers::Class;
-use flick_net::Driver;
+use flick_net::{Driver, monotonic_ns};
 
 use super::Worker;
 use crate::config::Policy;
 use crate::limits::{
-    ACTIVATION_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, MERGE_STEP_ELEMENTS,
-    ROBIN_ROUNDS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_TURNS,
+    ACTIVATION_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX,
+    MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_NS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_TURNS,
 };
 use crate::setup::Setup;
 use crate::slab::Key;
@@ -128,14 +128,17 @@ impl<D: Driver> Worker<D> {
 
     /// Runs each task that is in the queue now once; what they make runnable runs too, for a few rounds more.
     pub(super) fn run_tasks(&mut self) {
-        let mut rounds_left = self.pace.rounds_max;
+        let (mut rounds_left, mut ran) = (self.pace.rounds_max, 0_u32);
         let mut sampled = if self.run_queue.is_empty() { None } else { self.pace.sample() };
         while (self.unblock || self.wants_huge || !self.run_queue.is_empty()) && rounds_left > 0 {
             rounds_left -= 1;
             for _ in 0..self.run_queue.len() {
                 let Some(task) = self.run_queue.pop_front() else { break };
                 self.run_task(task, &mut sampled);
-                if self.turn_end.is_some_and(|end| Instant::now() >= end) {
+                ran += 1;
+                let is_over = self.turn_end.is_some_and(|end| Instant::now() >= end)
+                    || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
+                if is_over {
                     return;
                 }
             }
@@ -147,6 +150,11 @@ impl<D: Driver> Worker<D> {
                 self.resume_waiting();
             }
         }
+    }
+
+    /// What tasks have left to send has waited long enough, though others are still in the queue.
+    fn has_run_long(&self) -> bool {
+        self.pace.has_clock && monotonic_ns() > self.driver.now_ns() + RUN_NS_MAX
     }
 
     /// Runs a task. `sampled`: when the one before it ended, where they are timed.
@@ -180,8 +188,8 @@ impl<D: Driver> Worker<D> {
 
     /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
-        // The clock is first read behind a few messages, or behind one where they are dear: most runs end before that.
-        let mut begun = None;
+        // Where messages are cheap the clock is first read behind a few of them: most runs end before that.
+        let mut begun = (self.pace.clock_every == 1 && self.pace.slice.is_some()).then(Instant::now);
         for count in 1..=self.pace.messages_max {
             if step(self) == Flow::Stop {
                 return true;
