@@ -29,7 +29,7 @@ pub const SAMPLE_EVERY_TURNS: u32 = 16;
 /// Tasks between two looks at how long a turn has taken.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
 /// Time after which a turn ends though tasks are in the queue, so that what the first of them sent goes out.
-pub const RUN_NS_MAX: u64 = 500_000;
+pub const RUN_NS_MAX: u64 = 4_000_000;
 /// Rounds of the run queue in one turn.
 pub const RUN_ROUNDS_MAX: u32 = 2;
 /// The same where each task has one message in a round: the driver is asked once for so many of them.

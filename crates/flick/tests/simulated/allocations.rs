@@ -106,7 +106,7 @@ backend 0 expects "GET /a HTTP/1.1\r\n" ... "\r\n\r\n", sends "HTTP/1.1 200 OK\r
 client a  expects "HTTP/1.1 200 OK\r\n" ... "ok", closes
 "#;
 /// What is played to binary servers without scenarios of their own.
-const ONE_NOOP: &str = "client a sends noop\nclient a expects noop ok, closes";
+const ONE_NOOP: &str = "limit buffer_bytes 8912896\nclient a sends noop\nclient a expects noop ok, closes";
 /// Programs that are played something here, and what.
 const PLAYED_HERE: [(&str, &str); 6] = [
     ("http_balancer/by_address.flick", ONE_EXCHANGE),
@@ -181,8 +181,8 @@ fn check_examples(io: IoKind) {
                 };
                 stage.watch(allocations);
                 if let Err(what) = flick_testkit::scenario::play(scenario, &mut stage) {
+                    // By the clock of this machine some come true differently; the heap is to be left alone all the same.
                     println!("{name} ({io:?}): {what}");
-                    continue;
                 }
                 if is_counted {
                     assert_eq!(stage.gauged(), 0, "{program} allocated after its start in {name} ({io:?})");
