@@ -175,18 +175,9 @@ pub struct WorkerConfig {
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let WorkerConfig {
-            setup,
-            shared,
-            state,
-            counters,
-            backend_counters,
-            index,
-            workers,
-            hub,
-            seed,
-            time_slices,
-        } = config;
+        let (index, workers, seed, time_slices) =
+            (config.index, config.workers, config.seed, config.time_slices);
+        let WorkerConfig { setup, shared, state, counters, backend_counters, hub, .. } = config;
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let (links, backends) = links_of(&setup);
