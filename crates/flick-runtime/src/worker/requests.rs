@@ -186,19 +186,11 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Next::Waits if is_late => self.shed_unread(key, &scratch.frame),
-            Next::Waits => {
-                self.wants_huge = true;
-                self.wait_in_line(key)
-            }
+            Next::Waits => self.wait_for_buffer(key),
         };
         self.scratch = Some(scratch);
         if flow == Flow::Go {
-            self.leave_line(key);
-            if self.counters.shed.get() == shed_before
-                && let Some(session) = self.sessions.get_mut(key)
-            {
-                session.is_late = false;
-            }
+            self.message_taken(key, shed_before);
         }
         flow
     }

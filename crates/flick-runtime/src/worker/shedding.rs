@@ -51,6 +51,22 @@ impl<D: Driver> Worker<D> {
         self.wait_for(key, Wait::Shared)
     }
 
+    /// A session whose message needs a huge buffer, when there is none.
+    pub(super) fn wait_for_buffer(&mut self, key: Key) -> Flow {
+        self.wants_huge = true;
+        self.wait_in_line(key)
+    }
+
+    /// A message of a session has been taken: if it was served, the next one has its own time in line.
+    pub(super) fn message_taken(&mut self, key: Key, shed_before: u64) {
+        self.leave_line(key);
+        if self.counters.shed.get() == shed_before
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.is_late = false;
+        }
+    }
+
     /// A message of the session has been taken, or it waits for something else: the next one has its time from anew.
     pub(super) fn leave_line(&mut self, key: Key) {
         if self.deadlines.kind(key.index) == Some(Kind::Line) {
