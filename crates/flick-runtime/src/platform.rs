@@ -50,8 +50,6 @@ pub struct Outcome {
 pub struct Platform {
     services: Vec<Running>,
     keepers: Vec<(usize, Keeper)>,
-    /// A duplicate of every socket that is listened on, by the address that was asked for: for who takes our place.
-    sockets: Vec<(Endpoint, ListenSockets)>,
     threads: Vec<JoinHandle<Vec<End>>>,
     io: &'static str,
 }
@@ -96,8 +94,7 @@ impl Platform {
         let config = services.first().expect("a platform has a service").config.clone();
         let workers = config.workers.max(1);
         let (running, keepers) = bind(services, workers, &estate)?;
-        let (sockets, threads) = (Vec::new(), Vec::new());
-        let mut platform = Self { services: running, keepers, sockets, threads, io: "none" };
+        let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
         let mut opened = platform.open(workers, estate)?;
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
@@ -112,19 +109,21 @@ impl Platform {
 
     /// Opens every address, those of several services once.
     fn open(&mut self, workers: usize, mut estate: Estate) -> Result<Opened, StartError> {
-        let kept = &mut self.sockets;
-        let mut open = |at: &Endpoint| {
+        let mut open = |at: &Endpoint, whose: &Shared| {
             let opened = estate.listen(at, workers).and_then(|opened| {
-                kept.push((at.clone(), opened.duplicate(0)?));
+                whose.kept().push((at.clone(), opened.duplicate(0)?));
                 Ok(opened)
             });
             opened.map_err(|error| StartError::Io { doing: format!("listen on {at}"), error })
         };
         let setups: Vec<&Setup> = self.services.iter().map(|service| &*service.setup).collect();
         let names: Vec<String> = self.services.iter().map(|service| service.name.clone()).collect();
+        let shareds: Vec<Arc<Shared>> =
+            self.services.iter().map(|service| Arc::clone(&service.shared)).collect();
         let shared = entrances::shared(&setups, &names)?;
         let shared = shared.into_iter().map(|shared| {
-            let sockets = open(&shared.at)?;
+            let first = shared.services.first().map_or(0, |first| usize::from(*first));
+            let sockets = open(&shared.at, &shareds[first])?;
             Ok((shared, sockets))
         });
         let shared = shared.collect::<Result<Vec<_>, StartError>>()?;
@@ -137,7 +136,7 @@ impl Platform {
                     service.addresses.push((name, at.clone()));
                     continue;
                 }
-                let opened = open(at)?;
+                let opened = open(at, &service.shared)?;
                 service.addresses.push((name, opened.local_addr().clone()));
                 sockets.push(opened);
             }
@@ -240,14 +239,12 @@ impl Platform {
     ///
     /// Errors: the system's, out of descriptors for one.
     pub fn estate(&self) -> std::io::Result<Estate> {
-        Estate::of(&self.services, &self.sockets)
+        Estate::of(&self.services)
     }
 
     /// Hands its clients over to `next`, each when nothing of it is under way, and ends when the rest is served, at
     /// `deadline` at latest. Another that is being replaced already hands over to `next` from now on.
     pub fn replace(&mut self, next: &Platform, deadline: Duration) {
-        // From here on only the new one listens.
-        self.sockets.clear();
         self.leave_snapshots();
         for service in &self.services {
             let heir = next.services.iter().find(|other| other.name == service.name);
@@ -261,10 +258,12 @@ impl Platform {
 
     /// As [`Platform::replace`], by another process, to which `heir_of` gives the clients of a service.
     pub fn give_away(&mut self, deadline: Duration, heir_of: impl Fn(&str) -> Arc<dyn Heir>) {
-        self.sockets.iter().flat_map(|(_, sockets)| sockets.iter()).for_each(ListenSocket::give_away);
-        self.sockets.clear();
         self.leave_snapshots();
         for service in &self.services {
+            let give_away = |(_, sockets): &(Endpoint, ListenSockets)| {
+                sockets.iter().for_each(ListenSocket::give_away);
+            };
+            service.shared.kept().iter().for_each(give_away);
             match service.hub {
                 None => service.replace(deadline, heir_of(&service.name)),
                 Some(_) => service.drain(deadline),

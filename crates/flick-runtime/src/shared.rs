@@ -3,8 +3,10 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use flick_net::{Endpoint, ListenSockets};
 
 use crate::config::Limits;
 use crate::guests::{AcceptClock, Guests};
@@ -27,6 +29,9 @@ pub struct Shared {
     accepts: AcceptClock,
     /// By worker: the clients that are handed to it.
     intakes: Vec<Arc<Intake>>,
+    /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
+    /// when it takes no clients any more, or they would wait for nobody.
+    kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
     /// Who goes on with its clients.
     heir: Mutex<Option<Arc<dyn Heir>>>,
 }
@@ -75,6 +80,12 @@ impl Shared {
         for from in from {
             let _ = self.state.compare_exchange(*from, how, Ordering::Release, Ordering::Relaxed);
         }
+        self.kept().clear();
+    }
+
+    /// The duplicates of its sockets.
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<(Endpoint, ListenSockets)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody newer goes on with its clients.
@@ -105,6 +116,7 @@ impl Shared {
     /// Asks all workers to stop at once.
     pub fn stop(&self) {
         self.state.store(STOPPED, Ordering::Release);
+        self.kept().clear();
     }
 
     /// How long draining may take, if it was asked for.

@@ -24,15 +24,17 @@ impl Estate {
         Self { sockets, services: Vec::new() }
     }
 
-    pub(super) fn of(services: &[Running], sockets: &[(Endpoint, ListenSockets)]) -> io::Result<Self> {
+    pub(super) fn of(services: &[Running]) -> io::Result<Self> {
         let duplicate = |(at, sockets): &(Endpoint, ListenSockets)| Ok((at.clone(), sockets.duplicate(0)?));
         let of = |service: &Running| {
             (service.name.clone(), Arc::clone(&service.shared), Arc::clone(&service.state))
         };
-        Ok(Self {
-            sockets: sockets.iter().map(duplicate).collect::<io::Result<_>>()?,
-            services: services.iter().map(of).collect(),
-        })
+        let mut sockets = Vec::new();
+        for service in services {
+            let kept = service.shared.kept();
+            sockets.extend(kept.iter().map(duplicate).collect::<io::Result<Vec<_>>>()?);
+        }
+        Ok(Self { sockets, services: services.iter().map(of).collect() })
     }
 
     /// The sockets, with the addresses that were asked for.
