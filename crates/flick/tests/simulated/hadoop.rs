@@ -173,7 +173,7 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
         _ => (150, 0),
     };
     config.sim = SimConfig { reset_per_mille: resets_per_mille, ..SimConfig::hostile() };
-    config.reducer = if seed % 4 == 0 { Reducer::ReadsLate } else { Reducer::Moody };
+    config.reducer = if seed.is_multiple_of(4) { Reducer::ReadsLate } else { Reducer::Moody };
     let mut service = Service::new(&config, subject);
     let count = streams * rng.between(1, 4) as usize + rng.between(0, 2) as usize;
     let mut mappers = Vec::new();
