@@ -3,9 +3,11 @@
 //! Refuses: strangers. The two ends are a pair, one of which a child has as its standard input.
 //! Source: unix(7), SCM_RIGHTS over a socket of sequenced packets; sd_listen_fds(3).
 
+mod raw;
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -18,9 +20,6 @@ use crate::address::PeerAddr;
 use crate::limits::{INHERITED_MAX, PASSAGE_BYTES_MAX};
 use crate::listen::ListenSocket;
 use crate::socket;
-
-/// The first descriptor that systemd hands to a service.
-const FIRST_INHERITED: i32 = 3;
 
 /// One end.
 #[derive(Debug)]
@@ -122,13 +121,7 @@ pub fn inherited() -> io::Result<Vec<ListenSocket>> {
     if pid != std::process::id() {
         return Ok(Vec::new());
     }
-    let take = |index: u32| {
-        // SAFETY: by sd_listen_fds(3) these descriptors are open and this process's own; the variable that says so names
-        // our process, and nothing before the start of the services has opened or closed any of these numbers.
-        let fd = unsafe { OwnedFd::from_raw_fd(FIRST_INHERITED + index as i32) };
-        ListenSocket::adopt(fd)
-    };
-    (0..count.min(INHERITED_MAX)).map(take).collect()
+    (0..count.min(INHERITED_MAX)).map(|index| ListenSocket::adopt(raw::inherited(index))).collect()
 }
 
 #[cfg(test)]
