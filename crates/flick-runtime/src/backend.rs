@@ -5,6 +5,7 @@ use flick_buffers::Buf;
 use flick_net::{Endpoint, Handle};
 
 use crate::body::Body;
+use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::ledger::{Fifo, RequestId};
 use crate::slab::Key;
@@ -206,6 +207,8 @@ pub struct Backend {
     pub promised: usize,
     /// It counts as up.
     pub is_up: bool,
+    /// Whether it gets requests.
+    pub health: Health,
     /// Dials that failed since it was last up.
     pub failures: u32,
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
+use crate::health::HealthLimits;
+
 /// Addresses for one channel of the process.
 #[derive(Clone, Debug)]
 pub struct Binding {
@@ -71,6 +73,8 @@ pub struct Limits {
     /// Longest that a worker's turns may take, one after the other and all of them, before a part of the requests is
     /// answered *busy* at once. Zero: whatever they take.
     pub shed_delay: Duration,
+    /// When backends get no requests, or fewer.
+    pub health: HealthLimits,
     /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
@@ -98,6 +102,7 @@ impl Default for Limits {
             lent_links_max: 16,
             exclusive_links_max: 1024,
             backends_max: 0,
+            health: HealthLimits::default(),
             policy: Policy::default(),
             shed_delay: Duration::from_millis(200),
             time_slice: Duration::from_micros(50),

@@ -127,6 +127,14 @@ pub struct BackendCounters {
     pub failures: Counter,
     /// 1 while the shared connection is up.
     pub up: Counter,
+    /// 1 while it gets no requests: too many have failed, or its checks do.
+    pub out: Counter,
+    /// Times that it was put out because too many requests in a row had failed.
+    pub ejections: Counter,
+    /// Checks that failed.
+    pub check_failures: Counter,
+    /// Requests that were not sent because it had as many as it may.
+    pub shed: Counter,
     /// 1 while the worker has to do with it: it is in the list, or has left it and has not finished.
     pub held: Counter,
     /// From the request that was sent to its last reply.
@@ -136,7 +144,16 @@ pub struct BackendCounters {
 impl BackendCounters {
     /// Begins anew for another backend in the same place.
     pub(crate) fn clear(&self) {
-        for counter in [&self.requests, &self.failures, &self.up, &self.held] {
+        for counter in [
+            &self.requests,
+            &self.failures,
+            &self.up,
+            &self.out,
+            &self.ejections,
+            &self.check_failures,
+            &self.shed,
+            &self.held,
+        ] {
             counter.clear();
         }
         self.times.clear();

@@ -22,6 +22,11 @@ pub trait Backends {
     fn is_alive(&self, channel: u32, element: u64) -> bool;
     /// Requests under way on it from this worker; 0 outside the array.
     fn load(&self, channel: u32, element: u64) -> i64;
+    /// What it is to get of its share from picks without a key, in thousandths: less than all while it has just come back.
+    fn share_per_mille(&self, channel: u32, element: u64) -> u64 {
+        let _ = (channel, element);
+        1000
+    }
     /// Its address, or that of the client of the session under way; see [`peer_bytes`].
     fn peer(&self, channel: u32, element: u64) -> [u8; 18];
 }

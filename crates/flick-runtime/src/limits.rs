@@ -100,6 +100,14 @@ pub const SILENT_MS: u64 = 60_000;
 pub const EVENTS_SHARED_MAX: usize = 64;
 /// Fewest events of one poll.
 pub const EVENTS_SHARED_MIN: usize = 8;
+/// Lines of the log that say something bad of one backend are at least so far apart.
+pub const BACKEND_LOG_MS: u64 = 1_000;
+/// Doublings of the time that a backend is out.
+pub const EJECT_SHIFT_MAX: u32 = 5;
+/// What a backend that has just come back gets of its share at least, in thousandths.
+pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
+/// Bytes that the answer to a check is compared with, and that it is asked with, at most.
+pub const CHECK_BYTES_MAX: usize = 256;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// How often a part of the dictionaries is swept.
@@ -158,6 +166,7 @@ pub const LATENCY_SHARE_BITS: u32 = 3;
 pub const ANSWERED_MAX: usize = 1024;
 
 const _: () = assert!(SHED_SHARE_MAX < SHED_SHARES);
+const _: () = assert!(CHECK_BYTES_MAX <= SMALL_BYTES as usize);
 const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);
 const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);

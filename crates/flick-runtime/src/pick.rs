@@ -69,13 +69,26 @@ impl Places {
             return 0;
         }
         let alive = |element| backends.is_alive(channel, element);
-        let load = |element| backends.load(channel, element);
+        let share = |element| backends.share_per_mille(channel, element).max(1) as i64;
+        // One with a tenth of its share counts as if it had ten times as many requests, and one more.
+        let load = |element| match share(element) {
+            1000 => backends.load(channel, element),
+            share => (backends.load(channel, element) + 1) * 1000 / share,
+        };
         match policy {
             Policy::Ketama => places.ring.pick(key),
             Policy::Rendezvous => places.rendezvous(key),
             Policy::RoundRobin => {
                 let first = turns.next[index] % len;
-                let picked = from(first, len).find(|element| alive(*element)).unwrap_or(first);
+                let mut takes =
+                    |element| share(element) == 1000 || scale(random(), 1000) < share(element) as u64;
+                let mut alive_ones = from(first, len).filter(|element| alive(*element));
+                let next = alive_ones.next().unwrap_or(first);
+                let picked = if takes(next) {
+                    next
+                } else {
+                    alive_ones.find(|element| takes(*element)).unwrap_or(next)
+                };
                 turns.next[index] = picked + 1;
                 picked
             }

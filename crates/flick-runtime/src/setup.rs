@@ -59,6 +59,8 @@ pub struct Setup {
     pub listen: Vec<(usize, Endpoint)>,
     /// By slot of a backend: index of its channel.
     pub slots: Vec<usize>,
+    /// Requests under way on one backend of one worker at one time; 0: no bound.
+    pub backend_requests_max: u32,
     /// Which backends there are at the moment.
     pub board: Board,
     /// By channel: actions of its rules, in program order.
@@ -129,6 +131,7 @@ impl Setup {
             timeouts: config.timeouts.clone(),
             listened,
             listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
+            backend_requests_max: backend_requests_max(config),
             slots: bound.slots(),
             board: Board::new(bound.rooms, &bound.lists),
             actions,
@@ -195,6 +198,11 @@ impl Setup {
         };
         failures[reason as usize].or(general)
     }
+}
+
+/// The part of a worker of the requests that may be under way on one backend.
+fn backend_requests_max(config: &PlatformConfig) -> u32 {
+    config.limits.health.backend_requests_max.div_ceil(config.workers.max(1) as u32)
 }
 
 /// Whether sessions have backend connections of their own.

@@ -12,6 +12,7 @@ mod audit;
 mod bodies;
 mod deliver;
 mod events;
+mod health;
 mod judging;
 mod leaving;
 mod links;
@@ -48,6 +49,7 @@ use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::{Arrived, Gather};
 use crate::handover::Intake;
+use crate::health::Health;
 use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
@@ -81,6 +83,8 @@ enum Role {
         link: u32,
         epoch: u32,
     },
+    /// A check of the backend in that slot.
+    Check(u32),
 }
 
 /// One worker.
@@ -181,7 +185,7 @@ impl<D: Driver> Worker<D> {
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let (links, backends) = links_of(&setup);
-        let conns_max = sessions_max + links.len() + LINGER_ROOM;
+        let conns_max = Self::conns_max(&setup) as usize;
         let buffers = pool_of(&setup, workers);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
@@ -242,7 +246,8 @@ impl<D: Driver> Worker<D> {
     /// Connections a driver must have room for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
         let links: u32 = setup.slots.iter().map(|channel| 1 + setup.lent_links_max(*channel)).sum();
-        setup.limits.sessions_max + links + LINGER_ROOM as u32
+        let checks = setup.slots.len() as u32;
+        setup.limits.sessions_max + links + checks + LINGER_ROOM as u32
     }
 
     /// The driver, for opening listeners.
@@ -340,12 +345,14 @@ impl<D: Driver> Worker<D> {
             Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
             Event::Connected { conn } => match self.role(conn) {
                 Role::Link { link, .. } => self.link_connected(link),
+                Role::Check(at) => self.check_connected(at as usize, conn),
                 Role::Sink => self.sink_connected(),
                 _ => {}
             },
             Event::Data { conn, data } => match self.role(conn) {
                 Role::Client(key) => self.client_data(key, data),
                 Role::Link { link, .. } => self.link_data(link, data),
+                Role::Check(at) => self.check_data(at as usize, &data),
                 Role::Stream(stream) => self.stream_data(stream, data),
                 Role::Sink | Role::Waiting | Role::Nobody => {}
             },
@@ -356,6 +363,7 @@ impl<D: Driver> Worker<D> {
                     self.enqueue_link(link);
                 }
                 Role::Stream(stream) => self.stream_eof(stream),
+                Role::Check(at) => self.check_over(at as usize, false),
                 Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Nobody => {}
             },
@@ -376,6 +384,11 @@ impl<D: Driver> Worker<D> {
                     self.forget(conn);
                     self.stream_failed(stream);
                 }
+                Role::Check(at) => {
+                    self.forget(conn);
+                    self.backends[at as usize].health.check.conn = None;
+                    self.check_over(at as usize, false);
+                }
                 Role::Sink => {
                     self.forget(conn);
                     self.sink_failed();
@@ -391,7 +404,7 @@ impl<D: Driver> Worker<D> {
                 }
                 Role::Link { .. } => self.unblock = true,
                 Role::Sink => self.sink_drained(),
-                Role::Stream(_) | Role::Waiting | Role::Nobody => {}
+                Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
             Event::Woken => self.take_over(),
         }
@@ -407,6 +420,7 @@ impl<D: Driver> Worker<D> {
                 let link = &self.links[link as usize];
                 if link.epoch == epoch { link.conn } else { None }
             }
+            Role::Check(at) => self.backends[at as usize].health.check.conn,
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
         if current == Some(conn) { role } else { Role::Nobody }
@@ -536,6 +550,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
             idle: Vec::with_capacity(1 + lent_max as usize),
             spare,
             promised: 0,
+            health: Health::default(),
             is_up: false,
         });
     }

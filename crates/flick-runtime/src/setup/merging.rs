@@ -61,6 +61,7 @@ pub(super) fn bind(
         timeouts: config.timeouts.clone(),
         listened: source,
         listen,
+        backend_requests_max: 0,
         slots: Vec::new(),
         board: Board::of_lens(channel_lens),
         actions: vec![Vec::new(); program.channels.len()],

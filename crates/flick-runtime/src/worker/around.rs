@@ -17,6 +17,8 @@ pub(super) struct Around<'a> {
     pub backends: &'a [Backend],
     /// The connections to them.
     pub links: &'a [Link],
+    /// What the driver's clock shows.
+    pub now_ns: u64,
     /// The client of the session under way.
     pub client: Option<PeerAddr>,
 }
@@ -30,7 +32,7 @@ impl Around<'_> {
 impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
     pub(super) fn is_usable(&self, links: &[Link]) -> bool {
-        if self.life != Life::Listed {
+        if self.life != Life::Listed || self.health.is_out() {
             return false;
         }
         if self.exclusive {
@@ -47,7 +49,7 @@ impl Backend {
 
 impl Backend {
     /// Requests under way on it, about: of an exclusive protocol, connections in use.
-    fn load(&self, links: &[Link]) -> i64 {
+    pub(super) fn load(&self, links: &[Link]) -> i64 {
         let shared = &links[self.shared as usize];
         if !self.exclusive {
             return i64::from(shared.requests.len());
@@ -64,6 +66,12 @@ impl Backends for Around<'_> {
 
     fn load(&self, channel: u32, element: u64) -> i64 {
         self.backend(channel, element).map_or(0, |backend| backend.load(self.links))
+    }
+
+    fn share_per_mille(&self, channel: u32, element: u64) -> u64 {
+        let slow_start = self.setup.limits.health.slow_start;
+        let share = |backend: &Backend| backend.health.share_per_mille(self.now_ns, slow_start);
+        self.backend(channel, element).map_or(1000, share)
     }
 
     fn peer(&self, channel: u32, element: u64) -> [u8; 18] {

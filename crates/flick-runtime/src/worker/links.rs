@@ -31,7 +31,10 @@ impl<D: Driver> Worker<D> {
         let conn = match self.driver.connect(&self.backends[backend as usize].endpoint) {
             Ok(conn) => conn,
             Err(error) => {
-                tracing::warn!(backend, %error, "cannot dial a backend");
+                self.say(
+                    link,
+                    |address, left_out| tracing::warn!(%address, left_out, %error, "cannot dial a backend"),
+                );
                 return false;
             }
         };
@@ -61,7 +64,10 @@ impl<D: Driver> Worker<D> {
         self.driver.receive(conn, true);
         self.counters.links_connected.add(1);
         let (backend, lent) = (state.backend as usize, state.lent);
-        if self.backends[backend].failures > 0 && !self.setup.private {
+        if self.setup.private {
+            self.backends[backend].health.failures_in_row = 0;
+        } else if self.backends[backend].failures > 0 {
+            self.is_back(backend);
             tracing::info!(address = %self.address_of(link), "backend is up");
         }
         if self.backends[backend].exclusive {
@@ -140,6 +146,9 @@ impl<D: Driver> Worker<D> {
             self.private_lost(key, link, was == LinkState::Up);
         }
         // Of an exclusive protocol: a connection that rests may end at any time, and means nothing.
+        if self.setup.private && was == LinkState::Connecting && event.is_some() {
+            self.note_failure(backend);
+        }
         let matters = if exclusive && !self.setup.private { was == LinkState::Connecting } else { !lent };
         if let Some(mishap) = mishap.filter(|_| !handled && matters) {
             self.tell_of_backend(mishap);
@@ -159,6 +168,9 @@ impl<D: Driver> Worker<D> {
             let tie = requests.front().map_or(Tie::Nothing, |request| self.ledger.get(request).tie);
             let Some(request) = self.ledger.pop_link(requests, &mut self.pieces) else { break };
             self.backend_counters[backend].failures.add(1);
+            if mishap.is_some() && reason != FailureReason::Overload {
+                self.note_failure(backend);
+            }
             if let Tie::Ask { activation, ask } = tie {
                 self.ask_failed(activation, ask, reason);
             } else if self.ledger_has_session(request) {

@@ -10,6 +10,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use crate::backend::{Life, LinkState};
+use crate::health::Health;
 
 impl<D: Driver> Worker<D> {
     /// Makes of all slots what the lists say.
@@ -43,14 +44,20 @@ impl<D: Driver> Worker<D> {
                 _ => {}
             }
         }
+        (0..self.setup.program.channels.len()).for_each(|channel| self.weigh_checks(channel));
         self.unblock = true;
     }
 
     /// A new backend in a free slot.
     fn take_in(&mut self, at: usize, element: u64) {
+        let now_ns = self.driver.now_ns();
         let backend = &mut self.backends[at];
         (backend.life, backend.element) = (Life::Listed, element);
         (backend.failures, backend.is_up) = (0, false);
+        backend.health =
+            Health { back_ns: (self.roster.version() > 0).then_some(now_ns), ..Health::default() };
+        backend.health.check.due_ns = now_ns;
+        self.note_due(now_ns);
         self.backend_counters[at].clear();
         self.backend_counters[at].held.add(1);
         self.dial_ahead(at);
@@ -80,6 +87,7 @@ impl<D: Driver> Worker<D> {
             tracing::info!(address = %backend.endpoint, "backend has left its list");
         }
         backend.life = Life::Leaving { until_ns };
+        self.drop_check(at);
         self.note_due(self.driver.now_ns());
     }
 

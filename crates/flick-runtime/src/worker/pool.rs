@@ -81,8 +81,7 @@ impl<D: Driver> Worker<D> {
         }
         let says_more = !state.inbox.is_empty();
         if says_more {
-            let address = self.address_of(link);
-            tracing::warn!(%address, "backend sent more than it was asked for");
+            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend sent more than it was asked for"));
             self.counters.peer_faults_backend.add(1);
         }
         let state = &self.links[link as usize];

@@ -396,9 +396,8 @@ impl<D: Driver> Worker<D> {
             Next::Starved => Flow::Stop,
             Next::TooLong => panic!("a parser asks for a longer head than its bound"),
             Next::Fault { field, cause, .. } => {
-                let address = self.address_of(link);
                 let why = flick_abi::engine::cause_text(cause);
-                tracing::warn!(%address, field, why, "backend sent what is not of the grammar");
+                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent what is not of the grammar"));
                 self.counters.peer_faults_backend.add(1);
                 self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
                 Flow::Stop

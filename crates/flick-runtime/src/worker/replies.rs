@@ -128,8 +128,10 @@ impl<D: Driver> Worker<D> {
             if state.inbox.is_empty() {
                 return Flow::Stop;
             }
-            let address = self.address_of(link);
-            tracing::warn!(%address, "backend sent what nobody asked for");
+            self.say(
+                link,
+                |address, left_out| tracing::warn!(%address, left_out, "backend sent what nobody asked for"),
+            );
             return self.backend_fault(link);
         }
         let channel = self.backends[state.backend as usize].channel;
@@ -153,9 +155,8 @@ impl<D: Driver> Worker<D> {
             Next::Starved => Flow::Stop,
             Next::TooLong => self.reply_too_long(link),
             Next::Fault { field, cause, .. } => {
-                let address = self.address_of(link);
                 let why = flick_abi::engine::cause_text(cause);
-                tracing::warn!(%address, field, why, "backend sent what is not of the grammar");
+                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent what is not of the grammar"));
                 self.backend_fault(link)
             }
             Next::NoBuffers => {
@@ -214,14 +215,12 @@ impl<D: Driver> Worker<D> {
     /// One reply: `seen` is all of it, or of a large one at least its head.
     fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
         let Some(request) = self.links[link as usize].requests.front() else {
-            let address = self.address_of(link);
-            tracing::warn!(%address, "backend sent a reply that nobody asked for");
+            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend sent a reply that nobody asked for"));
             return self.backend_fault(link);
         };
         let entry = self.ledger.get(request);
         if !self.has_number(channel, &scratch.frame, entry.number) {
-            let address = self.address_of(link);
-            tracing::warn!(%address, "backend answered another request than the next one");
+            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend answered another request than the next one"));
             return self.backend_fault(link);
         }
         if let Tie::Ask { activation, ask } = entry.tie {
@@ -410,9 +409,8 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
-                let address = self.address_of(link);
                 let why = flick_abi::engine::cause_text(cause);
-                tracing::warn!(%address, field, why, "backend sent a body that is not of the grammar");
+                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent a body that is not of the grammar"));
                 self.backend_fault(link)
             }
             Piece::NoBuffers => {
@@ -466,6 +464,7 @@ impl<D: Driver> Worker<D> {
         let (session, sent_ns) = (entry.session, entry.sent_ns);
         let now_ns = self.driver.now_ns();
         self.backend_counters[state.backend as usize].times.note(now_ns.saturating_sub(sent_ns));
+        self.backends[state.backend as usize].health.failures_in_row = 0;
         state.rests_since_ns = now_ns;
         state.exchanges = state.exchanges.saturating_add(1);
         let exclusive = self.backends[state.backend as usize].exclusive;

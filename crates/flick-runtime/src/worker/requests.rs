@@ -270,7 +270,8 @@ impl<D: Driver> Worker<D> {
         let (state, client) = (session.state, Some(self.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around { setup, roster: &self.roster, backends, links, client };
+        let around =
+            Around { setup, roster: &self.roster, backends, links, now_ns: self.driver.now_ns(), client };
         let mut host = self.host.view(&around);
         Self::run_rules((setup, self.roster.lens()), scratch, self.locals.words_mut(state), &mut host, start)
     }

@@ -160,7 +160,8 @@ impl<D: Driver> Worker<D> {
         let session = activation.session.and_then(|session| self.sessions.get(session));
         let client = session.map(|session| self.peers[session.conn.index as usize]);
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around { setup, roster: &self.roster, backends, links, client };
+        let around =
+            Around { setup, roster: &self.roster, backends, links, now_ns: self.driver.now_ns(), client };
         let mut call = RuleCall {
             frame: self.activations.frame(key),
             message: activation.message.as_ref().map_or(&[], Slice::bytes),
@@ -192,7 +193,14 @@ impl<D: Driver> Worker<D> {
         }
         let Some(rule) = self.setup.program.init_state else { return };
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around { setup, roster: &self.roster, backends, links, client: None };
+        let around = Around {
+            setup,
+            roster: &self.roster,
+            backends,
+            links,
+            now_ns: self.driver.now_ns(),
+            client: None,
+        };
         scratch.sends.clear();
         scratch.asks.clear();
         let mut call = RuleCall {

@@ -101,6 +101,9 @@ impl<D: Driver> Worker<D> {
             self.backend_counters[backend as usize].failures.add(1);
             return Err(Unsent::Down(backend));
         }
+        if self.sheds(backend) {
+            return Err(Unsent::Busy);
+        }
         let channel = send.channel as usize;
         let exclusive = self.backends[backend as usize].exclusive;
         let link = if exclusive {

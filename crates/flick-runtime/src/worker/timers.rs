@@ -78,6 +78,7 @@ impl<D: Driver> Worker<D> {
             while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
                 self.session_due(slot, kind);
             }
+            self.run_health(now_ns);
             self.run_ask_timers(now_ns);
             self.run_every(now_ns);
             self.sweep(now_ns);
@@ -91,7 +92,7 @@ impl<D: Driver> Worker<D> {
             let links = links.filter_map(|link| self.link_due_ns(&self.links[link as usize]));
             let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
             let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
-            let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns);
+            let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
             self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
         }
         if self.leaving > 0 {
@@ -111,8 +112,7 @@ impl<D: Driver> Worker<D> {
                 None if self.links[link as usize].is_idle => self.retire_link(link),
                 None if self.upload_goes_on(link) => {}
                 None => {
-                    let address = self.address_of(link);
-                    tracing::warn!(%address, "backend did not answer in time");
+                    self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend did not answer in time"));
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },

@@ -65,6 +65,9 @@ impl<D: Driver> Worker<D> {
         let Some((send, backend)) = chosen.and_then(|send| Some((send, self.backend_of(&send)?))) else {
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(unsent));
         };
+        if self.sheds(backend) {
+            return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
+        }
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
                 if is_late {

@@ -1,0 +1,174 @@
+//! What one worker thinks of a backend: requests that failed in a row, checks, how warm it is, what was said in the log.
+//! Promises: plain numbers, no allocation; time is given, so that runs can be repeated.
+//! Source: outlier ejection as proxies of services do it: for a time that doubles, never too many at once.
+
+use std::time::Duration;
+
+use flick_net::Handle;
+
+use crate::limits::{BACKEND_LOG_MS, EJECT_SHIFT_MAX, SLOW_START_MIN_PER_MILLE};
+
+/// What an operator may set about backends that fail.
+#[derive(Clone, Debug)]
+pub struct HealthLimits {
+    /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
+    pub eject_failures: u32,
+    /// For how long, the first time; the next time soon after that it is twice as long.
+    pub eject_time: Duration,
+    /// The part of a channel's backends that may be out at one time, in percent.
+    pub eject_max_percent: u32,
+    /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
+    pub slow_start: Duration,
+    /// Requests under way on one backend over all workers, beyond which further ones fail at once; 0: no bound.
+    pub backend_requests_max: u32,
+    /// How often each worker checks each backend; zero: never.
+    pub check_every: Duration,
+    /// How long a check may take.
+    pub check_timeout: Duration,
+    /// What is sent; empty: a check is over when the connection is up.
+    pub check_send: Vec<u8>,
+    /// What the answer must begin with.
+    pub check_expect: Vec<u8>,
+    /// Checks that must fail in a row before a backend gets no more requests.
+    pub check_fall: u32,
+    /// Checks that must succeed in a row before it gets some again.
+    pub check_rise: u32,
+}
+
+impl Default for HealthLimits {
+    fn default() -> Self {
+        Self {
+            eject_failures: 0,
+            eject_time: Duration::from_secs(10),
+            eject_max_percent: 50,
+            slow_start: Duration::ZERO,
+            backend_requests_max: 0,
+            check_every: Duration::ZERO,
+            check_timeout: Duration::from_secs(1),
+            check_send: Vec::new(),
+            check_expect: Vec::new(),
+            check_fall: 3,
+            check_rise: 2,
+        }
+    }
+}
+
+/// What one worker thinks of one backend.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Requests that failed since the last one that did not.
+    pub failures_in_row: u32,
+    /// It is out for what became of requests, until `until_ns`.
+    pub is_ejected: bool,
+    /// When it is back, or was.
+    pub until_ns: u64,
+    /// Times in short order that it was.
+    pub ejections: u32,
+    /// It is out for what became of checks.
+    pub fails_checks: bool,
+    /// So many others are out too that it is not.
+    pub is_needed: bool,
+    /// Since when it is back.
+    pub back_ns: Option<u64>,
+    /// The check.
+    pub check: Check,
+    /// What is said of it in the log.
+    pub said: Said,
+}
+
+impl Health {
+    /// It gets no requests.
+    pub fn is_out(&self) -> bool {
+        self.is_ejected || (self.fails_checks && !self.is_needed)
+    }
+
+    /// Puts it out. Until when.
+    pub fn eject(&mut self, now_ns: u64, limits: &HealthLimits) -> u64 {
+        let base_ns = limits.eject_time.as_nanos() as u64;
+        // Who was good for as long as it had been out begins anew.
+        let last_ns = base_ns << self.ejections.saturating_sub(1).min(EJECT_SHIFT_MAX);
+        if now_ns > self.until_ns.saturating_add(last_ns) {
+            self.ejections = 0;
+        }
+        self.until_ns = now_ns.saturating_add(base_ns << self.ejections.min(EJECT_SHIFT_MAX));
+        self.ejections += 1;
+        (self.is_ejected, self.failures_in_row) = (true, 0);
+        self.until_ns
+    }
+
+    /// What it gets of its share, in thousandths.
+    pub fn share_per_mille(&self, now_ns: u64, slow_start: Duration) -> u64 {
+        let (Some(back_ns), whole_ns @ 1..) = (self.back_ns, slow_start.as_nanos() as u64) else {
+            return 1000;
+        };
+        let passed_ns = now_ns.saturating_sub(back_ns).min(whole_ns);
+        let share = u128::from(passed_ns) * 1000 / u128::from(whole_ns);
+        (share as u64).max(SLOW_START_MIN_PER_MILLE)
+    }
+}
+
+/// A check of a backend.
+#[derive(Debug, Default)]
+pub struct Check {
+    /// Its connection, while it runs.
+    pub conn: Option<Handle>,
+    /// When it begins, or must be over.
+    pub due_ns: u64,
+    /// Bytes of the answer that were right so far.
+    pub len: usize,
+    /// Outcomes in a row that say other than what is thought.
+    pub against: u32,
+}
+
+/// One line of the log for each backend in a while.
+#[derive(Debug, Default)]
+pub struct Said {
+    next_ns: u64,
+    unsaid: u64,
+}
+
+impl Said {
+    /// Whether something may be said now; then also how often it was not since the last time.
+    pub fn admit(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.next_ns {
+            self.unsaid += 1;
+            return None;
+        }
+        self.next_ns = now_ns + BACKEND_LOG_MS * 1_000_000;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Health, HealthLimits, Said};
+    use std::time::Duration;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn each_time_in_short_order_is_twice_as_long() {
+        let limits = HealthLimits { eject_time: Duration::from_secs(10), ..HealthLimits::default() };
+        let mut health = Health::default();
+        for (at_s, until_s) in [(100, 110), (111, 131), (132, 172), (200, 280), (441, 451)] {
+            assert_eq!(health.eject(at_s * S, &limits), until_s * S, "at {at_s} s");
+        }
+    }
+
+    #[test]
+    fn who_is_back_gets_more_and_more() {
+        let health = Health { back_ns: Some(100 * S), ..Health::default() };
+        let share = |at_s: u64| health.share_per_mille(at_s * S, Duration::from_secs(10));
+        assert_eq!([100, 105, 109, 110, 500].map(share), [50, 500, 900, 1000, 1000]);
+        assert_eq!(health.share_per_mille(100 * S, Duration::ZERO), 1000);
+        assert_eq!(Health::default().share_per_mille(0, Duration::from_secs(10)), 1000);
+    }
+
+    #[test]
+    fn a_backend_that_fails_often_is_one_line_in_a_second() {
+        let mut said = Said::default();
+        let lines: Vec<u64> = (0..4_000).filter_map(|at| said.admit(at * S / 2_000)).collect();
+        assert_eq!(lines, [0, 1_999]);
+        assert_eq!(said.admit(9 * S), Some(1_999));
+    }
+}

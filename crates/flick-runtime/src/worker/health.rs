@@ -1,0 +1,204 @@
+//! How backends are found to be bad, and good again: by what becomes of requests, and by checks.
+//! Promises: at most `eject_max_percent` of a channel's backends are out for what became of requests; when more than that
+//! fail their checks, checks do not count; a check has a connection of its own and ends within its time.
+//! Refuses: knowing what a reply means: a backend that answers is good, whatever it answers.
+
+use flick_buffers::{Class, Slice};
+use flick_net::{Driver, Endpoint, Handle};
+
+use super::{Role, Worker};
+use crate::backend::Life;
+
+impl<D: Driver> Worker<D> {
+    /// A request that a backend had was not answered, and it is to blame.
+    pub(super) fn note_failure(&mut self, at: usize) {
+        let limits = &self.setup.limits.health;
+        let backend = &mut self.backends[at];
+        if limits.eject_failures == 0 || backend.life != Life::Listed || backend.health.is_ejected {
+            return;
+        }
+        backend.health.failures_in_row += 1;
+        if backend.health.failures_in_row < limits.eject_failures {
+            return;
+        }
+        let channel = backend.channel;
+        let listed =
+            |other: &&crate::backend::Backend| other.channel == channel && other.life == Life::Listed;
+        let all = self.backends.iter().filter(listed).count();
+        let out = self.backends.iter().filter(listed).filter(|other| other.health.is_ejected).count();
+        if (out + 1) * 100 > all * limits.eject_max_percent as usize {
+            return;
+        }
+        let now_ns = self.driver.now_ns();
+        let backend = &mut self.backends[at];
+        let until_ns = backend.health.eject(now_ns, limits);
+        let for_ms = (until_ns - now_ns) / 1_000_000;
+        tracing::warn!(address = %backend.endpoint, for_ms, "backend gets no requests: too many in a row have failed");
+        self.backend_counters[at].ejections.add(1);
+        self.note_due(until_ns);
+        self.show_health(at);
+    }
+
+    /// It is there again after it was not.
+    pub(super) fn is_back(&mut self, at: usize) {
+        self.backends[at].health.back_ns = Some(self.driver.now_ns());
+    }
+
+    /// When health is to be looked at next.
+    pub(super) fn health_due_ns(&self) -> Option<u64> {
+        let checks = !self.setup.limits.health.check_every.is_zero();
+        let listed = self.backends.iter().filter(|backend| backend.life == Life::Listed);
+        let each = listed.flat_map(|backend| {
+            let health = &backend.health;
+            let check = Some(health.check.due_ns).filter(|_| checks);
+            check.into_iter().chain(Some(health.until_ns).filter(|_| health.is_ejected))
+        });
+        each.min()
+    }
+
+    /// Lets in again whose time is over, and begins and ends checks.
+    pub(super) fn run_health(&mut self, now_ns: u64) {
+        let every_ns = self.setup.limits.health.check_every.as_nanos() as u64;
+        for at in 0..self.backends.len() {
+            if self.backends[at].life != Life::Listed {
+                continue;
+            }
+            let health = &mut self.backends[at].health;
+            if health.is_ejected && health.until_ns <= now_ns {
+                health.is_ejected = false;
+                self.is_back(at);
+                self.show_health(at);
+                self.unblock = true;
+            }
+            let check = &self.backends[at].health.check;
+            if every_ns > 0 && check.due_ns <= now_ns {
+                if check.conn.is_some() {
+                    self.check_over(at, false);
+                } else {
+                    self.begin_check(at);
+                }
+            }
+        }
+    }
+
+    fn begin_check(&mut self, at: usize) {
+        let Ok(conn) = self.driver.connect(&self.backends[at].endpoint) else {
+            self.check_over(at, false);
+            return;
+        };
+        self.roles[conn.index as usize] = Role::Check(at as u32);
+        let due_ns = self.driver.now_ns() + self.setup.limits.health.check_timeout.as_nanos() as u64;
+        let check = &mut self.backends[at].health.check;
+        (check.conn, check.due_ns, check.len) = (Some(conn), due_ns, 0);
+        self.note_due(due_ns);
+    }
+
+    /// The connection of a check is up.
+    pub(super) fn check_connected(&mut self, at: usize, conn: Handle) {
+        let limits = &self.setup.limits.health;
+        if limits.check_send.is_empty() && limits.check_expect.is_empty() {
+            self.check_over(at, true);
+            return;
+        }
+        let buf = if limits.check_send.is_empty() { None } else { self.pool.alloc(Class::Small) };
+        if let Some(buf) = buf {
+            let len = buf.append(&limits.check_send);
+            self.driver.send(conn, buf.slice(0..len));
+        }
+        self.driver.receive(conn, true);
+    }
+
+    /// Something of the answer to a check has come.
+    pub(super) fn check_data(&mut self, at: usize, data: &Slice) {
+        let expected = &self.setup.limits.health.check_expect;
+        let check = &mut self.backends[at].health.check;
+        let want = &expected[check.len.min(expected.len())..];
+        let compared = want.len().min(data.bytes().len());
+        let is_right = want[..compared] == data.bytes()[..compared];
+        check.len += compared;
+        if !is_right || compared == want.len() {
+            self.check_over(at, is_right);
+        }
+    }
+
+    /// A check has ended, one way or the other.
+    pub(super) fn check_over(&mut self, at: usize, is_good: bool) {
+        if let Some(conn) = self.backends[at].health.check.conn.take() {
+            self.driver.abort(conn);
+            self.forget(conn);
+        }
+        let limits = &self.setup.limits.health;
+        let due_ns = self.driver.now_ns() + limits.check_every.as_nanos() as u64;
+        let health = &mut self.backends[at].health;
+        health.check.due_ns = due_ns;
+        if !is_good {
+            self.backend_counters[at].check_failures.add(1);
+        }
+        let is_news = is_good == health.fails_checks;
+        health.check.against = if is_news { health.check.against + 1 } else { 0 };
+        let needed = if is_good { limits.check_rise } else { limits.check_fall };
+        if is_news && health.check.against >= needed.max(1) {
+            (health.fails_checks, health.check.against) = (!is_good, 0);
+            let address = &self.backends[at].endpoint;
+            if is_good {
+                tracing::info!(%address, "backend passes its checks again");
+                self.is_back(at);
+            } else {
+                tracing::warn!(%address, "backend fails its checks");
+            }
+            self.weigh_checks(self.backends[at].channel);
+            self.unblock = true;
+        }
+        self.note_due(due_ns);
+    }
+
+    /// Ends a check of a backend that has left.
+    pub(super) fn drop_check(&mut self, at: usize) {
+        if let Some(conn) = self.backends[at].health.check.conn.take() {
+            self.driver.abort(conn);
+            self.forget(conn);
+        }
+    }
+
+    /// Whether checks count in a channel: not when more fail than may be out.
+    pub(super) fn weigh_checks(&mut self, channel: usize) {
+        let listed =
+            |other: &&crate::backend::Backend| other.channel == channel && other.life == Life::Listed;
+        let all = self.backends.iter().filter(listed).count();
+        let failing = self.backends.iter().filter(listed).filter(|other| other.health.fails_checks).count();
+        let is_needed = failing * 100 > all * self.setup.limits.health.eject_max_percent as usize;
+        for at in 0..self.backends.len() {
+            if self.backends[at].channel == channel {
+                self.backends[at].health.is_needed = is_needed;
+                self.show_health(at);
+            }
+        }
+    }
+
+    fn show_health(&mut self, at: usize) {
+        let counters = &self.backend_counters[at];
+        counters.out.clear();
+        counters.out.add(u64::from(self.backends[at].health.is_out()));
+    }
+
+    /// Whether a backend has as much under way as it may; then counted.
+    pub(super) fn sheds(&self, backend: u32) -> bool {
+        let most = self.setup.backend_requests_max;
+        let at = backend as usize;
+        let sheds = most > 0 && self.backends[at].load(&self.links) >= i64::from(most);
+        if sheds {
+            self.backend_counters[at].shed.add(1);
+        }
+        sheds
+    }
+
+    /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets its address and how
+    /// often it was left out.
+    pub(super) fn say(&mut self, link: u32, line: impl FnOnce(&Endpoint, u64)) {
+        let now_ns = self.driver.now_ns();
+        let backend = &mut self.backends[self.links[link as usize].backend as usize];
+        if let Some(left_out) = backend.health.said.admit(now_ns) {
+            line(&backend.endpoint, left_out);
+        }
+    }
+}
