@@ -170,6 +170,16 @@ pub struct Backend {
     pub element: u64,
     /// Where it is.
     pub address: String,
+    /// It has left its list, and what is under way on it finishes.
+    pub is_leaving: bool,
+    /// Workers that send it nothing: too many requests have failed, or its checks do.
+    pub out: u64,
+    /// Times that a worker put it out because too many requests in a row had failed.
+    pub ejections: u64,
+    /// Checks that failed.
+    pub check_failures: u64,
+    /// Requests that were not sent because it had as many as it may.
+    pub shed: u64,
     /// Requests sent to it.
     pub requests: u64,
     /// Requests for it that flick answered itself.

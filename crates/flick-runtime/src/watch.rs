@@ -49,6 +49,14 @@ pub struct BackendTotals {
     pub failures: u64,
     /// Workers whose shared connection to it is up.
     pub up: u64,
+    /// Workers that send it nothing: too many requests have failed, or its checks do.
+    pub out: u64,
+    /// Times that a worker put it out because too many requests in a row had failed.
+    pub ejections: u64,
+    /// Checks that failed.
+    pub check_failures: u64,
+    /// Requests that were not sent because it had as many as it may.
+    pub shed: u64,
     /// The platform knows how it is without a client: false where each session dials its own.
     pub is_watched: bool,
     /// How long it took.
@@ -161,6 +169,10 @@ impl Watch {
             requests: counters().map(|counters| counters.requests.get()).sum(),
             failures: counters().map(|counters| counters.failures.get()).sum(),
             up: counters().map(|counters| counters.up.get()).sum(),
+            out: counters().map(|counters| counters.out.get()).sum(),
+            ejections: counters().map(|counters| counters.ejections.get()).sum(),
+            check_failures: counters().map(|counters| counters.check_failures.get()).sum(),
+            shed: counters().map(|counters| counters.shed.get()).sum(),
             is_watched: !self.setup.private,
             times,
         })

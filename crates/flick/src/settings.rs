@@ -5,6 +5,7 @@
 pub mod addresses;
 mod file;
 mod flags;
+mod health;
 mod limits;
 mod units;
 
@@ -223,6 +224,9 @@ fn entry(
     let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
     for settings in [&file.limits, &service.limits, &flags.limits] {
         settings.apply(&mut limits);
+    }
+    for settings in [&file.health, &service.health, &flags.health] {
+        settings.apply(&mut limits.health);
     }
     for settings in [&file.timeouts, &service.timeouts, &flags.timeouts] {
         settings.apply(&mut timeouts);

@@ -14,6 +14,7 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::addresses::{Connect, Part};
+use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
@@ -58,6 +59,8 @@ pub struct File {
     pub listen: Table,
     /// Channels to connect.
     pub connect: Table<Sources>,
+    /// Health of backends.
+    pub health: HealthSettings,
     /// Limits.
     pub limits: LimitSettings,
     /// Time-outs.
@@ -112,6 +115,8 @@ pub struct Service {
     pub listen: Table,
     /// Channels to connect.
     pub connect: Table<Sources>,
+    /// Health of backends.
+    pub health: HealthSettings,
     /// Limits.
     pub limits: LimitSettings,
     /// Time-outs.

@@ -6,6 +6,7 @@ use clap::Args;
 use flick_runtime::Binding;
 
 use super::addresses::{Connect, Part};
+use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
@@ -77,6 +78,9 @@ pub struct RunFlags {
     /// Say more: where the time to start went, and what the service does
     #[arg(short, long)]
     pub verbose: bool,
+    /// Health of backends.
+    #[command(flatten)]
+    pub health: HealthSettings,
     /// Limits.
     #[command(flatten)]
     pub limits: LimitSettings,

@@ -185,7 +185,7 @@ impl TimeoutSettings {
     }
 }
 
-fn set<T>(target: &mut T, value: Option<T>) {
+pub(super) fn set<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;
     }

@@ -151,6 +151,11 @@ fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
         requests: backend.requests,
         failures: backend.failures,
         up: backend.up,
+        is_leaving: backend.is_leaving,
+        out: backend.out,
+        ejections: backend.ejections,
+        check_failures: backend.check_failures,
+        shed: backend.shed,
         is_watched: backend.is_watched,
         times: times(&backend.times),
     }

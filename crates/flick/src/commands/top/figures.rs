@@ -162,10 +162,13 @@ fn tasks(pairs: &[Pair<'_>]) -> Table {
 }
 
 fn backends(pairs: &[Pair<'_>]) -> Table {
-    let row = |pair: &Pair<'_>, index: usize, backend: &Backend| {
-        let before = pair.before.and_then(|before| before.backends.get(index));
+    let row = |pair: &Pair<'_>, backend: &Backend| {
+        let same = |old: &&Backend| old.channel == backend.channel && old.address == backend.address;
+        let before = pair.before.and_then(|before| before.backends.iter().find(same));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
         let state = match (backend.is_watched, backend.up as usize) {
+            _ if backend.is_leaving => "leaving".to_owned(),
+            _ if backend.out > 0 => format!("out on {} of {}", backend.out, pair.now.workers.len()),
             (false, _) => "by session".to_owned(),
             (true, 0) => "down".to_owned(),
             (true, up) if up < pair.now.workers.len() => format!("up on {up} of {}", pair.now.workers.len()),
@@ -180,9 +183,7 @@ fn backends(pairs: &[Pair<'_>]) -> Table {
             shown(pair.rate(backend.failures, before.map(|before| before.failures))),
         ]
     };
-    let rows = pairs.iter().flat_map(|pair| {
-        pair.now.backends.iter().enumerate().map(move |(index, backend)| row(pair, index, backend))
-    });
+    let rows = pairs.iter().flat_map(|pair| pair.now.backends.iter().map(move |backend| row(pair, backend)));
     Table {
         title: "Backends",
         heads: &["backend", "state", "requests/s", "median", "p99", "failures/s"],

@@ -1,0 +1,127 @@
+//! When backends get no requests, or fewer: the same fields as options and as keys of `[health]` in `flick.toml`.
+
+use std::str::FromStr;
+
+use clap::Args;
+use flick_runtime::HealthLimits;
+use flick_runtime::limits::CHECK_BYTES_MAX;
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use super::limits::set;
+use super::units::{Percent, Period};
+
+/// What a check sends or expects: text in which `\r`, `\n`, `\t`, `\\` and `\xNN` stand for bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckBytes(Vec<u8>);
+
+impl FromStr for CheckBytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` has a `\\` before something else than `r`, `n`, `t`, `\\` or `xNN`");
+        let (mut bytes, mut rest) = (Vec::new(), text);
+        while let Some(at) = rest.find('\\') {
+            bytes.extend_from_slice(&rest.as_bytes()[..at]);
+            let (byte, len) = match rest.as_bytes().get(at + 1) {
+                Some(b'r') => (b'\r', 2),
+                Some(b'n') => (b'\n', 2),
+                Some(b't') => (b'\t', 2),
+                Some(b'\\') => (b'\\', 2),
+                Some(b'x') => {
+                    let digits = rest.get(at + 2..at + 4).ok_or_else(wrong)?;
+                    (u8::from_str_radix(digits, 16).map_err(|_| wrong())?, 4)
+                }
+                _ => return Err(wrong()),
+            };
+            bytes.push(byte);
+            rest = &rest[at + len..];
+        }
+        bytes.extend_from_slice(rest.as_bytes());
+        if bytes.len() > CHECK_BYTES_MAX {
+            return Err(format!("a check sends and expects at most {CHECK_BYTES_MAX} bytes"));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for CheckBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// When backends get no requests, or fewer.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Health of backends")]
+pub struct HealthSettings {
+    /// Requests that must fail in a row before a backend gets none for a while; 0: never [default: 0]
+    #[arg(long, value_name = "N")]
+    eject_failures: Option<u32>,
+    /// For how long; each further time soon after that twice as long [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    eject_time: Option<Period>,
+    /// Part of a channel's backends that may be out at one time [default: 50%]
+    #[arg(long, value_name = "PERCENT")]
+    eject_max: Option<Percent>,
+    /// How long a backend that is back gets less than its share from picks without a key [default: 0]
+    #[arg(long, value_name = "TIME")]
+    slow_start: Option<Period>,
+    /// Requests under way on one backend, beyond which further ones fail at once; 0: no bound [default: 0]
+    #[arg(long, value_name = "N")]
+    backend_requests_max: Option<u32>,
+    /// How often each worker checks each backend; 0: never [default: 0]
+    #[arg(long, value_name = "TIME")]
+    check_every: Option<Period>,
+    /// How long a check may take [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    check_timeout: Option<Period>,
+    /// What a check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`; nothing: it is over when it is connected
+    #[arg(long, value_name = "TEXT")]
+    check_send: Option<CheckBytes>,
+    /// What the answer must begin with, such as `HTTP/1.1 200`
+    #[arg(long, value_name = "TEXT")]
+    check_expect: Option<CheckBytes>,
+    /// Checks that must fail in a row before a backend gets no requests [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    check_fall: Option<u32>,
+    /// Checks that must succeed in a row before it gets some again [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    check_rise: Option<u32>,
+}
+
+impl HealthSettings {
+    /// Overwrites what is set here.
+    pub fn apply(&self, health: &mut HealthLimits) {
+        let period = |setting: Option<Period>| setting.map(|period| period.0);
+        let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
+        set(&mut health.eject_failures, self.eject_failures);
+        set(&mut health.eject_time, period(self.eject_time));
+        set(&mut health.eject_max_percent, self.eject_max.map(|percent| percent.0));
+        set(&mut health.slow_start, period(self.slow_start));
+        set(&mut health.backend_requests_max, self.backend_requests_max);
+        set(&mut health.check_every, period(self.check_every));
+        set(&mut health.check_timeout, period(self.check_timeout));
+        set(&mut health.check_send, bytes(&self.check_send));
+        set(&mut health.check_expect, bytes(&self.check_expect));
+        set(&mut health.check_fall, self.check_fall);
+        set(&mut health.check_rise, self.check_rise);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CheckBytes;
+
+    #[test]
+    fn bytes_of_a_check_are_written_as_text() {
+        let read = |text: &str| text.parse::<CheckBytes>().map(|bytes| bytes.0);
+        assert_eq!(read("PING\\r\\n"), Ok(b"PING\r\n".to_vec()));
+        assert_eq!(read("\\x80\\x0a\\\\ \\t"), Ok(b"\x80\n\\ \t".to_vec()));
+        for wrong in ["\\", "\\q", "\\x8", "\\xzz"] {
+            assert!(read(wrong).expect_err(wrong).contains("before something else"), "{wrong}");
+        }
+        assert!(read(&"a".repeat(257)).expect_err("too long").contains("at most 256"));
+    }
+}
