@@ -223,6 +223,46 @@ impl Text {
         }
     }
 
+    /// Whether backends get requests.
+    fn health(&mut self, each: &[([Label<'_>; 4], &Backend)]) {
+        type Read = fn(&Backend) -> u64;
+        let counts: [(&str, &str, Read); 3] = [
+            (
+                "flick_backend_ejections",
+                "Times that a worker put the backend out: too many requests in a row had failed.",
+                |backend| backend.ejections,
+            ),
+            ("flick_backend_check_failures", "Checks of the backend that failed.", |backend| {
+                backend.check_failures
+            }),
+            (
+                "flick_backend_shed",
+                "Requests that were not sent because the backend had as many as it may.",
+                |backend| backend.shed,
+            ),
+        ];
+        for (name, help, read) in counts {
+            self.family(name, Kind::Counter, "", help);
+            for (labels, backend) in each {
+                self.sample(name, "_total", labels, read(backend));
+            }
+        }
+        let gauges: [(&str, &str, Read); 2] = [
+            ("flick_backend_out", "Workers that send the backend nothing.", |backend| backend.out),
+            (
+                "flick_backend_leaving",
+                "1 when the backend has left its list and finishes what it has.",
+                |backend| backend.is_leaving.into(),
+            ),
+        ];
+        for (name, help, read) in gauges {
+            self.family(name, Kind::Gauge, "", help);
+            for (labels, backend) in each {
+                self.sample(name, "", labels, read(backend));
+            }
+        }
+    }
+
     fn backends(&mut self, services: &[Service]) {
         let elements: Vec<Vec<String>> = services
             .iter()
@@ -256,42 +296,7 @@ impl Text {
         for (labels, backend) in each.iter().filter(|(_, backend)| backend.is_watched) {
             self.sample("flick_backend_up", "", labels, backend.up);
         }
-        type Read = fn(&Backend) -> u64;
-        let counts: [(&str, &str, Read); 3] = [
-            (
-                "flick_backend_ejections",
-                "Times that a worker put the backend out: too many requests in a row had failed.",
-                |backend| backend.ejections,
-            ),
-            ("flick_backend_check_failures", "Checks of the backend that failed.", |backend| {
-                backend.check_failures
-            }),
-            (
-                "flick_backend_shed",
-                "Requests that were not sent because the backend had as many as it may.",
-                |backend| backend.shed,
-            ),
-        ];
-        for (name, help, read) in counts {
-            self.family(name, Kind::Counter, "", help);
-            for (labels, backend) in &each {
-                self.sample(name, "_total", labels, read(backend));
-            }
-        }
-        let gauges: [(&str, &str, Read); 2] = [
-            ("flick_backend_out", "Workers that send the backend nothing.", |backend| backend.out),
-            (
-                "flick_backend_leaving",
-                "1 when the backend has left its list and finishes what it has.",
-                |backend| backend.is_leaving.into(),
-            ),
-        ];
-        for (name, help, read) in gauges {
-            self.family(name, Kind::Gauge, "", help);
-            for (labels, backend) in &each {
-                self.sample(name, "", labels, read(backend));
-            }
-        }
+        self.health(&each);
         let name = "flick_backend_reply_seconds";
         self.family(
             name,

@@ -189,7 +189,6 @@ impl<D: Driver> Worker<D> {
         let buffers = pool_of(&setup, workers);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
-        let tasks_max = sessions_max + links.len() + activations_max + merge_tasks(hub.as_deref());
         Self {
             every: events::timers(&setup.program, index, driver.now_ns()),
             driver,
@@ -210,7 +209,7 @@ impl<D: Driver> Worker<D> {
             host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],
             deadlines: Deadlines::new(sessions_max),
-            run_queue: VecDeque::with_capacity(tasks_max),
+            run_queue: tasks(sessions_max + links.len() + activations_max, hub.as_deref()),
             blocked: VecDeque::with_capacity(sessions_max),
             unblock: false,
             wants_huge: false,
@@ -367,34 +366,7 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Nobody => {}
             },
-            Event::Failed { conn, fault: _ } => match self.role(conn) {
-                Role::Client(key) => {
-                    self.forget(conn);
-                    self.end_session(key, false);
-                }
-                Role::Link { link, .. } => {
-                    self.forget(conn);
-                    self.link_gone(link);
-                }
-                Role::Waiting => {
-                    self.forget(conn);
-                    self.waiting.retain(|waiting| *waiting != conn);
-                }
-                Role::Stream(stream) => {
-                    self.forget(conn);
-                    self.stream_failed(stream);
-                }
-                Role::Check(at) => {
-                    self.forget(conn);
-                    self.backends[at as usize].health.check.conn = None;
-                    self.check_over(at as usize, false);
-                }
-                Role::Sink => {
-                    self.forget(conn);
-                    self.sink_failed();
-                }
-                Role::Nobody => {}
-            },
+            Event::Failed { conn, fault: _ } => self.conn_failed(conn),
             Event::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
                     self.unblock = true;
@@ -407,6 +379,27 @@ impl<D: Driver> Worker<D> {
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
             Event::Woken => self.take_over(),
+        }
+    }
+
+    /// The driver has lost a connection.
+    fn conn_failed(&mut self, conn: Handle) {
+        let role = self.role(conn);
+        if role == Role::Nobody {
+            return;
+        }
+        self.forget(conn);
+        match role {
+            Role::Client(key) => self.end_session(key, false),
+            Role::Link { link, .. } => self.link_gone(link),
+            Role::Waiting => self.waiting.retain(|waiting| *waiting != conn),
+            Role::Stream(stream) => self.stream_failed(stream),
+            Role::Check(at) => {
+                self.backends[at as usize].health.check.conn = None;
+                self.check_over(at as usize, false);
+            }
+            Role::Sink => self.sink_failed(),
+            Role::Nobody => {}
         }
     }
 
@@ -484,9 +477,9 @@ macro_rules! tools {
 }
 use tools;
 
-/// Tasks of the merge, if there is one.
-fn merge_tasks(hub: Option<&Hub>) -> usize {
-    hub.map_or(0, |hub| hub.tree.tasks() as usize)
+/// Room for so many tasks, and those of the merge, if there is one.
+fn tasks(count: usize, hub: Option<&Hub>) -> VecDeque<Task> {
+    VecDeque::with_capacity(count + hub.map_or(0, |hub| hub.tree.tasks() as usize))
 }
 
 /// How a worker sheds: it needs words for it, and messages that are requests.
