@@ -184,8 +184,7 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig { setup, shared, state, counters, backend_counters, hub, .. } = config;
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
-        let (links, backends) = links_of(&setup);
-        let conns_max = Self::conns_max(&setup) as usize;
+        let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
         let buffers = pool_of(&setup, workers);
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         let activations_max = setup.needs.activations_of_worker(workers);
