@@ -53,7 +53,7 @@ fn service(health: HealthLimits) -> (Service, Rc<Cell<bool>>) {
 /// Keys of the first backend.
 fn keys_of_the_first(count: usize) -> Vec<String> {
     let keys = (0..).map(|at| format!("key-{at}"));
-    keys.filter(|key| flick_abi::hash::hash(key.as_bytes()) % 4 == 0).take(count).collect()
+    keys.filter(|key| flick_abi::hash::hash(key.as_bytes()).is_multiple_of(4)).take(count).collect()
 }
 
 /// Asks so many keys of the first backend, one after the other; answered, failed, and how many milliseconds it took.
