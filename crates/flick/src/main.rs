@@ -1,7 +1,7 @@
 //! `flick`, the command line: compiles programs, runs them, and explains what is wrong with them.
 //! Promises: exit codes as on any Unix tool (`failure.rs`); results on stdout, everything said to a person on stderr.
 //! Not here: the subcommands (`commands/`, one file each), what an operator may set (`settings.rs`).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod commands;
 
@@ -21,6 +21,8 @@ mod watching;
 mod failure;
 mod report;
 
+mod sys;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -30,6 +32,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    sys::map_large_blocks();
     let cli = commands::Cli::parse();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,

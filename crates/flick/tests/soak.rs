@@ -335,8 +335,8 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
         std::thread::sleep(Duration::from_millis(100 + random.below(700)));
         scene.event(&mut random, &service, &addresses);
         let now = held(service.pid());
-        // A tenth of the time for everything to have been used once.
-        if begun.elapsed() > time / 10 {
+        // A third of the time for everything to have been used once, two generations at a time among it.
+        if begun.elapsed() > time / 3 {
             warm.get_or_insert(now);
             most = (now.0.max(most.0), now.1.max(most.1));
         }

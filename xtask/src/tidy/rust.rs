@@ -8,6 +8,7 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Crates that may hold `unsafe`, and the names of the modules it must be in.
 const UNSAFE_CRATES: &[&str] = &[
+    "crates/flick/",
     "crates/flick-abi/",
     "crates/flick-buffers/",
     "crates/flick-codegen/",
