@@ -1,12 +1,14 @@
 //! When there is more to do than a worker can: which of the new requests it answers *busy* at once instead of serving
 //! them late.
-//! Promises: nothing is shed unless every turn of two windows in a row took longer than the operator bears and had
-//! many requests in it: a burst, a single long request or a pause of the whole machine is no overload; some requests
-//! are always served; one decision costs an addition. The same for the same turns, so that runs can be repeated.
+//! Promises: nothing is shed unless two windows in a row went by in turns that took longer than the operator bears, with
+//! nearly all requests in them and many in each: a burst, a single long request or a pause of the whole machine is no
+//! overload; some requests are always served; one decision costs an addition. The same for the same turns, so that runs
+//! can be repeated.
 //! Refuses: to guess what waits where it cannot see. A client that sends many requests ahead waits behind itself, and
 //! services that share a thread have short turns: there the time in line bounds what waits (`Timeouts::queue`).
-//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): what tells a standing queue from a burst is the
-//! least delay of a window. Requests are not packets and do not slow down for a lost one, so that a share is shed.
+//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue is told from a burst by what a whole
+//! window has in common. There it is the least delay; here nearly all requests count, because the few that come first
+//! behind a long turn have a short one to themselves. Requests do not slow down for a lost one, so that a share is shed.
 
 use std::time::Duration;
 
@@ -17,12 +19,24 @@ use crate::limits::{SHED_REQUESTS_MIN, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_M
 pub(crate) struct Shedder {
     target_ns: u64,
     window_from_ns: u64,
-    turns: u32,
-    least_ns: u64,
+    requests: u64,
+    late: Late,
     was_late: bool,
     /// So many of [`SHED_SHARES`] requests are shed.
     share: u32,
     owed: u32,
+    /// Tasks that stood in the queue when it was last measured, how many of them are left, and when that was.
+    marked: u64,
+    marked_left: u64,
+    marked_ns: u64,
+}
+
+/// What a window had of turns that were too long.
+#[derive(Clone, Copy, Debug, Default)]
+struct Late {
+    turns: u32,
+    requests: u64,
+    ns: u64,
 }
 
 impl Shedder {
@@ -32,40 +46,72 @@ impl Shedder {
         Self {
             target_ns,
             window_from_ns: 0,
-            turns: 0,
-            least_ns: u64::MAX,
+            requests: 0,
+            late: Late::default(),
             was_late: false,
             share: 0,
             owed: 0,
+            marked: 0,
+            marked_left: 0,
+            marked_ns: 0,
         }
     }
 
-    /// Whether turns need to be noted at all.
+    /// Whether anything is ever shed.
     pub fn is_on(&self) -> bool {
         self.target_ns > 0
     }
 
-    /// Whether a turn with so many new requests tells more than that it was short.
-    pub fn wants_time(&self, requests: u64) -> bool {
-        self.is_on() && requests >= SHED_REQUESTS_MIN
-    }
-
-    /// Notes a turn which ended at `now_ns`: for so long whoever came at its beginning has waited.
-    pub fn note(&mut self, took_ns: u64, now_ns: u64) {
-        self.least_ns = self.least_ns.min(took_ns);
-        self.turns += 1;
-        let is_over = now_ns.saturating_sub(self.window_from_ns) >= SHED_WINDOW_NS;
-        if !is_over || (self.turns < SHED_TURNS_MIN && self.least_ns > self.target_ns) {
+    /// Begins to measure how long a queue of so many tasks takes, unless one is being measured. A short one takes no time.
+    pub fn mark(&mut self, queued: usize, now_ns: u64) {
+        if !self.is_on() || self.marked_left > 0 {
             return;
         }
-        let is_late = self.least_ns > self.target_ns;
+        let queued = queued as u64;
+        if queued < SHED_REQUESTS_MIN {
+            self.note(queued, 0, now_ns);
+            return;
+        }
+        (self.marked, self.marked_left, self.marked_ns) = (queued, queued, now_ns);
+    }
+
+    /// Notes that a task was taken from the queue; says whether it was the last of those that are measured.
+    pub fn pass(&mut self) -> bool {
+        if self.marked_left == 0 {
+            return false;
+        }
+        self.marked_left -= 1;
+        self.marked_left == 0
+    }
+
+    /// All that are measured have run.
+    pub fn passed(&mut self, now_ns: u64) {
+        self.note(self.marked, now_ns.saturating_sub(self.marked_ns), now_ns);
+    }
+
+    /// Notes that so many requests were served in so long, up to `now_ns`.
+    fn note(&mut self, requests: u64, took_ns: u64, now_ns: u64) {
+        self.requests += requests;
+        if took_ns > self.target_ns {
+            self.late.turns += 1;
+            self.late.requests += requests;
+            self.late.ns += took_ns;
+        }
+        let window_ns = now_ns.saturating_sub(self.window_from_ns);
+        if window_ns < SHED_WINDOW_NS {
+            return;
+        }
+        let is_late = self.late.requests * 10 > self.requests * 9 && self.late.ns > window_ns / 2;
+        if is_late && self.late.turns < SHED_TURNS_MIN {
+            return;
+        }
         if is_late && self.was_late {
             self.share = (self.share + ((SHED_SHARES - self.share) / 4).max(8)).min(SHED_SHARE_MAX);
-        } else if self.least_ns < self.target_ns / 2 {
+        } else if self.late.requests < self.requests.div_ceil(2) || self.requests == 0 {
             self.share -= (self.share / 8 + 4).min(self.share);
         }
         self.was_late = is_late;
-        (self.window_from_ns, self.turns, self.least_ns) = (now_ns, 0, u64::MAX);
+        (self.window_from_ns, self.requests, self.late) = (now_ns, 0, Late::default());
     }
 
     /// Whether the next request is shed.
@@ -85,13 +131,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Turns of these lengths, one behind the other; how many of the next thousand requests are shed.
+    /// Turns of these lengths, one behind the other, with a request for each millisecond; how many of the next thousand
+    /// requests are shed.
     fn check(turns_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
         let mut shedder = Shedder::new(Duration::from_millis(50));
         let mut now_ns = 7_000 * MS;
         for turn in turns_ms {
             now_ns += turn * MS;
-            shedder.note(turn * MS, now_ns);
+            shedder.note(*turn, turn * MS, now_ns);
         }
         let shed = (0..1000).filter(|_| shedder.sheds()).count();
         assert!(expected.contains(&shed), "{shed} of 1000 after turns of {turns_ms:?} ms");
@@ -99,16 +146,23 @@ mod tests {
 
     #[test]
     fn turns_that_are_all_too_long_shed_more_and_more_but_never_all() {
-        check(&[60; 5], 0..=0);
-        check(&[60; 6], 245..=255);
+        check(&[60; 6], 0..=0);
+        check(&[60; 7], 245..=255);
         check(&[60; 30], 850..=950);
         check(&[60; 400], 945..=955);
     }
 
     #[test]
-    fn one_short_turn_shows_that_nothing_stands() {
-        check(&[60, 60, 60, 1, 60, 60, 60, 1, 60, 60, 60, 1, 60, 60, 60, 1], 0..=0);
+    fn the_first_behind_a_long_turn_do_not_hide_that_all_others_are_late() {
+        let turns: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
+        check(&turns, 700..=950);
+    }
+
+    #[test]
+    fn turns_that_are_borne_shed_nothing() {
         check(&[10; 100], 0..=0);
+        let turns: Vec<u64> = [60, 10].into_iter().cycle().take(60).collect();
+        check(&turns, 0..=0);
     }
 
     #[test]

@@ -284,7 +284,6 @@ impl<D: Driver> Worker<D> {
         let mut events = std::mem::take(&mut self.events);
         self.driver.poll(&self.pool, wait, &mut events)?;
         let mut arrived = Arrived::default();
-        let requests_before = self.counters.requests.get();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.gather.wait(arrived) {
@@ -299,9 +298,9 @@ impl<D: Driver> Worker<D> {
         if self.merging.is_some() {
             self.merge_turn();
         }
+        self.shedder.mark(self.run_queue.len(), self.driver.now_ns());
         self.run_tasks();
         self.release_fills();
-        self.note_delay(requests_before);
         if !self.answered.is_empty() {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
             let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };

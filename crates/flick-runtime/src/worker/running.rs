@@ -135,6 +135,7 @@ impl<D: Driver> Worker<D> {
             for _ in 0..self.run_queue.len() {
                 let Some(task) = self.run_queue.pop_front() else { break };
                 self.run_task(task, &mut sampled);
+                self.note_taken();
                 ran += 1;
                 let is_over = self.turn_end.is_some_and(|end| Instant::now() >= end)
                     || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());

@@ -14,16 +14,12 @@ use crate::session::Wait;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Tells the shedder of a turn.
-    pub(super) fn note_delay(&mut self, requests_before: u64) {
-        if !self.shedder.is_on() {
-            return;
+    /// Tells the shedder that a task was taken from the queue. Simulated tasks take no time.
+    pub(super) fn note_taken(&mut self) {
+        if self.shedder.pass() {
+            let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
+            self.shedder.passed(now_ns);
         }
-        let (from_ns, requests) = (self.driver.now_ns(), self.counters.requests.get() - requests_before);
-        // Simulated turns take no time.
-        let is_timed = self.shedder.wants_time(requests) && self.pace.has_clock();
-        let now_ns = if is_timed { monotonic_ns() } else { from_ns };
-        self.shedder.note(now_ns.saturating_sub(from_ns), now_ns);
     }
 
     /// Whether the next request is told that there is too much to do.
