@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use common::hadoop::{pair, take_pair};
 use flick_abi::{Engine, Program};
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
@@ -50,42 +51,12 @@ fn compiled(kind: Kind) -> (Arc<Program>, Arc<dyn Engine>) {
     (program, engine)
 }
 
-/// A number as Hadoop writes it: one byte from -112 to 127, otherwise the number of bytes and those.
-fn vint(number: usize) -> Vec<u8> {
-    if number <= 127 {
-        return vec![number as u8];
-    }
-    let bytes = number.to_be_bytes();
-    let skipped = bytes.iter().take_while(|byte| **byte == 0).count();
-    let first = -112 - (bytes.len() - skipped) as i8;
-    [&[first as u8], &bytes[skipped..]].concat()
-}
-
-fn pair(key: &[u8], value: &[u8]) -> Vec<u8> {
-    [&vint(key.len())[..], &vint(value.len()), key, value].concat()
-}
-
-/// Reads a number of [`vint`].
-fn take_vint(bytes: &mut &[u8]) -> usize {
-    let first = bytes[0] as i8;
-    let more = if first >= -112 { 0 } else { (-112 - i32::from(first)) as usize };
-    let number = match more {
-        0 => first as usize,
-        more => bytes[1..=more].iter().fold(0, |number, byte| number << 8 | usize::from(*byte)),
-    };
-    *bytes = &bytes[1 + more..];
-    number
-}
-
 /// The result as `uniq -c` would print it.
 fn printed(mut result: &[u8]) -> String {
     let mut lines = String::new();
     while !result.is_empty() {
-        let (key_len, value_len) = (take_vint(&mut result), take_vint(&mut result));
-        let (key, rest) = result.split_at(key_len);
-        let (value, rest) = rest.split_at(value_len);
+        let (key, value) = take_pair(&mut result).expect("a result ends behind a pair");
         lines += &format!("{:>7} {}\n", String::from_utf8_lossy(value), String::from_utf8_lossy(key));
-        result = rest;
     }
     lines
 }

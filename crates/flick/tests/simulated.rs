@@ -10,6 +10,8 @@ mod drill;
 mod examples;
 #[path = "simulated/hadoop.rs"]
 mod hadoop;
+#[path = "common/hadoop.rs"]
+mod pairs;
 #[path = "simulated/scenarios.rs"]
 mod scenarios;
 #[path = "simulated/services.rs"]

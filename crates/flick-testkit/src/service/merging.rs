@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo, Rng, SimConfig, SimDriver, SimNet};
-use flick_net::{Driver, DriverLimits, Endpoint};
+use flick_net::{Driver, Endpoint};
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
     Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
 };
 
-use super::{MS, Subject};
+use super::{MS, Subject, driver_limits};
 
 /// Simulated time after which a run is given up.
 const RUN_NS_MAX: u64 = 600_000 * MS;
@@ -340,14 +340,5 @@ fn any_mood(rng: &mut Rng, is_calm: bool) -> Reducer {
         3 => Reducer::ReadsLate,
         4 => Reducer::Resets,
         _ => Reducer::Refuses,
-    }
-}
-
-fn driver_limits(setup: &Setup) -> DriverLimits {
-    DriverLimits {
-        conns_max: Worker::<SimDriver>::conns_max(setup),
-        output_slices_max: 16_384,
-        events_max: 1024,
-        receive_bytes: 16 * 1024,
     }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub mod client;
+pub mod hadoop;
 pub mod peers;
 pub mod service;
 pub mod wait;

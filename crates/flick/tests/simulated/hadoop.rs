@@ -13,6 +13,7 @@ use flick_net::sim::{Rng, SimConfig};
 use flick_testkit::service::merging::{Config, End, Fate, Received, Reducer, Service};
 use flick_testkit::service::{MS, Subject, seeds};
 
+use super::pairs::{pair, take_pair};
 use super::subject;
 
 /// Seeds of an ordinary run.
@@ -24,47 +25,19 @@ const MARK: &str = "~stream-";
 
 type Counts = BTreeMap<String, u64>;
 
-/// A number as Hadoop writes it.
-fn vint(number: usize) -> Vec<u8> {
-    match number {
-        0..=127 => vec![number as u8],
-        128..=255 => vec![(-113_i8) as u8, number as u8],
-        _ => panic!("words of this test are shorter"),
-    }
-}
-
-fn pair(key: &str, value: &str) -> Vec<u8> {
-    [&vint(key.len())[..], &vint(value.len()), key.as_bytes(), value.as_bytes()].concat()
-}
-
 /// Pairs of a result, each key once and in order.
 ///
 /// Errors: it is none.
 fn counts_of(mut bytes: &[u8]) -> Result<Counts, String> {
     let mut found = Counts::new();
-    let take_len = |bytes: &mut &[u8]| {
-        let (len, used) = match *bytes {
-            [len @ 0..=127, ..] => (usize::from(*len), 1),
-            [143, len, ..] => (usize::from(*len), 2),
-            _ => return Err(format!("no length: {:?}", &bytes[..bytes.len().min(8)])),
-        };
-        *bytes = &bytes[used..];
-        Ok(len)
-    };
     while !bytes.is_empty() {
-        let lens = (take_len(&mut bytes)?, take_len(&mut bytes)?);
-        let (Some((key, rest)), true) = (bytes.split_at_checked(lens.0), bytes.len() >= lens.0 + lens.1)
-        else {
-            return Err("it ends inside a pair".into());
-        };
-        let (value, rest) = rest.split_at(lens.1);
+        let (key, value) = take_pair(&mut bytes).ok_or("it ends inside a pair")?;
         let (key, value) = (String::from_utf8_lossy(key).into_owned(), String::from_utf8_lossy(value));
         let value = value.parse().map_err(|_| format!("`{value}` for `{key}` is no number"))?;
         if found.last_key_value().is_some_and(|(last, _)| *last >= key) {
             return Err(format!("`{key}` is out of order"));
         }
         found.insert(key, value);
-        bytes = rest;
     }
     Ok(found)
 }
@@ -114,20 +87,21 @@ fn words(rng: &mut Rng, number: usize) -> Counts {
 
 fn mapper(service: &mut Service, rng: &mut Rng, number: usize, at_ns: u64, flaw: Flaw) -> Mapper {
     let words = words(rng, number);
-    let mut bytes: Vec<u8> = words.iter().flat_map(|(word, count)| pair(word, &count.to_string())).collect();
+    let mut bytes: Vec<u8> =
+        words.iter().flat_map(|(word, count)| pair(word.as_bytes(), count.to_string().as_bytes())).collect();
     let end = match flaw {
         Flaw::None if rng.chance(500) => End::Leaves,
         Flaw::None => End::Closes,
         Flaw::BreaksOff => {
             // Inside the last pair at the latest: between two pairs nobody could tell.
-            let last = pair(&format!("{MARK}{number:04}"), "1").len() as u64;
+            let last = pair(format!("{MARK}{number:04}").as_bytes(), b"1").len() as u64;
             bytes.truncate(bytes.len() - rng.between(1, last - 1) as usize);
             End::Closes
         }
         Flaw::Resets => End::Resets,
         Flaw::Stalls => End::Stalls,
         Flaw::Disorder => {
-            bytes.extend(pair("Z", "1"));
+            bytes.extend(pair(b"Z", b"1"));
             End::Closes
         }
         Flaw::Nonsense => {
