@@ -3,12 +3,13 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::client::connect;
+use common::http::{Backend, exchange, filled};
+use common::process::{descriptors, resident_kib};
 use common::service::Service;
 use common::{peers, wait};
 
@@ -25,64 +26,9 @@ const SLOWLORIS: usize = 500;
 /// How often the backend goes down and comes back.
 const FLAPS: usize = 10;
 
-/// A backend that answers every request with a body of so many bytes.
-struct Backend {
-    address: SocketAddr,
-    requests: Arc<AtomicU64>,
-    stopped: Arc<AtomicBool>,
-}
-
-impl Backend {
-    fn start_at(address: SocketAddr, body: usize) -> Option<Self> {
-        let listener = TcpListener::bind(address).ok()?;
-        let address = listener.local_addr().expect("a bound socket has an address");
-        let (requests, stopped) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (counted, ended) = (Arc::clone(&requests), Arc::clone(&stopped));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                let (counted, ended) = (Arc::clone(&counted), Arc::clone(&ended));
-                std::thread::spawn(move || serve(stream, body, &counted, &ended));
-            }
-        });
-        Some(Self { address, requests, stopped })
-    }
-
-    fn start(body: usize) -> Self {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), body).expect("port 0 is free")
-    }
-
-    /// Refuses from now on, and lets go of its connections with their next request.
-    fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts, so that the port is free.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-fn serve(mut stream: TcpStream, body: usize, requests: &AtomicU64, ended: &AtomicBool) {
-    // Head and body are two writes: the second would wait 40 ms for the first to be acknowledged.
-    stream.set_nodelay(true).expect("a connection of ours");
-    let (mut pending, mut piece) = (Vec::<u8>::new(), [0; 4096]);
-    loop {
-        match stream.read(&mut piece) {
-            Ok(0) | Err(_) => return,
-            Ok(len) => pending.extend(&piece[..len]),
-        }
-        while let Some(end) = pending.windows(4).position(|four| four == b"\r\n\r\n") {
-            pending.drain(..end + 4);
-            requests.fetch_add(1, Ordering::SeqCst);
-            if ended.load(Ordering::SeqCst) {
-                return;
-            }
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\n\r\n");
-            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; body])).is_err() {
-                return;
-            }
-        }
-    }
+/// A backend on a free port that answers every request with a body of so many bytes.
+fn backend(size: usize) -> Backend {
+    Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), filled, size).expect("port 0 is free")
 }
 
 fn balancer(backend: SocketAddr, extra: &[&str]) -> Service {
@@ -94,32 +40,12 @@ fn balancer(backend: SocketAddr, extra: &[&str]) -> Service {
 
 /// Sends a request and reads its whole answer; status and body length.
 fn get(stream: &mut TcpStream) -> Option<(u16, usize)> {
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
-    let length = head.split_once("content-length: ")?.1.split_once("\r\n")?.0.parse().ok()?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
-    Some((head.get(9..12)?.parse().ok()?, length))
-}
-
-fn of_status(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux says so");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
-}
-
-fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
+    exchange(stream, "/").ok().map(|(status, body)| (status, body.len()))
 }
 
 #[test]
 fn h18_slow_heads_are_cut_and_harm_nobody() {
-    let backend = Backend::start(100);
+    let backend = backend(100);
     let service = balancer(backend.address, &["--request-timeout", "1s"]);
     let slow: Vec<TcpStream> = (0..SLOWLORIS)
         .map(|_| {
@@ -146,9 +72,9 @@ fn h18_slow_heads_are_cut_and_harm_nobody() {
 
 #[test]
 fn h19_slow_readers_hold_no_memory() {
-    let backend = Backend::start(UNREAD_BYTES);
+    let backend = backend(UNREAD_BYTES);
     let service = balancer(backend.address, &["--slow-client-timeout", "10s", "--lent-links-max", "1000"]);
-    let before = of_status(service.pid(), "VmRSS:");
+    let before = resident_kib(service.pid());
     let clients: Vec<TcpStream> = (0..SLOW_READERS)
         .map(|_| {
             let mut stream = connect(service.address);
@@ -159,7 +85,7 @@ fn h19_slow_readers_hold_no_memory() {
     wait::until("the backend to be asked", || (backend.requests.load(Ordering::SeqCst) > 0).then_some(()));
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(1) {
-        let now = of_status(service.pid(), "VmRSS:");
+        let now = resident_kib(service.pid());
         assert!(now <= before + GROWTH_KIB_MAX, "{before} KiB have become {now} KiB");
         std::thread::yield_now();
     }
@@ -169,7 +95,7 @@ fn h19_slow_readers_hold_no_memory() {
 
 #[test]
 fn h21_clients_that_reset_leave_nothing_behind() {
-    let backend = Backend::start(100_000);
+    let backend = backend(100_000);
     let service = balancer(backend.address, &[]);
     let mut healthy = connect(service.address);
     assert_eq!(get(&mut healthy), Some((200, 100_000)));
@@ -193,7 +119,7 @@ fn h21_clients_that_reset_leave_nothing_behind() {
 #[test]
 fn h22_a_backend_that_flaps() {
     let address = peers::free_address();
-    let mut backend = Backend::start_at(address, 10).expect("it was free a moment ago");
+    let mut backend = Backend::start_at(address, filled, 10).expect("it was free a moment ago");
     let service = balancer(address, &[]);
     let (mut good, mut bad) = (0, 0);
     for _ in 0..FLAPS {
@@ -211,7 +137,7 @@ fn h22_a_backend_that_flaps() {
                 }
             }
             if !is_up {
-                backend = wait::until("the port to be free", || Backend::start_at(address, 10));
+                backend = wait::until("the port to be free", || Backend::start_at(address, filled, 10));
             }
         }
     }
@@ -226,7 +152,7 @@ fn h22_a_backend_that_flaps() {
 
 #[test]
 fn h20_more_clients_than_descriptors() {
-    let backend = Backend::start(10);
+    let backend = backend(10);
     let connect_to = format!("backends={}", backend.address);
     let service = Service::start(&[
         "run",
@@ -284,11 +210,11 @@ fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
 
 /// Clients are served while the tool plays some of its modes together.
 fn check_slow(modes: &[&str], connections: u32, seconds: u32) {
-    let backend = Backend::start(30_000);
+    let backend = backend(30_000);
     let service = balancer(backend.address, &["--request-timeout", "2s"]);
     let mut healthy = connect(service.address);
     assert_eq!(get(&mut healthy), Some((200, 30_000)));
-    let before = of_status(service.pid(), "VmRSS:");
+    let before = resident_kib(service.pid());
     let mut attacks: Vec<_> =
         modes.iter().map(|mode| slow(mode, service.address, connections, seconds)).collect();
     let (mut served, mut slowest, mut most) = (0_u64, Duration::ZERO, before);
@@ -298,7 +224,7 @@ fn check_slow(modes: &[&str], connections: u32, seconds: u32) {
         assert_eq!(get(&mut connect(service.address)), Some((200, 30_000)), "a new client is served");
         served += 2;
         slowest = slowest.max(start.elapsed());
-        most = most.max(of_status(service.pid(), "VmRSS:"));
+        most = most.max(resident_kib(service.pid()));
     }
     println!(
         "{modes:?}: {served} served beside {connections} connections of each mode, two in {slowest:?} at most; {before} KiB became {most} KiB"

@@ -5,15 +5,17 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use common::http::{Backend, echoed, exchange};
 use common::peers::{self, Memcached};
+use common::process::{descriptors, resident_kib};
 use common::service::Service;
 use common::{Scratch, wait};
 use flick_load::load::{self, LoadConfig, LoadRun, Protocol, ValueSize};
@@ -59,56 +61,6 @@ impl Outages {
     fn explains(&self, from: Instant, to: Instant) -> bool {
         let outages = self.0.lock().expect("nobody panics with it");
         outages.iter().any(|(begin, end)| *begin <= to && end.is_none_or(|end| from <= end + AFTERMATH))
-    }
-}
-
-/// Answers every request with its target.
-struct Echo {
-    stopped: Arc<AtomicBool>,
-    address: SocketAddr,
-}
-
-impl Echo {
-    fn start_at(address: SocketAddr) -> Option<Self> {
-        let listener = TcpListener::bind(address).ok()?;
-        let stopped = Arc::<AtomicBool>::default();
-        let ended = Arc::clone(&stopped);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                let ended = Arc::clone(&ended);
-                std::thread::spawn(move || echo(stream, &ended));
-            }
-        });
-        Some(Self { stopped, address })
-    }
-
-    /// Refuses from now on, and closes each connection at its next request.
-    fn stop(self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts, so that the port is free.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-fn echo(mut stream: TcpStream, ended: &AtomicBool) {
-    let (mut pending, mut piece) = (Vec::<u8>::new(), [0; 4096]);
-    loop {
-        match stream.read(&mut piece) {
-            Ok(0) | Err(_) => return,
-            Ok(len) => pending.extend(&piece[..len]),
-        }
-        while let Some(end) = pending.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head: Vec<u8> = pending.drain(..end + 4).collect();
-            let text = String::from_utf8_lossy(&head);
-            let target = text.split(' ').nth(1).unwrap_or_default();
-            let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}", target.len());
-            if ended.load(Ordering::SeqCst) || stream.write_all(reply.as_bytes()).is_err() {
-                return;
-            }
-        }
     }
 }
 
@@ -175,21 +127,6 @@ fn ask(
     Ok(())
 }
 
-/// A request and its reply: status and body.
-fn exchange(stream: &mut TcpStream, target: &str) -> std::io::Result<(u16, Vec<u8>)> {
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: soak\r\n\r\n").as_bytes())?;
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
-    let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
-    let mut body = vec![0; length.and_then(|(digits, _)| digits.parse().ok()).unwrap_or(0)];
-    stream.read_exact(&mut body)?;
-    Ok((head.get(9..12).and_then(|digits| digits.parse().ok()).unwrap_or(0), body))
-}
-
 fn memcached_load(addr: SocketAddr, protocol: Protocol, seed: u64) -> LoadRun {
     let config = LoadConfig {
         protocol,
@@ -207,10 +144,7 @@ fn memcached_load(addr: SocketAddr, protocol: Protocol, seed: u64) -> LoadRun {
 
 /// Resident memory in KiB, and open descriptors.
 fn held(pid: u32) -> (u64, usize) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says so");
-    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number");
-    (kib, std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count())
+    (resident_kib(pid), descriptors(pid))
 }
 
 /// A client that says nonsense, half of something, or nothing, and leaves.
@@ -230,7 +164,7 @@ fn misbehave(random: &mut Random, addresses: &[SocketAddr]) {
 /// Everything that runs beside the service.
 struct Scene {
     http: SocketAddr,
-    echo: Option<Echo>,
+    echo: Option<Backend>,
     memcacheds: Vec<Option<Memcached>>,
     backends: Vec<SocketAddr>,
     outages: Arc<Outages>,
@@ -262,7 +196,8 @@ impl Scene {
                 self.outages.begin();
                 self.echo.take().expect("it was started again").stop();
                 std::thread::sleep(Duration::from_millis(random.below(300)));
-                self.echo = Some(wait::until("its port to be free", || Echo::start_at(self.http)));
+                self.echo =
+                    Some(wait::until("its port to be free", || Backend::start_at(self.http, echoed, 0)));
                 self.outages.end();
             }
             _ => (0..5).for_each(|_| misbehave(random, addresses)),
@@ -318,7 +253,7 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
         &std::fs::read_to_string(common::root().join(BALANCER)).expect("an example"),
     );
     let config = settings(&scratch, &addresses, http, &backends);
-    let echo = wait::until("a port", || Echo::start_at(http));
+    let echo = wait::until("a port", || Backend::start_at(http, echoed, 0));
     let outages = Arc::<Outages>::default();
     let mut scene =
         Scene { http, echo: Some(echo), memcacheds, backends, outages, program, versions: 0, kills: 0 };

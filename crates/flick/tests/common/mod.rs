@@ -4,7 +4,9 @@
 
 pub mod client;
 pub mod hadoop;
+pub mod http;
 pub mod peers;
+pub mod process;
 pub mod service;
 pub mod wait;
 
