@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -155,108 +156,92 @@ impl<'de> Deserialize<'de> for Services {
     }
 }
 
+/// What is written in quotes, alone or in a list.
+pub trait Written: Sized {
+    /// Reads one. Errors: what is wrong with it.
+    fn parse(text: &str) -> Result<Self, String>;
+
+    /// Errors: what is wrong with several that stand together.
+    fn together(_all: &[Self]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// An address, or one for several streams.
+impl Written for Vec<Endpoint> {
+    fn parse(text: &str) -> Result<Self, String> {
+        addresses::parse(text)
+    }
+}
+
+/// A part of what a channel is connected to: an address, or a source of them.
+impl Written for Part {
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+
+    fn together(all: &[Self]) -> Result<(), String> {
+        Connect::new(String::new(), all).map(|_| ())
+    }
+}
+
+/// One, or a list of them.
+#[derive(Debug)]
+pub struct Listed<T>(Vec<T>);
+
 /// One address, or a list of them.
-#[derive(Debug, Default)]
-pub struct Addresses(Vec<Endpoint>);
+pub type Addresses = Listed<Vec<Endpoint>>;
 
-/// One address, or one for several streams.
-struct Address(Vec<Endpoint>);
+/// What a channel is connected to.
+pub type Sources = Listed<Part>;
 
-impl<'de> Deserialize<'de> for Address {
+/// One of a list.
+struct Single<T>(T);
+
+impl<'de, T: Written> Deserialize<'de> for Single<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The address is parsed inside the visitor, so that a mistake is shown at this element of the list.
-        struct One;
-        impl Visitor<'_> for One {
-            type Value = Address;
+        // It is parsed inside the visitor, so that a mistake is shown at this element of the list.
+        struct One<T>(PhantomData<T>);
+        impl<T: Written> Visitor<'_> for One<T> {
+            type Value = Single<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an address in quotes")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
-                addresses::parse(text).map(Address).map_err(E::custom)
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Single<T>, E> {
+                T::parse(text).map(Single).map_err(E::custom)
             }
         }
-        deserializer.deserialize_str(One)
+        deserializer.deserialize_str(One(PhantomData))
     }
 }
 
-impl<'de> Deserialize<'de> for Addresses {
+impl<'de, T: Written> Deserialize<'de> for Listed<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMore;
-        impl<'de> Visitor<'de> for OneOrMore {
-            type Value = Addresses;
+        struct OneOrMore<T>(PhantomData<T>);
+        impl<'de, T: Written> Visitor<'de> for OneOrMore<T> {
+            type Value = Listed<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an address in quotes, or a list of them in [brackets]")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Addresses, E> {
-                addresses::parse(text).map(Addresses).map_err(E::custom)
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Listed<T>, E> {
+                T::parse(text).map(|one| Listed(vec![one])).map_err(E::custom)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Addresses, A::Error> {
-                let mut endpoints = Vec::new();
-                while let Some(Address(element)) = items.next_element()? {
-                    endpoints.extend(element);
-                }
-                Ok(Addresses(endpoints))
-            }
-        }
-        deserializer.deserialize_any(OneOrMore)
-    }
-}
-
-/// What a channel is connected to: addresses, or a source of them.
-#[derive(Debug, Default)]
-pub struct Sources(Vec<Part>);
-
-/// One part of it.
-struct Single(Part);
-
-impl<'de> Deserialize<'de> for Single {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct One;
-        impl Visitor<'_> for One {
-            type Value = Single;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an address in quotes")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Single, E> {
-                Part::parse(text).map(Single).map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_str(One)
-    }
-}
-
-impl<'de> Deserialize<'de> for Sources {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMore;
-        impl<'de> Visitor<'de> for OneOrMore {
-            type Value = Sources;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an address in quotes, or a list of them in [brackets]")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Sources, E> {
-                Part::parse(text).map(|part| Sources(vec![part])).map_err(E::custom)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Sources, A::Error> {
-                let mut parts = Vec::new();
-                while let Some(Single(part)) = items.next_element()? {
-                    parts.push(part);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Listed<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Single(one)) = items.next_element()? {
+                    all.push(one);
                 }
                 // What is wrong with several is told here, where the place is known.
-                Connect::new(String::new(), &parts).map_err(de::Error::custom)?;
-                Ok(Sources(parts))
+                T::together(&all).map_err(de::Error::custom)?;
+                Ok(Listed(all))
             }
         }
-        deserializer.deserialize_any(OneOrMore)
+        deserializer.deserialize_any(OneOrMore(PhantomData))
     }
 }
 
@@ -311,7 +296,7 @@ pub fn connects(table: Table<Sources>) -> Vec<Connect> {
 pub fn bindings(table: Table) -> Vec<Binding> {
     let binding = |(name, addresses): (Spanned<String>, Addresses)| Binding {
         channel: name.into_inner(),
-        endpoints: addresses.0,
+        endpoints: addresses.0.concat(),
     };
     table.into_iter().map(binding).collect()
 }
