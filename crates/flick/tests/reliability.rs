@@ -3,7 +3,8 @@
 //! a deadline. Tests that measure time, memory or descriptors run alone.
 //! Refuses: faults that need a chosen interleaving; those are in the simulator.
 //!
-//! `FLICK_M1_SECONDS` makes the wrong-client test as long as it says (10 by default).
+//! `FLICK_M1_SECONDS` makes the wrong-client test as long as it says (10 by default), `FLICK_IDLE_SECONDS` the watch on
+//! idle sessions (2 by default).
 
 mod common;
 
@@ -24,6 +25,8 @@ mod clients;
 mod exhaustion;
 #[path = "reliability/garbage.rs"]
 mod garbage;
+#[path = "reliability/idle.rs"]
+mod idle;
 #[path = "reliability/load.rs"]
 mod load;
 #[path = "reliability/quiet.rs"]

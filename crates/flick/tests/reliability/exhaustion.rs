@@ -45,7 +45,7 @@ fn idle_connections_cost_little() {
 }
 
 /// A connection that has been used once, from one of two addresses so that ports suffice.
-fn used(address: SocketAddr, number: usize) -> Client {
+pub fn used(address: SocketAddr, number: usize) -> Client {
     let from = Ipv4Addr::new(127, 0, 0, 1 + (number % 2) as u8);
     let socket =
         rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor is left");

@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
-/// What the kernel counts processor time in, for user space (`USER_HZ`: 100 on every Linux of today).
-const TICK_MS: u64 = 10;
-
 static TURN: RwLock<()> = RwLock::new(());
 
 /// A turn beside other tests.
@@ -69,13 +66,15 @@ pub fn resident_bytes(pid: u32) -> u64 {
     kib * 1024
 }
 
-/// Processor time that a process has used.
+/// Processor time that the threads of a process have used which it has now.
 pub fn processor_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
-    let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
-    let ticks: u64 =
-        after_name.split_whitespace().skip(11).take(2).map(|text| text.parse::<u64>().expect("ticks")).sum();
-    Duration::from_millis(ticks * TICK_MS)
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let used_ns = threads.flatten().map(|thread| {
+        // A thread that has ended meanwhile has nothing to read.
+        let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        schedstat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
+    });
+    Duration::from_nanos(used_ns.sum())
 }
 
 /// Whether every thread of a process is stopped by a signal.

@@ -1,0 +1,71 @@
+//! Sessions that say nothing cost nothing: processor time of a process with a thousand of them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::common::Scratch;
+use crate::common::service::Service;
+use crate::exhaustion::used;
+use crate::machine;
+use crate::proxy::stores;
+use crate::wire::Client;
+
+const IDLE: usize = 1_000;
+/// Time that is watched; `FLICK_IDLE_SECONDS` makes it longer.
+const WATCHED: Duration = Duration::from_secs(2);
+/// Part of a core that may be used: one in this many, 0.5 %.
+const SHARE: u32 = 200;
+
+/// Processor time while a thousand clients that have been served keep quiet.
+fn check(what: &str, service: &Service, addresses: &[SocketAddr]) {
+    let asked = std::env::var("FLICK_IDLE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let watched = asked.map_or(WATCHED, Duration::from_secs);
+    let place = |number: usize| addresses[number % addresses.len()];
+    let clients: Vec<Client> = (0..IDLE).map(|number| used(place(number), number)).collect();
+    // What their coming has left to do is done after a moment.
+    std::thread::park_timeout(Duration::from_millis(300));
+    let before = machine::processor_time(service.pid());
+    std::thread::park_timeout(watched);
+    let used = machine::processor_time(service.pid()).saturating_sub(before);
+    let percent = 100.0 * used.as_secs_f64() / watched.as_secs_f64();
+    println!("{what}: {used:?} of a core in {watched:?} with {IDLE} idle sessions, {percent:.3} %");
+    assert!(used < watched / SHARE, "{what}: {percent:.3} % of a core");
+    drop(clients);
+}
+
+#[test]
+fn a_thousand_idle_sessions_use_less_than_half_a_percent_of_a_core() {
+    let _turn = machine::alone();
+    machine::want_descriptors(IDLE as u64 * 2 + 500);
+    for io in ["epoll", "uring"] {
+        let (_stores, backends) = stores(2);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--admin", "0"]);
+        check(&format!("one service, {io}"), &service, &[service.address]);
+        service.drained();
+    }
+}
+
+#[test]
+fn a_thousand_idle_sessions_of_two_services_on_a_thread_use_no_more() {
+    let _turn = machine::alone();
+    machine::want_descriptors(IDLE as u64 * 2 + 500);
+    for io in ["epoll", "uring"] {
+        let scratch = Scratch::new("idle_services");
+        let program = crate::common::root().join("examples/key_value_server/binary_server.flick");
+        let addresses = [crate::common::peers::free_address(), crate::common::peers::free_address()];
+        let section = |name: &str, at: SocketAddr| {
+            format!(
+                "[[service]]\nname = \"{name}\"\nprogram = {program:?}\nlisten = {{ client = \"{at}\" }}\n"
+            )
+        };
+        let settings = section("one", addresses[0]) + &section("two", addresses[1]);
+        let settings = scratch.write("flick.toml", &settings);
+        let settings = settings.to_str().expect("the target directory has a plain name");
+        let state = scratch.path().join("state");
+        let state = state.to_str().expect("as above");
+        let args = ["run", "--config", settings, "--workers", "2", "--io", io, "--state-dir", state];
+        let service = Service::start(&args);
+        check(&format!("two services, {io}"), &service, &addresses);
+        service.drained();
+    }
+}
