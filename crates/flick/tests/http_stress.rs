@@ -1,6 +1,8 @@
 //! Clients that are slow, greedy, many or gone, and backends that come and go: H16, H18 to H23 with real sockets.
 
 mod common;
+#[path = "http_stress/crowd.rs"]
+mod crowd;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

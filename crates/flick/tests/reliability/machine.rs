@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
+pub use crate::common::process::{processor_time, want_descriptors};
+
 static TURN: RwLock<()> = RwLock::new(());
 
 /// A turn beside other tests.
@@ -66,17 +68,6 @@ pub fn resident_bytes(pid: u32) -> u64 {
     kib * 1024
 }
 
-/// Processor time that the threads of a process have used which it has now.
-pub fn processor_time(pid: u32) -> Duration {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
-    let used_ns = threads.flatten().map(|thread| {
-        // A thread that has ended meanwhile has nothing to read.
-        let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-        schedstat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
-    });
-    Duration::from_nanos(used_ns.sum())
-}
-
 /// Whether every thread of a process is stopped by a signal.
 pub fn is_stopped(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
@@ -89,25 +80,6 @@ pub fn is_stopped(pid: u32) -> bool {
 /// Descriptors that a process has open.
 pub fn descriptors(pid: u32) -> u64 {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count() as u64
-}
-
-/// Gives this process as many descriptors as it may have, and those it starts after it; panics when those are fewer
-/// than `needed`.
-pub fn want_descriptors(needed: u64) {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    if limit.maximum.is_some_and(|most| most < needed) {
-        // Root may raise the hard limit too; whoever may not is told below.
-        let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
-        let _ = rustix::process::setrlimit(Resource::Nofile, raised);
-    }
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    assert!(
-        most >= needed,
-        "the test needs {needed} descriptors; the hard limit is {most} (see `ulimit -Hn`)"
-    );
-    let raised = Rlimit { current: Some(most), maximum: limit.maximum };
-    rustix::process::setrlimit(Resource::Nofile, raised).expect("up to the hard limit anybody may");
 }
 
 /// Sets the number of descriptors another process may have open; returns the former one.
