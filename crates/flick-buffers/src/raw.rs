@@ -8,9 +8,6 @@ use std::ptr::NonNull;
 /// Buffers start on a cache line, so that two of them never share one.
 const LINE_BYTES: usize = 64;
 
-/// Areas of this size come from the kernel, smaller ones from the allocator.
-const MAPPED_BYTES_MIN: usize = 1 << 20;
-
 /// One zeroed allocation of fixed size.
 pub(crate) struct Area {
     allocation: NonNull<u8>,
@@ -21,14 +18,15 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// Takes `len` zeroed bytes. Cost: no page is touched for a large `len`, because such memory is the kernel's and already
-    /// zeroed; an allocator that has memory of an earlier pool would write the zeros itself, and a service that is
-    /// reloaded makes pools again and again. (The alignment is made by hand for the same reason: the standard
-    /// allocator writes the zeros when asked for a large one.)
+    /// Takes `len` zeroed bytes. Cost: no page is touched for a large `len`, because the system's allocator maps such memory, and
+    /// the kernel has zeroed it already. (The alignment is made by hand for the same reason: the standard allocator writes the
+    /// zeros when asked for a large one.)
     pub(crate) fn new(len: usize) -> Area {
         let bytes = len.checked_add(LINE_BYTES).expect("a pool's bytes fit the address space");
         let layout = Layout::from_size_align(bytes, 16).expect("a pool's bytes fit the address space");
-        let allocation = if bytes >= MAPPED_BYTES_MIN { map(layout) } else { zeroed(layout) };
+        // SAFETY: a cache line is added to every length, so the size is not zero.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let allocation = NonNull::new(allocation).unwrap_or_else(|| handle_alloc_error(layout));
         let skip = allocation.as_ptr().align_offset(LINE_BYTES);
         assert!(skip < LINE_BYTES, "aligning a byte pointer skips less than the alignment");
         // SAFETY: `skip < LINE_BYTES` (asserted above) and the allocation has `len + LINE_BYTES` bytes.
@@ -71,34 +69,9 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        if self.layout.size() < MAPPED_BYTES_MIN {
-            // SAFETY: `allocation` came from `alloc_zeroed` with this very `layout`, which is that small, and is freed only
-            // here.
-            return unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
-        }
-        // SAFETY: `allocation` came from `mmap` with this very length, which is that large, and is unmapped only here; the
-        // borrows of its bytes are borrows of `self`.
-        let outcome = unsafe { libc::munmap(self.allocation.as_ptr().cast(), self.layout.size()) };
-        assert!(outcome == 0, "a mapping of ours can be unmapped");
+        // SAFETY: `allocation` came from `alloc_zeroed` with this very `layout`, and is freed only here.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
     }
-}
-
-/// Memory of the allocator.
-fn zeroed(layout: Layout) -> NonNull<u8> {
-    // SAFETY: the caller adds a cache line to every length, so the size is not zero.
-    let allocation = unsafe { alloc_zeroed(layout) };
-    NonNull::new(allocation).unwrap_or_else(|| handle_alloc_error(layout))
-}
-
-/// Memory of the kernel, which gives it page by page as it is touched and takes it back whole.
-fn map(layout: Layout) -> NonNull<u8> {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new private mapping at a place of the kernel's choice touches nothing that exists.
-    let mapping = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), access, kind, -1, 0) };
-    if mapping == libc::MAP_FAILED {
-        handle_alloc_error(layout);
-    }
-    NonNull::new(mapping.cast()).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 /// The bytes `from..from + len` of one buffer's frozen part.

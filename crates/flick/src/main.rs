@@ -27,12 +27,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The data path allocates nothing; the compiler and start-up do.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
-    sys::map_large_blocks();
+    sys::set_up_memory();
     let cli = commands::Cli::parse();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,17 +1,35 @@
-//! What the process's allocator is told, once, before anything large is allocated.
-//! Promises: the tables of a service are mappings of their own: zero without being touched, and the kernel's again as soon as
-//! the service has gone. From an arena that has been used they would have to be cleared, page by page: after twelve reloads
-//! 65 MiB of resident memory had become 220 (`tests/soak.rs`), where it is 31 and 33 now.
-//! Refuses: everything else; the one unsafe call of this crate.
-#![allow(unsafe_code, reason = "mimalloc's options are set through C alone")]
+//! What the process's allocator is told: large blocks are mappings of their own, threads share few arenas, what is free goes back.
+//! Promises: the tables of a service are zero without being touched, and the kernel's again as soon as the service has gone;
+//! a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster one:
+//! `docs/decisions/0015-the-systems-allocator.md`.
+//! Refuses: everything else; the unsafe calls of this crate.
+#![allow(unsafe_code, reason = "the allocator is told through C alone")]
 
-use std::ffi::c_int;
+/// Blocks of so many bytes and more are mapped. Left alone, the bound rises with each block that is freed, to 32 MiB, and what
+/// lies below it would be cleared by hand and kept.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: libc::c_int = 256 << 10;
 
-/// `mi_option_disallow_arena_alloc` of mimalloc 2 and 3: blocks too large for its pages come from the system, one by one.
-const DISALLOW_ARENA_ALLOC: c_int = 26;
+/// Areas that threads take memory from. A thread of its own keeps what its service was given, after both have gone.
+#[cfg(target_env = "gnu")]
+const ARENAS_MAX: libc::c_int = 2;
 
-/// Large blocks come from the system and go back to it.
-pub fn map_large_blocks() {
-    // SAFETY: the option exists in the version that is linked; it is called before there is a second thread, as mimalloc asks.
-    unsafe { libmimalloc_sys::mi_option_set_enabled(DISALLOW_ARENA_ALLOC, true) };
+/// Tells the allocator how this process uses memory, before there is a second thread.
+pub fn set_up_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: `mallopt` takes two numbers; one that it does not like changes nothing.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) };
+        // SAFETY: as above.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS_MAX) };
+    }
+}
+
+/// Gives free memory back to the kernel. Cost: a walk over what is free, some milliseconds after a compilation.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `malloc_trim` takes the allocator's own locks and touches free memory only.
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }

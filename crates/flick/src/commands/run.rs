@@ -23,7 +23,7 @@ use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls};
 use crate::takeover::Predecessor;
-use crate::{confine, logging};
+use crate::{confine, logging, sys};
 use generations::Generations;
 use prepare::Prepared;
 use seen::Seen;
@@ -72,6 +72,7 @@ impl Run {
         let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen))?;
         seen.confined(confine::rights(generations.settings(), files)?.line());
         generations.tell_addresses();
+        sys::give_memory_back();
         Ok((generations, calls))
     }
 }

@@ -21,6 +21,7 @@ use crate::confine::User;
 use crate::failure::Failure;
 use crate::settings::{RunFlags, Settings};
 use crate::sources::Watchers;
+use crate::sys;
 use crate::takeover::Successor;
 
 /// Older generations that may still serve somebody.
@@ -227,6 +228,7 @@ impl Generations {
                 Err(panic) => self.panic = self.panic.take().or(Some(panic)),
             }
             self.seen.forget(&watches);
+            sys::give_memory_back();
         }
     }
 
