@@ -159,6 +159,7 @@ fn worker(program: Arc<flick_abi::Program>, engine: Arc<dyn Engine>) -> Worker<W
         limits,
         timeouts: Timeouts::default(),
         state_dir: None,
+        access: None,
     };
     let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
     let wire = Wire {
@@ -180,6 +181,7 @@ fn worker(program: Arc<flick_abi::Program>, engine: Arc<dyn Engine>) -> Worker<W
         index: 0,
         workers: 1,
         hub: None,
+        access: None,
         seed: 1,
         time_slices: false,
     };

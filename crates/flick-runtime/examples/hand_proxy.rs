@@ -23,6 +23,7 @@ fn main() {
         limits: Limits::default(),
         timeouts: Timeouts::default(),
         state_dir: None,
+        access: None,
     };
     let platform = Platform::start(common::program(), Arc::new(common::Hand), config).expect("starts");
     println!("{:?}", platform.addresses());

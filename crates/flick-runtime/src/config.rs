@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
+use crate::access::Access;
 use crate::health::HealthLimits;
 
 /// Addresses for one channel of the process.
@@ -173,4 +174,6 @@ pub struct PlatformConfig {
     pub timeouts: Timeouts,
     /// Where dictionaries are kept across restarts; `None`: nowhere, whatever the program says.
     pub state_dir: Option<std::path::PathBuf>,
+    /// The access log, if there is one.
+    pub access: Option<Access>,
 }

@@ -115,6 +115,8 @@ counters! {
     jobs_complete: "Merges whose whole result was passed on.",
     jobs_failed: "Merges that failed; all their connections were reset.",
     merge_elements: "Elements taken in by merge tasks, those between tasks included.",
+    access_lines: "Lines of the access log handed to its writer.",
+    access_lost: "Lines of the access log left out: its writer did not keep up, or too many requests were under way.",
     exhausted: "Connections closed because buffers or tables were full.",
 }
 

@@ -62,6 +62,8 @@ pub struct Request {
     pub begun: bool,
     /// Replies that wait for earlier requests of the same client.
     pub held: PieceQueue,
+    /// Where the access log has it, if it is to be in there.
+    pub logged: Option<Key>,
     next_in_session: u32,
     next_in_link: u32,
     in_session: bool,
@@ -95,6 +97,11 @@ impl Fifo {
     /// The oldest request.
     pub fn front(&self) -> Option<RequestId> {
         (self.head != NONE).then_some(RequestId(self.head))
+    }
+
+    /// The newest request.
+    pub fn back(&self) -> Option<RequestId> {
+        (self.tail != NONE).then_some(RequestId(self.tail))
     }
 }
 
@@ -152,6 +159,7 @@ impl Ledger {
             done: false,
             begun: false,
             held: PieceQueue::new(),
+            logged: None,
             next_in_session: NONE,
             next_in_link: NONE,
             in_session: false,

@@ -5,6 +5,7 @@
 //! Start reading at `worker.rs`, then `worker/requests.rs` and `worker/replies.rs` for the life of one request.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod activations;
 mod alarms;
 mod backend;

@@ -164,7 +164,22 @@ pub const LATENCY_LAST_BITS: u32 = 36;
 pub const LATENCY_SHARE_BITS: u32 = 3;
 /// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
 pub const ANSWERED_MAX: usize = 1024;
+/// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
+pub const ACCESS_RING_BYTES: usize = 512 * 1024;
+/// Requests of one worker under way at one time that will be in the access log.
+pub const ACCESS_ENTRIES_MAX: usize = 4096;
+/// First bytes of a request that the access log keeps.
+pub const ACCESS_REQUEST_BYTES_MAX: usize = 160;
+/// First bytes of a reply that the access log keeps.
+pub const ACCESS_REPLY_BYTES_MAX: usize = 48;
+/// Longest record of the access log: numbers, two addresses, of which one may be a path, and two beginnings.
+pub const ACCESS_RECORD_BYTES_MAX: usize = 512;
 
+const _: () = assert!(ACCESS_REQUEST_BYTES_MAX < 256 && ACCESS_REPLY_BYTES_MAX < 256);
+const _: () = assert!(
+    4 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX
+        <= ACCESS_RECORD_BYTES_MAX
+);
 const _: () = assert!(SHED_SHARE_MAX < SHED_SHARES);
 const _: () = assert!(CHECK_BYTES_MAX <= SMALL_BYTES as usize);
 const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);

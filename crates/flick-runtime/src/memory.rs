@@ -7,6 +7,7 @@ use flick_abi::{Frame, Program};
 use crate::backend::Link;
 use crate::config::PlatformConfig;
 use crate::ledger::Request;
+use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
 use crate::needs::{activations_of, shape_of};
 use crate::roster::Room;
 use crate::session::Session;
@@ -81,6 +82,14 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
             ),
         },
     }));
+    if config.access.is_some() {
+        out.push(Part {
+            what: "the access log".to_owned(),
+            bytes: config.workers.max(1) as u64 * ACCESS_BYTES,
+            knob: "lower `--workers`, or keep no access log".to_owned(),
+            of_program: false,
+        });
+    }
     out.extend(exchanges(program, config, &bound.rooms));
     out.retain(|part| part.bytes > 0);
     out.sort_by_key(|part| std::cmp::Reverse(part.bytes));
@@ -116,5 +125,7 @@ fn exchanges(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Opti
 
 /// What queues and lists of a worker hold for each session, beside the session itself; generous.
 const SESSION_QUEUE_BYTES: usize = 512;
+/// What a worker has for the access log: its ring, and the requests under way that will be in it; generous.
+const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
 /// What a table of addresses holds for each session; generous.
 const GUEST_BYTES: u64 = 192;

@@ -162,6 +162,7 @@ impl Platform {
                 workers,
                 index,
                 hub: service.hub.clone(),
+                access: service.access.as_ref().map(|access| access.tap(&service.name, index)),
                 seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
                 time_slices: true,
             };
@@ -423,6 +424,7 @@ fn bind(
             group,
             is_first_of_group,
             state_dir: config.state_dir.clone(),
+            access: config.access.clone(),
             addresses: Vec::new(),
             workers: Vec::new(),
             wakers: Vec::new(),

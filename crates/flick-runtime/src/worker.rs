@@ -6,6 +6,7 @@
 //! Source: FLICK §5; one thread per core, nothing shared.
 
 mod accepting;
+mod access;
 mod around;
 mod asks;
 mod audit;
@@ -43,6 +44,7 @@ use std::time::{Duration, Instant};
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
 use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
 
+use crate::access::{Books, Tap};
 use crate::activations::Activations;
 use crate::backend::{Backend, Life, Link};
 use crate::counters::{BackendCounters, Counters};
@@ -148,6 +150,7 @@ pub struct Worker<D: Driver> {
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
+    access: Option<Box<Books>>,
     /// Where several services share the thread: when this turn should be over.
     turn_end: Option<Instant>,
 }
@@ -170,6 +173,8 @@ pub struct WorkerConfig {
     pub workers: usize,
     /// What the workers of a process that merges share.
     pub hub: Option<Arc<Hub>>,
+    /// Its end of the access log, if there is one.
+    pub access: Option<Tap>,
     /// Seed of the jitter of dialling again.
     pub seed: u64,
     /// Measure time slices with the real clock; off in the simulator.
@@ -181,7 +186,7 @@ impl<D: Driver> Worker<D> {
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
         let (index, workers, seed, time_slices) =
             (config.index, config.workers, config.seed, config.time_slices);
-        let WorkerConfig { setup, shared, state, counters, backend_counters, hub, .. } = config;
+        let WorkerConfig { setup, shared, state, counters, backend_counters, hub, access, .. } = config;
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
@@ -229,6 +234,7 @@ impl<D: Driver> Worker<D> {
             gather: gather_of(&setup, time_slices),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
+            access: access.map(|tap| Box::new(Books::new(tap))),
             turn_end: None,
             links,
             backends,
@@ -301,10 +307,12 @@ impl<D: Driver> Worker<D> {
         self.shedder.mark(self.run_queue.len(), self.driver.now_ns());
         self.run_tasks();
         self.release_fills();
-        if !self.answered.is_empty() {
+        let logs = self.access.as_ref().is_some_and(|books| books.is_due());
+        if !self.answered.is_empty() || logs {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
             let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
             Self::note_answered(&self.counters.times, &mut self.answered, now_ns);
+            self.log_turn(now_ns);
         }
         let is_over = self.shared.must_stop() || self.drained();
         if is_over {

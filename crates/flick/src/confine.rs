@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use flick_net::Endpoint;
 use tracing::{info, warn};
 
-pub use user::User;
+pub use user::{User, is_root};
 
 use crate::commands::run::backends::Opened;
 use crate::commands::run::prepare::Prepared;
@@ -168,6 +168,8 @@ fn paths(prepared: &Prepared) -> Paths {
             paths.write.extend(binding.endpoints.iter().filter_map(socket_directory));
         }
     }
+    let log = settings.access_log.as_ref().and_then(|wanted| wanted.file());
+    paths.write.extend(log.map(directory_of));
     if let Some(flick_admin::Address::Unix(path)) = &settings.admin {
         paths.write.push(directory_of(path));
     }

@@ -11,6 +11,7 @@ mod library;
 mod settings;
 mod sources;
 
+mod access;
 mod confine;
 mod logging;
 mod notify;

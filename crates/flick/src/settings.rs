@@ -18,6 +18,7 @@ use flick_runtime::{Binding, Limits, Timeouts};
 use addresses::Connect;
 pub use flags::RunFlags;
 
+use crate::access::{self, Sample};
 use crate::compile::EngineKind;
 use crate::confine::{Confine, User};
 use crate::failure::Failure;
@@ -113,6 +114,8 @@ pub struct Settings {
     pub confine: Confine,
     /// How the log looks.
     pub log: LogFormat,
+    /// The access log, if one is kept.
+    pub access_log: Option<access::Wanted>,
     /// Whether to say more.
     pub verbose: bool,
     /// Which name server is asked; `None`: those of the machine.
@@ -148,6 +151,13 @@ impl Settings {
             Io::Epoll => IoKind::Epoll,
             Io::Uring => IoKind::Uring,
         };
+        let sample = flags.access_log_sample.or(file.access_log_sample);
+        let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
+        let path = flags.access_log.or_else(|| file.access_log.map(beside));
+        if path.is_none() && sample.is_some() {
+            return Err(Failure::usage("`access_log_sample` is set, but there is no `access_log` to write"));
+        }
+        let access_log = path.map(|path| access::Wanted { path, sample: sample.unwrap_or(Sample::ALL) });
         Ok(Self {
             entries,
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0),
@@ -173,6 +183,7 @@ impl Settings {
             resolver: flags.resolver.or(file.resolver),
             user: flags.user.or(file.user),
             confine: flags.confine.or(file.confine).unwrap_or_default(),
+            access_log,
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,

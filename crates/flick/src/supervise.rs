@@ -1,14 +1,14 @@
 //! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
 //! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
-//! takes this one's place.
+//! takes this one's place; SIGUSR1 opens the access log anew.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use flick_runtime::{Outcome, State};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -54,7 +54,7 @@ impl Calls {
     pub fn new() -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::channel();
         let calls = Self { sender: sender.clone(), receiver };
-        deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2], move |signal| {
+        deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2], move |signal| {
             sender.send(Call::Signal(signal)).is_ok()
         })?;
         Ok(calls)
@@ -125,6 +125,7 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
         };
         match call {
             Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
+            Call::Signal(SIGUSR1) => generations.reopen_logs(),
             Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
                 answer(call, Err("the service is ending".to_owned()));
             }

@@ -104,6 +104,7 @@ fn start(kind: Kind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Plat
         limits: Limits { buffer_bytes: 64 << 20, ..Limits::default() },
         timeouts: Timeouts::default(),
         state_dir: None,
+        access: None,
     };
     let (program, engine) = compiled(kind);
     let platform = Platform::start(program, engine, config).expect("the service starts");

@@ -74,6 +74,7 @@ fn services(
             limits: Limits { buffer_bytes: 16 << 20, sessions_max: 200, ..Limits::default() },
             timeouts: Timeouts::default(),
             state_dir: None,
+            access: None,
         };
         change(&module.program.name, &mut config);
         let program = Arc::new(module.program.clone());

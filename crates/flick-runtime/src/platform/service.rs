@@ -64,6 +64,8 @@ pub struct Running {
     pub(super) group: Arc<Group>,
     pub(super) is_first_of_group: bool,
     pub(super) state_dir: Option<PathBuf>,
+    /// Its access log, if it keeps one.
+    pub(super) access: Option<crate::access::Access>,
     pub(super) addresses: Vec<(String, Endpoint)>,
     /// By thread.
     pub(super) workers: Vec<WorkerWatch>,

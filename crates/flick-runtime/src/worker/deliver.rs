@@ -8,6 +8,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::sending::{Outgoing, Patches};
+use crate::access::Outcome;
 use crate::deadlines::Kind;
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{
@@ -33,6 +34,9 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = session.and_then(|key| self.sessions.get_mut(key)) {
             self.ledger.push_session(&mut session.requests, request);
         }
+        if let Some(key) = session.filter(|_| self.access.is_some()) {
+            self.log_opened(key, request);
+        }
         Some(request)
     }
 
@@ -55,6 +59,7 @@ impl<D: Driver> Worker<D> {
         if entry.session.is_none() {
             return;
         }
+        self.log_outcome(request, Outcome::Platform(reason));
         match reason {
             FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
             FailureReason::Timeout => self.counters.failed_timeout.add(1),
@@ -128,9 +133,11 @@ impl<D: Driver> Worker<D> {
         let direct = session.requests.front() == Some(request);
         let entry = self.ledger.get_mut(request);
         let (driver, pieces) = (&mut self.driver, &mut self.pieces);
-        let mut held = 0;
+        let logged = entry.logged;
+        let (mut held, mut sent) = (0, 0);
         let mut room = true;
         let mut emit = |slice: Slice| {
+            sent += u64::from(slice.len());
             if direct {
                 driver.send(conn, slice);
             } else {
@@ -143,6 +150,9 @@ impl<D: Driver> Worker<D> {
             emit(rest.clone());
         }
         session.held_bytes += held;
+        if logged.is_some() {
+            self.log_reply(logged, message.front, sent);
+        }
         if !(room && buffered) {
             self.counters.exhausted.add(1);
             self.end_session(key, true);
@@ -152,6 +162,10 @@ impl<D: Driver> Worker<D> {
     /// Passes on a piece of a large reply.
     pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
         let Some(key) = self.ledger.get(request).session else { return };
+        let logged = self.ledger.get(request).logged;
+        if logged.is_some() {
+            self.log_reply(logged, &[], u64::from(piece.len()));
+        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.requests.front() == Some(request) {
             self.driver.send(session.conn, piece);
@@ -198,6 +212,9 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             self.answered.push(entry.taken_ns);
+            if let Some((books, key)) = self.access.as_mut().zip(entry.logged.take()) {
+                books.end(key);
+            }
             if self.answered.len() == ANSWERED_MAX {
                 Self::note_answered(&self.counters.times, &mut self.answered, self.driver.now_ns());
             }
@@ -277,6 +294,7 @@ impl<D: Driver> Worker<D> {
         session.inbox.clear(&mut self.pieces, &mut self.frames);
         while let Some(request) = session.requests.front() {
             self.abandon_exchange(request);
+            self.log_gone(request);
             let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
             self.ledger.pop_session(&mut session.requests, &mut self.pieces);
             if let Tie::Answerer(activation) = tie {

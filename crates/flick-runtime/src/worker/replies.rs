@@ -15,6 +15,7 @@ use super::judging::Verdict;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, number_mask, outgoing};
 use super::{Flow, Worker, tools};
+use crate::access::Outcome;
 use crate::backend::{Download, LinkState};
 use crate::inbox::{Look, Next, Tools};
 use crate::ledger::{RequestId, Tie};
@@ -243,6 +244,7 @@ impl<D: Driver> Worker<D> {
             self.counters.orphan_replies.add(u64::from(!begun));
         } else if silent {
             self.counters.silent.add(1);
+            self.log_outcome(request, Outcome::Backend);
         }
         if whole {
             self.consume_reply(link, seen.len());
@@ -363,6 +365,7 @@ impl<D: Driver> Worker<D> {
                 }
             }
             answered = true;
+            self.log_outcome(request, Outcome::Backend);
             self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);
             follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         }

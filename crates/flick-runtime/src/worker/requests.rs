@@ -189,6 +189,7 @@ impl<D: Driver> Worker<D> {
             Next::Waits => self.wait_for_buffer(key),
         };
         self.scratch = Some(scratch);
+        self.log_looked();
         if flow == Flow::Go {
             self.message_taken(key, shed_before);
         }
@@ -197,6 +198,9 @@ impl<D: Driver> Worker<D> {
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
         let Some(channel) = self.sessions.get(key).map(|session| session.channel) else { return Flow::Stop };
+        if let Some(books) = &mut self.access {
+            books.look(message.bytes(), message.len());
+        }
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
             self.consume(key, message.len());
@@ -331,6 +335,9 @@ impl<D: Driver> Worker<D> {
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
     pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
         self.counters.peer_faults_client.add(1);
+        if let Some(books) = &mut self.access {
+            books.look(&[], 0);
+        }
         if answer.is_some() {
             self.counters.failed_malformed.add(1);
         }

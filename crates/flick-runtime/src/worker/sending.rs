@@ -145,6 +145,7 @@ impl<D: Driver> Worker<D> {
             entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
             self.links[link as usize].next_number = number.wrapping_add(1);
             self.ledger.push_link(&mut self.links[link as usize].requests, request);
+            self.log_sent(waiter, Some(request), backend);
         }
         self.backend_counters[backend as usize].requests.add(1);
         if !self.write_to_link(link, &outgoing(scratch, send.body, message), patches, resend) {

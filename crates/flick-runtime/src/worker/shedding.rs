@@ -93,6 +93,9 @@ impl<D: Driver> Worker<D> {
     /// The same for one that cannot even be read for want of a buffer: what follows it cannot be found either.
     pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
         self.counters.shed.add(1);
+        if let Some(books) = &mut self.access {
+            books.look(&[], 0);
+        }
         if self.setup.protocol().echo.is_empty() {
             self.fail_new_request(key, frame, FailureReason::Overload);
             self.stop_reading(key);

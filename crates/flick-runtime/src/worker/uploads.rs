@@ -11,7 +11,7 @@ use super::bodies::{Piece, next_piece};
 use super::judging::Judged;
 use super::requests::fault_reason;
 use super::rules::{Scratch, Start};
-use super::sending::{Outgoing, outgoing};
+use super::sending::{Outgoing, Waiter, outgoing};
 use super::{Flow, Worker, tools};
 use crate::body::Body;
 use crate::deadlines::Kind;
@@ -41,6 +41,9 @@ impl<D: Driver> Worker<D> {
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let is_late = session.is_late && self.ledger.can_answer();
+        if let Some(books) = &mut self.access {
+            books.look(seen.bytes(), head);
+        }
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
@@ -114,6 +117,8 @@ impl<D: Driver> Worker<D> {
         let epoch = state.epoch;
         self.ledger.get_mut(request).sent_ns = self.driver.now_ns();
         self.ledger.push_link(&mut state.requests, request);
+        let backend = self.links[link as usize].backend;
+        self.log_sent(Waiter::Session(key), Some(request), backend);
         let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches, None);
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
@@ -188,6 +193,9 @@ impl<D: Driver> Worker<D> {
             body,
             parser,
         );
+        if let Piece::Bytes(bytes) | Piece::Head(bytes) = &piece {
+            self.log_body(key, bytes.len());
+        }
         (piece, scratch)
     }
 

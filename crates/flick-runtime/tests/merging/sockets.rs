@@ -30,6 +30,7 @@ fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option
         limits: Limits { buffer_bytes: 64 << 20, merge_ring_bytes: 16 * 1024, ..Limits::default() },
         timeouts: Timeouts::default(),
         state_dir: None,
+        access: None,
     };
     Platform::start(program(false), Arc::new(Hand(Combine::Add)), config).expect("the service starts")
 }

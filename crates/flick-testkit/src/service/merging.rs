@@ -222,6 +222,7 @@ impl Service {
                 workers: config.workers,
                 index,
                 hub: hub.clone(),
+                access: None,
                 seed: config.seed,
                 time_slices: false,
             };
@@ -331,6 +332,7 @@ fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> Platfo
         },
         timeouts: Timeouts::default(),
         state_dir: None,
+        access: None,
     }
 }
 

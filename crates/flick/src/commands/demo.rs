@@ -134,6 +134,7 @@ impl Demo {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             state_dir: None,
+            access: None,
         };
         anstream::eprintln!("{}", ready.times.line());
         Platform::start(Arc::new(ready.module.program.clone()), ready.engine, config).map_err(not_started)

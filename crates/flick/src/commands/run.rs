@@ -18,6 +18,7 @@ use flick_abi::Program;
 use flick_admin::faults::Faults;
 use flick_runtime::{Estate, StartError};
 
+use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::notify;
 use crate::settings::RunFlags;
@@ -57,7 +58,8 @@ impl Run {
 
     /// Makes, opens and shows everything.
     fn start(self, estate: Estate) -> Result<(Generations, Calls), Failure> {
-        let prepared = Prepared::new(&self.flags)?;
+        let access = AccessLog::default();
+        let prepared = Prepared::new(&self.flags, &access.port())?;
         let settings = &prepared.settings;
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
@@ -69,7 +71,7 @@ impl Run {
         logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
         let seen = Arc::new(Seen::new(faults, calls.sender()));
-        let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen))?;
+        let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen), access)?;
         seen.confined(confine::rights(generations.settings(), files)?.line());
         generations.tell_addresses();
         sys::give_memory_back();

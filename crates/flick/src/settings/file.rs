@@ -19,6 +19,7 @@ use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
+use crate::access::Sample;
 use crate::compile::EngineKind;
 use crate::confine::{Confine, User};
 use crate::failure::Failure;
@@ -40,6 +41,10 @@ pub struct File {
     pub io: Option<Io>,
     /// How the log looks.
     pub log: Option<LogFormat>,
+    /// Where the access log is written; relative to the file that names it.
+    pub access_log: Option<PathBuf>,
+    /// Which part of the requests is in it.
+    pub access_log_sample: Option<Sample>,
     /// Who to become once the sockets are open.
     pub user: Option<User>,
     /// What is given up.

@@ -10,6 +10,7 @@ use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
+use crate::access::Sample;
 use crate::compile::EngineKind;
 use crate::confine::{Confine, User};
 use crate::logging::LogFormat;
@@ -75,6 +76,13 @@ pub struct RunFlags {
     /// How the log on stderr looks [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
+    /// Write a line of JSON for each request that is answered to this file, or to standard output: `-`; SIGUSR1 opens it anew
+    /// [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    /// Of so many requests one is in the access log: `1/100` [default: 1, all of them]
+    #[arg(long, value_name = "PART")]
+    pub access_log_sample: Option<Sample>,
     /// Say more: where the time to start went, and what the service does
     #[arg(short, long)]
     pub verbose: bool,

@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
+use crate::access::Sample;
+
 /// Most workers of one process.
 pub const WORKERS_MAX: usize = 1024;
 
@@ -136,6 +138,13 @@ impl<'de> Deserialize<'de> for Period {
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let what = "a part in quotes, such as \"50%\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
+    }
+}
+
+impl<'de> Deserialize<'de> for Sample {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a part of the requests in quotes, such as \"1/100\"";
         deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
     }
 }

@@ -67,6 +67,7 @@ impl Proxy {
             limits: Limits { buffer_bytes: 256 << 20, ..Limits::default() },
             timeouts: Timeouts::default(),
             state_dir: None,
+            access: None,
         };
         change(&mut config);
         let (program, engine) = program();

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use super::prepare::Prepared;
 use super::seen::Seen;
 use super::{admin, backends, not_started};
+use crate::access::AccessLog;
 use crate::confine::User;
 use crate::failure::Failure;
 use crate::settings::{RunFlags, Settings};
@@ -44,6 +45,8 @@ pub struct Generations {
     successor: Option<Successor>,
     /// The first panic of an older generation, which ends with the process.
     panic: Option<Box<dyn std::any::Any + Send>>,
+    /// Ends last: it writes what all have noted.
+    access: AccessLog,
 }
 
 impl Generations {
@@ -55,15 +58,29 @@ impl Generations {
         prepared: Prepared,
         estate: Estate,
         seen: Arc<Seen>,
+        mut access: AccessLog,
     ) -> Result<Self, Failure> {
         let Prepared { settings, services, modules, opened, files, .. } = prepared;
+        access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
         let (older, admin, successor, panic) = (Vec::new(), None, None, None);
-        let mut made =
-            Self { flags, settings, current, older, watchers, seen, files, admin, binary, successor, panic };
+        let mut made = Self {
+            flags,
+            settings,
+            current,
+            older,
+            watchers,
+            seen,
+            files,
+            admin,
+            binary,
+            successor,
+            panic,
+            access,
+        };
         made.open_admin()?;
         Ok(made)
     }
@@ -105,7 +122,7 @@ impl Generations {
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
-        let mut prepared = Prepared::new(&self.flags)?;
+        let mut prepared = Prepared::new(&self.flags, &self.access.port())?;
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
@@ -118,6 +135,7 @@ impl Generations {
             .current
             .estate()
             .map_err(|error| Failure::failed(format!("cannot take the listening sockets over: {error}")))?;
+        self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let next = Platform::start_with(services, estate).map_err(not_started)?;
         match backends::watch(&next, opened) {
             Ok(watchers) => self.watchers = watchers,
@@ -180,6 +198,11 @@ impl Generations {
         let told = format!("process {}", successor.pid());
         self.successor = Some(successor);
         Ok(told)
+    }
+
+    /// The files of logs may have been moved away.
+    pub fn reopen_logs(&mut self) {
+        self.access.reopen(self.settings.user.as_ref());
     }
 
     /// Takes in a client from the process whose place this one took.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flick_ir::data::Module;
+use flick_runtime::access::{Access, Port};
 use flick_runtime::{PlatformConfig, Service};
 
 use super::backends::{self, Opened};
@@ -35,10 +36,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Reads and compiles what the command line asks for.
+    /// Reads and compiles what the command line asks for; an access log goes through that port.
     ///
     /// Errors: a mistake in the settings or in a program; more memory than there is.
-    pub fn new(flags: &RunFlags) -> Result<Self, Failure> {
+    pub fn new(flags: &RunFlags, port: &Arc<Port>) -> Result<Self, Failure> {
         let settings = Settings::resolve(flags.clone())?;
         let mut made = Vec::new();
         for (entry, own) in settings.entries.iter().enumerate() {
@@ -47,7 +48,7 @@ impl Prepared {
         }
         let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
         let named = services::named(&settings, &programs)?;
-        let (configs, opened) = configs(&settings, &named)?;
+        let (configs, opened) = configs(&settings, &named, port)?;
         let asked: Vec<_> = named.iter().zip(&configs).collect();
         memory::check(&asked, &settings)?;
         let modules = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
@@ -70,7 +71,7 @@ impl Prepared {
 /// What services are bound to and limited by, and their lists of backends that are read from elsewhere.
 type Configs = (Vec<PlatformConfig>, Vec<Vec<Opened>>);
 
-fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Configs, Failure> {
+fn configs(settings: &Settings, named: &[services::Named<'_>], port: &Arc<Port>) -> Result<Configs, Failure> {
     let resolver = settings.resolver.map_or_else(Resolver::system, Resolver::new);
     let bound = services::bound(settings, named)?;
     let count = named.len() as u64;
@@ -90,6 +91,10 @@ fn configs(settings: &Settings, named: &[services::Named<'_>]) -> Result<Configs
             limits,
             timeouts: entry.timeouts.clone(),
             state_dir: Some(entry.state_dir.clone()),
+            access: settings
+                .access_log
+                .as_ref()
+                .map(|wanted| Access { sample: wanted.sample.0, port: Arc::clone(port) }),
         };
         Ok((config, opened))
     };

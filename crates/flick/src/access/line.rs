@@ -1,0 +1,222 @@
+//! A line of the access log: one JSON object, whatever bytes a client has sent.
+//! Promises: every line is ASCII and one object; what is shown of a message can be turned back into its bytes: printable
+//! ASCII stands for itself, everything else, the backslash too, is `\xNN`.
+//! Refuses: to know a protocol. Of text the first line is shown, of anything else the first bytes.
+//! Source: JSON, RFC 8259; times, RFC 3339; the escapes are those of nginx's log.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use flick_net::{PeerAddr, monotonic_ns};
+use flick_runtime::access::Record;
+
+/// Bytes shown of a message that is not text.
+const BINARY_SHOWN_MAX: usize = 48;
+/// A first line that is shorter says too little, a count perhaps: those behind it are shown with it.
+const LINE_MIN: usize = 6;
+/// Bytes shown of such lines.
+const LINES_SHOWN_MAX: usize = 48;
+
+/// Two clocks at one moment: workers note the monotonic one, people read the other.
+pub struct Clock {
+    real: Duration,
+    monotonic_ns: u64,
+}
+
+impl Clock {
+    /// Looks at both.
+    pub fn now() -> Self {
+        let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { real, monotonic_ns: monotonic_ns() }
+    }
+
+    /// The time at which the monotonic clock showed that, since 1970.
+    fn real(&self, at_ns: u64) -> Duration {
+        let ago = Duration::from_nanos(self.monotonic_ns.saturating_sub(at_ns));
+        self.real.saturating_sub(ago)
+    }
+}
+
+/// Appends the line of a request, answered by this worker of a service.
+pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize), record: &Record) {
+    out.extend_from_slice(b"{\"time\":\"");
+    time(out, clock.real(record.ended_ns));
+    out.extend_from_slice(b"\",\"service\":\"");
+    escape(out, service.as_bytes());
+    let client = match record.client {
+        PeerAddr::Tcp(address) => address.to_string(),
+        PeerAddr::Unix => "unix".to_owned(),
+    };
+    put(out, format_args!("\",\"worker\":{worker},\"client\":\"{client}\",\"request\":\""));
+    shown(out, &record.request);
+    put(out, format_args!("\",\"bytes_in\":{},\"bytes_out\":{},", record.bytes_in, record.bytes_out));
+    match &record.backend {
+        Some(endpoint) => {
+            out.extend_from_slice(b"\"backend\":\"");
+            escape(out, endpoint.to_string().as_bytes());
+            out.extend_from_slice(b"\",");
+        }
+        None => out.extend_from_slice(b"\"backend\":null,"),
+    }
+    put(out, format_args!("\"outcome\":\"{}\",\"reply\":\"", record.outcome.word()));
+    shown(out, &record.reply);
+    let latency_us = record.ended_ns.saturating_sub(record.taken_ns) / 1_000;
+    put(out, format_args!("\",\"latency_us\":{latency_us}}}\n"));
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("memory takes what is written to it");
+}
+
+/// What is shown of a message that begins so.
+fn shown(out: &mut Vec<u8>, front: &[u8]) {
+    let mut lines = front.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let first = lines.next().unwrap_or_default();
+    let is_text = |line: &[u8]| line.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f));
+    if !is_text(first) {
+        return escape(out, &front[..front.len().min(BINARY_SHOWN_MAX)]);
+    }
+    escape(out, first);
+    if first.len() >= LINE_MIN {
+        return;
+    }
+    let mut shown = first.len();
+    for line in lines.take_while(|line| is_text(line)).filter(|line| !line.is_empty()) {
+        shown += 1 + line.len();
+        if shown > LINES_SHOWN_MAX {
+            return;
+        }
+        out.push(b' ');
+        escape(out, line);
+    }
+}
+
+/// Appends bytes as they stand inside a JSON string.
+fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\x5C"),
+            b' '..=b'~' => out.push(*byte),
+            other => put(out, format_args!("\\\\x{other:02X}")),
+        }
+    }
+}
+
+/// Appends a time of UTC, to the microsecond.
+fn time(out: &mut Vec<u8>, since_1970: Duration) {
+    let seconds = since_1970.as_secs();
+    let (year, month, day) = date((seconds / 86_400) as i64);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let micros = since_1970.subsec_micros();
+    put(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"));
+}
+
+/// Year, month and day of so many days after 1 January 1970. Years begin in March here, so that the leap day is the last.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use flick_net::PeerAddr;
+    use flick_runtime::access::{Outcome, Record};
+
+    use super::{Clock, date, escape, shown, time, write};
+
+    fn text(make: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        make(&mut out);
+        String::from_utf8(out).expect("a line is ASCII")
+    }
+
+    /// The bytes that an escaped text stands for.
+    fn back(text: &str) -> Vec<u8> {
+        let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+        while let Some((byte, tail)) = rest.split_first() {
+            if *byte == b'\\' {
+                let digits = std::str::from_utf8(&tail[1..3]).expect("two digits");
+                bytes.push(u8::from_str_radix(digits, 16).expect("hexadecimal"));
+                rest = &tail[3..];
+            } else {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn every_byte_survives_a_line() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let quoted = format!("\"{}\"", text(|out| escape(out, &bytes)));
+        assert!(quoted.is_ascii() && !quoted.contains('\n'));
+        let read: String = serde_json::from_str(&quoted).expect("a JSON string");
+        assert_eq!(back(&read), bytes);
+    }
+
+    #[test]
+    fn what_is_shown_is_the_first_line_of_text_and_the_first_bytes_of_others() {
+        for (front, expected) in [
+            (&b"GET /a?b=c HTTP/1.1\r\nHost: a\r\n"[..], "GET /a?b=c HTTP/1.1"),
+            (b"get k\r\n", "get k"),
+            (b"set k 0 0 5\r\nhello\r\n", "set k 0 0 5"),
+            (b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "*2 $3 GET $1 k"),
+            (b"\x80\0\0\x01\n", "\\\\x80\\\\x00\\\\x00\\\\x01\\\\x0A"),
+            (b"\"\n}", "\\\" }"),
+            (b"", ""),
+        ] {
+            assert_eq!(text(|out| shown(out, front)), expected, "{}", front.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn days_are_dates() {
+        for (days, expected) in [
+            (0, (1970, 1, 1)),
+            (59, (1970, 3, 1)),
+            (10_957, (2000, 1, 1)),
+            (11_016, (2000, 2, 29)),
+            (20_778, (2026, 11, 21)),
+        ] {
+            assert_eq!(date(days), expected, "{days}");
+        }
+        let at = Duration::from_micros(951_782_399_000_007);
+        assert_eq!(text(|out| time(out, at)), "2000-02-28T23:59:59.000007Z");
+    }
+
+    #[test]
+    fn a_line_is_one_object_with_all_that_is_known() {
+        let clock = Clock { real: Duration::from_secs(10), monotonic_ns: 3_000_000_000 };
+        let record = Record {
+            taken_ns: 1_000_000_000,
+            ended_ns: 2_000_000_000,
+            bytes_in: 3,
+            bytes_out: 4,
+            outcome: Outcome::Backend,
+            client: PeerAddr::Unix,
+            backend: Some("unix:/a\"b".parse().expect("a path")),
+            request: b"\"},{\"\n".to_vec(),
+            reply: Vec::new(),
+        };
+        let line = text(|out| write(out, &clock, ("a \"b\"", 7), &record));
+        assert_eq!(line.matches('\n').count(), 1);
+        let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let expected = serde_json::json!({
+            "time": "1970-01-01T00:00:09.000000Z", "service": "a \"b\"", "worker": 7, "client": "unix",
+            "request": "\"},{\"", "bytes_in": 3, "bytes_out": 4, "backend": "unix:/a\"b",
+            "outcome": "backend", "reply": "", "latency_us": 1_000_000,
+        });
+        assert_eq!(read, expected);
+    }
+}
