@@ -3,6 +3,7 @@
 //! Promises: a run depends on its seed and its program alone; a service that spins is found out.
 //! Refuses: threads and real time.
 
+pub mod ailing;
 pub mod client;
 mod conduct;
 pub mod memcached;

@@ -4,13 +4,15 @@ mod common;
 #[path = "http_stress/crowd.rs"]
 mod crowd;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::client::connect;
-use common::http::{Backend, exchange, filled};
+use common::http::{Backend, exchange, exchange_with, filled};
 use common::process::{descriptors, resident_kib};
 use common::service::Service;
 use common::{peers, wait};
@@ -38,6 +40,11 @@ fn balancer(backend: SocketAddr, extra: &[&str]) -> Service {
     let program = "examples/http_balancer/round_robin.flick";
     let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--workers", "1"];
     Service::start(&[args.as_slice(), extra].concat())
+}
+
+/// As `get`, with a request that must not be repeated.
+fn post(stream: &mut TcpStream, target: &str) -> Option<(u16, usize)> {
+    exchange_with(stream, "POST", target).ok().map(|(status, body)| (status, body.len()))
 }
 
 /// Sends a request and reads its whole answer; status and body length.
@@ -118,13 +125,31 @@ fn h21_clients_that_reset_leave_nothing_behind() {
     service.drained();
 }
 
+/// What has been posted to the backend that flaps, and what more than once.
+static POSTED: Mutex<(BTreeSet<String>, Vec<String>)> = Mutex::new((BTreeSet::new(), Vec::new()));
+
+fn noting_posts(target: &str, size: usize) -> Vec<u8> {
+    let mut posted = POSTED.lock().expect("nobody panics with it");
+    if target.starts_with("/post-") && !posted.0.insert(target.to_owned()) {
+        posted.1.push(target.to_owned());
+    }
+    filled(target, size)
+}
+
+/// How often it goes down and comes back, 200 ms each time.
+fn flaps() -> usize {
+    let seconds = std::env::var("FLICK_FLAP_SECONDS").ok().and_then(|text| text.parse::<usize>().ok());
+    seconds.map_or(FLAPS, |seconds| seconds * 5)
+}
+
 #[test]
 fn h22_a_backend_that_flaps() {
     let address = peers::free_address();
-    let mut backend = Backend::start_at(address, filled, 10).expect("it was free a moment ago");
+    let mut backend = Backend::start_at(address, noting_posts, 10).expect("it was free a moment ago");
     let service = balancer(address, &[]);
+    let before = descriptors(service.pid());
     let (mut good, mut bad) = (0, 0);
-    for _ in 0..FLAPS {
+    for _ in 0..flaps() {
         for is_up in [true, false] {
             if !is_up {
                 backend.stop();
@@ -132,22 +157,34 @@ fn h22_a_backend_that_flaps() {
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(100) {
                 let mut client = connect(service.address);
-                match get(&mut client) {
+                let number = good + bad;
+                let reply = match number % 2 {
+                    0 => get(&mut client),
+                    _ => post(&mut client, &format!("/post-{number}")),
+                };
+                match reply {
                     Some((200, 10)) => good += 1,
                     Some((502 | 503, 0)) => bad += 1,
                     other => panic!("neither an answer nor a refusal: {other:?}"),
                 }
             }
             if !is_up {
-                backend = wait::until("the port to be free", || Backend::start_at(address, filled, 10));
+                backend = wait::until("the port to be free", || Backend::start_at(address, noting_posts, 10));
             }
         }
     }
     println!("{good} answered, {bad} refused");
     assert!(good > 0 && bad > 0, "{good} answered, {bad} refused");
+    let posted = POSTED.lock().expect("nobody panics with it");
+    assert!(!posted.0.is_empty(), "the test does something");
+    assert!(posted.1.is_empty(), "posted more than once: {:?}", posted.1);
+    drop(posted);
     // It comes back once and for all.
     wait::until("the service to find it again", || {
         (get(&mut connect(service.address)) == Some((200, 10))).then_some(())
+    });
+    wait::until("the descriptors to be given back", || {
+        (descriptors(service.pid()) <= before + 8).then_some(())
     });
     service.drained();
 }

@@ -111,6 +111,8 @@ pub struct Verdict {
     pub finished_ns: u64,
     /// The service has ended the connection.
     pub closed: bool,
+    /// When.
+    pub closed_ns: u64,
     /// It has ended the connection itself.
     pub left: bool,
     /// The first request that the platform failed, and how.

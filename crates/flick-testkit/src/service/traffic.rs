@@ -6,10 +6,13 @@
 //! Refuses: anything of the compiler's or the platform's parsers, so that one fault cannot hide on both sides.
 
 mod client;
+mod patient;
 mod server;
 
+pub mod frames;
 pub mod http;
 pub mod lines;
+pub mod memcached_binary;
 pub mod memcached_text;
 pub mod mqtt;
 pub mod resp;
@@ -22,6 +25,7 @@ use std::rc::Rc;
 
 use flick_net::sim::Rng;
 
+use super::ailing::Ailing;
 use super::client::{Habit, Verdict};
 use super::server::{Complaints, Manner};
 use super::storm::{Followed, Servers, Storm, Traffic};
@@ -158,6 +162,8 @@ struct Common {
     has_lied: Rc<Cell<bool>>,
     /// What must not be asked a second time and was asked.
     seen: Rc<RefCell<BTreeSet<String>>>,
+    /// Which servers were asked, and when.
+    asked: Rc<RefCell<Vec<(u64, usize)>>>,
 }
 
 /// Clients and servers of a protocol.
@@ -172,7 +178,33 @@ impl Peers {
         Self { protocol: Rc::new(protocol), common: RefCell::default() }
     }
 
-    fn dial(
+    /// How they speak.
+    pub(super) fn protocol(&self) -> &Rc<dyn Protocol> {
+        &self.protocol
+    }
+
+    /// Servers that ail for a while, each as it is told.
+    pub(super) fn patients(&self, ailments: Vec<(usize, Ailing)>, complaints: &Complaints) -> Servers {
+        self.common.replace(Common::default());
+        let (protocol, common) = (Rc::clone(&self.protocol), self.common.borrow().clone());
+        let complaints = Rc::clone(complaints);
+        Box::new(move |index, _| {
+            let (protocol, common) = (Rc::clone(&protocol), common.clone());
+            let healthy =
+                server::Server::new(protocol, common, index, Manner::Honest, Rc::clone(&complaints));
+            let ailing = ailments.iter().find(|(server, _)| *server == index);
+            let ailing = ailing.map(|(_, ailing)| ailing.clone());
+            Some(Box::new(patient::Patient::new(healthy, ailing)))
+        })
+    }
+
+    /// Which servers have been asked, and when.
+    pub(super) fn asked(&self) -> Vec<(u64, usize)> {
+        self.common.borrow().asked.borrow().clone()
+    }
+
+    /// Lets a client dial that sends these and behaves.
+    pub(super) fn dial(
         &self,
         service: &Service,
         at_ns: u64,

@@ -66,10 +66,10 @@ fn serve(mut stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &Atomi
         while let Some(end) = pending.windows(4).position(|four| four == b"\r\n\r\n") {
             let head: Vec<u8> = pending.drain(..end + 4).collect();
             requests.fetch_add(1, Ordering::SeqCst);
+            let body = page(String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default());
             if ended.load(Ordering::SeqCst) {
                 return;
             }
-            let body = page(String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default());
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
                 return;
@@ -80,7 +80,13 @@ fn serve(mut stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &Atomi
 
 /// Sends a request and reads its whole reply: status and body. Errors: there is none with a length.
 pub fn exchange(stream: &mut TcpStream, target: &str) -> io::Result<(u16, Vec<u8>)> {
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+    exchange_with(stream, "GET", target)
+}
+
+/// As `exchange`, with a method of one's own; there is no body.
+pub fn exchange_with(stream: &mut TcpStream, method: &str, target: &str) -> io::Result<(u16, Vec<u8>)> {
+    let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+    stream.write_all(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{length}\r\n").as_bytes())?;
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte)?;

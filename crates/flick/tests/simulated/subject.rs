@@ -49,6 +49,17 @@ pub fn example(path: &str) -> (Subject, Subject) {
     (native_of(Arc::clone(&module)), interpreted_of(module))
 }
 
+/// A program that uses the library, with machine code and with the interpreter.
+pub fn text(text: &str) -> (Subject, Subject) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stdlib");
+    let loader = move |name: &str| {
+        let file = format!("{name}.flick");
+        Some((file.clone(), std::fs::read_to_string(folder.join(&file)).ok()?))
+    };
+    let module = lowered("text.flick", text, &loader);
+    (native_of(Arc::clone(&module)), interpreted_of(module))
+}
+
 /// Listing 1 with machine code.
 pub fn native() -> Subject {
     native_of(module())

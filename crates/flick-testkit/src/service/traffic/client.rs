@@ -104,6 +104,12 @@ impl Client {
         }
     }
 
+    /// The service has ended the connection.
+    fn has_ended(&self, io: &PeerIo<'_>) {
+        let mut verdict = self.verdict.borrow_mut();
+        (verdict.closed, verdict.closed_ns) = (true, io.now_ns());
+    }
+
     /// What is wrong ends it; after a lie it only ends.
     fn object(&mut self, io: &mut PeerIo<'_>, wrong: String) {
         let mut verdict = self.verdict.borrow_mut();
@@ -141,12 +147,12 @@ impl Actor for Client {
             return self.object(io, wrong);
         }
         self.note(io);
-        self.verdict.borrow_mut().closed = true;
+        self.has_ended(io);
         io.close();
     }
 
-    fn on_reset(&mut self, _io: &mut PeerIo<'_>) {
-        self.verdict.borrow_mut().closed = true;
+    fn on_reset(&mut self, io: &mut PeerIo<'_>) {
+        self.has_ended(io);
     }
 
     fn on_timer(&mut self, io: &mut PeerIo<'_>, id: u64) {

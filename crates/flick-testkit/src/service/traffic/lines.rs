@@ -9,7 +9,17 @@ use crate::service::storm::Storm;
 
 /// Lines that are answered by lines, through anything that passes on bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Lines;
+pub struct Lines {
+    /// What fills a line is no longer than this.
+    pub len_max: usize,
+}
+
+impl Lines {
+    /// Lines of any length.
+    pub fn any() -> Self {
+        Self { len_max: usize::MAX }
+    }
+}
 
 /// Checks that a line `CLIENT-NUMBER ...` is the one after the last of its connection.
 pub(super) fn follow(seat: &mut Seat, text: &str) -> Result<(), String> {
@@ -36,7 +46,8 @@ impl Protocol for Lines {
     fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let one = |rng: &mut Rng, at: u64| {
             let name = format!("{client}-{at}");
-            let (len, back) = (random_len(rng, storm.huge_per_mille), random_len(rng, storm.huge_per_mille));
+            let mut some = || random_len(rng, storm.huge_per_mille).min(self.len_max);
+            let (len, back) = (some(), some());
             let bytes = [format!("{name} {back} ").as_bytes(), &fill(&name, len), b"\n"].concat();
             let reply = [format!("re {name} ").as_bytes(), &fill(&name, back), b"\n"].concat();
             Request { bytes, reply, kind: 0, owed: Owed::Reply }

@@ -23,6 +23,8 @@ pub(super) struct Server {
     swallow_bytes: usize,
     late: VecDeque<Answer>,
     is_silent: bool,
+    /// Every reply breaks off.
+    cuts: bool,
 }
 
 const READ_AGAIN: u64 = 1;
@@ -47,7 +49,17 @@ impl Server {
             swallow_bytes: 0,
             late: VecDeque::new(),
             is_silent: false,
+            cuts: false,
         }
+    }
+
+    pub(super) fn protocol(&self) -> &dyn Protocol {
+        &*self.protocol
+    }
+
+    /// Lets every reply break off, or none any more.
+    pub(super) fn set_cuts(&mut self, cuts: bool) {
+        self.cuts = cuts;
     }
 
     fn complain(&self, what: &str) {
@@ -81,6 +93,12 @@ impl Server {
         }
     }
 
+    fn break_off(&mut self, io: &mut PeerIo<'_>, answer: &Answer) {
+        io.write(&answer.bytes[..answer.bytes.len() / 2]);
+        self.is_silent = true;
+        io.reset();
+    }
+
     fn serve(&mut self, io: &mut PeerIo<'_>, request: &[u8]) {
         let mut answer = match self.protocol.answer(&mut self.seat, request) {
             Ok(answer) => answer,
@@ -91,8 +109,12 @@ impl Server {
         {
             self.complain(&format!("asked a second time: {}", shown(request)));
         }
+        self.common.asked.borrow_mut().push((io.now_ns(), self.seat.server));
         let count = self.served_count;
         self.served_count += 1;
+        if self.cuts {
+            return self.break_off(io, &answer);
+        }
         let is_due = |at: u32| at == count;
         match self.manner_now(io) {
             Manner::Twice { at } if is_due(at) => {
@@ -115,11 +137,7 @@ impl Server {
                     io.close();
                 }
             },
-            Manner::CutsReply { at } if is_due(at) => {
-                io.write(&answer.bytes[..answer.bytes.len() / 2]);
-                self.is_silent = true;
-                io.reset();
-            }
+            Manner::CutsReply { at } if is_due(at) => self.break_off(io, &answer),
             Manner::HalfCloses { at } if is_due(at) => {
                 io.shutdown_write();
                 self.is_silent = true;

@@ -51,7 +51,7 @@ impl Protocol for Stomp {
 
     fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let name = |at: u64| format!("{client}-{at}");
-        let host = format!("host{}", rng.between(0, 9));
+        let host = format!("{}.example.org", rng.between(0, 99));
         let bytes = frame("CONNECT", &[("host", &host), ("x", &name(0))], b"", false);
         let reply = frame("CONNECTED", &[("version", "1.2"), ("for", &name(0))], b"", false);
         let mut requests = vec![Request { bytes, reply, kind: 0, owed: Owed::Reply }];

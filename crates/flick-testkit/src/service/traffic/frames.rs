@@ -1,0 +1,64 @@
+//! Frames of a length and so many bytes, through what passes frames on: lines in frames.
+//! Promises: those of [`super::lines::Lines`].
+
+use flick_net::sim::Rng;
+
+use super::lines::Lines;
+use super::{Answer, Cut, Judged, Protocol, Request, Seat};
+use crate::service::storm::Storm;
+
+/// Frames with a length of 16 bits, the most significant byte first.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames;
+
+fn frame(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
+}
+
+/// What a frame holds.
+fn held(frame: &[u8]) -> &[u8] {
+    frame.get(2..).unwrap_or_default()
+}
+
+fn cut(input: &[u8]) -> Cut {
+    let Some(size) = input.get(..2) else { return Cut::More };
+    let len = 2 + usize::from(u16::from_be_bytes([size[0], size[1]]));
+    if input.len() < len { Cut::More } else { Cut::Whole(len) }
+}
+
+impl Protocol for Frames {
+    fn may_wait_for_ever(&self) -> bool {
+        true
+    }
+
+    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+        let framed = |line: Request| Request { bytes: frame(&line.bytes), reply: frame(&line.reply), ..line };
+        Lines::any().requests(rng, client, storm, is_last).into_iter().map(framed).collect()
+    }
+
+    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+        Lines::any().nonsense(rng)
+    }
+
+    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+        cut(input)
+    }
+
+    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+        Lines::any().judge(request, reply)
+    }
+
+    fn asked(&self, _seat: &Seat, input: &[u8]) -> Cut {
+        cut(input)
+    }
+
+    fn answer(&self, seat: &mut Seat, request: &[u8]) -> Result<Answer, String> {
+        let answer = Lines::any().answer(seat, held(request))?;
+        Ok(Answer { bytes: frame(&answer.bytes), ..answer })
+    }
+
+    fn garbage(&self) -> Option<&'static [u8]> {
+        // Everything is a frame.
+        None
+    }
+}

@@ -1,0 +1,136 @@
+//! Backends that are killed, refuse, stall, are slow, half open, forget, talk nonsense or break off, one by one and together, for
+//! every protocol of the library. What must hold is said in `flick_testkit::service::ailing`.
+
+use flick_testkit::service::ailing::{Ailment, Case, Report};
+use flick_testkit::service::traffic::frames::Frames;
+use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::traffic::lines::Lines;
+use flick_testkit::service::traffic::memcached_binary::MemcachedBinary;
+use flick_testkit::service::traffic::memcached_text::{self, MemcachedText};
+use flick_testkit::service::traffic::mqtt::Mqtt;
+use flick_testkit::service::traffic::resp::Resp;
+use flick_testkit::service::traffic::stomp::Stomp;
+use flick_testkit::service::traffic::{Peers, Protocol};
+use flick_testkit::service::{Subject, seeds};
+
+use super::subject;
+
+/// Seeds of an ordinary run; `FLICK_SEEDS` asks for more.
+const SEEDS: u64 = 1;
+/// Backends of each service.
+const SERVERS: usize = 3;
+
+/// Sessions whose messages all go to one backend, that of the client's port.
+const BY_CLIENT: &str = "
+proc Door: (M/M client, [M/M] servers)
+  | servers => client
+  | client => pass(client, servers)
+
+fun pass: (-/M client, [-/M] servers, m: M) -> ()
+  m => servers[hash(port(peer(client))) mod len(servers)]
+";
+
+/// Ailments of several at once; what is left of the three is well.
+const TOGETHER: [&[(usize, Ailment)]; 5] = [
+    &[(0, Ailment::Killed), (1, Ailment::Killed)],
+    &[(0, Ailment::Stalls), (1, Ailment::Garbage)],
+    &[(1, Ailment::Unreachable), (2, Ailment::HangsUp)],
+    &[(0, Ailment::Slow), (1, Ailment::CutsReplies), (2, Ailment::Refuses)],
+    &[(0, Ailment::HalfCloses), (1, Ailment::Forgets), (2, Ailment::Stalls)],
+];
+
+/// Plays every ailment of one backend with clients of one request, and several together with clients that send a few, one
+/// behind the other.
+fn check(
+    name: &str,
+    (native, interpreted): &(Subject, Subject),
+    streams: bool,
+    protocol: impl Protocol + 'static,
+) {
+    let peers = Peers::new(protocol);
+    let alone = Ailment::ALL.iter().enumerate().map(|(at, ailment)| vec![(at % SERVERS, *ailment)]);
+    let alone: Vec<Vec<(usize, Ailment)>> = alone.collect();
+    let together: Vec<Vec<(usize, Ailment)>> = TOGETHER.iter().map(|ailments| ailments.to_vec()).collect();
+    for (seed, requests, all) in seeds(SEEDS).flat_map(|seed| [(seed, 1, &alone), (seed, 6, &together)]) {
+        let case = |subject| Case { subject, peers: &peers, servers: SERVERS, requests, streams };
+        let bound =
+            case(native).bound(seed).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {name}: {what}"));
+        for server in 0..SERVERS {
+            assert!(
+                bound.iter().flatten().any(|other| *other == server),
+                "{name}: nobody asks server {server}: {bound:?}"
+            );
+        }
+        let mut sum = Report::default();
+        for ailments in all {
+            let place = format!("FLICK_SEED={seed} {name}, up to {requests} requests, {ailments:?}");
+            let report =
+                case(native).play(seed, ailments, &bound).unwrap_or_else(|what| panic!("{place}: {what}"));
+            if ailments.len() > 1 {
+                let other = case(interpreted).play(seed, ailments, &bound);
+                assert_eq!(Ok(report), other, "{place}: the engines differ");
+            }
+            println!("| {name} | {requests} | {ailments:?} | {:.1} ms |", report.worst_ns as f64 / 1e6);
+            sum.answered += report.answered;
+            sum.failed += report.failed;
+            sum.cut += report.cut;
+        }
+        println!(
+            "| {name} | {requests} | {} answered | {} told | {} cut |",
+            sum.answered, sum.failed, sum.cut
+        );
+        assert!(sum.answered > 0 && sum.failed + sum.cut > 0, "{name}: the test does something");
+    }
+}
+
+/// A door for messages of a grammar of the library.
+fn door(library: &str, message: &str) -> (Subject, Subject) {
+    subject::text(&format!("use {library}\n{}", BY_CLIENT.replace('M', message)))
+}
+
+#[test]
+fn bad_backends_http() {
+    check("http", &subject::example("http_balancer/by_url.flick"), true, Http(Kind::Balancer));
+}
+
+#[test]
+fn bad_backends_memcached_text() {
+    let subject = subject::example("memcached_text_proxy/memcached_text_proxy.flick");
+    check("memcached_text", &subject, false, MemcachedText(memcached_text::Kind::Sharded));
+}
+
+#[test]
+fn bad_backends_memcached_binary() {
+    let subject = subject::example("memcached_proxy/memcached_proxy.flick");
+    check("memcached_binary", &subject, false, MemcachedBinary);
+}
+
+#[test]
+fn bad_backends_redis() {
+    check("redis", &subject::example("redis_sharding/redis_sharding.flick"), true, Resp);
+}
+
+#[test]
+fn bad_backends_mqtt() {
+    check("mqtt", &subject::example("mqtt_door/mqtt_door.flick"), true, Mqtt);
+}
+
+#[test]
+fn bad_backends_stomp() {
+    check("stomp", &subject::example("stomp_door/stomp_door.flick"), true, Stomp);
+}
+
+#[test]
+fn bad_backends_frames() {
+    check("frames", &door("frames", "frame16"), true, Frames);
+}
+
+#[test]
+fn bad_backends_lines() {
+    check("lines", &door("lines", "line"), true, Lines { len_max: 3_000 });
+}
+
+#[test]
+fn bad_backends_relay() {
+    check("relay", &door("raw", "raw"), true, Lines::any());
+}
