@@ -141,6 +141,9 @@ impl Text {
         self.sample("flick_reloads", "_total", &[], reloads.ok);
         self.family("flick_reloads_failed", Kind::Counter, "", "Reloads that changed nothing.");
         self.sample("flick_reloads_failed", "_total", &[], reloads.failed);
+        let help = "Services of older generations that still serve somebody.";
+        self.family("flick_services_older", Kind::Gauge, "", help);
+        self.sample("flick_services_older", "", &[], reloads.older);
     }
 
     /// Counters of the platform: all services have the same ones.

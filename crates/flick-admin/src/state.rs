@@ -36,6 +36,8 @@ pub struct Reloads {
     pub ok: u64,
     /// Reloads that changed nothing because something was wrong.
     pub failed: u64,
+    /// Services of older generations that still serve somebody.
+    pub older: u64,
 }
 
 /// What the system says of the process.

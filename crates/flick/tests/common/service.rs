@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
@@ -31,7 +31,13 @@ impl Service {
     /// Runs the tool with these arguments until it says where it listens. Panics with its log if it ends before.
     pub fn start(args: &[&str]) -> Self {
         let mut command = flick();
-        command.args(args).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(args);
+        Self::start_as(command)
+    }
+
+    /// As [`Service::start`], with a command whose arguments and environment are the caller's.
+    pub fn start_as(mut command: Command) -> Self {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the tool starts");
         let stderr = child.stderr.take().expect("stderr was asked for");
         let (found, address) = mpsc::channel();

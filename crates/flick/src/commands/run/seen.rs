@@ -138,6 +138,7 @@ impl Source for Seen {
                 age_ms: shown.since.elapsed().as_millis() as u64,
                 ok: shown.generation.saturating_sub(1),
                 failed: shown.failed,
+                older: shown.older.len() as u64,
             },
             faults,
             faults_lost,

@@ -1,0 +1,157 @@
+//! Settings that change while services run: services that come and go, and what systemd gives and is told.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+
+use super::common::peers::{Memcached, free_address};
+use super::common::service::Service;
+use super::common::{self, Scratch, wait};
+use super::load::{self, Asks, Load, get};
+use super::{balancer, connect, figure, reloads};
+use flick_load::binary::{Opcode, Status};
+
+/// A table of `flick.toml`.
+fn entry(name: &str, program: &str, at: SocketAddr, origin: SocketAddr) -> String {
+    format!(
+        "[[service]]\nname = \"{name}\"\nprogram = \"{program}\"\nlisten = {{ client = \"{at}\" }}\n\
+         connect = {{ backends = [\"{origin}\"] }}\n\n"
+    )
+}
+
+#[test]
+fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
+    let scratch = Scratch::new("reload-services");
+    for version in 0..3 {
+        scratch.write(&format!("{version}.flick"), &balancer(version));
+    }
+    let origin = load::origin();
+    let [stays, goes, comes] = std::array::from_fn(|_| free_address());
+    let head = "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\n";
+    let of = |name: &str, version: usize, at| entry(name, &format!("{version}.flick"), at, origin);
+    let first = format!("{head}{}{}", of("stays", 0, stays), of("goes", 1, goes));
+    let settings = scratch.write("flick.toml", &first);
+    let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+    let asks =
+        |at: SocketAddr, version: &str| assert_eq!(get(&mut connect(at), "/version"), Ok(version.to_owned()));
+    wait::until("both services", || TcpStream::connect(goes).ok());
+    asks(stays, "version 0");
+    asks(goes, "version 1");
+    let mut leaving = connect(goes);
+    assert_eq!(get(&mut leaving, "/version"), Ok("version 1".to_owned()));
+    let load = Load::start(stays, 2, 1, || load::Http);
+    let second = format!("{head}{}{}", of("stays", 0, stays), of("comes", 2, comes));
+    scratch.write("flick.toml", &second);
+    service.signal("HUP");
+    wait::until("the reload", || (figure(service.admin_address(), "flick_generation") == 2).then_some(()));
+    asks(comes, "version 2");
+    asks(stays, "version 0");
+    wait::until("the service that went to refuse", || TcpStream::connect(goes).is_err().then_some(()));
+    // Its client was idle: it is let go as by a drain.
+    assert!(get(&mut leaving, "/version").is_err(), "nobody serves this client any more");
+    scratch.write("flick.toml", &first);
+    service.signal("HUP");
+    wait::until("the way back", || (figure(service.admin_address(), "flick_generation") == 3).then_some(()));
+    asks(goes, "version 1");
+    wait::until("the other to refuse", || TcpStream::connect(comes).is_err().then_some(()));
+    assert!(load.stop() > 0);
+    service.drained();
+}
+
+#[test]
+fn an_address_that_another_process_has_leaves_everything_as_it_was() {
+    let scratch = Scratch::new("reload-taken");
+    scratch.write("0.flick", &balancer(0));
+    let origin = load::origin();
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let (at, taken) = (free_address(), other.local_addr().expect("a bound socket has an address"));
+    let head = "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\n";
+    let settings = scratch.write("flick.toml", &format!("{head}{}", entry("a", "0.flick", at, origin)));
+    let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+    let load = Load::start(at, 2, 1, || load::Http);
+    let both = format!("{head}{}{}", entry("a", "0.flick", at, origin), entry("b", "0.flick", taken, origin));
+    scratch.write("flick.toml", &both);
+    service.signal("HUP");
+    let admin = service.admin_address();
+    wait::until("the refusal", || (figure(admin, "flick_reloads_failed_total") == 1).then_some(()));
+    assert_eq!((figure(admin, "flick_generation"), figure(admin, "flick_services_older")), (1, 0));
+    assert!(load.stop() > 0);
+    let log = service.drained();
+    assert!(log.contains(&taken.port().to_string()) && log.contains("not reloaded"), "{log}");
+}
+
+/// Asks a memcached proxy for what this client has put there.
+struct Tagged;
+
+impl Asks for Tagged {
+    fn ask(&mut self, stream: &mut TcpStream, number: u64) -> Result<(), String> {
+        let (key, value) = (format!("key {number}").replace(' ', "-"), format!("value of {number}"));
+        let opaque = number as u32;
+        let set = common::client::ask(stream, Opcode::Set, opaque, key.as_bytes(), value.as_bytes());
+        let got = common::client::ask(stream, Opcode::Get, opaque, key.as_bytes(), b"");
+        let is_right = set.is(Status::NoError) && got.is(Status::NoError) && got.value == value.as_bytes();
+        let is_own = set.opaque == opaque && got.opaque == opaque;
+        if is_right && is_own { Ok(()) } else { Err(format!("was told {set:?} and {got:?}")) }
+    }
+}
+
+#[test]
+fn a_memcached_proxy_loses_no_reply_while_it_is_reloaded() {
+    let backends = Memcached::several(2);
+    let addresses = common::peers::addresses(&backends);
+    let service = Service::proxy(&addresses, &["--workers", "2", "--admin", "0"]);
+    let load = Load::start(service.address, 4, 1, || Tagged);
+    for generation in 2..reloads() as u64 + 2 {
+        service.signal("HUP");
+        let admin = service.admin_address();
+        wait::until("the reload", || (figure(admin, "flick_generation") == generation).then_some(()));
+        load.check();
+    }
+    assert!(load.stop() > reloads() as u64);
+    service.drained();
+}
+
+/// What the next message to systemd says.
+fn told(systemd: &UnixDatagram) -> String {
+    let mut bytes = [0; 1024];
+    let length = systemd.recv(&mut bytes).expect("it is told");
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+#[test]
+fn systemd_gives_the_socket_and_is_told_ready_reloading_and_stopping() {
+    let scratch = Scratch::new("systemd");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let notify = scratch.path().join("notify");
+    let systemd = UnixDatagram::bind(&notify).expect("the directory can be written");
+    systemd.set_read_timeout(Some(wait::WAIT_MAX)).expect("the time is not zero");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    // As systemd does: the socket is descriptor 3, and the number of the process that gets it is its own.
+    let mut command = Command::new("sh");
+    let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null";
+    let args = ["--workers", "1", "--listen"];
+    command.args(["-c", script, env!("CARGO_BIN_EXE_flick"), "run"]).arg(&program).args(args);
+    command.arg(format!("client={address}")).arg("--connect").arg(format!("backends={}", load::origin()));
+    command.stdin(Stdio::from(OwnedFd::from(listener))).env("NOTIFY_SOCKET", &notify);
+    command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
+    // A client that comes before the service is there waits in the socket's queue.
+    let mut early = connect(address);
+    let service = Service::start_as(command);
+    let ready = told(&systemd);
+    assert!(ready.contains("READY=1") && ready.contains(&format!("MAINPID={}", service.pid())), "{ready}");
+    assert_eq!(service.address, address);
+    assert_eq!(get(&mut early, "/version"), Ok("version 0".to_owned()));
+    scratch.write("balancer.flick", &balancer(1));
+    service.signal("HUP");
+    let reloading = told(&systemd);
+    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert!(told(&systemd).contains("READY=1"), "the reload is over");
+    assert_eq!(get(&mut connect(address), "/version"), Ok("version 1".to_owned()));
+    drop(early);
+    service.signal("TERM");
+    assert!(told(&systemd).contains("STOPPING=1"));
+    let (status, log) = service.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+}

@@ -1,0 +1,255 @@
+//! What is under way when its service is replaced: a body, a tunnel, a reply that is waited for, a rule that waits. Each goes on
+//! with the generation that began it, at most until the deadline.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use super::common::wait;
+use super::load::{get, reply};
+use super::{Changing, balancer, connect};
+
+/// A server whose replies wait until the test lets them go, and which takes bodies and tunnels.
+struct Origin {
+    address: SocketAddr,
+    /// Lets one reply for `/late` go.
+    go: Sender<()>,
+    /// Says each request for `/late` that has come.
+    asked: Receiver<()>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let ((go, gone), (asks, asked)) = (mpsc::channel(), mpsc::channel());
+        std::thread::spawn(move || {
+            let gone = std::sync::Arc::new(std::sync::Mutex::new(gone));
+            for stream in listener.incoming().flatten() {
+                let (asks, gone) = (asks.clone(), std::sync::Arc::clone(&gone));
+                std::thread::spawn(move || serve(stream, &asks, &gone));
+            }
+        });
+        Self { address, go, asked }
+    }
+
+    /// Waits until a request for `/late` is there.
+    fn is_asked(&self) {
+        self.asked.recv_timeout(wait::WAIT_MAX).expect("the request comes");
+    }
+}
+
+/// Serves one connection. Who has gone needs no answer, so that errors end it.
+fn serve(mut stream: TcpStream, asks: &Sender<()>, gone: &std::sync::Mutex<Receiver<()>>) -> Option<()> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            match stream.read(&mut piece) {
+                Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+                _ => return None,
+            }
+            continue;
+        };
+        let head: Vec<u8> = bytes.drain(..end + 4).collect();
+        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let mut body = std::mem::take(&mut bytes);
+        while body.len() < length.unwrap_or(0) {
+            match stream.read(&mut piece) {
+                Ok(length @ 1..) => body.extend_from_slice(&piece[..length]),
+                _ => return None,
+            }
+        }
+        if head.contains("upgrade: echo") {
+            let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+            stream.write_all(switch.as_bytes()).ok()?;
+            stream.write_all(&body).ok()?;
+            return std::io::copy(&mut stream.try_clone().ok()?, &mut stream).ok().map(|_| ());
+        }
+        if head.starts_with("get /late ") {
+            asks.send(()).ok()?;
+            gone.lock().ok()?.recv().ok()?;
+        }
+        let text = format!("{} bytes", body.len());
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        stream.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+/// A program before `origin`, reloaded to version 1 once `begin` has begun something.
+fn reloaded<T>(
+    test: &str,
+    origin: &Origin,
+    extra: &[&str],
+    program: fn(usize) -> String,
+    begin: impl FnOnce(&mut TcpStream) -> T,
+) -> (Changing, TcpStream, T) {
+    let args = [&["--workers", "1"], extra].concat();
+    let changing = Changing::start_before(test, origin.address, &program(0), &args);
+    let mut stream = connect(changing.address());
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    let begun = begin(&mut stream);
+    changing.write(&program(1));
+    wait::until("the reload", || (changing.figure("flick_generation") == 2).then_some(()));
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()), "a new client");
+    (changing, stream, begun)
+}
+
+/// The client has changed hands: the next request is the new generation's, and the older one ends.
+fn check_handed_over(changing: Changing, mut stream: TcpStream) {
+    wait::until("the client to change hands", || {
+        (get(&mut stream, "/version").expect("it is answered") == "version 1").then_some(())
+    });
+    wait::until("the older generation to end", || {
+        (changing.figure("flick_services_older") == 0).then_some(())
+    });
+    drop(stream);
+    changing.service.drained();
+}
+
+/// Half of a body; what follows has `BODY / 2` bytes.
+const BODY: usize = 60_000;
+
+fn send_half_a_body(stream: &mut TcpStream) {
+    let head = format!("POST /page HTTP/1.1\r\nHost: here\r\nContent-Length: {BODY}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("the service reads");
+    stream.write_all(&vec![b'x'; BODY / 2]).expect("the service reads");
+}
+
+#[test]
+fn a_body_that_is_under_way_reaches_its_backend_whole_and_its_client_changes_hands_after_it() {
+    let origin = Origin::start();
+    let (changing, mut stream, ()) = reloaded("underway-body", &origin, &[], balancer, send_half_a_body);
+    stream.write_all(&vec![b'x'; BODY / 2]).expect("the service reads on");
+    assert_eq!(reply(&mut stream), Ok(format!("{BODY} bytes")));
+    check_handed_over(changing, stream);
+}
+
+#[test]
+fn a_reply_that_is_waited_for_reaches_its_client_which_changes_hands_after_it() {
+    let origin = Origin::start();
+    let (changing, mut stream, ()) = reloaded("underway-reply", &origin, &[], balancer, |stream| {
+        stream.write_all(b"GET /late HTTP/1.1\r\nHost: here\r\n\r\n").expect("the service reads");
+        origin.is_asked();
+    });
+    origin.go.send(()).expect("the server runs");
+    assert_eq!(reply(&mut stream), Ok("0 bytes".to_owned()));
+    check_handed_over(changing, stream);
+}
+
+#[test]
+fn requests_that_were_sent_ahead_are_answered_in_order_by_either_generation() {
+    let origin = Origin::start();
+    let (changing, mut stream, ()) = reloaded("underway-ahead", &origin, &[], balancer, |stream| {
+        let late = "GET /late HTTP/1.1\r\nHost: here\r\n\r\n";
+        let ahead = "GET /version HTTP/1.1\r\nHost: here\r\n\r\n";
+        stream.write_all(format!("{late}{ahead}").as_bytes()).expect("the service reads");
+        origin.is_asked();
+    });
+    origin.go.send(()).expect("the server runs");
+    let (mut told, mut piece) = (String::new(), [0; 4096]);
+    while !told.contains("version ") {
+        let length = stream.read(&mut piece).expect("the replies come");
+        assert!(length > 0, "the connection ends after {told:?}");
+        told.push_str(&String::from_utf8_lossy(&piece[..length]));
+    }
+    assert!(told.find("0 bytes") < told.find("version "), "{told}");
+    check_handed_over(changing, stream);
+}
+
+/// A balancer whose rules wait for the server's answer, and say which version they are.
+fn asking(version: usize) -> String {
+    format!(
+        r#"
+use http
+
+proc Asker: (request/response client, [response/request] backends)
+  | client => asked(client, backends)
+
+fun asked: (-/response client, [response/request] backends, req: request) -> ()
+  if req.path == "/version": told("version {version}") => client
+  else:
+    let answer = ask backends[round_robin(backends)] with req
+    told("version {version} was told " + str(answer.status)) => client
+
+fun told: (text: string<60>) -> (response)
+  response{{status = 200, reason = "OK", headers = [("content-type", "text/plain")], body = raw(text)}}
+"#
+    )
+}
+
+#[test]
+fn a_rule_that_waits_for_its_answer_ends_as_it_began() {
+    let origin = Origin::start();
+    let (changing, mut stream, ()) = reloaded("underway-ask", &origin, &[], asking, |stream| {
+        stream.write_all(b"GET /late HTTP/1.1\r\nHost: here\r\n\r\n").expect("the service reads");
+        origin.is_asked();
+    });
+    origin.go.send(()).expect("the server runs");
+    assert_eq!(reply(&mut stream), Ok("version 0 was told 200".to_owned()));
+    check_handed_over(changing, stream);
+}
+
+fn open_tunnel(stream: &mut TcpStream) {
+    let upgrade = "GET /tunnel HTTP/1.1\r\nHost: here\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+    stream.write_all(upgrade.as_bytes()).expect("the service reads");
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("the switch comes");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+    check_tunnel(stream);
+}
+
+fn check_tunnel(stream: &mut TcpStream) {
+    stream.write_all(b"said into the tunnel").expect("the tunnel is open");
+    let mut heard = [0; 20];
+    stream.read_exact(&mut heard).expect("the tunnel is open");
+    assert_eq!(&heard, b"said into the tunnel");
+}
+
+#[test]
+fn a_tunnel_stays_with_the_generation_that_opened_it() {
+    let origin = Origin::start();
+    let (changing, mut stream, ()) = reloaded("underway-tunnel", &origin, &[], balancer, open_tunnel);
+    for version in 2..4 {
+        check_tunnel(&mut stream);
+        changing.write(&balancer(version));
+        wait::until("another reload", || {
+            (changing.figure("flick_generation") == version as u64 + 1).then_some(())
+        });
+    }
+    check_tunnel(&mut stream);
+    assert_eq!(changing.figure("flick_services_older"), 1, "only the first generation serves somebody");
+    drop(stream);
+    wait::until("the older generation to end", || {
+        (changing.figure("flick_services_older") == 0).then_some(())
+    });
+    changing.service.drained();
+}
+
+#[test]
+fn a_tunnel_and_a_body_that_do_not_end_are_cut_at_the_deadline() {
+    let origin = Origin::start();
+    let deadline = ["--reload-deadline", "300ms"];
+    let begin = |stream: &mut TcpStream| {
+        let mut other = stream.try_clone().expect("a descriptor is free");
+        open_tunnel(&mut other);
+    };
+    let (changing, mut stream, ()) = reloaded("underway-deadline", &origin, &deadline, balancer, begin);
+    assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the tunnel is closed");
+    let mut stalled = connect(changing.address());
+    send_half_a_body(&mut stalled);
+    // The body has begun once the generation counts the request as its own.
+    changing.write(&balancer(2));
+    let mut told = Vec::new();
+    // Told off or closed: either way it comes to an end by itself.
+    let _ = stalled.read_to_end(&mut told);
+    assert!(told.is_empty() || told.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&told));
+    wait::until("the older generations to end", || {
+        (changing.figure("flick_services_older") == 0).then_some(())
+    });
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 2".to_owned()));
+    changing.service.drained();
+}
