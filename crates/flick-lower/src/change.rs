@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use flick_abi::FailureReason;
 use flick_abi::frame::{SLOT_HEAD, SLOT_TOTAL};
 use flick_check::hir::{FieldId, FieldKind, Item};
 use flick_ir::data::{Binary, Op, Type, Value};
@@ -63,15 +64,27 @@ impl Body<'_> {
     }
 
     fn make_guarded(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
-        match self.guard_of(shape) {
-            None => self.make_written(shape, hand_over),
-            Some(cond) => self.two_ways(
-                cond,
-                hand_over,
-                |body, hand_over| body.make_written(shape, hand_over),
-                |body, hand_over| hand_over(body, Parcel::Unwritable),
-            ),
-        }
+        // What arrived was too long for what is added to it; what else does not fit is our program's doing.
+        let is_as_it_came = shape.kind != ShapeKind::Built && shape.message.is_none();
+        let crowded = if is_as_it_came { FailureReason::TooLong } else { FailureReason::Unavailable };
+        let (room, guard) = (self.room_of(shape), self.guard_of(shape));
+        self.make_where(room, crowded, hand_over, &mut |body, hand_over| {
+            body.make_where(guard, FailureReason::Unavailable, hand_over, &mut |body, hand_over| {
+                body.make_written(shape, hand_over);
+            });
+        });
+    }
+
+    /// Makes a message where a condition holds; elsewhere it is not written, for this reason.
+    fn make_where(
+        &mut self,
+        cond: Option<Value>,
+        reason: FailureReason,
+        hand_over: &mut dyn FnMut(&mut Self, Parcel),
+        make: &mut dyn FnMut(&mut Self, &mut dyn FnMut(&mut Self, Parcel)),
+    ) {
+        let Some(cond) = cond else { return make(self, hand_over) };
+        self.two_ways(cond, hand_over, make, |body, hand_over| hand_over(body, Parcel::Unwritable(reason)));
     }
 
     fn make_written(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {

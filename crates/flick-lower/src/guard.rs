@@ -1,8 +1,11 @@
 //! Whether what a program computed can be written at all.
 //! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends it
-//! stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays away.
+//! stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays away; nor is
+//! one whose list has no room for a key that is set.
 //! Refuses: constants; the checker does.
 //! Source: RELIABILITY P9.
+
+use std::collections::BTreeSet;
 
 use flick_check::hir::{FieldId, FieldKind, List};
 use flick_ir::data::{Binary, Op, Type, Value};
@@ -29,6 +32,40 @@ impl Body<'_> {
             all = self.both(all, guard);
         }
         all
+    }
+
+    /// Whether all keys that are set have room in their lists, where a grammar says how many elements those have; `None`: they
+    /// have. A key that is there is replaced, and takes no more room than before.
+    pub fn room_of(&mut self, shape: &Shape) -> Option<Value> {
+        let info = self.cx.unit(shape.unit);
+        let parts = info.affected_parts(shape.overrides.keys().copied());
+        let lists: BTreeSet<FieldId> = parts
+            .into_iter()
+            .filter_map(|part| match part {
+                Part::Key(list, _) => Some(list),
+                Part::Field(_) | Part::KeyState(..) | Part::Wire => None,
+            })
+            .collect();
+        let mut all = None;
+        for list in lists {
+            let room = info.list(list).and_then(|own| own.max).map(|max| self.room_in(shape, list, max));
+            let room = room.map(|room| self.unless_absent(shape, list, room));
+            all = self.both(all, room);
+        }
+        all
+    }
+
+    fn room_in(&mut self, shape: &Shape, list: FieldId, max: u32) -> Value {
+        let mut count = self.elements_of(shape, list);
+        for (key, is_set, _) in self.ready_keys(shape, list).set {
+            let known = self.key_in_list(shape, list, key);
+            let is_missing = self.f.define(Type::Bool, Op::IsMissing(known));
+            let is_added = self.f.binary(Type::Bool, Binary::And, is_set, is_missing);
+            let added = self.f.bool_to_int(is_added);
+            count = self.f.binary(Type::Int, Binary::Add, count, added);
+        }
+        let max = self.f.int(i64::from(max));
+        self.f.binary(Type::Bool, Binary::LeS, count, max)
     }
 
     /// A field that the original does not have stays away, so its value need not be one that could be written.

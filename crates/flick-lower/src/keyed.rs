@@ -117,16 +117,26 @@ impl Body<'_> {
             };
             return Val::Num(Num::one(bytes, range));
         }
-        let elem = self.elem_ty(shape.unit, list);
+        let count = self.elements_of(shape, list);
+        Val::Num(Num::one(count, range))
+    }
+
+    /// The number of elements of a list as it arrived or was given.
+    pub fn elements_of(&mut self, shape: &Shape, list: FieldId) -> Value {
+        let given = shape.overrides.get(&Part::Field(list)).cloned();
+        if let Some(Val::Group(all)) = &given {
+            return self.f.int(all.len() as i64);
+        }
         let received = match shape.kind {
             ShapeKind::Built => self.f.int(0),
             _ => self.received(shape, Key::Length(list)).num().value(),
         };
-        let Some(given) = given else { return Val::Num(Num::one(received, range)) };
+        let Some(given) = given else { return received };
         let given = given.bytes();
+        let elem = self.elem_ty(shape.unit, list);
         let is_missing = self.f.define(Type::Bool, Op::IsMissing(given));
         let len = self.list_len(given, &elem);
-        Val::Num(Num::one(self.select(is_missing, received, len), range))
+        self.select(is_missing, received, len)
     }
 
     /// What an element of a list is to a program that gives one.
@@ -184,8 +194,20 @@ impl Body<'_> {
 
     /// The first value of a key before it is changed by itself; missing where there is none.
     fn key_base(&mut self, shape: &Shape, list: FieldId, key: u32) -> Value {
+        let base = self.key_in_list(shape, list, key);
+        match self.followed_key(shape, list, key) {
+            None => base,
+            Some((cond, said)) => {
+                let text = self.format(&said, 10).bytes();
+                self.select(cond, text, base)
+            }
+        }
+    }
+
+    /// The first value of a key of a list as it arrived or was given; missing where there is none.
+    pub fn key_in_list(&mut self, shape: &Shape, list: FieldId, key: u32) -> Value {
         let given = shape.overrides.get(&Part::Field(list)).cloned();
-        let base = match (given, shape.kind) {
+        match (given, shape.kind) {
             (Some(Val::Group(pairs)), _) => self.key_among(shape, list, key, pairs),
             (Some(given), ShapeKind::Built) => self.find_key(shape, list, key, given.bytes()),
             (Some(given), _) => {
@@ -197,13 +219,6 @@ impl Body<'_> {
             }
             (None, ShapeKind::Built) => self.missing(),
             (None, _) => self.received(shape, Key::At(list, key)).bytes(),
-        };
-        match self.followed_key(shape, list, key) {
-            None => base,
-            Some((cond, said)) => {
-                let text = self.format(&said, 10).bytes();
-                self.select(cond, text, base)
-            }
         }
     }
 

@@ -135,8 +135,11 @@ impl<'p> UnitInfo<'p> {
             match *part {
                 Part::Field(field) => self.note_field(field, changed.contains(part), &mut needs),
                 Part::Key(list, key) => {
-                    let (_, keyed) = self.keyed(list);
+                    let (own, keyed) = self.keyed(list);
                     needs.extend([Key::Start(list), Key::End(list), Key::Field(list)]);
+                    if own.max.is_some() {
+                        needs.extend([Key::Length(list), Key::At(list, key)]);
+                    }
                     for (_, text) in keyed.follows.iter().filter(|(number, _)| *number == key) {
                         for source in keys_of(text) {
                             needs.extend([Key::Start(source.id()), Key::End(source.id())]);

@@ -111,7 +111,8 @@ impl Body<'_> {
         }
     }
 
-    fn ready_keys(&mut self, shape: &Shape, list: FieldId) -> Keys {
+    /// The keys of a list that are written, and those that do not stay.
+    pub fn ready_keys(&mut self, shape: &Shape, list: FieldId) -> Keys {
         let (_, keyed) = self.cx.unit(shape.unit).keyed(list);
         let mut found = Keys::default();
         for key in 0..keyed.keys.len() as u32 {

@@ -20,8 +20,8 @@ use crate::value::{Record, Shape, ShapeKind, Val};
 pub enum Parcel {
     /// As it arrived: the message that started the activation, or another.
     Whole(Option<Value>),
-    /// Nothing: the message has a value that cannot be written.
-    Unwritable,
+    /// Nothing: the message cannot be written, and why its request fails then.
+    Unwritable(FailureReason),
     /// What was written since the mark, and the rest of a message.
     Rebuilt {
         /// Result of an `OutMark`.
@@ -38,10 +38,7 @@ impl Body<'_> {
     pub fn send(&mut self, record: &Record, chan: Value) {
         self.for_each_shape(record, |body, parcel| {
             let op = match parcel {
-                Parcel::Unwritable => {
-                    let reason = body.f.int(FailureReason::Unavailable as i64);
-                    Op::Fail { reason }
-                }
+                Parcel::Unwritable(reason) => Op::Fail { reason: body.f.int(reason as i64) },
                 Parcel::Whole(None) => Op::SendOriginal { chan },
                 Parcel::Whole(Some(message)) => Op::SendMessage { chan, message },
                 Parcel::Rebuilt { mark, tail_from, tail_of } => {
@@ -55,7 +52,7 @@ impl Body<'_> {
     /// Asks a channel with what was made ready.
     pub fn ask_with(&mut self, parcel: Parcel, chan: Value, timeout_ns: Value) {
         let op = match parcel {
-            Parcel::Unwritable => {
+            Parcel::Unwritable(_) => {
                 // An element that no array has: the answer is that it is unavailable.
                 let index = self.f.int(-1);
                 let chan = self.f.define(Type::Chan, Op::ChanElem { chan, index });

@@ -127,6 +127,43 @@ fn keys_stand_once_at_the_end_or_not_at_all() {
 }
 
 #[test]
+fn a_key_is_not_added_to_a_list_that_is_full() {
+    let lines = |count: usize| (0..count).map(|line| format!("l{line}: v\r\n")).collect::<String>();
+    let check_full = |change: &str, lines: String, expected: Result<String, FailureReason>| {
+        let rule = step(&format!("m with {change} => server"));
+        let effects = run(&rule, format!("put 7 0\r\n{lines}\r\n").as_bytes());
+        let sent = match effects.failure {
+            Some(reason) => Err(reason),
+            None => Ok(String::from_utf8_lossy(&effects.sends[0].2).into_owned()),
+        };
+        assert_eq!(effects.sends.is_empty(), sent.is_err(), "{change} of {lines:?}");
+        let expected =
+            expected.map(|lines| format!("put 7 0\r\n{lines}\r\n")).map_err(|reason| reason as u32);
+        assert_eq!(sent, expected, "{change} of {lines:?}");
+    };
+    let (set, both) = ("headers[\"x\"] = \"9\"", "headers[\"x\"] = \"9\", headers[\"y\"] = \"8\"");
+    check_full(set, lines(19), Ok(lines(19) + "x: 9\r\n"));
+    check_full(set, lines(20), Err(FailureReason::TooLong));
+    check_full(both, lines(18), Ok(lines(18) + "x: 9\r\ny: 8\r\n"));
+    check_full(both, lines(19), Err(FailureReason::TooLong));
+    // What is replaced takes no more room than before, and what is taken away takes none.
+    check_full(set, format!("X: 1\r\n{}", lines(19)), Ok(lines(19) + "x: 9\r\n"));
+    check_full("headers[\"x\"] = none", lines(20), Ok(lines(20)));
+    check_full("headers[\"hop\"] = none, code = 7", lines(20), Ok(lines(20)));
+    // A length that follows from a body is a line too.
+    check_full("body = raw(\"\")", format!("length: 0\r\n{}", lines(19)), Ok(lines(19) + "length: 0\r\n"));
+    check_full("body = raw(\"\")", lines(20), Err(FailureReason::TooLong));
+    let list: Vec<String> = (0..20).map(|line| format!("(\"l{line}\", \"v\")")).collect();
+    let list =
+        format!("note{{verb = \"get\", code = 7, headers = [{}]}} with {set} => server", list.join(", "));
+    assert_eq!(
+        run(&step(&list), PUT.as_bytes()).failure,
+        Some(FailureReason::Unavailable as u32),
+        "the program's list"
+    );
+}
+
+#[test]
 fn keys_read_as_they_were_and_as_they_will_be() {
     let says = |value: &str| format!("get 7 0\r\nsays: {value}\r\n\r\n");
     let build =

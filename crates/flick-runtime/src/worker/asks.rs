@@ -108,6 +108,7 @@ impl<D: Driver> Worker<D> {
             }
             if let Some(reason) = scratch.failure {
                 activation.reason = activation.reason.map(|_| reason);
+                self.note_too_long(reason);
             }
             if !self.next_rule(key, scratch) {
                 break;

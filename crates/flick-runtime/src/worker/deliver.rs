@@ -56,16 +56,19 @@ impl<D: Driver> Worker<D> {
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
         let entry = self.ledger.get(request);
         let begun = entry.begun;
-        if entry.session.is_none() {
-            return;
-        }
+        let Some(key) = entry.session else { return };
         self.log_outcome(request, Outcome::Platform(reason));
         match reason {
             FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
             FailureReason::Timeout => self.counters.failed_timeout.add(1),
             FailureReason::Overload => self.counters.failed_overload.add(1),
+            // The answer says that it is the last, also where a rule has found it, which had all of the request.
+            FailureReason::TooLong => {
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.is_last = true;
+                }
+            }
             FailureReason::Malformed
-            | FailureReason::TooLong
             | FailureReason::Unsupported
             | FailureReason::NameTooLong
             | FailureReason::Farewell => {}

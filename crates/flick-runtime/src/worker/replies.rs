@@ -370,6 +370,8 @@ impl<D: Driver> Worker<D> {
             follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         }
         if let Some(reason) = scratch.failure.filter(|_| !answered) {
+            // That a reply has no room for what a rule adds to it is not its client's doing.
+            let reason = if reason == FailureReason::TooLong { FailureReason::Unavailable } else { reason };
             self.deliver_failure(request, reason);
         }
         follows

@@ -251,6 +251,7 @@ impl<D: Driver> Worker<D> {
         }
         if !answered {
             let reason = scratch.failure.unwrap_or(FailureReason::Unavailable);
+            self.note_too_long(reason);
             self.fail_new_request(key, &scratch.frame, reason);
         }
         Flow::Go
@@ -347,6 +348,13 @@ impl<D: Driver> Worker<D> {
             self.fail_new_request(key, &scratch.frame, reason);
         }
         self.stop_reading(key);
+    }
+
+    /// Counts a request to which a rule adds more than its grammar has room for, as one that is too long by itself.
+    pub(super) fn note_too_long(&mut self, reason: FailureReason) {
+        if reason == FailureReason::TooLong {
+            self.counters.failed_malformed.add(1);
+        }
     }
 
     fn farewell(&mut self, key: Key, scratch: &mut Scratch, flags: MessageFlags) {

@@ -66,6 +66,7 @@ impl<D: Driver> Worker<D> {
         }
         let unsent = scratch.failure.unwrap_or(FailureReason::Unavailable);
         let Some((send, backend)) = chosen.and_then(|send| Some((send, self.backend_of(&send)?))) else {
+            self.note_too_long(unsent);
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(unsent));
         };
         if self.sheds(backend) {
