@@ -32,6 +32,7 @@ impl BytesRef {
     pub const MISSING: BytesRef = BytesRef(u64::MAX);
 
     /// Packs a reference. Panics when `offset` or `len` exceeds what the word can hold.
+    #[inline]
     pub fn new(region: Region, offset: u64, len: u32) -> Self {
         assert!(offset <= BYTES_OFFSET_MAX, "bytes value starts beyond its region");
         assert!(u64::from(len) <= BYTES_OFFSET_MAX, "bytes value is longer than any region");

@@ -23,6 +23,7 @@ impl Frame {
 
     /// Adds `[start, end)` to the cuts, joined with those that it touches. Returns whether there was room.
     /// Panics when the range is none within 32 bits.
+    #[inline]
     pub fn cut(&mut self, start: u64, end: u64) -> bool {
         assert!(start <= end, "a cut ends before it starts");
         assert!(end <= u64::from(u32::MAX), "what is cut lies in the head of a message");
@@ -31,6 +32,20 @@ impl Frame {
             return true;
         }
         let len = self.cuts_len();
+        // Mostly it lies behind all others, and goes on where the last one ends or is apart.
+        match self.cuts[..len].last_mut() {
+            Some(last) if *last & 0xffff_ffff == start => {
+                *last = (*last & !0xffff_ffff) | end;
+                return true;
+            }
+            Some(last) if *last & 0xffff_ffff > start => {}
+            _ if len == CUTS_MAX => return false,
+            _ => {
+                self.cuts[len] = (start << 32) | end;
+                self.slots[SLOT_CUTS] = len as u64 + 1;
+                return true;
+            }
+        }
         // Those from `first` to `last` touch the new one.
         let first = self.cuts().take_while(|(_, known_end)| *known_end < start).count();
         let last = self.cuts().take_while(|(known_start, _)| *known_start <= end).count();

@@ -48,6 +48,8 @@ pub(crate) struct LineTable {
     name_max: usize,
     max: usize,
     upto: usize,
+    /// A line of so many bytes is not too long, nor is its name.
+    short: usize,
     /// How the machine looks at 64 bytes of such lines.
     steps: Steps,
     lines: Lines,
@@ -160,6 +162,7 @@ impl LineTable {
             name_max: form.name_max as usize,
             max: form.max as usize,
             upto: form.upto as usize,
+            short: form.name_max.min(form.max) as usize,
             steps: if hurries && is_simple && is_apart { steps::of_machine() } else { Steps::None },
             lines,
         }
@@ -267,6 +270,8 @@ mod tests {
                 |rng: &mut Rng| if rng.chance(99) { 0x21 + rng.below(0x5e) as u8 } else { rng.word() as u8 };
             message.extend((0..len).map(|_| byte(rng)));
             message.extend_from_slice(if rng.chance(97) { b"\r\n" } else { b"\r" });
+            // The last line, and perhaps more behind it.
+            message.extend_from_slice(if rng.chance(5) { b"\r\n" } else { b"" });
         }
         message
     }

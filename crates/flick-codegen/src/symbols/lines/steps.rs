@@ -42,24 +42,36 @@ pub(super) fn of_machine() -> Steps {
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::pass;
 
-/// Which bytes of a stride are of no name, and which of no value; none of those that are not there.
+/// Which bytes of a stride are of no name, and where in it bytes of no value begin; none of those that are not there.
 #[derive(Default)]
 struct Masks {
     no_name: [u64; STRIDE],
-    no_value: [u64; STRIDE],
+    ends: [u64; STRIDE],
+    /// The byte in front of the stride is of no value.
+    carry: u64,
 }
 
 impl Masks {
+    /// Notes the masks of a step; whether the byte in front of it is of no value is known, and given for the next.
+    #[inline(always)]
+    fn note(&mut self, index: usize, no_name: u64, no_value: u64, carry: u64) -> u64 {
+        self.no_name[index] = no_name;
+        // Of what ends a line the first byte counts. So where lines end does not wait until it is known where they start.
+        self.ends[index] = no_value & !(no_value << 1 | carry);
+        no_value >> (STEP_BYTES - 1)
+    }
+
     /// The first byte of no name from byte `from` of the stride on.
-    #[inline(never)]
+    #[inline(always)]
     fn name_end(&self, from: usize) -> Option<usize> {
-        let mut step = from / STEP_BYTES;
-        let mut ends = self.no_name.get(step)? & (u64::MAX << (from % STEP_BYTES));
-        while ends == 0 {
-            step += 1;
-            ends = *self.no_name.get(step)?;
+        let step = from / STEP_BYTES;
+        let ends = self.no_name.get(step)? >> (from % STEP_BYTES);
+        if ends != 0 {
+            return Some(from + ends.trailing_zeros() as usize);
         }
-        Some(step * STEP_BYTES + ends.trailing_zeros() as usize)
+        let more = self.no_name[step + 1..].iter().position(|ends| *ends != 0)?;
+        let step = step + 1 + more;
+        Some(step * STEP_BYTES + self.no_name[step].trailing_zeros() as usize)
     }
 }
 
@@ -75,56 +87,64 @@ fn walk<const PUSH: bool>(
     fill: impl Fn(usize, &mut Masks),
 ) -> u64 {
     let limit = data.len().min(table.upto);
-    let (mut start, mut separator) = (from, NOT_YET);
-    let (mut stride, mut rest) = (start_of_strides(from), left);
+    let (mut start, mut separator, mut rest) = (from, NOT_YET, left);
+    let mut stride = start_of_strides(from);
+    if from >= limit || data[from] == table.end as u8 {
+        return from as u64;
+    }
     let mut masks = Masks::default();
-    // Each stride is followed by one further on.
-    'strides: while stride < limit {
-        fill(stride, &mut masks);
-        for index in 0..STRIDE {
-            let step = stride + index * STEP_BYTES;
-            // Lines start behind the first step's start, and what ends a line may lie in two steps.
-            let ahead = u64::MAX.checked_shl(start.saturating_sub(step) as u32).unwrap_or(0);
-            let mut ends = masks.no_value[index] & ahead;
-            while ends != 0 {
-                let end = step + ends.trailing_zeros() as usize;
-                ends &= ends - 1;
-                ends &= ends.wrapping_sub(1);
+    fill(stride, &mut masks);
+    // Lines start behind the first step's start.
+    let mut index = (from - stride) / STEP_BYTES;
+    let mut ends = masks.ends[index % STRIDE] & (u64::MAX << (from % STEP_BYTES));
+    while rest != 0 {
+        while ends == 0 {
+            index += 1;
+            if index >= STRIDE {
                 if separator == NOT_YET {
-                    let names =
-                        masks.no_name[index].checked_shr(start.wrapping_sub(step) as u32).unwrap_or(0);
-                    separator = match names {
-                        // A byte of no value is of no name either, so there is one.
-                        0 => masks.name_end(start.max(stride) - stride).map_or(end, |at| stride + at),
-                        _ => start + names.trailing_zeros() as usize,
-                    };
+                    let at = masks.name_end(start.max(stride) - stride);
+                    separator = at.map_or(NOT_YET, |at| stride + at);
                 }
-                if separator == start {
-                    break 'strides;
+                // Each stride is followed by one further on.
+                stride += STRIDE_BYTES;
+                if stride >= limit {
+                    return start as u64 + ((left - rest) << 32);
                 }
-                if end + BEHIND_BYTES > limit {
-                    // The reference judges the last line of what is there.
-                    return table.lines.pass(frame, data, start as u64, rest as i64) + ((left - rest) << 32);
-                }
-                let has_room = !PUSH || frame.items().len() < ITEMS_MAX;
-                if !has_room || !is_passed(table, frame, data, (start, separator, end)) {
-                    break 'strides;
-                }
-                let next = end + END_BYTES;
-                if PUSH {
-                    frame.push_item(Line { start, separator, end, next }.all().0);
-                }
-                (start, separator, rest) = (next, NOT_YET, rest - 1);
-                if rest == 0 {
-                    break 'strides;
-                }
+                fill(stride, &mut masks);
+                index = 0;
             }
+            ends = masks.ends[index];
         }
+        let end = stride + index * STEP_BYTES + ends.trailing_zeros() as usize;
+        ends &= ends - 1;
         if separator == NOT_YET {
-            let at = masks.name_end(start.max(stride) - stride);
-            separator = at.map_or(NOT_YET, |at| stride + at);
+            // A byte of no value is of no name either, so there is one.
+            separator = masks.name_end(start.max(stride) - stride).map_or(end, |at| stride + at);
         }
-        stride += STRIDE_BYTES;
+        if separator == start {
+            break;
+        }
+        if end + BEHIND_BYTES > limit {
+            // The reference judges the last line of what is there.
+            return table.lines.pass(frame, data, start as u64, rest as i64) + ((left - rest) << 32);
+        }
+        // SAFETY: `BEHIND_BYTES` are there.
+        let at_end = unsafe { data.as_ptr().add(end) };
+        // SAFETY: as above.
+        let behind = u32::from_le(unsafe { at_end.cast::<u32>().read_unaligned() });
+        let has_room = !PUSH || frame.items().len() < ITEMS_MAX;
+        if !has_room || !is_passed(table, frame, data, (start, separator, end), behind) {
+            break;
+        }
+        let next = end + END_BYTES;
+        if PUSH {
+            frame.push_item(Line { start, separator, end, next }.all().0);
+        }
+        (start, separator, rest) = (next, NOT_YET, rest - 1);
+        if (behind >> 16) as u8 == table.end as u8 {
+            // No line begins with what ends one.
+            break;
+        }
     }
     start as u64 + ((left - rest) << 32)
 }
@@ -144,16 +164,13 @@ fn is_passed(
     frame: &mut Frame,
     data: &[u8],
     (start, separator, end): (usize, usize, usize),
+    behind: u32,
 ) -> bool {
     let bytes = data.as_ptr();
     // SAFETY: the value and `BEHIND_BYTES` follow the separator, all of them in the message.
     let at_separator = unsafe { bytes.add(separator) };
     // SAFETY: as above.
     let around = u32::from_le(unsafe { at_separator.cast::<u32>().read_unaligned() });
-    // SAFETY: `BEHIND_BYTES` are there.
-    let at_end = unsafe { bytes.add(end) };
-    // SAFETY: as above.
-    let found = u16::from_le(unsafe { at_end.cast::<u16>().read_unaligned() });
     // SAFETY: a line starts in front of its separator.
     let at_start = unsafe { bytes.add(start) };
     // SAFETY: as above.
@@ -161,11 +178,12 @@ fn is_passed(
     let name_len = separator - start;
     let row = table.names[name_len.min(NAME_ROWS - 1)];
     let second = (around >> 16) as u8;
-    let is_plain = found == table.end
+    let len = end + END_BYTES - start;
+    let is_plain = behind as u16 == table.end
         && around as u8 == table.separator
         && second > table.blank_most
-        && name_len <= table.name_max
-        && end + END_BYTES - start <= table.max;
+        // Most lines are shorter than a name may be.
+        && (len <= table.short || name_len <= table.name_max && len <= table.max);
     if is_plain && (row >> (first & 31)) & 1 == 0 {
         return true;
     }
@@ -224,38 +242,49 @@ impl KeyTable {
 /// See `Lines::act`. What is mostly done, to keep a value that has no blanks at its ends, is done here.
 #[inline(always)]
 fn act(table: &LineTable, frame: &mut Frame, data: &[u8], line: Line, does: LineDoes) -> bool {
-    if let LineDoes::Keep { slot, cut: false, .. } = does {
-        let slot = &mut frame.slots[usize::from(slot)];
-        let first = line.separator + 1;
-        let value = data.get(first + usize::from(data[first] == table.blank)..line.end).unwrap_or_default();
-        if let ([first, .., last] | [first @ last], true) = (value, *slot == BytesRef::MISSING.0)
-            && (*first).min(*last) > b' '.max(table.blank_most)
-        {
-            let start = line.end - value.len();
-            *slot = BytesRef::new(Region::Message, start as u64, value.len() as u32).0;
-            return true;
+    match does {
+        LineDoes::Keep { slot, cut, .. } => {
+            let slot = usize::from(slot);
+            let first = line.separator + 1;
+            let value =
+                data.get(first + usize::from(data[first] == table.blank)..line.end).unwrap_or_default();
+            let is_first = frame.slots[slot] == BytesRef::MISSING.0;
+            if let ([first, .., last] | [first @ last], true) = (value, is_first)
+                && (*first).min(*last) > b' '.max(table.blank_most)
+            {
+                if cut && !frame.cut(line.start as u64, line.next as u64) {
+                    return false;
+                }
+                let start = line.end - value.len();
+                frame.slots[slot] = BytesRef::new(Region::Message, start as u64, value.len() as u32).0;
+                return true;
+            }
+            table.lines.act(does, frame, data, line)
         }
+        LineDoes::Cut => frame.cut(line.start as u64, line.next as u64),
+        LineDoes::Stop => false,
     }
-    table.lines.act(does, frame, data, line)
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+        __m256i, __m512i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
         _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256,
-        _mm256_shuffle_epi8, _mm256_srli_epi16, _mm512_add_epi8, _mm512_and_si512, _mm512_andnot_si512,
-        _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_movepi8_mask, _mm512_or_si512,
-        _mm512_permutex2var_epi8, _mm512_set1_epi8,
+        _mm256_shuffle_epi8, _mm256_srli_epi16, _mm512_add_epi8, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
+        _mm512_movepi8_mask, _mm512_or_si512, _mm512_permutex2var_epi8, _mm512_set1_epi8,
+        _mm512_ternarylogic_epi64,
     };
 
     use flick_abi::Frame;
 
-    use super::{LineTable, Masks, STEP_BYTES, STRIDE, walk};
+    use super::{LineTable, Masks, STEP_BYTES, STRIDE, STRIDE_BYTES, walk};
     use crate::symbols::lines::Steps;
 
     /// Bytes of one register of AVX2.
     const HALF_BYTES: usize = 32;
+    /// Of the bits of (what is of no value, byte, all high bytes are values): what is of no value, the highest bit known.
+    const NO_VALUE_OF: i32 = 0x74;
 
     /// See `Lines::pass`. The machine has what the table's steps ask for.
     #[target_feature(enable = "bmi1,bmi2")]
@@ -282,6 +311,7 @@ mod x86 {
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     fn by_nibbles(table: &LineTable, data: &[u8], stride: usize, masks: &mut Masks) {
         let tables = (twice(&table.name_rows), twice(&table.value_rows), twice(&table.bits));
+        let mut carry = masks.carry;
         for index in 0..STRIDE {
             let rest = data.get(stride + index * STEP_BYTES..).unwrap_or_default();
             let (no_name, no_value) = match rest.first_chunk::<STEP_BYTES>() {
@@ -295,8 +325,9 @@ mod x86 {
                     (no_name & there, no_value & there)
                 }
             };
-            (masks.no_name[index], masks.no_value[index]) = (no_name, no_value);
+            carry = masks.note(index, no_name, no_value, carry);
         }
+        masks.carry = carry;
     }
 
     /// With a table of bytes, 64 at a time.
@@ -308,25 +339,38 @@ mod x86 {
         // SAFETY: the other 64 bytes are read, of any alignment.
         let high = unsafe { _mm512_loadu_si512(high.as_ptr().cast()) };
         let high_values = _mm512_set1_epi8(table.high_values as i8);
-        for index in 0..STRIDE {
-            let rest = data.get(stride + index * STEP_BYTES..).unwrap_or_default();
-            if rest.is_empty() {
-                (masks.no_name[index], masks.no_value[index]) = (0, 0);
-                continue;
-            }
-            let there = if rest.len() < STEP_BYTES { (1 << rest.len()) - 1 } else { u64::MAX };
-            // SAFETY: of the bytes behind the message none is read: their bits in the mask are zero.
-            let bytes = unsafe { _mm512_maskz_loadu_epi8(there, rest.as_ptr().cast()) };
-            // The table is asked by seven bits; the eighth, the highest, tells those above it apart. It is the bit of what
-            // is of no name, and behind the sum that of what is of no value.
+        // The table is asked by seven bits; the eighth, the highest, tells those above it apart. It is the bit of what
+        // is of no name, and behind the sum that of what is of no value.
+        let masks_of = |bytes: __m512i| {
             let kinds = _mm512_permutex2var_epi8(low, bytes, high);
-            let no_name = _mm512_or_si512(kinds, bytes);
             let no_value = _mm512_add_epi8(kinds, kinds);
-            let no_value = _mm512_andnot_si512(_mm512_and_si512(bytes, high_values), no_value);
-            let no_value = _mm512_or_si512(no_value, _mm512_andnot_si512(high_values, bytes));
-            masks.no_name[index] = _mm512_movepi8_mask(no_name) & there;
-            masks.no_value[index] = _mm512_movepi8_mask(no_value) & there;
+            let no_value = _mm512_ternarylogic_epi64::<NO_VALUE_OF>(no_value, bytes, high_values);
+            (_mm512_movepi8_mask(_mm512_or_si512(kinds, bytes)), _mm512_movepi8_mask(no_value))
+        };
+        let rest = data.get(stride..).unwrap_or_default();
+        let mut carry = masks.carry;
+        if let Some(bytes) = rest.first_chunk::<STRIDE_BYTES>() {
+            for index in 0..STRIDE {
+                let at = bytes[index * STEP_BYTES..].as_ptr();
+                // SAFETY: 64 of the stride's bytes are read, of any alignment.
+                let (no_name, no_value) = masks_of(unsafe { _mm512_loadu_si512(at.cast()) });
+                carry = masks.note(index, no_name, no_value, carry);
+            }
+        } else {
+            for index in 0..STRIDE {
+                let rest = rest.get(index * STEP_BYTES..).unwrap_or_default();
+                let there = if rest.len() < STEP_BYTES { (1 << rest.len()) - 1 } else { u64::MAX };
+                if rest.is_empty() {
+                    carry = masks.note(index, 0, 0, carry);
+                    continue;
+                }
+                // SAFETY: of the bytes behind the message none is read: their bits in the mask are zero.
+                let bytes = unsafe { _mm512_maskz_loadu_epi8(there, rest.as_ptr().cast()) };
+                let (no_name, no_value) = masks_of(bytes);
+                carry = masks.note(index, no_name & there, no_value & there, carry);
+            }
         }
+        masks.carry = carry;
     }
 
     /// The masks of 64 bytes.
