@@ -6,6 +6,7 @@
 //! memory is never writable and executable at once.
 //! Refuses: a module that the verifier refuses.
 
+mod announce;
 mod load;
 mod options;
 mod raw;
@@ -25,6 +26,7 @@ use flick_ir::data::{Module, Op};
 
 use symbols::scan::ClassTable;
 
+pub use announce::keep_perf_map;
 pub use options::{CompileError, Optimise, Options};
 
 /// One function of a compiled program, for profilers and listings.
@@ -44,6 +46,8 @@ pub struct FunctionInfo {
 
 /// A program in machine code.
 pub struct Compiled {
+    /// Goes before the code does.
+    announced: Option<announce::Announced>,
     code: load::Code,
     functions: Vec<FunctionInfo>,
     compile_time: Duration,
@@ -53,6 +57,16 @@ impl Compiled {
     /// The functions, by `FuncId`.
     pub fn functions(&self) -> &[FunctionInfo] {
         &self.functions
+    }
+
+    /// Tells debuggers and profilers the names of the functions, each behind this and `::`, for as long as they are there.
+    pub fn announce(&mut self, whose: &str) {
+        let symbol = |function: &FunctionInfo| announce::Symbol {
+            name: format!("{whose}::{}", function.name),
+            address: function.address,
+            size_bytes: function.size_bytes,
+        };
+        self.announced = Some(announce::Announced::new(self.functions.iter().map(symbol).collect()));
     }
 
     /// How long [`compile`] took.
@@ -163,7 +177,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     }
     let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
     let code = load::Code::new(jit, &ids, &kinds, (consts, classes, lines), needs(module));
-    Ok(Compiled { code, functions, compile_time: started.elapsed() })
+    Ok(Compiled { announced: None, code, functions, compile_time: started.elapsed() })
 }
 
 /// What every call must bring.

@@ -183,7 +183,11 @@ pub fn each(path: &Path, text: Option<&str>, engine: EngineKind) -> Result<Vec<R
         let module = Arc::new(lower(program, &sources)?);
         let lowered_at = Instant::now();
         let engine: Arc<dyn Engine> = match engine {
-            EngineKind::Native => Arc::new(native(&module, &Options::default())?),
+            EngineKind::Native => {
+                let mut code = native(&module, &Options::default())?;
+                code.announce(&format!("flick::{}", module.program.name));
+                Arc::new(code)
+            }
             EngineKind::Interpreter => Arc::new(Interpreter::new(Arc::clone(&module))),
         };
         let (lower, compile) = (lowered_at - lower_from, lowered_at.elapsed());

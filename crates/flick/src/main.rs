@@ -15,6 +15,7 @@ mod access;
 mod confine;
 mod logging;
 mod notify;
+mod perf_map;
 mod supervise;
 mod takeover;
 mod watching;

@@ -116,6 +116,8 @@ pub struct Settings {
     pub log: LogFormat,
     /// The access log, if one is kept.
     pub access_log: Option<access::Wanted>,
+    /// Whether perf is told the names of compiled functions.
+    pub perf_map: bool,
     /// Whether to say more.
     pub verbose: bool,
     /// Which name server is asked; `None`: those of the machine.
@@ -184,6 +186,7 @@ impl Settings {
             user: flags.user.or(file.user),
             confine: flags.confine.or(file.confine).unwrap_or_default(),
             access_log,
+            perf_map: flags.perf_map || file.perf_map.unwrap_or(false),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
             file: place,

@@ -70,6 +70,16 @@ const PACKAGES: &[Package] = &[
         why: "clients that are slow in four ways, thousands of them",
         probe: &["slowhttptest", "-h"],
     },
+    Package {
+        name: "gdb",
+        why: "a debugger that is to know compiled functions",
+        probe: &["gdb", "--version"],
+    },
+    Package {
+        name: "linux-perf",
+        why: "a profiler that is to know compiled functions",
+        probe: &["perf", "--version"],
+    },
     Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
 ];
 

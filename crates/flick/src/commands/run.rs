@@ -24,7 +24,7 @@ use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls};
 use crate::takeover::Predecessor;
-use crate::{confine, logging, sys};
+use crate::{confine, logging, perf_map, sys};
 use generations::Generations;
 use prepare::Prepared;
 use seen::Seen;
@@ -64,11 +64,14 @@ impl Run {
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
         }
+        let faults = Faults::default();
+        logging::start(settings.log, settings.verbose, &faults);
+        if settings.perf_map {
+            perf_map::keep();
+        }
         let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new()?;
-        let faults = Faults::default();
-        logging::start(settings.log, settings.verbose, &faults);
         spare_memory();
         let seen = Arc::new(Seen::new(faults, calls.sender()));
         let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen), access)?;

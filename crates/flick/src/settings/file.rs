@@ -45,6 +45,8 @@ pub struct File {
     pub access_log: Option<PathBuf>,
     /// Which part of the requests is in it.
     pub access_log_sample: Option<Sample>,
+    /// Whether perf is told the names of compiled functions.
+    pub perf_map: Option<bool>,
     /// Who to become once the sockets are open.
     pub user: Option<User>,
     /// What is given up.

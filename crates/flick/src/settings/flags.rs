@@ -83,6 +83,9 @@ pub struct RunFlags {
     /// Of so many requests one is in the access log: `1/100` [default: 1, all of them]
     #[arg(long, value_name = "PART")]
     pub access_log_sample: Option<Sample>,
+    /// Keep the names of compiled functions in /tmp/perf-PID.map, where perf looks for them
+    #[arg(long)]
+    pub perf_map: bool,
     /// Say more: where the time to start went, and what the service does
     #[arg(short, long)]
     pub verbose: bool,

@@ -318,6 +318,7 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("admin.listen", before.admin != after.admin),
         ("admin.token_file", before.admin_token_file != after.admin_token_file),
         ("user", before.user.as_ref().map(User::ids) != after.user.as_ref().map(User::ids)),
+        ("perf_map", before.perf_map != after.perf_map),
         ("confine", before.confine != after.confine),
         ("log", before.log != after.log),
     ];
