@@ -184,6 +184,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.backlog_bytes(conn))
     }
 
+    fn waited_ns(&self) -> u64 {
+        either!(self, driver => driver.waited_ns())
+    }
+
     fn is_flushing(&self) -> bool {
         either!(self, driver => driver.is_flushing())
     }

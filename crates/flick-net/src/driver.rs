@@ -202,6 +202,12 @@ pub trait Driver {
     /// (whose slot is free from then on) is *not*: the handle is dead for the caller at once.
     fn close(&mut self, conn: Handle);
 
+    /// How long polls have waited in the kernel, all together: what a worker has not used of its time. Zero where that
+    /// is not known.
+    fn waited_ns(&self) -> u64 {
+        0
+    }
+
     /// Whether output that `close` left to finish is still here: whoever drops the driver then drops it too. Looks at
     /// every connection, so it is for the end of a worker.
     fn is_flushing(&self) -> bool;

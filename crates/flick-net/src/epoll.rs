@@ -49,6 +49,7 @@ pub struct EpollDriver {
     kernel_events: Vec<epoll::Event>,
     waker: Waker,
     now_ns: u64,
+    waited_ns: u64,
 }
 
 struct Conn {
@@ -160,6 +161,7 @@ impl EpollDriver {
             kernel_events: Vec::with_capacity(limits.events_max.min(KERNEL_EVENTS_MAX)),
             waker,
             now_ns: monotonic_ns(),
+            waited_ns: 0,
         })
     }
 
@@ -393,6 +395,10 @@ impl Driver for EpollDriver {
     fn backlog_bytes(&self, conn: Handle) -> usize {
         let state = self.conns.get(conn).filter(|conn| !conn.is_closing);
         state.map_or(0, |state| state.output.bytes())
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.waited_ns
     }
 
     fn is_flushing(&self) -> bool {

@@ -54,6 +54,7 @@ pub struct UringDriver {
     waker_is_armed: bool,
     announcer: Option<OwnedFd>,
     now_ns: u64,
+    waited_ns: u64,
 }
 
 struct Conn {
@@ -149,6 +150,7 @@ impl UringDriver {
             waker_is_armed: false,
             announcer: None,
             now_ns: monotonic_ns(),
+            waited_ns: 0,
         })
     }
 
@@ -441,6 +443,10 @@ impl Driver for UringDriver {
     fn backlog_bytes(&self, conn: Handle) -> usize {
         let state = self.conns.get(conn).filter(|conn| !conn.is_closing && conn.fault.is_none());
         state.map_or(0, |state| state.output.bytes())
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.waited_ns
     }
 
     fn is_flushing(&self) -> bool {

@@ -6,18 +6,18 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use flick_ring::calls::Pending;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// A handle any thread may use to end the current or the next wait of one driver.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Shared>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
-    /// A wake-up was asked for and not yet seen; spares the system call for the next ones.
-    pending: AtomicBool,
+    /// Spares the system call for a wake-up that has been asked for already.
+    pending: Pending,
     /// None in the simulator, where nothing sleeps.
     eventfd: Option<OwnedFd>,
 }
@@ -25,11 +25,9 @@ struct Shared {
 impl Waker {
     /// Ends the driver's wait and makes its poll report `Woken`.
     pub fn wake(&self) {
-        let already = self.0.pending.swap(true, Ordering::AcqRel);
-        if already {
-            return;
-        }
-        if let Some(eventfd) = &self.0.eventfd {
+        if self.0.pending.ask()
+            && let Some(eventfd) = &self.0.eventfd
+        {
             // Can only fail with EAGAIN at 2^64 - 1 unread wake-ups, and then the driver is awake anyway.
             let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
         }
@@ -37,11 +35,11 @@ impl Waker {
 
     pub(crate) fn with_eventfd() -> io::Result<Waker> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Waker(Arc::new(Shared { pending: AtomicBool::new(false), eventfd: Some(eventfd) })))
+        Ok(Waker(Arc::new(Shared { eventfd: Some(eventfd), ..Shared::default() })))
     }
 
     pub(crate) fn simulated() -> Waker {
-        Waker(Arc::new(Shared { pending: AtomicBool::new(false), eventfd: None }))
+        Waker(Arc::default())
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -56,6 +54,6 @@ impl Waker {
             // EAGAIN (nothing to empty) is as good as success here.
             let _ = rustix::io::read(eventfd, &mut count);
         }
-        self.0.pending.swap(false, Ordering::AcqRel)
+        self.0.pending.take()
     }
 }

@@ -1,4 +1,5 @@
-//! Bounded ring of byte records between two threads: one pushes, one pops, neither ever waits for the other.
+//! What threads share that do not wait for each other. Here: a bounded ring of byte records, one pushes, one pops. Beside it:
+//! calls (`calls.rs`), and things that change hands (`mailbox.rs`).
 //! Promises: records arrive whole, once and in order; nothing is allocated after [`ring`]; a side that goes to rest
 //! after [`Consumer::wait`] or [`Producer::wait`] said so is called by the other side's next step that helps it.
 //! Refuses: carrying buffers by reference (a worker's buffers do not cross threads, so bytes are copied), more than one
@@ -9,7 +10,9 @@
 //! bytes at a time instead of thirty-two and buys a ring without unsafe code that a model checker can run as it is.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod limits;
+pub mod mailbox;
 #[cfg(all(test, loom))]
 mod model;
 mod sync;

@@ -1,6 +1,7 @@
 //! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
 //! Promises: a service that had nothing to do has its turn as soon as it has something, behind at most one turn of the
-//! others; a turn takes about [`TURN_NS`], at most [`TURN_NS_MAX`], and what is left of a message; under load each gets
+//! others; a turn takes about [`TURN_NS`], at most [`TURN_NS_MAX`], and what is left of a message, or up to [`LONE_TURN_NS`]
+//! while nothing has come for anybody else for [`LONE_AFTER_NS`]; under load each gets
 //! processor time by its weight, and never more than its maximum; one that panics takes its program down and no other.
 //! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
 //! Source: FLICK §5.2, cooperative scheduling, one floor up; deficit round robin (Shreedhar and Varghese, 1995).
@@ -13,7 +14,10 @@ use std::time::Duration;
 
 use flick_net::{AnyDriver, Arrival, Door, Waker, Watch, monotonic_ns};
 
-use crate::limits::{CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, TURN_NS, TURN_NS_MAX};
+use crate::limits::{
+    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_AFTER_NS,
+    LONE_TURN_NS, TURN_NS, TURN_NS_MAX,
+};
 use crate::shared::Shared;
 use crate::worker::Worker;
 
@@ -74,6 +78,10 @@ pub struct Member {
     is_waiting: bool,
     /// The round in which it last got time.
     paid_in: u64,
+    /// Something has come for it since the last look.
+    is_named: bool,
+    /// When something last came for it.
+    heard_ns: u64,
     /// Events that it may take in one turn: fewer where they make its turns too long.
     events_max: usize,
     /// Time of one turn.
@@ -102,6 +110,8 @@ impl Member {
             has_slept: true,
             is_waiting: false,
             paid_in: 0,
+            is_named: false,
+            heard_ns: 0,
             events_max: EVENTS_SHARED_MIN,
             turn_ns: turn_ns as i64,
             credit_ns: 0,
@@ -159,22 +169,34 @@ impl Member {
         }
     }
 
-    /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then.
-    fn run(&mut self, before_ns: u64) -> u64 {
+    /// Nobody can miss its turn because of it.
+    fn is_quiet(&self, now_ns: u64) -> bool {
+        self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.heard_ns) > LONE_AFTER_NS)
+    }
+
+    /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then. `is_lone`: all others are quiet,
+    /// so the turn may be longer, which makes up for the look at them and lets more leave at once.
+    fn run(&mut self, before_ns: u64, is_lone: bool) -> u64 {
         let Some(worker) = &mut self.worker else { return before_ns };
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
-        let length = Duration::from_nanos(self.credit_ns.max(0) as u64);
-        let events_max = self.events_max;
+        let is_lone = is_lone && self.max_percent >= 100;
+        let (length_ns, events_max) = if is_lone {
+            (LONE_TURN_NS, EVENTS_LONE_MAX)
+        } else {
+            (self.credit_ns.max(0) as u64, self.events_max)
+        };
+        let length = Duration::from_nanos(length_ns);
         let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max)));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);
-        self.credit_ns -= used_ns as i64;
+        // What nobody else wanted is no debt.
+        self.credit_ns -= if is_lone { 0 } else { used_ns as i64 };
         self.allowed_ns -= used_ns as i64;
         // What the kernel does for the events of a turn is not in the time that the worker looks at.
-        if used_ns as i64 > self.turn_ns {
+        if used_ns as i64 > self.turn_ns && !is_lone {
             self.events_max = (events_max / 2).max(EVENTS_SHARED_MIN);
-        } else {
+        } else if !is_lone {
             self.events_max = (events_max + 1).min(EVENTS_SHARED_MAX);
         }
         let end = match outcome {
@@ -268,13 +290,18 @@ impl Crew {
     fn turns(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout()?;
         let (members, entrances) = (&mut self.members, self.entrances.len());
-        let mut opened = false;
+        let (mut opened, mut named) = (false, false);
         let count = members.len();
         self.watch.wait(timeout, |token| match members.get_mut(token as usize) {
-            Some(member) => member.is_ready = true,
+            Some(member) => (member.is_ready, member.is_named, named) = (true, true, true),
             None => opened |= (token as usize) < count + entrances,
         })?;
         let now_ns = monotonic_ns();
+        if named {
+            for member in members.iter_mut().filter(|member| member.is_named) {
+                (member.is_named, member.heard_ns) = (false, now_ns);
+            }
+        }
         let is_due = |entrance: &Entrance| entrance.door.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns);
         let must_close = |entrance: &Entrance| entrance.door.is_open() && entrance.all_drain(&self.members);
         if opened || self.entrances.iter().any(|entrance| is_due(entrance) || must_close(entrance)) {
@@ -285,12 +312,20 @@ impl Crew {
         while spent_ns < begun_ns + TURN_NS
             && let Some(index) = self.awake()
         {
-            spent_ns = self.members[index].run(spent_ns);
+            let is_lone = self.is_lone(index, now_ns);
+            spent_ns = self.members[index].run(spent_ns, is_lone);
         }
         if let Some(index) = self.busy() {
-            self.members[index].run(spent_ns);
+            let is_lone = self.is_lone(index, now_ns);
+            self.members[index].run(spent_ns, is_lone);
         }
         Ok(())
+    }
+
+    /// Whether all but one are quiet, and nobody is at a door.
+    fn is_lone(&self, index: usize, now_ns: u64) -> bool {
+        let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        self.entrances.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
     }
 
     /// Of those who slept and have something to do now: who has most of its time left.

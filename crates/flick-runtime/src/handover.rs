@@ -1,14 +1,18 @@
-//! Clients that change hands when a service is replaced: from the workers of the old one to those of the new one.
+//! Clients that change hands: when a service is replaced, from the workers of the old one to those of the new one; and those
+//! that come to a busy worker while another is idle (`balance.rs`).
 //! Promises: nothing here is on the path of a message; a client that is left behind is taken or given back, never
 //! forgotten; what is left for somebody who has ended already goes to who has taken their place.
 //! Refuses: to know when a client can go; that is the worker's (`worker/leaving.rs`).
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use flick_net::{PeerAddr, Waker};
+use flick_ring::mailbox::Mailbox;
+
+use crate::limits::SCAVENGED_MAX;
 
 /// A client between two workers.
 pub struct Handed {
@@ -29,16 +33,17 @@ pub trait Heir: Send + Sync + fmt::Debug {
 }
 
 /// What is left for one worker.
-#[derive(Default)]
 pub struct Intake {
-    waiting: Mutex<Waiting>,
+    clients: Mailbox<Handed>,
+    /// Clients that busier workers have left since the last look.
+    scavenged: AtomicU32,
     waker: OnceLock<Waker>,
 }
 
-#[derive(Default)]
-struct Waiting {
-    clients: VecDeque<Handed>,
-    is_closed: bool,
+impl Default for Intake {
+    fn default() -> Self {
+        Self { clients: Mailbox::new(SCAVENGED_MAX), scavenged: AtomicU32::new(0), waker: OnceLock::new() }
+    }
 }
 
 impl Intake {
@@ -50,28 +55,38 @@ impl Intake {
 
     /// Leaves a client here. Errors: the client, because nobody looks any more.
     pub(crate) fn leave(&self, client: Handed) -> Result<(), Handed> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.is_closed {
-            return Err(client);
-        }
-        waiting.clients.push_back(client);
-        drop(waiting);
+        self.clients.leave(client)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// As [`Intake::leave`], from a worker of the same service that is busier. Errors: the client, also because many wait here.
+    pub(crate) fn leave_to_idle(&self, client: Handed) -> Result<(), Handed> {
+        self.clients.leave_within(SCAVENGED_MAX, client)?;
+        self.scavenged.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
-        Ok(())
     }
 
     /// The next client.
     pub(crate) fn take(&self) -> Option<Handed> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clients.pop_front()
+        self.clients.take()
+    }
+
+    /// Clients that busier workers have left since this was last asked.
+    pub(crate) fn take_scavenged(&self) -> u32 {
+        self.scavenged.swap(0, Ordering::Relaxed)
     }
 
     /// Takes nobody any more, unless somebody waits. Whether it is closed.
     pub(crate) fn close(&self) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.is_closed |= waiting.clients.is_empty();
-        waiting.is_closed
+        self.clients.close()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod access;
 mod activations;
 mod alarms;
 mod backend;
+mod balance;
 mod body;
 pub mod config;
 pub mod counters;

@@ -89,6 +89,10 @@ pub const CPU_WEIGHT: u32 = 100;
 pub const CPU_WEIGHT_MAX: u32 = 10_000;
 /// Longest turn, whatever the weight: the others wait that long.
 pub const TURN_NS_MAX: u64 = 1_000_000;
+/// Turn of a service that is the only one with anything to do: a gathering worker that has its thread to itself waits as long.
+pub const LONE_TURN_NS: u64 = 200_000;
+/// How long nothing must have come for any other service before turns are that long.
+pub const LONE_AFTER_NS: u64 = 10_000_000;
 /// Time over which a service's part of the processor is bounded.
 pub const CPU_WINDOW_NS: u64 = 10_000_000;
 /// Services of one process.
@@ -98,6 +102,8 @@ pub const SILENT_MS: u64 = 60_000;
 /// Events of one poll where services share a thread, so that a flood of one does not hold up the others. A service whose
 /// turns are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
 pub const EVENTS_SHARED_MAX: usize = 64;
+/// The same while nothing comes for the others.
+pub const EVENTS_LONE_MAX: usize = 512;
 /// Fewest events of one poll.
 pub const EVENTS_SHARED_MIN: usize = 8;
 /// Lines of the log that say something bad of one backend are at least so far apart.
@@ -110,6 +116,16 @@ pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
 pub const CHECK_BYTES_MAX: usize = 256;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
+/// Time over which a worker sums up how busy it was.
+pub const LOAD_WINDOW_NS: u64 = 10_000_000;
+/// A worker that was busy for so many thousandths of its window hands new clients to who is idle.
+pub const BUSY_PER_MILLE: u32 = 900;
+/// A worker that was busy for so many thousandths at most takes them.
+pub const IDLE_PER_MILLE: u32 = 500;
+/// What a client that was handed over counts until the next window.
+pub const CLIENT_LOAD_PER_MILLE: u32 = 50;
+/// Clients that busier workers may leave for an idle one before it has looked.
+pub const SCAVENGED_MAX: usize = 64;
 /// How often a part of the dictionaries is swept.
 pub const SWEEP_TICK_MS: u64 = 100;
 /// How long a client that is being drained must be quiet before it is closed.
@@ -180,6 +196,8 @@ const _: () = assert!(
     4 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX
         <= ACCESS_RECORD_BYTES_MAX
 );
+const _: () = assert!(IDLE_PER_MILLE < BUSY_PER_MILLE);
+const _: () = assert!(LONE_TURN_NS <= TURN_NS_MAX && EVENTS_LONE_MAX <= EVENTS_MAX);
 const _: () = assert!(SHED_SHARE_MAX < SHED_SHARES);
 const _: () = assert!(CHECK_BYTES_MAX <= SMALL_BYTES as usize);
 const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);

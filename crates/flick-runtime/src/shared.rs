@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, ListenSockets};
 
+use crate::balance::Loads;
 use crate::config::Limits;
 use crate::guests::{AcceptClock, Guests};
 use crate::handover::{Heir, Intake};
@@ -29,6 +30,7 @@ pub struct Shared {
     accepts: AcceptClock,
     /// By worker: the clients that are handed to it.
     intakes: Vec<Arc<Intake>>,
+    loads: Arc<Loads>,
     /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
     /// when it takes no clients any more, or they would wait for nobody.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
@@ -40,7 +42,8 @@ impl Shared {
     /// Of a service with so many workers, which takes clients over from the service that it replaces, if there is one.
     pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
         let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
-        Self { sessions, intakes: (0..workers).map(|_| Arc::default()).collect(), ..Self::default() }
+        let intakes = (0..workers).map(|_| Arc::default()).collect();
+        Self { sessions, intakes, loads: Arc::new(Loads::new(workers)), ..Self::default() }
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.
@@ -101,6 +104,11 @@ impl Shared {
     /// Whether another takes its place.
     pub(crate) fn is_replaced(&self) -> bool {
         self.state.load(Ordering::Acquire) == REPLACED
+    }
+
+    /// How busy its workers are.
+    pub(crate) fn loads(&self) -> Arc<Loads> {
+        Arc::clone(&self.loads)
     }
 
     /// Where clients are left for a worker.

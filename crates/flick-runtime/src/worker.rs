@@ -47,6 +47,7 @@ use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr, monotonic
 use crate::access::{Books, Tap};
 use crate::activations::Activations;
 use crate::backend::{Backend, Life, Link};
+use crate::balance::Balance;
 use crate::counters::{BackendCounters, Counters};
 use crate::deadlines::Deadlines;
 use crate::gather::{Arrived, Gather};
@@ -147,6 +148,8 @@ pub struct Worker<D: Driver> {
     pace: Pace,
     gather: Gather,
     shedder: Shedder,
+    /// Where it shares the service with other workers, whose thread is its own.
+    balance: Option<Balance>,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
@@ -232,6 +235,7 @@ impl<D: Driver> Worker<D> {
             pace: Pace::new(&setup, time_slices),
             shedder: shedder_of(&setup),
             gather: gather_of(&setup, time_slices),
+            balance: Balance::new(shared.loads(), index).filter(|_| time_slices && setup.merge.is_none()),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
             access: access.map(|tap| Box::new(Books::new(tap))),
@@ -282,13 +286,23 @@ impl<D: Driver> Worker<D> {
             self.roster = self.setup.board.latest();
             self.take_over_lists();
         }
-        let wait = if self.rests() { self.wait_time() } else { Some(Duration::ZERO) };
+        let rests = self.rests();
+        let wait = if rests { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let mut events = std::mem::take(&mut self.events);
+        if let Some(balance) = &self.balance
+            && rests
+        {
+            balance.rests(Some(self.driver.now_ns()));
+        }
         self.driver.poll(&self.pool, wait, &mut events)?;
+        if let Some(balance) = &mut self.balance {
+            balance.rests(None);
+            balance.turn(self.driver.now_ns(), self.driver.waited_ns());
+        }
         let mut arrived = Arrived::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.handle_all(&mut events, &mut arrived);
@@ -345,7 +359,9 @@ impl<D: Driver> Worker<D> {
             }
             Event::Accepted { listener: _, conn, peer } => {
                 self.peers[conn.index as usize] = peer;
-                self.accepted(conn);
+                if let Some(conn) = self.hand_to_idle(conn) {
+                    self.accepted(conn);
+                }
             }
             Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
             Event::Connected { conn } => match self.role(conn) {

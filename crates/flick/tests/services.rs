@@ -323,3 +323,83 @@ fn a_panic_takes_its_program_down_and_no_other() {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| platform.wait()));
     assert!(outcome.is_err(), "the panic is passed on when all have ended");
 }
+
+/// One service that says back what it hears.
+const ECHO: &str = r#"
+type word = unit {
+  %order = in_order;
+  text : string<64> &until = "\n";
+};
+
+proc Echo: (word/word client)
+  | client => answer(client)
+
+fun answer: (-/word client, req: word) -> ()
+  word{text = req.text} => client
+"#;
+
+/// Code to which some messages are dear.
+struct Dear(Arc<dyn Engine>);
+
+impl Engine for Dear {
+    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> Step {
+        let begun = Instant::now();
+        while data.starts_with(b"dear") && begun.elapsed() < Duration::from_micros(200) {
+            std::hint::spin_loop();
+        }
+        self.0.parse(parser, frame, data)
+    }
+
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+        self.0.run(rule, call)
+    }
+
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.0.order(order, call)
+    }
+
+    fn build(&self, builder: FuncId, frame: &flick_abi::Frame, out: &mut [u8]) -> usize {
+        self.0.build(builder, frame, out)
+    }
+}
+
+/// Kernels place connections by a hash of their addresses, also where one worker has all the work.
+#[test]
+fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
+    for io in IOS {
+        let mut all = services(ECHO, 0, io, &[any_port()], |_, config| config.workers = 2);
+        all[0].engine = Arc::new(Dear(Arc::clone(&all[0].engine)));
+        let Some(platform) = start(all) else { continue };
+        let at = address(&platform, "Echo");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut busy, stopped) = (dial(&at), Arc::clone(&stop));
+        let flooding = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                check(&mut busy, &b"dear\n".repeat(64), &b"dear\n".repeat(64));
+            }
+        });
+        let stolen = || {
+            let watches = platform.watches();
+            watches[0].snapshot().workers.iter().map(|worker| worker.tasks[0].stolen).collect::<Vec<u64>>()
+        };
+        let mut clients: Vec<Box<dyn ReadWrite>> = Vec::new();
+        wait::until("a client to be handed over", || {
+            clients.truncate(100);
+            clients.insert(0, dial(&at));
+            check(&mut clients[0], b"hello\n", b"hello\n");
+            (stolen().iter().sum::<u64>() >= 5).then_some(())
+        });
+        let stolen = stolen();
+        assert!(stolen.contains(&0), "{stolen:?}: only the idle worker takes others over");
+        for (number, client) in clients.iter_mut().enumerate() {
+            let request = format!("{number}\n");
+            check(client, request.as_bytes(), request.as_bytes());
+        }
+        stop.store(true, Ordering::Relaxed);
+        flooding.join().expect("every request is answered");
+        platform.drain(Duration::from_secs(5));
+        drop(clients);
+        let outcome = platform.wait();
+        assert_eq!((outcome.totals.sessions_refused, outcome.totals.sessions_open), (0, 0), "{io:?}");
+    }
+}

@@ -17,7 +17,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-codegen", &["flick-ir", "flick-abi"]),
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
-    ("flick-net", &["flick-buffers"]),
+    // How a sleeping thread is called is modelled where rings are.
+    ("flick-net", &["flick-buffers", "flick-ring"]),
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
     ("flick-counting", &[]),

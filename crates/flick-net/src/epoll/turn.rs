@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flick_buffers::Pool;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
@@ -19,6 +19,9 @@ use crate::socket;
 use crate::watch::timespec;
 
 type EventSink<'poll> = Sink<'poll, Event>;
+
+/// The time-out of a poll that does not wait.
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What looking at one connection came to.
 enum Served {
@@ -73,8 +76,11 @@ impl EpollDriver {
         let timeout = timeout.map(timespec);
         let mut reports = std::mem::take(&mut self.kernel_events);
         reports.clear();
+        let begun_ns =
+            if timeout.is_some_and(|timeout| timeout == NO_TIME) { None } else { Some(monotonic_ns()) };
         let waited = epoll::wait(&self.epoll, spare_capacity(&mut reports), timeout.as_ref());
         self.now_ns = monotonic_ns();
+        self.waited_ns += begun_ns.map_or(0, |begun_ns| self.now_ns.saturating_sub(begun_ns));
         let mut woken = false;
         for report in &reports {
             match Token::unpack(report.data) {

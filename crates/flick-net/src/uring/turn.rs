@@ -35,8 +35,11 @@ impl UringDriver {
             return Ok(());
         }
         self.prepare(pool);
+        // Nothing was handed out, so the clock above is as good as one here.
+        let begun_ns = self.now_ns;
         self.ring.enter(1, self.wait_time(timeout))?;
         self.now_ns = monotonic_ns();
+        self.waited_ns += self.now_ns.saturating_sub(begun_ns);
         self.hand_out(&mut sink);
         Ok(())
     }

@@ -7,10 +7,11 @@
 //! the connections of the job are closed (aborted, if it has failed). *Clearing*: nobody pushes now, so whoever pops
 //! empties the rings. Then streams may come again.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use flick_net::Waker;
+use flick_ring::calls::Calls;
 use flick_ring::{Consumer, Producer, ring};
 
 use super::input::{Input, drain};
@@ -66,17 +67,14 @@ struct Control {
 /// Calls one worker.
 #[derive(Debug)]
 struct Bell {
-    /// Tasks to run.
-    tasks: Box<[AtomicU64]>,
-    rung: AtomicBool,
+    calls: Calls,
     waker: OnceLock<Waker>,
 }
 
 impl Bell {
-    fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel)
-            && let Some(waker) = self.waker.get()
-        {
+    /// Wakes the worker if a signal `is_due`.
+    fn ring(&self, is_due: bool) {
+        if is_due && let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
@@ -123,12 +121,7 @@ impl Hub {
             nodes[place(task) as usize]
                 .push((task, Node::new(inputs, push, tree.edges[out].to, is_last, chunk)));
         }
-        let words = (tree.tasks() as usize).div_ceil(64);
-        let bell = |_| Bell {
-            tasks: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            rung: AtomicBool::new(false),
-            waker: OnceLock::new(),
-        };
+        let bell = |_| Bell { calls: Calls::new(tree.tasks()), waker: OnceLock::new() };
         let owner = |task: TaskId| AtomicU32::new(place(task.min(tree.nodes - 1)));
         Self {
             workers: workers as u32,
@@ -167,8 +160,7 @@ impl Hub {
     pub fn call(&self, task: TaskId) {
         let owner = self.owners[task as usize].load(Ordering::Acquire);
         let bell = &self.bells[owner as usize];
-        bell.tasks[task as usize / 64].fetch_or(1 << (task % 64), Ordering::AcqRel);
-        bell.ring();
+        bell.ring(bell.calls.call(task));
     }
 
     /// Calls the task that a task pushes to.
@@ -183,27 +175,17 @@ impl Hub {
     }
 
     fn call_all_workers(&self) {
-        self.bells.iter().for_each(Bell::ring);
+        self.bells.iter().for_each(|bell| bell.ring(bell.calls.call_thread()));
     }
 
     /// Whether a worker has been called since it last looked.
     pub fn is_called(&self, worker: u32) -> bool {
-        self.bells[worker as usize].rung.load(Ordering::Acquire)
+        self.bells[worker as usize].calls.is_called()
     }
 
     /// Takes the calls of a worker and hands each task to `run`.
-    pub fn take_calls(&self, worker: u32, mut run: impl FnMut(TaskId)) {
-        let bell = &self.bells[worker as usize];
-        if !bell.rung.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        for (at, word) in bell.tasks.iter().enumerate() {
-            let mut left = word.swap(0, Ordering::AcqRel);
-            while left != 0 {
-                run(at as u32 * 64 + left.trailing_zeros());
-                left &= left - 1;
-            }
-        }
+    pub fn take_calls(&self, worker: u32, run: impl FnMut(TaskId)) {
+        self.bells[worker as usize].calls.take(run);
     }
 
     /// Lets a stream in, if the present job still lacks one. Whoever lets the last one in calls the sink.

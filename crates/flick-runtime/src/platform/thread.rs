@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use flick_net::{AnyDriver, Door, Driver, DriverLimits, IoKind, ListenSocket, Waker};
 
 use crate::crew::{Crew, End, Entrance, Group, Member};
-use crate::limits::{EVENTS_MAX, EVENTS_SHARED_MAX};
+use crate::limits::{EVENTS_LONE_MAX, EVENTS_MAX};
 use crate::setup::Setup;
 use crate::worker::{Worker, WorkerConfig};
 
@@ -119,7 +119,7 @@ fn driver_limits(setup: &Setup, is_alone: bool) -> DriverLimits {
     DriverLimits {
         conns_max: Worker::<AnyDriver>::conns_max(setup),
         output_slices_max: setup.limits.requests_max.max(65_536),
-        events_max: if is_alone { EVENTS_MAX } else { EVENTS_SHARED_MAX },
+        events_max: if is_alone { EVENTS_MAX } else { EVENTS_LONE_MAX },
         receive_bytes: flick_buffers::LARGE_BYTES,
     }
 }

@@ -2,17 +2,18 @@
 //! Promises: never more sessions than the limit, over all workers, and of one address no more than its own; no more new
 //! ones in a second than are let in; with `Overflow::Pause` a client that was accepted before accepting stopped is
 //! not sent away but waits, in order; who is sent away is told why where the protocol has words for it; out of
-//! descriptors, accepting pauses and is tried again.
+//! descriptors, accepting pauses and is tried again. Who comes to a busy worker is another's client if that is idle.
 
 use flick_abi::Frame;
 use flick_abi::limits::FAILURE_BYTES_MAX;
 use flick_buffers::Class;
-use flick_net::{Driver, Handle};
+use flick_net::{Detached, Driver, Handle};
 
 use super::deliver::append;
 use super::sending::Outgoing;
 use super::{Role, Worker};
 use crate::config::Overflow;
+use crate::handover::Handed;
 use crate::session::Session;
 
 /// How long accepting pauses when there is no room, unless a session of this worker ends before.
@@ -29,6 +30,33 @@ enum Entry {
 }
 
 impl<D: Driver> Worker<D> {
+    /// Hands a client that has just come, and has not been read from, to a worker that is idle while this one is busy. The
+    /// client, if it stays.
+    pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
+        let now_ns = self.driver.now_ns();
+        let other = self.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
+        let Some((other, intake)) = other.and_then(|other| Some((other, self.shared.intake(other)?))) else {
+            return Some(conn);
+        };
+        let Detached::Socket(socket) = self.driver.detach(conn) else { return Some(conn) };
+        let peer = self.peers[conn.index as usize];
+        match intake.leave_to_idle(Handed { socket, peer, is_counted: false }) {
+            Ok(()) => {
+                self.balance.iter().for_each(|balance| balance.handed(other, now_ns));
+                None
+            }
+            Err(client) => {
+                // It ends, or has enough: the slot that the client had here is still free.
+                let back = self.driver.adopt(client.socket).ok();
+                match back {
+                    Some(conn) => self.peers[conn.index as usize] = peer,
+                    None => self.counters.sessions_refused.add(1),
+                }
+                back
+            }
+        }
+    }
+
     pub(super) fn accepted(&mut self, conn: Handle) {
         let pauses = self.setup.limits.overflow == Overflow::Pause;
         if self.draining_since_ns.is_some() {

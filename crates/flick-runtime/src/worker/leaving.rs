@@ -12,6 +12,7 @@ use crate::handover::Handed;
 use crate::limits::HEIRS_TRIES_MAX;
 use crate::session::{Phase, Session, Upload, Wait};
 use crate::slab::Key;
+use crate::tasks::TaskKind;
 
 impl<D: Driver> Worker<D> {
     /// Stops accepting without sending anybody away, and stops the program's timers, which run at the new one.
@@ -121,6 +122,7 @@ impl<D: Driver> Worker<D> {
     /// Takes in the clients that another worker has left for us.
     pub(super) fn take_over(&mut self) {
         let Some(intake) = self.intake.clone() else { return };
+        self.counters.tasks.of(TaskKind::Session).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
             if self.shared.is_replaced() {
                 self.pass_on(client);
