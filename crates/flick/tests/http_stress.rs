@@ -1,5 +1,7 @@
 //! Clients that are slow, greedy, many or gone, and backends that come and go: H16, H18 to H23 with real sockets.
 
+#[path = "http_stress/amplification.rs"]
+mod amplification;
 mod common;
 #[path = "http_stress/crowd.rs"]
 mod crowd;
