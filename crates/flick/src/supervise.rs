@@ -49,14 +49,29 @@ pub struct Calls {
     receiver: Receiver<Call>,
 }
 
-impl Calls {
-    /// Delivers signals as calls from here on. Errors: the kernel refuses the handlers.
+/// Reloads and the like that are asked for before there is anything to reload: they wait, where the system would end the
+/// process. What is meant to end it does.
+pub struct Early(Signals);
+
+impl Early {
+    /// Keeps them from here on; starts no thread. Errors: the kernel refuses the handlers.
     pub fn new() -> Result<Self, Failure> {
+        Signals::new([SIGHUP, SIGUSR1, SIGUSR2]).map(Self).map_err(not_watched)
+    }
+}
+
+impl Calls {
+    /// Delivers signals as calls from here on, and those that came early. Errors: the kernel refuses the handlers.
+    pub fn new(mut early: Early) -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::channel();
         let calls = Self { sender: sender.clone(), receiver };
         deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2], move |signal| {
             sender.send(Call::Signal(signal)).is_ok()
         })?;
+        for signal in early.0.pending() {
+            // The receiver is a few lines above.
+            let _ = calls.sender.send(Call::Signal(signal));
+        }
         Ok(calls)
     }
 
@@ -74,11 +89,14 @@ pub fn signals() -> Result<Receiver<i32>, Failure> {
 }
 
 fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot watch signals: {error}"));
-    let mut signals = Signals::new(signals).map_err(failed)?;
+    let mut signals = Signals::new(signals).map_err(not_watched)?;
     let deliver = move || while signals.forever().next().is_some_and(&to) {};
-    std::thread::Builder::new().name("signals".to_owned()).spawn(deliver).map_err(failed)?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(deliver).map_err(not_watched)?;
     Ok(())
+}
+
+fn not_watched(error: std::io::Error) -> Failure {
+    Failure::failed(format!("cannot watch signals: {error}"))
 }
 
 /// How the service ends.

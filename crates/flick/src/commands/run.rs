@@ -22,7 +22,7 @@ use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::notify;
 use crate::settings::RunFlags;
-use crate::supervise::{self, Calls};
+use crate::supervise::{self, Calls, Early};
 use crate::takeover::Predecessor;
 use crate::{confine, logging, perf_map, sys};
 use generations::Generations;
@@ -58,6 +58,7 @@ impl Run {
 
     /// Makes, opens and shows everything.
     fn start(self, estate: Estate) -> Result<(Generations, Calls), Failure> {
+        let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port())?;
         let settings = &prepared.settings;
@@ -71,7 +72,7 @@ impl Run {
         }
         let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
-        let calls = Calls::new()?;
+        let calls = Calls::new(early)?;
         spare_memory();
         let seen = Arc::new(Seen::new(faults, calls.sender()));
         let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen), access)?;

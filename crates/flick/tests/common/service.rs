@@ -36,7 +36,12 @@ impl Service {
     }
 
     /// As [`Service::start`], with a command whose arguments and environment are the caller's.
-    pub fn start_as(mut command: Command) -> Self {
+    pub fn start_as(command: Command) -> Self {
+        Self::start_while(command, |_| {})
+    }
+
+    /// As [`Service::start_as`]; meanwhile something is done to the process, whose id that is.
+    pub fn start_while(mut command: Command, meanwhile: impl FnOnce(u32)) -> Self {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the tool starts");
         let stderr = child.stderr.take().expect("stderr was asked for");
@@ -69,6 +74,7 @@ impl Service {
             admin_address: std::sync::OnceLock::new(),
             log: Some(log),
         };
+        meanwhile(service.pid());
         service.address = service.listening(&address);
         service
     }

@@ -155,3 +155,37 @@ fn systemd_gives_the_socket_and_is_told_ready_reloading_and_stopping() {
     let (status, log) = service.ended();
     assert_eq!(status.code(), Some(0), "{log}");
 }
+
+/// Whether a process has handlers of its own for a signal.
+fn catches(pid: u32, signal: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught
+        .and_then(|caught| u64::from_str_radix(caught.trim(), 16).ok())
+        .is_some_and(|caught| caught >> (signal - 1) & 1 == 1)
+}
+
+#[test]
+fn a_reload_that_is_asked_for_while_the_service_starts_is_not_its_end() {
+    const SIGHUP: u32 = 1;
+    let scratch = Scratch::new("reload-early");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let mut command = common::flick();
+    command.arg("run").arg(&program).args([
+        "--workers",
+        "1",
+        "--admin",
+        "0",
+        "--listen",
+        "client=127.0.0.1:0",
+    ]);
+    command.arg("--connect").arg(format!("backends={}", load::origin()));
+    let service = Service::start_while(command, |pid| {
+        // It catches the signal before it has read its program, and longer than that before it listens.
+        wait::until("the process to be itself", || catches(pid, SIGHUP).then_some(()));
+        common::peers::signal(pid, "HUP");
+    });
+    wait::until("the reload", || (figure(service.admin_address(), "flick_generation") == 2).then_some(()));
+    assert_eq!(get(&mut connect(service.address), "/version"), Ok("version 0".to_owned()));
+    service.drained();
+}
