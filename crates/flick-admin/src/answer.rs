@@ -128,7 +128,10 @@ fn answer_path(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> A
             Ok(json) => Answer::of("application/json", json),
             Err(error) => panic!("a state is numbers and texts, which JSON has words for: {error}"),
         },
-        "/healthz" => Answer::plain("200 OK", "ok"),
+        "/healthz" => match source.alive() {
+            Ok(()) => Answer::plain("200 OK", "ok"),
+            Err(why) => Answer::plain("503 Service Unavailable", &why),
+        },
         "/readyz" => match source.ready() {
             Ok(()) => Answer::plain("200 OK", "ready"),
             Err(why) => Answer::plain("503 Service Unavailable", &why),
@@ -171,6 +174,10 @@ mod tests {
     impl Source for Fixed {
         fn state(&self) -> State {
             State { version: "1".to_owned(), ..State::default() }
+        }
+
+        fn alive(&self) -> Result<(), String> {
+            Ok(())
         }
 
         fn ready(&self) -> Result<(), String> {

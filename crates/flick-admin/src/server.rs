@@ -36,6 +36,11 @@ pub trait Source: Send + Sync {
     /// Everything, now.
     fn state(&self) -> State;
 
+    /// Whether everything still turns.
+    ///
+    /// Errors: what does not.
+    fn alive(&self) -> Result<(), String>;
+
     /// Whether new clients should come.
     ///
     /// Errors: why they should not.

@@ -19,6 +19,7 @@ mod gather;
 mod guests;
 mod handover;
 mod health;
+mod heart;
 pub mod host;
 mod inbox;
 pub mod latencies;

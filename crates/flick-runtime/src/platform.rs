@@ -192,10 +192,11 @@ impl Platform {
         let thread =
             std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || plan.run(&ready))?;
         self.threads.push(thread);
-        let (wakers, io) =
+        let (nerves, io) =
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
-        for (service, waker) in self.services.iter_mut().zip(wakers) {
-            service.wakers.push(waker);
+        for (service, nerve) in self.services.iter_mut().zip(nerves) {
+            service.wakers.push(nerve.waker);
+            service.pulses.push(nerve.pulse);
         }
         self.io = io;
         Ok(())
@@ -428,6 +429,7 @@ fn bind(
             addresses: Vec::new(),
             workers: Vec::new(),
             wakers: Vec::new(),
+            pulses: Vec::new(),
         });
     }
     Ok((running, keepers))

@@ -53,6 +53,7 @@ use crate::deadlines::Deadlines;
 use crate::gather::{Arrived, Gather};
 use crate::handover::Intake;
 use crate::health::Health;
+use crate::heart::{Heart, Pulse};
 use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
@@ -154,6 +155,7 @@ pub struct Worker<D: Driver> {
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
     access: Option<Box<Books>>,
+    heart: Heart,
     /// Where several services share the thread: when this turn should be over.
     turn_end: Option<Instant>,
 }
@@ -240,6 +242,7 @@ impl<D: Driver> Worker<D> {
             answered: Vec::with_capacity(ANSWERED_MAX),
             access: access.map(|tap| Box::new(Books::new(tap))),
             turn_end: None,
+            heart: Heart::default(),
             links,
             backends,
             roster: setup.board.latest(),
@@ -268,6 +271,11 @@ impl<D: Driver> Worker<D> {
         self.listeners.push(listener);
     }
 
+    /// For who watches whether it still turns.
+    pub(crate) fn pulse(&self) -> Pulse {
+        self.heart.pulse()
+    }
+
     /// Dials every backend.
     pub fn start(&mut self) {
         self.take_over_lists();
@@ -282,6 +290,7 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
+        self.heart.beat();
         if self.setup.board.version() != self.roster.version() {
             self.roster = self.setup.board.latest();
             self.take_over_lists();

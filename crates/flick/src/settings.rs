@@ -32,6 +32,9 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 /// How long what was before a reload may go on unless the operator says otherwise.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(600);
 
+/// How long a worker may not turn unless the operator says otherwise.
+const HANG_AFTER: Duration = Duration::from_secs(5);
+
 /// Where dictionaries are kept unless the operator says otherwise.
 const STATE_DIR: &str = "flick-state";
 
@@ -102,6 +105,8 @@ pub struct Settings {
     pub drain_deadline: Duration,
     /// How long what was before a reload may go on.
     pub reload_deadline: Duration,
+    /// How long a worker may not turn until it counts as hanging; zero: for ever.
+    pub hang_after: Duration,
     /// Whether to reload when a file changes.
     pub watch: bool,
     /// Where the admin side listens, if at all.
@@ -179,6 +184,7 @@ impl Settings {
                 .reload_deadline
                 .or(file.reload_deadline)
                 .map_or(RELOAD_DEADLINE, |period| period.0),
+            hang_after: flags.hang_after.or(file.hang_after).map_or(HANG_AFTER, |period| period.0),
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),

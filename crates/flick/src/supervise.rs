@@ -123,6 +123,7 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
     let mut watching = watch(&generations);
     loop {
         generations.reap();
+        generations.look_after_workers();
         if ending.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
             info!("a file has changed");
             if generations.reload().is_ok() {

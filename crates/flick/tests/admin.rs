@@ -71,6 +71,47 @@ fn metrics_count_what_a_service_did() {
     service.drained();
 }
 
+/// The threads of a service, by name.
+fn thread_of(service: &Service, wanted: &str) -> i32 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).expect("it runs");
+    let named = tasks
+        .map(|task| task.expect("it runs").path())
+        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == wanted));
+    let name = named.as_deref().and_then(std::path::Path::file_name).and_then(std::ffi::OsStr::to_str);
+    name.and_then(|number| number.parse().ok()).expect("the thread is there")
+}
+
+#[test]
+fn a_worker_that_hangs_is_told_by_name_and_one_that_sleeps_is_not() {
+    use nix::sys::ptrace;
+    use nix::sys::wait::{WaitPidFlag, waitpid};
+    use nix::unistd::Pid;
+
+    let memcached = Memcached::start();
+    let extra = ["--workers", "2", "--admin", "0", "--hang-after", "1s"];
+    let service = Service::proxy(&[memcached.address], &extra);
+    let admin = service.admin();
+    let health = || get(tcp(admin), "/healthz", "");
+    let worker = Pid::from_raw(thread_of(&service, "flick-1"));
+    // Nobody asks anything: all workers sleep, for longer than any may hang.
+    let asleep = std::time::Instant::now();
+    wait::until("two seconds of sleep", || {
+        assert_eq!(health().0, 200, "a worker that sleeps does not hang");
+        (asleep.elapsed().as_secs() >= 2).then_some(())
+    });
+    ptrace::seize(worker, ptrace::Options::empty()).expect("it is a thread of our own child");
+    ptrace::interrupt(worker).expect("it is ours");
+    waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it stops");
+    wait::until("the worker to be missed", || {
+        let (status, told) = health();
+        (status == 503).then(|| assert_eq!(told, "worker 1 of Memcached hangs\n"))
+    });
+    ptrace::detach(worker, None).expect("it is ours");
+    wait::until("the worker to be found again", || (health().0 == 200).then_some(()));
+    let log = service.drained();
+    assert!(log.contains("a worker hangs") && log.contains("a worker that hung turns again"), "{log}");
+}
+
 #[test]
 fn counters_of_programs_stand_under_their_own_names() {
     let memcached = Memcached::start();

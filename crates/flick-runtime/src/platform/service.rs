@@ -10,6 +10,7 @@ use flick_net::{Endpoint, Waker};
 use crate::config::PlatformConfig;
 use crate::crew::Group;
 use crate::handover::Heir;
+use crate::heart::Pulse;
 use crate::merge::Hub;
 use crate::setup::Setup;
 use crate::shared::Shared;
@@ -70,6 +71,8 @@ pub struct Running {
     /// By thread.
     pub(super) workers: Vec<WorkerWatch>,
     pub(super) wakers: Vec<Waker>,
+    /// By thread.
+    pub(super) pulses: Vec<Pulse>,
 }
 
 impl Running {
@@ -134,6 +137,18 @@ impl Running {
     pub fn stop(&self) {
         self.shared.stop();
         self.wake();
+    }
+
+    /// By worker: how often it has turned; `None`: it has ended.
+    pub fn turns(&self) -> Vec<Option<u64>> {
+        self.pulses.iter().map(Pulse::turns).collect()
+    }
+
+    /// Has a worker turn, though it has nothing to do.
+    pub fn rouse(&self, worker: usize) {
+        if let Some(waker) = self.wakers.get(worker) {
+            waker.wake();
+        }
     }
 
     fn wake(&self) {

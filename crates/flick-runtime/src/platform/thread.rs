@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use flick_net::{AnyDriver, Door, Driver, DriverLimits, IoKind, ListenSocket, Waker};
 
 use crate::crew::{Crew, End, Entrance, Group, Member};
+use crate::heart::Pulse;
 use crate::limits::{EVENTS_LONE_MAX, EVENTS_MAX};
 use crate::setup::Setup;
 use crate::worker::{Worker, WorkerConfig};
@@ -39,7 +40,15 @@ pub struct Plan {
 }
 
 /// What a thread says when it stands: by service, how to wake it; and which kernel interface it got.
-pub type Ready = std::io::Result<(Vec<Waker>, &'static str)>;
+pub type Ready = std::io::Result<(Vec<Nerve>, &'static str)>;
+
+/// By what a worker is woken, and seen to live.
+pub struct Nerve {
+    /// Wakes it.
+    pub waker: Waker,
+    /// Says how often it has turned.
+    pub pulse: Pulse,
+}
 
 impl Plan {
     /// Builds everything, says so, and runs to the end of all services. How each ended.
@@ -55,8 +64,8 @@ impl Plan {
             && self.parts.iter().all(|part| part.config.setup.limits.cpu_max_percent >= 100);
         let built = self.build(is_alone);
         let (members, entrances) = match built {
-            Ok((members, entrances, wakers, name)) => {
-                let _ = ready.send(Ok((wakers, name)));
+            Ok((members, entrances, nerves, name)) => {
+                let _ = ready.send(Ok((nerves, name)));
                 (members, entrances)
             }
             Err(error) => {
@@ -81,8 +90,8 @@ impl Plan {
     fn build(
         self,
         is_alone: bool,
-    ) -> std::io::Result<(Vec<Member>, Vec<Entrance>, Vec<Waker>, &'static str)> {
-        let (mut members, mut wakers, mut io) = (Vec::new(), Vec::new(), "none");
+    ) -> std::io::Result<(Vec<Member>, Vec<Entrance>, Vec<Nerve>, &'static str)> {
+        let (mut members, mut nerves, mut io) = (Vec::new(), Vec::new(), "none");
         for part in self.parts {
             let driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
             let waker = driver.waker();
@@ -94,9 +103,9 @@ impl Plan {
             if let Some(hub) = &part.config.hub {
                 hub.set_waker(part.config.index as u32, waker.clone());
             }
-            wakers.push(waker);
             let shared = Arc::clone(&part.config.shared);
             let mut worker = Worker::new(driver, part.config);
+            nerves.push(Nerve { waker, pulse: worker.pulse() });
             if !is_alone {
                 worker.share_thread(part.sweeps);
             }
@@ -111,7 +120,7 @@ impl Plan {
             Ok(Entrance { door, whose: part.whose, members: part.services })
         };
         let entrances = self.entrances.into_iter().map(entrance).collect::<std::io::Result<Vec<_>>>()?;
-        Ok((members, entrances, wakers, io))
+        Ok((members, entrances, nerves, io))
     }
 }
 

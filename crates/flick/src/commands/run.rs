@@ -4,6 +4,7 @@ pub mod backends;
 pub mod prepare;
 
 mod memory;
+mod pulse;
 mod services;
 
 pub mod generations;

@@ -55,6 +55,8 @@ pub struct File {
     pub drain_deadline: Option<Period>,
     /// How long clients that cannot change hands may stay with what was before.
     pub reload_deadline: Option<Period>,
+    /// How long a worker may not turn until it counts as hanging.
+    pub hang_after: Option<Period>,
     /// Where dictionaries with a snapshot are kept across restarts.
     pub state_dir: Option<PathBuf>,
     /// Which name server is asked.

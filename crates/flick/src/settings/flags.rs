@@ -55,6 +55,9 @@ pub struct RunFlags {
     /// How long clients that cannot change hands may stay with what was before a reload or an upgrade [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub reload_deadline: Option<Period>,
+    /// How long a worker may not turn until `/healthz` says that it hangs; `0`: for ever [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub hang_after: Option<Period>,
     /// Reload whenever a program or the settings file changes
     #[arg(long)]
     pub watch: bool,

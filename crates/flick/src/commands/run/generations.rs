@@ -15,6 +15,7 @@ use flick_runtime::{Estate, Outcome, Platform, State};
 use tracing::{info, warn};
 
 use super::prepare::Prepared;
+use super::pulse::Watchdog;
 use super::seen::Seen;
 use super::{admin, backends, not_started};
 use crate::access::AccessLog;
@@ -45,6 +46,7 @@ pub struct Generations {
     successor: Option<Successor>,
     /// The first panic of an older generation, which ends with the process.
     panic: Option<Box<dyn std::any::Any + Send>>,
+    watchdog: Watchdog,
     /// Ends last: it writes what all have noted.
     access: AccessLog,
 }
@@ -66,6 +68,7 @@ impl Generations {
         let current = Platform::start_with(services, estate).map_err(not_started)?;
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
+        let watchdog = Watchdog::new(settings.hang_after);
         let (older, admin, successor, panic) = (Vec::new(), None, None, None);
         let mut made = Self {
             flags,
@@ -79,6 +82,7 @@ impl Generations {
             binary,
             successor,
             panic,
+            watchdog,
             access,
         };
         made.open_admin()?;
@@ -153,6 +157,7 @@ impl Generations {
         let mut before = std::mem::replace(&mut self.current, next);
         before.replace(&self.current, deadline);
         self.older.push(before);
+        self.watchdog = Watchdog::new(settings.hang_after);
         if self.older.len() > GENERATIONS_MAX {
             warn!("the oldest of {} generations is told to end at once", self.older.len());
             self.older[0].drain(Duration::ZERO);
@@ -234,6 +239,24 @@ impl Generations {
         let services = if services == 1 { "1 service".to_owned() } else { format!("{services} services") };
         let parts: Vec<String> = std::iter::once(services).chain(differences.into_iter().flatten()).collect();
         parts.join("; ")
+    }
+
+    /// Looks whether workers hang, if it is time for that, and has those turn that sleep.
+    pub fn look_after_workers(&mut self) {
+        if !self.watchdog.is_due() {
+            return;
+        }
+        let services = self.current.services();
+        let all = services.iter().flat_map(|service| {
+            service.turns().into_iter().enumerate().map(move |(worker, turns)| (service, worker, turns))
+        });
+        let all: Vec<_> = all.collect();
+        let seen = self.watchdog.look(&all.iter().map(|(_, _, turns)| *turns).collect::<Vec<_>>());
+        for at in seen.rouse {
+            all[at].0.rouse(all[at].1);
+        }
+        let hung = seen.hung.iter().map(|at| (all[*at].0.name().to_owned(), all[*at].1));
+        self.seen.hang(hung.collect());
     }
 
     /// Sees older generations out that have ended.

@@ -35,6 +35,8 @@ struct Shown {
     generation: u64,
     since: Instant,
     failed: u64,
+    /// Workers that hang, by service and number.
+    hung: Vec<(String, usize)>,
 }
 
 impl Seen {
@@ -48,6 +50,7 @@ impl Seen {
             generation: 0,
             since: start,
             failed: 0,
+            hung: Vec::new(),
         };
         let confined = OnceLock::new();
         Self { shown: Mutex::new(shown), faults, start, confined, control: Mutex::new(control) }
@@ -72,6 +75,17 @@ impl Seen {
     /// A reload has failed.
     pub fn failed(&self) {
         self.shown().failed += 1;
+    }
+
+    /// These workers hang, and no others.
+    pub fn hang(&self, hung: Vec<(String, usize)>) {
+        let before = std::mem::replace(&mut self.shown().hung, hung.clone());
+        for (service, worker) in hung.iter().filter(|one| !before.contains(one)) {
+            tracing::error!(service, worker, "a worker hangs: it does not turn though it was called");
+        }
+        for (service, worker) in before.iter().filter(|one| !hung.contains(one)) {
+            tracing::warn!(service, worker, "a worker that hung turns again");
+        }
     }
 
     /// How often something was shown.
@@ -142,6 +156,15 @@ impl Source for Seen {
             },
             faults,
             faults_lost,
+        }
+    }
+
+    fn alive(&self) -> Result<(), String> {
+        let shown = self.shown();
+        let each = shown.hung.iter().map(|(service, worker)| format!("worker {worker} of {service} hangs"));
+        match each.collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(()),
+            some => Err(some.join("; ")),
         }
     }
 
