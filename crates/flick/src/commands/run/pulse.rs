@@ -98,6 +98,6 @@ mod tests {
 
     #[test]
     fn who_has_ended_does_not_hang() {
-        check(&[&[None]; 9], &[], &[]);
+        check(&[[None].as_slice(); 9], &[], &[]);
     }
 }
