@@ -71,6 +71,41 @@ fn metrics_count_what_a_service_did() {
     service.drained();
 }
 
+/// Reads OpenMetrics on its standard input; the families on its output.
+const PARSER: &str = "import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read
+for family in read(sys.stdin.read()):
+    print(family.name, family.type, len(family.samples))";
+
+#[test]
+fn a_parser_of_prometheus_reads_the_metrics() {
+    let memcached = Memcached::start();
+    let connect = format!("backends={}", memcached.address);
+    let program = "examples/memcached_cache/memcached_cache.flick";
+    let listen = "client=127.0.0.1:0";
+    let service =
+        Service::start(&["run", program, "--listen", listen, "--connect", &connect, "--admin", "0"]);
+    let mut client = client::connect(service.address);
+    client.write_all(b"get key\r\n").expect("the service reads");
+    client.read_exact(&mut [0; 5]).expect("it answers");
+    let (_, text) = get(tcp(service.admin()), "/metrics", "");
+    let mut parser = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", PARSER])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    parser.stdin.take().expect("it was asked for").write_all(text.as_bytes()).expect("it reads");
+    let (status, families, complaint) = told(parser.wait_with_output().expect("our own child"));
+    assert_eq!(status, 0, "{complaint}\n{text}");
+    for expected in ["flick_requests counter", "flick_request_seconds histogram", "flick_sessions_open gauge"]
+    {
+        assert!(families.lines().any(|line| line.starts_with(expected)), "no `{expected}` in\n{families}");
+    }
+    service.drained();
+}
+
 /// The threads of a service, by name.
 fn thread_of(service: &Service, wanted: &str) -> i32 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).expect("it runs");

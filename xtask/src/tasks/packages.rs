@@ -71,6 +71,11 @@ const PACKAGES: &[Package] = &[
         probe: &["slowhttptest", "-h"],
     },
     Package {
+        name: "python3-prometheus-client",
+        why: "a reader of OpenMetrics that we did not write",
+        probe: &["/usr/bin/python3", "-c", "import prometheus_client.openmetrics.parser"],
+    },
+    Package {
         name: "gdb",
         why: "a debugger that is to know compiled functions",
         probe: &["gdb", "--version"],
