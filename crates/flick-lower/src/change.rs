@@ -20,6 +20,9 @@ use crate::serialise::{Parcel, affected_fields};
 use crate::unit::Key;
 use crate::value::{Num, Record, Shape, ShapeKind, Val};
 
+/// Makes a message and hands it over.
+type Makes<'m, B> = dyn FnMut(&mut B, &mut dyn FnMut(&mut B, Parcel)) + 'm;
+
 impl Body<'_> {
     /// Makes a structured message ready that was changed or built, and hands it over: on one of several ways, perhaps.
     pub fn make_structured(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
@@ -81,7 +84,7 @@ impl Body<'_> {
         cond: Option<Value>,
         reason: FailureReason,
         hand_over: &mut dyn FnMut(&mut Self, Parcel),
-        make: &mut dyn FnMut(&mut Self, &mut dyn FnMut(&mut Self, Parcel)),
+        make: &mut Makes<'_, Self>,
     ) {
         let Some(cond) = cond else { return make(self, hand_over) };
         self.two_ways(cond, hand_over, make, |body, hand_over| hand_over(body, Parcel::Unwritable(reason)));
