@@ -8,6 +8,7 @@ mod compact;
 mod dead;
 mod duplicate;
 mod fold;
+mod known;
 mod slots;
 pub mod spill;
 mod thread;
@@ -29,6 +30,7 @@ fn optimise_function(function: &mut Function) {
     for _ in 0..PASS_ROUNDS_MAX {
         let mut changed = fold::run(function);
         changed |= duplicate::run(function, &mut budget);
+        changed |= known::run(function);
         // Each run settles one block.
         for _ in 0..function.blocks.len() {
             if !slots::run(function) {
@@ -150,6 +152,22 @@ mod tests {
              b1(): v4: bool = not v3 v5: bool = or v4, v3 branch v5, b2, b3
              b2(): fault 1 cause 1
              b3(): done",
+        );
+    }
+
+    #[test]
+    fn behind_a_switch_its_value_is_known() {
+        check(
+            "b0(v0: frame, v1: int): v2: int = frame_get 8 switch v2 { 7: b1, 23: b2, else: b3 }
+             b1(): v3: int = const 7 v4: bool = eq v2, v3 frame_set 9, v4 done
+             b2(): v5: int = const 7 v6: bool = eq v5, v2 frame_set 9, v6 done
+             b3(): v7: int = const 23 v8: bool = ne v2, v7 v9: int = const 1 v10: bool = eq v2, v9
+               frame_set 9, v8 frame_set 10, v10 done",
+            "b0(v0: frame, v1: int): v2: int = frame_get 8 switch v2 { 7: b1, 23: b2, else: b3 }
+             b1(): v3: bool = const 1 frame_set 9, v3 done
+             b2(): v4: bool = const 0 frame_set 9, v4 done
+             b3(): v5: bool = const 1 v6: int = const 1 v7: bool = eq v2, v6
+               frame_set 9, v5 frame_set 10, v7 done",
         );
     }
 

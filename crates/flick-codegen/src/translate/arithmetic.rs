@@ -95,6 +95,10 @@ impl Translator<'_, '_> {
         // The message does not change while a parser runs, so the same load need not be done twice; it may not move
         // above the comparison that covers it.
         let flags = MemFlagsData::new().with_notrap().with_readonly();
+        if let (1, false) = (width_bytes, signed) {
+            // In one: of a byte that is widened, code would keep the narrow one too where that does for a comparison.
+            return self.builder.ins().uload8(types::I64, flags, address, offset);
+        }
         let ty = match width_bytes {
             1 => types::I8,
             2 => types::I16,

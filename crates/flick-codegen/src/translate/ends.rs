@@ -12,6 +12,8 @@ use super::function::{Translator, own_memory, slot_offset};
 
 /// Most jumps that one condition becomes.
 const BRANCHES_MAX: usize = 8;
+/// From so many cases on it is worth asking first whether a number lies among them.
+const SEARCHED_CASES: usize = 8;
 
 impl Translator<'_, '_> {
     pub(super) fn end(&mut self, block: BlockId, end: &Terminator) {
@@ -34,6 +36,7 @@ impl Translator<'_, '_> {
                 if let Some((members, target)) = members(cases) {
                     return self.branch_if_member(value, members, target, default);
                 }
+                self.pass_what_is_outside(value, cases, default);
                 let mut switch = Switch::new();
                 for (case, target) in cases {
                     switch.set_entry(u128::from(*case as u64), self.target(*target));
@@ -116,6 +119,18 @@ impl Translator<'_, '_> {
         let shifted = self.builder.ins().ushr(table, value);
         let bit = self.builder.ins().band_imm_u(shifted, 1);
         self.builder.ins().brif(bit, target, &[], default, &[]);
+    }
+
+    /// Before a search through many cases: what is below or above all of them goes on at once.
+    fn pass_what_is_outside(&mut self, value: ClifValue, cases: &[(i64, BlockId)], default: Block) {
+        let numbers = || cases.iter().map(|(case, _)| *case);
+        let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else { return };
+        let Some(count) = last.checked_sub(first).filter(|_| cases.len() >= SEARCHED_CASES) else { return };
+        let place = self.builder.ins().iadd_imm_s(value, first.wrapping_neg());
+        let is_among = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, place, count);
+        let among = self.builder.create_block();
+        self.builder.ins().brif(is_among, among, &[], default, &[]);
+        self.builder.switch_to_block(among);
     }
 
     fn cold_block(&mut self) -> Block {
