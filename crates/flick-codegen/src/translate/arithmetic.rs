@@ -7,7 +7,8 @@ use flick_ir::data::{Binary, Op, Value};
 use super::function::Translator;
 
 /// The machine's own byte order.
-const NATIVE: Endianness = if cfg!(target_endian = "big") { Endianness::Big } else { Endianness::Little };
+pub(super) const NATIVE: Endianness =
+    if cfg!(target_endian = "big") { Endianness::Big } else { Endianness::Little };
 
 impl Translator<'_, '_> {
     pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> ir::Value {

@@ -1,17 +1,20 @@
 //! How blocks end.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value as ClifValue};
+use cranelift_codegen::ir::{Block, BlockArg, Endianness, InstBuilder, Value as ClifValue, types};
 use cranelift_frontend::Switch;
 use flick_abi::Step;
 use flick_abi::frame::SLOT_STATE;
 use flick_ir::data::{Binary, BlockId, FuncKind, Op, Terminator, Value};
 use flick_ir::semantics::NEED_BYTES_MAX;
 
+use super::arithmetic::NATIVE;
 use super::function::{Translator, own_memory, slot_offset};
 
 /// Most jumps that one condition becomes.
 const BRANCHES_MAX: usize = 8;
+/// Bytes of half a word.
+const HALF_BYTES: i32 = 4;
 /// From so many cases on it is worth asking first whether a number lies among them.
 const SEARCHED_CASES: usize = 8;
 
@@ -30,7 +33,8 @@ impl Translator<'_, '_> {
             }
             Terminator::Switch { value, cases, default } => {
                 let (value, default) = (self.get(*value), self.target(*default));
-                if block.0 == 0 && self.message.is_some() && cases.iter().all(|(case, _)| *case != 0) {
+                let is_state = |case: i64| i32::try_from(case).is_ok_and(|case| case > 0);
+                if block.0 == 0 && self.message.is_some() && cases.iter().all(|(case, _)| is_state(*case)) {
                     return self.resume(value, cases, default);
                 }
                 if let Some((members, target)) = members(cases) {
@@ -92,7 +96,15 @@ impl Translator<'_, '_> {
     /// that way goes straight on. The search through the cases is kept cold.
     fn resume(&mut self, state: ClifValue, cases: &[(i64, BlockId)], default: Block) {
         let mut next = self.cold_block();
-        self.builder.ins().brif(state, next, &[], default, &[]);
+        let is_first = self.builder.ins().icmp_imm_s(IntCC::Equal, state, 0);
+        self.builder.ins().brif(is_first, default, &[], next, &[]);
+        self.builder.switch_to_block(next);
+        // In halves: see `need_more`.
+        let bits = self.builder.ins().iconst(types::I32, i64::from(i32::BITS));
+        let high = self.builder.ins().ushr(state, bits);
+        let state = self.builder.ins().ireduce(types::I32, state);
+        next = self.cold_block();
+        self.builder.ins().brif(high, default, &[], next, &[]);
         for (case, target) in cases {
             self.builder.switch_to_block(next);
             // A block of its own for the edge, or Cranelift puts one among the common blocks.
@@ -170,13 +182,13 @@ impl Translator<'_, '_> {
                 return self.need_more(more, Some(base), bytes, state);
             }
             let enough = self.builder.create_block();
-            let is_beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, base, len);
+            let is_within = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, base, len);
             if bytes == 0 {
-                self.builder.ins().brif(is_beyond, more, &[], then, &[]);
+                self.builder.ins().brif(is_within, then, &[], more, &[]);
                 self.need_more(more, Some(base), bytes, state);
                 return;
             }
-            self.builder.ins().brif(is_beyond, more, &[], enough, &[]);
+            self.builder.ins().brif(is_within, enough, &[], more, &[]);
             self.builder.switch_to_block(enough);
             rest = self.builder.ins().isub(len, base);
         }
@@ -190,8 +202,14 @@ impl Translator<'_, '_> {
     /// Stores the state and returns how much is needed, as `semantics::need_bytes` computes it.
     fn need_more(&mut self, block: Block, base: Option<ClifValue>, bytes: u32, state: u32) {
         self.builder.switch_to_block(block);
-        let state = self.iconst(i64::from(state));
-        self.builder.ins().store(own_memory(), state, self.frame, slot_offset(SLOT_STATE as u16));
+        // In halves: Cranelift makes a constant anew wherever it is needed, but not one that it has met in a block aside
+        // before; that would have a register all along the common way, and small numbers are much used there.
+        let [low, high] = if NATIVE == Endianness::Big { [0, state] } else { [state, 0] };
+        for (half, at) in [(low, 0), (high, HALF_BYTES)] {
+            let half = self.builder.ins().iconst(types::I32, i64::from(half));
+            let slot = slot_offset(SLOT_STATE as u16);
+            self.builder.ins().store(own_memory(), half, self.frame, slot + at);
+        }
         let Some(base) = base else {
             self.step(Step::NeedMore(u64::from(bytes)));
             return;
