@@ -13,6 +13,9 @@ pub struct Counter(AtomicU64);
 impl Counter {
     /// Adds. Only the owning worker calls this.
     pub fn add(&self, amount: u64) {
+        if cfg!(feature = "uncounted") {
+            return;
+        }
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
