@@ -118,16 +118,15 @@ fn refused(request: &Request<'_>, policy: &Policy, is_secret: bool) -> Option<An
 }
 
 fn answer_path(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> Answer {
-    if let Some(refused) = refused(request, policy, matches!(request.path, "/metrics" | "/api/state")) {
+    let is_secret = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions");
+    if let Some(refused) = refused(request, policy, is_secret) {
         return refused;
     }
     match request.path {
         "/" => page(),
         "/metrics" => Answer::of(metrics::CONTENT_TYPE, metrics::text(&source.state())),
-        "/api/state" => match serde_json::to_string(&source.state()) {
-            Ok(json) => Answer::of("application/json", json),
-            Err(error) => panic!("a state is numbers and texts, which JSON has words for: {error}"),
-        },
+        "/api/state" => json(&source.state()),
+        "/api/sessions" => json(&source.sessions()),
         "/healthz" => match source.alive() {
             Ok(()) => Answer::plain("200 OK", "ok"),
             Err(why) => Answer::plain("503 Service Unavailable", &why),
@@ -136,7 +135,17 @@ fn answer_path(request: &Request<'_>, policy: &Policy, source: &dyn Source) -> A
             Ok(()) => Answer::plain("200 OK", "ready"),
             Err(why) => Answer::plain("503 Service Unavailable", &why),
         },
-        _ => Answer::plain("404 Not Found", "there are /, /metrics, /healthz, /readyz and /api/state"),
+        _ => Answer::plain(
+            "404 Not Found",
+            "there are /, /metrics, /healthz, /readyz, /api/state and /api/sessions",
+        ),
+    }
+}
+
+fn json(shown: &impl serde::Serialize) -> Answer {
+    match serde_json::to_string(shown) {
+        Ok(json) => Answer::of("application/json", json),
+        Err(error) => panic!("a state is numbers and texts, which JSON has words for: {error}"),
     }
 }
 
@@ -167,13 +176,17 @@ fn is_of_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::request::parse;
-    use crate::state::State;
+    use crate::state::{Sessions, State};
 
     struct Fixed(Result<(), String>);
 
     impl Source for Fixed {
         fn state(&self) -> State {
             State { version: "1".to_owned(), ..State::default() }
+        }
+
+        fn sessions(&self) -> Sessions {
+            Sessions { open: 7, ..Sessions::default() }
         }
 
         fn alive(&self) -> Result<(), String> {
@@ -204,6 +217,7 @@ mod tests {
             ("/", "200", "<!doctype html>"),
             ("/metrics", "200", "# EOF\n"),
             ("/api/state", "200", "\"version\":\"1\""),
+            ("/api/sessions", "200", "\"open\":7"),
             ("/healthz", "200", "ok"),
             ("/readyz", "503", "draining"),
             ("/else", "404", "/metrics"),
@@ -243,7 +257,7 @@ mod tests {
             ("\r\nAuthorization: Basic abc", "401"),
             ("\r\nAuthorization: Bearer abc", "200"),
         ] {
-            for path in ["/metrics", "/api/state"] {
+            for path in ["/metrics", "/api/state", "/api/sessions"] {
                 check(Some("abc"), &format!("GET {path} HTTP/1.1{field}"), status);
             }
             check(Some("abc"), &format!("GET /healthz HTTP/1.1{field}"), "200");

@@ -20,7 +20,7 @@ use crate::limits::{
     ACCEPT_PAUSE, ANSWER_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
 };
 use crate::request;
-use crate::state::State;
+use crate::state::{Sessions, State};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub enum Ask {
 pub trait Source: Send + Sync {
     /// Everything, now.
     fn state(&self) -> State;
+
+    /// Some of the clients, asked for now.
+    fn sessions(&self) -> Sessions;
 
     /// Whether everything still turns.
     ///

@@ -25,6 +25,38 @@ pub struct State {
     pub faults_lost: u64,
 }
 
+/// Some of the clients that there are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// How many there are.
+    pub open: u64,
+    /// Those that are named: a few of each worker of each service.
+    pub sessions: Vec<Session>,
+}
+
+/// A client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// The service that serves it.
+    pub service: String,
+    /// The worker that does.
+    pub worker: u64,
+    /// Its address.
+    pub client: String,
+    /// Since it came.
+    pub age_ms: u64,
+    /// Since it sent something.
+    pub quiet_ms: u64,
+    /// What it does, in a few words.
+    pub state: String,
+    /// Its requests under way.
+    pub under_way: u64,
+    /// What it has sent.
+    pub bytes_in: u64,
+    /// What was passed on to it.
+    pub bytes_out: u64,
+}
+
 /// Reloads of the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reloads {

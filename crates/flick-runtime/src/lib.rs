@@ -11,6 +11,7 @@ mod alarms;
 mod backend;
 mod balance;
 mod body;
+pub mod census;
 pub mod config;
 pub mod counters;
 mod crew;

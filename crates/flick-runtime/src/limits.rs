@@ -180,6 +180,10 @@ pub const LATENCY_LAST_BITS: u32 = 36;
 pub const LATENCY_SHARE_BITS: u32 = 3;
 /// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
 pub const ANSWERED_MAX: usize = 1024;
+/// Clients that a worker names when it is asked which it has.
+pub const SESSIONS_LISTED_MAX: usize = 64;
+/// How long whoever asks waits for the workers' answers.
+pub const CENSUS_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;
 /// Requests of one worker under way at one time that will be in the access log.

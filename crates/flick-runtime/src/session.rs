@@ -123,6 +123,12 @@ pub struct Session {
     pub is_leaving: bool,
     /// It is in the run queue.
     pub queued: bool,
+    /// When it came.
+    pub begun_ns: u64,
+    /// What it has sent.
+    pub bytes_in: u64,
+    /// What was passed on to it.
+    pub bytes_out: u64,
     /// When it last did something.
     pub active_ns: u64,
     /// While it lingers: bytes of output that were left when last looked at.
@@ -161,6 +167,9 @@ impl Session {
             receiving: false,
             is_leaving: false,
             queued: false,
+            begun_ns: now_ns,
+            bytes_in: 0,
+            bytes_out: 0,
             active_ns: now_ns,
             unsent_bytes: 0,
             give_up_ns: 0,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use flick_net::{Endpoint, ListenSockets};
 
 use crate::balance::Loads;
+use crate::census::Question;
 use crate::config::Limits;
 use crate::guests::{AcceptClock, Guests};
 use crate::handover::{Heir, Intake};
@@ -30,6 +31,8 @@ pub struct Shared {
     accepts: AcceptClock,
     /// By worker: the clients that are handed to it.
     intakes: Vec<Arc<Intake>>,
+    /// By worker: where it is asked who its clients are.
+    questions: Vec<Question>,
     loads: Arc<Loads>,
     /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
     /// when it takes no clients any more, or they would wait for nobody.
@@ -43,7 +46,8 @@ impl Shared {
     pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
         let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
         let intakes = (0..workers).map(|_| Arc::default()).collect();
-        Self { sessions, intakes, loads: Arc::new(Loads::new(workers)), ..Self::default() }
+        let questions = (0..workers).map(|_| Question::default()).collect();
+        Self { sessions, intakes, questions, loads: Arc::new(Loads::new(workers)), ..Self::default() }
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.
@@ -114,6 +118,11 @@ impl Shared {
     /// Where clients are left for a worker.
     pub(crate) fn intake(&self, worker: usize) -> Option<Arc<Intake>> {
         self.intakes.get(worker).cloned()
+    }
+
+    /// Where a worker is asked who its clients are.
+    pub(crate) fn question(&self, worker: usize) -> Option<&Question> {
+        self.questions.get(worker)
     }
 
     /// Where clients are left, by worker.

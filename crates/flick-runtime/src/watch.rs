@@ -2,11 +2,14 @@
 //! Promises: looking costs the workers nothing but the cache lines that are read; a watch outlives its service.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use flick_net::Endpoint;
+use flick_net::{Endpoint, Waker};
 
+use crate::census::{self, Listed};
 use crate::counters::{BackendCounters, Counters, Totals};
 use crate::latencies::Times;
+use crate::limits::CENSUS_MS;
 use crate::roster::Slot;
 use crate::setup::Setup;
 use crate::shared::Shared;
@@ -30,6 +33,8 @@ pub struct Watch {
     pub(crate) workers: Vec<WorkerWatch>,
     pub(crate) addresses: Vec<(String, Endpoint)>,
     pub(crate) io: &'static str,
+    /// By worker.
+    pub(crate) wakers: Vec<Waker>,
 }
 
 /// Counters of one backend over all workers.
@@ -121,6 +126,12 @@ impl Watch {
     /// What the program's code shares: its counters and dictionaries.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Some of its clients, asked of all its workers.
+    pub fn sessions(&self) -> Vec<Listed> {
+        let questions = (0..self.wakers.len()).filter_map(|worker| self.shared.question(worker));
+        census::ask(questions.zip(&self.wakers), Duration::from_millis(CENSUS_MS))
     }
 
     /// It takes no new clients any more.

@@ -11,6 +11,7 @@ mod around;
 mod asks;
 mod audit;
 mod bodies;
+mod census;
 mod deliver;
 mod events;
 mod health;
@@ -410,7 +411,10 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
-            Event::Woken => self.take_over(),
+            Event::Woken => {
+                self.take_over();
+                self.answer_census();
+            }
         }
     }
 

@@ -71,6 +71,37 @@ fn metrics_count_what_a_service_did() {
     service.drained();
 }
 
+#[test]
+fn clients_are_named_with_what_they_do_when_somebody_asks() {
+    let memcached = Memcached::start();
+    let service = Service::proxy(&[memcached.address], &["--workers", "2", "--admin", "0"]);
+    let admin = service.admin();
+    let mut asking = client::connect(service.address);
+    client::ask(&mut asking, Opcode::Get, 1, b"k", b"");
+    let mut silent = client::connect(service.address);
+    silent.write_all(&[0x80, 0]).expect("the service reads");
+    let named = |stream: &TcpStream| {
+        let (status, text) = get(tcp(admin), "/api/sessions", "");
+        assert_eq!(status, 200, "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(read["open"], 2, "{read}");
+        let own = stream.local_addr().expect("it is connected").to_string();
+        read["sessions"].as_array()?.iter().find(|session| session["client"] == own.as_str()).cloned()
+    };
+    let begun = wait::until("the half request to be seen", || {
+        named(&silent).filter(|session| session["state"] == "sends a request")
+    });
+    assert_eq!((&begun["bytes_in"], &begun["bytes_out"]), (&2.into(), &0.into()), "{begun}");
+    let rests = named(&asking).expect("it is there");
+    assert_eq!((&rests["state"], &rests["service"]), (&"rests".into(), &"Memcached".into()), "{rests}");
+    assert_eq!(
+        (&rests["bytes_in"], &rests["bytes_out"]),
+        (&25.into(), &(24 + "Not found".len()).into()),
+        "{rests}"
+    );
+    service.drained();
+}
+
 /// Reads OpenMetrics on its standard input; the families on its output.
 const PARSER: &str = "import sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read

@@ -111,6 +111,7 @@ impl Running {
             workers: self.workers.clone(),
             addresses: self.addresses.clone(),
             io,
+            wakers: self.wakers.clone(),
         }
     }
 

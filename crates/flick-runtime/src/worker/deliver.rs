@@ -153,6 +153,7 @@ impl<D: Driver> Worker<D> {
             emit(rest.clone());
         }
         session.held_bytes += held;
+        session.bytes_out += sent;
         if logged.is_some() {
             self.log_reply(logged, message.front, sent);
         }
@@ -170,6 +171,7 @@ impl<D: Driver> Worker<D> {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
+        session.bytes_out += u64::from(piece.len());
         if session.requests.front() == Some(request) {
             self.driver.send(session.conn, piece);
             return;

@@ -247,7 +247,11 @@ impl<D: Driver> Worker<D> {
             self.filled.push(key);
         }
         let (driver, conn) = (&mut self.driver, session.conn);
-        let mut emit = |slice: Slice| driver.send(conn, slice);
+        let bytes_out = &mut session.bytes_out;
+        let mut emit = |slice: Slice| {
+            *bytes_out += u64::from(slice.len());
+            driver.send(conn, slice);
+        };
         let written = append(&self.pool, &mut session.fill, Class::Small, message, [None, None], &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
@@ -466,7 +470,8 @@ impl<D: Driver> Worker<D> {
         state.private_body = (!body.is_over()).then_some((body, heard));
         let flow = match piece {
             Piece::Bytes(piece) => {
-                if let Some(session) = self.sessions.get(key).filter(|_| heard) {
+                if let Some(session) = self.sessions.get_mut(key).filter(|_| heard) {
+                    session.bytes_out += u64::from(piece.len());
                     self.driver.send(session.conn, piece);
                 }
                 Flow::Go

@@ -22,6 +22,7 @@ impl<D: Driver> Worker<D> {
         if session.phase != Phase::Open {
             return;
         }
+        session.bytes_in += u64::from(data.len());
         if !session.inbox.push(&mut self.pieces, data) {
             self.counters.exhausted.add(1);
             self.end_session(key, true);

@@ -100,6 +100,7 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.links[link as usize];
         state.grace = None;
         if let Some(piece) = state.inbox.take_raw(&mut self.pieces, u64::MAX) {
+            session.bytes_out += u64::from(piece.len());
             self.driver.send(session.conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;

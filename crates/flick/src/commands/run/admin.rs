@@ -5,10 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flick_admin::limits::TOKEN_BYTES_MAX;
-use flick_admin::state::{Backend, Counter, Dictionary, Edge, Graph, Service, Task, TaskRuns, Times, Worker};
+use flick_admin::state::{
+    Backend, Counter, Dictionary, Edge, Graph, Service, Session, Task, TaskRuns, Times, Worker,
+};
 use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
+use flick_net::PeerAddr;
+use flick_runtime::census::Listed;
 use flick_runtime::{Snapshot, Totals, Watch};
 use tracing::info;
 
@@ -158,6 +162,25 @@ fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
         shed: backend.shed,
         is_watched: backend.is_watched,
         times: times(&backend.times),
+    }
+}
+
+/// A client of this service.
+pub fn session(service: &str, listed: &Listed) -> Session {
+    let client = match listed.client {
+        PeerAddr::Tcp(address) => address.to_string(),
+        PeerAddr::Unix => "unix".to_owned(),
+    };
+    Session {
+        service: service.to_owned(),
+        worker: listed.worker as u64,
+        client,
+        age_ms: listed.age_ms,
+        quiet_ms: listed.quiet_ms,
+        state: listed.state.to_owned(),
+        under_way: listed.under_way.into(),
+        bytes_in: listed.bytes_in,
+        bytes_out: listed.bytes_out,
     }
 }
 

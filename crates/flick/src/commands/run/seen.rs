@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use flick_admin::faults::Faults;
 use flick_admin::limits::ASK_TIME_MAX;
-use flick_admin::state::{Reloads, Service, State};
+use flick_admin::state::{Reloads, Service, Sessions, State};
 use flick_admin::{Ask, Source, process};
 use flick_ir::data::Module;
 use flick_runtime::{Snapshot, Watch};
 
-use super::admin::View;
+use super::admin::{self, View};
 use crate::supervise::Call;
 
 /// Everything that is shown.
@@ -157,6 +157,19 @@ impl Source for Seen {
             faults,
             faults_lost,
         }
+    }
+
+    fn sessions(&self) -> Sessions {
+        // Asked behind the lock: workers take their time.
+        let watches: Vec<Watch> = {
+            let shown = self.shown();
+            shown.views.iter().map(View::watch).chain(&shown.older).cloned().collect()
+        };
+        let sessions = watches.iter().flat_map(|watch| {
+            watch.sessions().into_iter().map(|listed| admin::session(watch.name(), &listed))
+        });
+        let open = watches.iter().map(|watch| watch.snapshot().totals.sessions_open).sum();
+        Sessions { open, sessions: sessions.collect() }
     }
 
     fn alive(&self) -> Result<(), String> {
