@@ -7,13 +7,18 @@
 use std::fmt::Write as _;
 use std::hint::{black_box, spin_loop};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flick_ring::{Consumer, Producer, ring};
+use flick_testkit::service::client::Habit;
+use flick_testkit::service::memcached::{Cmd, opcode};
+use flick_testkit::service::server::Server;
+use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
 
 use crate::cli::HandoverArgs;
 use crate::machine::Machine;
-use crate::process::pin_this_thread;
+use crate::process::{pin_this_thread, workspace};
 use crate::sharing;
 use crate::stats::Spread;
 
@@ -23,6 +28,12 @@ const MESSAGE_BYTES: usize = 64;
 const MESSAGES: u64 = 2_000_000;
 /// Bytes of a ring, as between two tasks of a merge.
 const RING_BYTES: usize = 128 * 1024;
+/// Sessions of a worker among which it switches.
+const SESSIONS: usize = 200;
+/// How often each of them has its turn in a round.
+const SWITCH_ROUNDS: u32 = 20_000;
+/// How often each goes back to the pool in a round.
+const POOL_ROUNDS: u32 = 5_000;
 /// Messages of a batch, as a task passes them on.
 const BATCH: u64 = 32;
 
@@ -34,20 +45,38 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
         ("the same, 32 at once", 30.0, Vec::new()),
         ("a message to a task on another worker, both busy, each by itself", 150.0, Vec::new()),
         ("the same, 32 at once", 150.0, Vec::new()),
-        ("a switch among 200 runnable tasks", 40.0, Vec::new()),
+        (
+            "a switch among 200 runnable tasks: the next one is taken, finds nothing to do, and is given back",
+            40.0,
+            Vec::new(),
+        ),
+        (
+            "one more turn of a session with a message of 8 bytes in it, everything included",
+            f64::NAN,
+            Vec::new(),
+        ),
+        (
+            "a session from the pool, and back: all that accepting costs beside the kernel's part",
+            1_000.0,
+            Vec::new(),
+        ),
     ];
+    let mut idle = idle_sessions().map_err(io::Error::other)?;
     for _ in 0..args.rounds.max(1) {
         rows[0].2.push(on_one_worker(1));
         rows[1].2.push(on_one_worker(BATCH));
         rows[2].2.push(across(args, 1)?);
         rows[3].2.push(across(args, BATCH)?);
-        rows[4].2.push(sharing::switch_ns(&args.flick, &args.place)?);
+        rows[4].2.push(each_ns(|| idle.worker.go_round(SWITCH_ROUNDS)));
+        rows[5].2.push(sharing::switch_ns(&args.flick, &args.place)?);
+        rows[6].2.push(each_ns(|| idle.worker.reopen_sessions(POOL_ROUNDS)));
     }
     let mut table = String::from("| what | ns | goal |\n|---|---|--:|\n");
     for (name, goal, rounds) in rows {
         let spread = Spread::of(rounds.into_iter());
         let (median, min, max) = (spread.median, spread.min, spread.max);
-        let _ = writeln!(table, "| {name} | {median:.1} ({min:.1}–{max:.1}) | {goal:.0} |");
+        let goal = if goal.is_nan() { String::new() } else { format!("{goal:.0}") };
+        let _ = writeln!(table, "| {name} | {median:.1} ({min:.1}–{max:.1}) | {goal} |");
     }
     print!("{table}");
     if let Some(results) = &args.results {
@@ -62,6 +91,43 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
         std::fs::write(results.join("handover.md"), page)?;
     }
     Ok(())
+}
+
+/// Nanoseconds of one of what `work` does many times.
+fn each_ns(work: impl FnOnce() -> u64) -> f64 {
+    let begun = Instant::now();
+    let count = work();
+    begun.elapsed().as_nanos() as f64 / count.max(1) as f64
+}
+
+/// A worker of Listing 1 in the simulator, with 200 clients that have said a byte and are silent now.
+fn idle_sessions() -> Result<Service, String> {
+    let path = workspace().join("examples/memcached_proxy/memcached_proxy.flick");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let library = |name: &str| {
+        let file = format!("{name}.flick");
+        let text = std::fs::read_to_string(workspace().join("stdlib").join(&file)).ok()?;
+        Some((file, text))
+    };
+    let (program, diagnostics, _) = flick_check::check("memcached_proxy.flick", &text, &library);
+    let program = program.ok_or_else(|| format!("Listing 1 is not a program: {diagnostics:?}"))?;
+    let module = flick_lower::lower(&program);
+    let engine = flick_codegen::compile(&module, &flick_codegen::Options::default());
+    let engine = Arc::new(engine.map_err(|error| error.to_string())?);
+    let subject = Subject { program: Arc::new(module.program.clone()), engine };
+    let mut config = ServiceConfig::new(7, 1);
+    config.limits.sessions_max = SESSIONS as u32;
+    config.limits.requests_max = 4096;
+    let mut service = Service::new(&config, &subject, |_, _| Some(Box::new(Server::honest())));
+    let silent = Habit::Trickle { bytes: 1, every_ns: 3_600_000 * MS };
+    for number in 0..SESSIONS as u32 {
+        service.client(5 * MS, &[Cmd::request(opcode::GET, number, b"k", b"")], silent.clone());
+    }
+    service.run(1_000 * MS, |_| false)?;
+    match service.worker.audit().sessions {
+        SESSIONS => Ok(service),
+        open => Err(format!("{open} sessions instead of {SESSIONS}")),
+    }
 }
 
 /// Pushes so many messages, numbered from `first`, and publishes them.

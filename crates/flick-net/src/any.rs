@@ -175,6 +175,11 @@ impl Driver for AnyDriver {
     }
 
     #[inline]
+    fn pauses_for_free(&self) -> bool {
+        either!(self, driver => driver.pauses_for_free())
+    }
+
+    #[inline]
     fn send(&mut self, conn: Handle, data: Slice) {
         either!(self, driver => driver.send(conn, data));
     }

@@ -182,6 +182,11 @@ pub trait Driver {
     /// its peer has reset it may be told at once or only when it is resumed or written to.
     fn receive(&mut self, conn: Handle, on: bool);
 
+    /// Whether pausing and resuming a connection costs nothing to speak of: no request to the kernel.
+    fn pauses_for_free(&self) -> bool {
+        false
+    }
+
     /// Appends to the connection's output, before it is connected too. Never blocks, never fails: what goes
     /// wrong arrives as `Failed` (while receiving is on: behind the data that had arrived before).
     /// Everything appended between two calls of `poll` goes out together, in one system call where it can.

@@ -376,6 +376,10 @@ impl Driver for EpollDriver {
         }
     }
 
+    fn pauses_for_free(&self) -> bool {
+        true
+    }
+
     fn send(&mut self, conn: Handle, data: Slice) {
         let high_bytes = self.marks.high_bytes;
         let Some(state) = self.conns.get_mut(conn).filter(|conn| !conn.is_closing) else { return };

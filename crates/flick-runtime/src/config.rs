@@ -82,6 +82,8 @@ pub struct Limits {
     pub merge_ring_bytes: usize,
     /// Longest that a busy worker waits to gather more messages into one turn; zero: never. See `gather.rs`.
     pub gather_max: Duration,
+    /// How long a worker without work looks for some before it sleeps, at most a millisecond; zero: not at all.
+    pub spin: Duration,
     /// Its part of a thread that it shares, against the other services that have something to do.
     pub cpu_weight: u32,
     /// The part of a thread that it has at most, in percent, whatever the others do.
@@ -109,6 +111,7 @@ impl Default for Limits {
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             gather_max: Duration::from_micros(200),
+            spin: Duration::ZERO,
             cpu_weight: 100,
             cpu_max_percent: 100,
         }

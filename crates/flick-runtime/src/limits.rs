@@ -116,6 +116,8 @@ pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
 pub const CHECK_BYTES_MAX: usize = 256;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
+/// Longest that a worker may look for something to do before it sleeps.
+pub const SPIN_MAX: Duration = Duration::from_millis(1);
 /// Time over which a worker sums up how busy it was.
 pub const LOAD_WINDOW_NS: u64 = 10_000_000;
 /// A worker that was busy for so many thousandths of its window hands new clients to who is idle.

@@ -19,6 +19,7 @@ mod judging;
 mod leaving;
 mod links;
 mod lists;
+mod measuring;
 mod merging;
 mod pool;
 mod private;
@@ -32,6 +33,7 @@ mod shedding;
 mod timers;
 mod tunnels;
 mod uploads;
+mod waiting;
 
 pub use audit::Audit;
 use rules::Scratch;
@@ -59,7 +61,7 @@ use crate::host::WorkerHost;
 use crate::latencies::Latency;
 use crate::ledger::Ledger;
 use crate::limits::{
-    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
+    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX, SPIN_MAX,
 };
 use crate::locals::Locals;
 use crate::merge::Hub;
@@ -150,6 +152,9 @@ pub struct Worker<D: Driver> {
     pace: Pace,
     gather: Gather,
     shedder: Shedder,
+    /// How long it looks for something to do before it sleeps, and has so far in all.
+    spin_ns: u64,
+    spun_ns: u64,
     /// Where it shares the service with other workers, whose thread is its own.
     balance: Option<Balance>,
     merging: Option<Box<Merging>>,
@@ -238,6 +243,8 @@ impl<D: Driver> Worker<D> {
             pace: Pace::new(&setup, time_slices),
             shedder: shedder_of(&setup),
             gather: gather_of(&setup, time_slices),
+            spin_ns: if time_slices { setup.limits.spin.min(SPIN_MAX).as_nanos() as u64 } else { 0 },
+            spun_ns: 0,
             balance: Balance::new(shared.loads(), index).filter(|_| time_slices && setup.merge.is_none()),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
@@ -303,16 +310,7 @@ impl<D: Driver> Worker<D> {
             (a, b) => a.or(b),
         };
         let mut events = std::mem::take(&mut self.events);
-        if let Some(balance) = &self.balance
-            && rests
-        {
-            balance.rests(Some(self.driver.now_ns()));
-        }
-        self.driver.poll(&self.pool, wait, &mut events)?;
-        if let Some(balance) = &mut self.balance {
-            balance.rests(None);
-            balance.turn(self.driver.now_ns(), self.driver.waited_ns());
-        }
+        self.poll(wait, rests, &mut events)?;
         let mut arrived = Arrived::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.handle_all(&mut events, &mut arrived);

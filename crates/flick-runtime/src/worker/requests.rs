@@ -58,6 +58,11 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if !self.run_steps(TaskKind::Session, |worker| worker.session_step(key)) {
+            if self.driver.pauses_for_free() {
+                // It has enough for its next turn; what comes meanwhile is received when that is done with, and is still warm
+                // when it is looked at.
+                self.set_receiving(key, false);
+            }
             self.enqueue_session(key);
             return;
         }

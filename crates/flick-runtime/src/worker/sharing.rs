@@ -15,7 +15,7 @@ impl Worker<AnyDriver> {
     /// Prepares it to share its thread. Of the services of one program, one `sweeps` what they share.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
         self.gather = Gather::new(Duration::ZERO);
-        self.balance = None;
+        (self.balance, self.spin_ns) = (None, 0);
         if !sweeps {
             self.sweep_due_ns = None;
         }

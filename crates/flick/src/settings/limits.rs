@@ -84,6 +84,9 @@ pub struct LimitSettings {
     /// Longest that a busy worker waits to gather messages into one turn; 0ms: never [default: 200us]
     #[arg(long, value_name = "TIME")]
     gather_max: Option<Period>,
+    /// How long a worker without work looks for some before it sleeps, 1ms at most; 0ms: not at all [default: 0ms]
+    #[arg(long, value_name = "TIME")]
+    spin: Option<Period>,
     /// Weight of a service against others that are busy on the same threads, 1 to 10000 [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     cpu_weight: Option<u32>,
@@ -130,6 +133,7 @@ impl LimitSettings {
         set(&mut limits.shed_delay, self.shed_delay.map(|period| period.0));
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
+        set(&mut limits.spin, self.spin.map(|period| period.0));
         set(&mut limits.cpu_weight, self.cpu_weight);
         set(&mut limits.cpu_max_percent, self.cpu_max.map(|percent| percent.0));
     }

@@ -1,0 +1,50 @@
+//! What a worker does between messages, by itself: for measuring.
+//! Promises: the code that runs is the platform's own, on the sessions that are open; they are as they were afterwards.
+//! Refuses: messages. What a message costs is measured from outside.
+
+use flick_net::Driver;
+
+use super::Worker;
+
+impl<D: Driver> Worker<D> {
+    /// Puts the task of every session into the run queue and runs them all, so many times; how many runs that were. None of
+    /// them has anything to do: what remains is taking a task from the queue, finding that out, and giving it back.
+    pub fn go_round(&mut self, times: u32) -> u64 {
+        let before = self.task_runs();
+        for _ in 0..times {
+            for index in 0..self.sessions.slots_used() {
+                if let Some(key) = self.sessions.key_at(index) {
+                    self.enqueue_session(key);
+                }
+            }
+            self.run_tasks();
+        }
+        self.task_runs() - before
+    }
+
+    fn task_runs(&self) -> u64 {
+        self.counters.tasks.of(crate::tasks::TaskKind::Session).runs.get()
+    }
+
+    /// Gives the session of every client back to the pool and takes it from there again, as for a client that has just been
+    /// accepted, so many times; how many that were.
+    pub fn reopen_sessions(&mut self, times: u32) -> u64 {
+        let mut count = 0;
+        for _ in 0..times {
+            for index in 0..self.sessions.slots_used() {
+                let Some(session) = self.sessions.key_at(index).and_then(|key| self.sessions.remove(key))
+                else {
+                    continue;
+                };
+                self.locals.give(session.state);
+                self.deadlines.clear(index as u32);
+                self.counters.sessions_open.sub(1);
+                self.give_place(session.conn);
+                self.forget(session.conn);
+                self.accepted(session.conn);
+                count += 1;
+            }
+        }
+        count
+    }
+}
