@@ -6,6 +6,7 @@ use flick_net::{Endpoint, IoKind};
 
 use crate::access::Access;
 use crate::health::HealthLimits;
+use crate::retries::RetryLimits;
 
 /// Addresses for one channel of the process.
 #[derive(Clone, Debug)]
@@ -76,6 +77,8 @@ pub struct Limits {
     pub shed_delay: Duration,
     /// When backends get no requests, or fewer.
     pub health: HealthLimits,
+    /// How many requests may be sent to another backend when theirs has failed.
+    pub retries: RetryLimits,
     /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
@@ -106,6 +109,7 @@ impl Default for Limits {
             exclusive_links_max: 1024,
             backends_max: 0,
             health: HealthLimits::default(),
+            retries: RetryLimits::default(),
             policy: Policy::default(),
             shed_delay: Duration::from_millis(200),
             time_slice: Duration::from_micros(50),

@@ -72,6 +72,17 @@ pub fn client_bytes(peer: PeerAddr) -> [u8; 18] {
     }
 }
 
+/// The last pick without a key of an activation.
+#[derive(Clone, Copy, Debug)]
+pub struct Picked {
+    /// Of which channel.
+    pub channel: u32,
+    /// Which element.
+    pub element: u64,
+    /// How.
+    pub policy: Policy,
+}
+
 /// What one worker keeps for its rules. Make a [`View`] of it for each activation.
 #[derive(Debug)]
 pub struct WorkerHost {
@@ -83,6 +94,7 @@ pub struct WorkerHost {
     random: u64,
     log: LogLimit,
     begun: Option<(u32, Begun)>,
+    picked: Option<Picked>,
     swept_ns: i64,
 }
 
@@ -102,6 +114,7 @@ impl WorkerHost {
             random,
             log: LogLimit::default(),
             begun: None,
+            picked: None,
             swept_ns: now_ns,
         }
     }
@@ -114,6 +127,17 @@ impl WorkerHost {
     /// Picks fall elsewhere from now on: the lists of backends have changed.
     pub fn set_places(&mut self, places: Arc<Places>) {
         self.places = places;
+    }
+
+    /// The last pick without a key since this was asked last.
+    pub fn take_picked(&mut self) -> Option<Picked> {
+        self.picked.take()
+    }
+
+    /// Picks without a key once more, among other backends.
+    pub fn pick_again<B: Backends + ?Sized>(&mut self, policy: Policy, channel: u32, backends: &B) -> u64 {
+        let WorkerHost { places, turns, random, .. } = self;
+        places.pick(turns, policy, channel, b"", backends, || draw(random))
     }
 
     /// The shared state.
@@ -207,7 +231,11 @@ impl<B: Backends + ?Sized> Host for View<'_, B> {
         let backends = self.backends;
         let WorkerHost { places, turns, random, .. } = &mut *self.host;
         let draw = || draw(random);
-        places.pick(turns, policy, channel, key, backends, draw) as i64
+        let element = places.pick(turns, policy, channel, key, backends, draw);
+        if matches!(policy, Policy::RoundRobin | Policy::LeastLoaded | Policy::TwoChoices) {
+            self.host.picked = Some(Picked { channel, element, policy });
+        }
+        element as i64
     }
 
     fn dict_get(&mut self, dict: u32, key: &[u8], out: &mut [u8]) -> Option<usize> {

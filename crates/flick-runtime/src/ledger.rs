@@ -4,6 +4,7 @@
 //! both. No allocation after `new`.
 //! Source: LANGUAGE rules on shared connections are in `docs/internals/backends.md`.
 
+use flick_abi::Policy;
 use flick_abi::limits::ECHO_FIELDS_MAX;
 
 use crate::limits::BUSY_ENTRIES;
@@ -47,8 +48,12 @@ pub struct Request {
     pub lent_link: Option<u32>,
     /// What its grammar keeps of it for the reader of its reply (`%keep`).
     pub kept: u64,
-    /// It as it was sent, while it may be sent again: no byte of a reply has come, and the connection had been used.
+    /// It as it was sent, while it may be sent again: no byte of a reply has come.
     pub resend: PieceQueue,
+    /// Times that it was sent to another backend.
+    pub retries: u8,
+    /// The channel and the policy of the pick without a key that chose its backend: another will do.
+    pub picked: Option<(u32, Policy)>,
     /// When it was taken in.
     pub taken_ns: u64,
     /// When it was sent to a backend.
@@ -153,6 +158,8 @@ impl Ledger {
             lent_link: None,
             kept: 0,
             resend: PieceQueue::new(),
+            retries: 0,
+            picked: None,
             taken_ns: 0,
             sent_ns: 0,
             deadline_ns,

@@ -114,6 +114,10 @@ pub const EJECT_SHIFT_MAX: u32 = 5;
 pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
 /// Bytes that the answer to a check is compared with, and that it is asked with, at most.
 pub const CHECK_BYTES_MAX: usize = 256;
+/// Times that a request is sent to another backend, at most.
+pub const RETRIES_MAX: u8 = 2;
+/// Retries are counted against the requests of so long a time.
+pub const RETRY_WINDOW_NS: u64 = 1_000_000_000;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// Longest that a worker may look for something to do before it sleeps.

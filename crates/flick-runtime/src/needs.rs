@@ -28,6 +28,8 @@ pub struct Needs {
     pub entries_per_message: usize,
     /// Running a rule twice on one message would be seen.
     pub has_effects: bool,
+    /// Which backend a rule picks is known to nobody but the request: another will do as well.
+    pub picks_are_free: bool,
     /// Rules of the listened channel may suspend themselves.
     pub asks: bool,
     /// By channel: its handlers, by event.
@@ -70,6 +72,7 @@ impl Needs {
             state_words,
             entries_per_message: sends + shape.asks_at_once + 1,
             has_effects: state_words > 0 || asks || !program.dicts.is_empty() || !program.counters.is_empty(),
+            picks_are_free: state_words == 0 && !asks && program.dicts.is_empty(),
             asks,
             handlers,
         };

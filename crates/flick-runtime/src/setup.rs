@@ -61,6 +61,8 @@ pub struct Setup {
     pub slots: Vec<usize>,
     /// Requests under way on one backend of one worker at one time; 0: no bound.
     pub backend_requests_max: u32,
+    /// Requests that each worker may send to another backend in a second, however few there are.
+    pub retry_min_per_s: u32,
     /// Which backends there are at the moment.
     pub board: Board,
     /// By channel: actions of its rules, in program order.
@@ -132,6 +134,7 @@ impl Setup {
             listened,
             listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
             backend_requests_max: backend_requests_max(config),
+            retry_min_per_s: retry_min_per_s(config),
             slots: bound.slots(),
             board: Board::new(bound.rooms, &bound.lists),
             actions,
@@ -201,6 +204,10 @@ impl Setup {
 }
 
 /// The part of a worker of the requests that may be under way on one backend.
+fn retry_min_per_s(config: &PlatformConfig) -> u32 {
+    config.limits.retries.min_per_s.div_ceil(config.workers.max(1) as u32)
+}
+
 fn backend_requests_max(config: &PlatformConfig) -> u32 {
     config.limits.health.backend_requests_max.div_ceil(config.workers.max(1) as u32)
 }

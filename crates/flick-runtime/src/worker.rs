@@ -25,6 +25,7 @@ mod pool;
 mod private;
 mod replies;
 mod requests;
+mod retrying;
 mod rules;
 mod running;
 mod sending;
@@ -66,6 +67,7 @@ use crate::limits::{
 use crate::locals::Locals;
 use crate::merge::Hub;
 use crate::pieces::Pieces;
+use crate::retries::Budget;
 use crate::roster::Roster;
 use crate::session::{Session, Wait};
 use crate::setup::Setup;
@@ -157,6 +159,7 @@ pub struct Worker<D: Driver> {
     spun_ns: u64,
     /// Where it shares the service with other workers, whose thread is its own.
     balance: Option<Balance>,
+    budget: Budget,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
@@ -242,6 +245,7 @@ impl<D: Driver> Worker<D> {
             random: seed | 1,
             pace: Pace::new(&setup, time_slices),
             shedder: shedder_of(&setup),
+            budget: Budget::default(),
             gather: gather_of(&setup, time_slices),
             spin_ns: if time_slices { setup.limits.spin.min(SPIN_MAX).as_nanos() as u64 } else { 0 },
             spun_ns: 0,

@@ -246,7 +246,7 @@ fn entry(
         settings.apply(&mut limits);
     }
     for settings in [&file.health, &service.health, &flags.health] {
-        settings.apply(&mut limits.health);
+        settings.apply(&mut limits);
     }
     for settings in [&file.timeouts, &service.timeouts, &flags.timeouts] {
         settings.apply(&mut timeouts);

@@ -14,6 +14,8 @@ mod examples;
 mod hadoop;
 #[path = "common/hadoop.rs"]
 mod pairs;
+#[path = "simulated/retries.rs"]
+mod retries;
 #[path = "simulated/scenarios.rs"]
 mod scenarios;
 #[path = "simulated/services.rs"]

@@ -130,6 +130,7 @@ impl<D: Driver> Worker<D> {
             if self.send_again(link, event) {
                 return;
             }
+            self.send_elsewhere(link, event);
             self.pool_lost(link, was == LinkState::Connecting && event.is_some());
         } else if !lent {
             if was == LinkState::Up {

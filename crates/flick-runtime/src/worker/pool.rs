@@ -3,11 +3,11 @@
 //! Promises: whom a connection is lent has it alone; one that rests is given out again last in, first out; one that was
 //! answered early, said that it ends, or says more than it was asked is never given out again.
 
-use flick_abi::{Event, FailureReason};
+use flick_abi::FailureReason;
 use flick_net::Driver;
 
 use super::{Flow, Worker};
-use crate::backend::{Life, LinkState};
+use crate::backend::LinkState;
 use crate::limits::{IDLE_LINK_MS, LENT_REST_MS};
 use crate::slab::Key;
 
@@ -99,32 +99,6 @@ impl<D: Driver> Worker<D> {
             self.forget(conn);
         }
         self.link_lost(link, FailureReason::Unavailable, None);
-    }
-
-    /// Sends the request of a lost connection again on a fresh one, if it may be and no byte of a reply had come: the
-    /// backend has closed a resting connection just when it was used.
-    //= RFC 9110 §9.2.2
-    //# A proxy MUST NOT automatically retry non-idempotent requests.
-    pub(super) fn send_again(&mut self, link: u32, event: Option<Event>) -> bool {
-        if !matches!(event, Some(Event::Closed | Event::Broken)) {
-            return false;
-        }
-        let backend = self.links[link as usize].backend;
-        if self.backends[backend as usize].life != Life::Listed {
-            return false;
-        }
-        let Some(request) = self.links[link as usize].requests.front() else { return false };
-        if self.ledger.get(request).resend.is_empty() || !self.dial(link) {
-            return false;
-        }
-        let Some(conn) = self.links[link as usize].conn else { return false };
-        while let Some(piece) = self.pieces.pop(&mut self.ledger.get_mut(request).resend) {
-            self.driver.send(conn, piece);
-        }
-        let deadline_ns = self.reply_deadline(link);
-        self.ledger.get_mut(request).deadline_ns = deadline_ns;
-        self.counters.retried.add(1);
-        true
     }
 
     /// The books of a connection of an exclusive protocol that was lost; `was_refused`: the backend could not be dialled. One

@@ -218,6 +218,7 @@ impl<D: Driver> Worker<D> {
             return self.shed_request(key, scratch, message.len());
         }
         let start = Start { channel, element: 0, message: message.bytes() };
+        self.host.take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.setup.needs.has_effects;
         if !has_effects && let Err(wants) = self.has_room(scratch.sends.as_slice()) {

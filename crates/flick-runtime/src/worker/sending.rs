@@ -132,14 +132,16 @@ impl<D: Driver> Worker<D> {
                 }
             };
             let frame = if examined { &scratch.other } else { &scratch.frame };
-            let may_retry = frame.flags().has(MessageFlags::RETRY) && self.links[link as usize].exchanges > 0;
-            resend = (may_retry && exclusive).then_some(request);
+            let picked = self.picked_freely(send, waiter);
+            let may_retry = self.links[link as usize].exchanges > 0 || picked.is_some();
+            resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
             let deadline_ns = self.reply_deadline(link);
             let sent_ns = self.driver.now_ns();
             let entry = self.ledger.get_mut(request);
             entry.sent_ns = sent_ns;
             entry.deadline_ns = deadline_ns;
+            entry.picked = picked;
             entry.kept = kept;
             entry.lent_link = exclusive.then_some(link);
             entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);

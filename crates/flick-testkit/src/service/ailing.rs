@@ -87,6 +87,8 @@ pub struct Case<'a> {
     pub servers: usize,
     /// How many requests each client sends, one behind the other, at most.
     pub requests: u64,
+    /// Requests that must fail in a row before a backend is out; 0: never.
+    pub eject_failures: u32,
     /// What the program passes on before it has all of it, so that nothing can be said in its place.
     pub streams: bool,
 }
@@ -106,10 +108,22 @@ pub struct Report {
     pub failed: u64,
     /// Connections that ended without all replies.
     pub cut: u64,
+    /// Requests sent again.
+    pub retried: u64,
+    /// Requests not sent again because too many had been.
+    pub denied: u64,
     /// Longest time of a client with requests for a backend that ailed.
     pub worst_ns: u64,
     /// Fingerprint of everything that happened.
     pub trace_hash: u64,
+}
+
+impl Report {
+    fn count(&mut self, verdict: &Verdict) {
+        self.answered += u64::from(verdict.answered);
+        self.failed += u64::from(verdict.failed);
+        self.cut += u64::from(!verdict.finished);
+    }
 }
 
 /// Answers of a slow backend are so late.
@@ -138,7 +152,8 @@ struct Followed {
     from_ns: u64,
     owed: usize,
     sent: usize,
-    said: String,
+    /// All that it sent.
+    said: Vec<u8>,
     verdict: Rc<RefCell<Verdict>>,
 }
 
@@ -147,6 +162,40 @@ impl Case<'_> {
     ///
     /// Errors: what did not hold.
     pub fn play(&self, seed: u64, ailments: &Ailments, bound: &Bound) -> Result<Report, String> {
+        self.run(seed, ailments, |client, at, report| self.judge(client, (ailments, &bound[at]), report))
+    }
+
+    /// Plays it where the program may send a request to any backend: none of which `may_fail` does not say so fails, or is
+    /// late.
+    ///
+    /// Errors: what did not hold.
+    pub fn survive(
+        &self,
+        seed: u64,
+        ailments: &Ailments,
+        may_fail: impl Fn(&[u8]) -> bool,
+    ) -> Result<Report, String> {
+        self.run(seed, ailments, |client, _, report| {
+            let verdict = client.verdict.borrow();
+            report.count(&verdict);
+            if let Some(wrong) = &verdict.wrong {
+                return Err(wrong.clone());
+            }
+            let is_served = verdict.finished && verdict.failed == 0;
+            match is_served && verdict.finished_ns <= client.from_ns + PROMPT_NS || may_fail(&client.said) {
+                true => Ok(()),
+                false => Err("it was not served".into()),
+            }
+        })
+    }
+
+    /// Lets the clients come while backends ail, and asks `judge` of each.
+    fn run(
+        &self,
+        seed: u64,
+        ailments: &Ailments,
+        judge: impl Fn(&Followed, usize, &mut Report) -> Result<(), String>,
+    ) -> Result<Report, String> {
         let (mut service, complaints) = self.service(seed, ailments);
         for (server, ailment) in ailments {
             let endpoint = &service.backends[*server];
@@ -166,16 +215,13 @@ impl Case<'_> {
         if let Some(complaint) = complaints.borrow().first() {
             return Err(complaint.clone());
         }
-        let mut report = Report { trace_hash: service.net.trace_hash(), ..Report::default() };
-        for (at, (client, calls)) in clients.iter().zip(bound).enumerate() {
-            self.judge(client, (ailments, calls), &mut report).map_err(|what| {
-                format!(
-                    "client {at} at {} ms, bound for {calls:?}: {what}; {:?}; it sent {}; {:?}",
-                    client.from_ns / MS,
-                    client.verdict,
-                    client.said,
-                    service.totals()
-                )
+        let totals = service.totals();
+        let (trace_hash, retried, denied) = (service.net.trace_hash(), totals.retried, totals.retries_denied);
+        let mut report = Report { trace_hash, retried, denied, ..Report::default() };
+        for (at, client) in clients.iter().enumerate() {
+            judge(client, at, &mut report).map_err(|what| {
+                let (said, at_ms) = (client.said.escape_ascii(), client.from_ns / MS);
+                format!("client {at} at {at_ms} ms: {what}; {:?}; it said {said}; {totals:?}", client.verdict)
             })?;
         }
         service.expect_quiet()?;
@@ -186,6 +232,7 @@ impl Case<'_> {
         let mut config = ServiceConfig::new(seed, self.servers);
         config.limits.activations_max = 1024;
         config.limits.sessions_max = 1024;
+        config.limits.health.eject_failures = self.eject_failures;
         config.timeouts = Timeouts {
             connect: Duration::from_millis(100),
             reply: Duration::from_nanos(REPLY_NS),
@@ -209,8 +256,7 @@ impl Case<'_> {
             let mut rng = Rng::new(seed << 16 | client);
             let requests: Vec<Request> = self.peers.protocol().requests(&mut rng, client, &storm, false);
             let owed = requests.iter().filter(|request| request.owed == Owed::Reply).count();
-            let said =
-                requests.first().map(|request| request.bytes.escape_ascii().to_string()).unwrap_or_default();
+            let said = requests.iter().flat_map(|request| request.bytes.clone()).collect();
             let (sent, from_ns) = (requests.len(), (1 + client) * every_ns);
             let verdict = self.peers.dial(service, from_ns, requests, Habit::Plain);
             Followed { from_ns, owed, sent, said, verdict }
@@ -246,10 +292,8 @@ impl Case<'_> {
         if let Some(wrong) = &verdict.wrong {
             return Err(wrong.clone());
         }
-        report.answered += u64::from(verdict.answered);
-        report.failed += u64::from(verdict.failed);
+        report.count(&verdict);
         let is_cut = !verdict.finished;
-        report.cut += u64::from(is_cut);
         let took_ns =
             if is_cut { verdict.closed_ns } else { verdict.finished_ns }.saturating_sub(client.from_ns);
         let ailing = |server: &&usize| ailments.iter().any(|(other, _)| other == *server);

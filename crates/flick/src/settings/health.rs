@@ -3,13 +3,13 @@
 use std::str::FromStr;
 
 use clap::Args;
-use flick_runtime::HealthLimits;
+use flick_runtime::Limits;
 use flick_runtime::limits::CHECK_BYTES_MAX;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::limits::set;
-use super::units::{Percent, Period};
+use super::units::{Part, Percent, Period};
 
 /// What a check sends or expects: text in which `\r`, `\n`, `\t`, `\\` and `\xNN` stand for bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,13 @@ pub struct HealthSettings {
     /// Requests under way on one backend, beyond which further ones fail at once; 0: no bound [default: 0]
     #[arg(long, value_name = "N")]
     backend_requests_max: Option<u32>,
+    /// Requests sent to another backend when theirs has failed, where the protocol lets them be repeated and the program picked
+    /// without a key: so many of a hundred of the last second [default: 20%]
+    #[arg(long, value_name = "PERCENT")]
+    retry_budget: Option<Part>,
+    /// So many in each second, however few requests there are; with a budget of 0%, 0: none at all [default: 10]
+    #[arg(long, value_name = "N")]
+    retry_min: Option<u32>,
     /// How often each worker checks each backend; 0: never [default: 0]
     #[arg(long, value_name = "TIME")]
     check_every: Option<Period>,
@@ -93,7 +100,10 @@ pub struct HealthSettings {
 
 impl HealthSettings {
     /// Overwrites what is set here.
-    pub fn apply(&self, health: &mut HealthLimits) {
+    pub fn apply(&self, limits: &mut Limits) {
+        set(&mut limits.retries.percent, self.retry_budget.map(|percent| percent.0));
+        set(&mut limits.retries.min_per_s, self.retry_min);
+        let health = &mut limits.health;
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
         set(&mut health.eject_failures, self.eject_failures);

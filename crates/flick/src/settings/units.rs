@@ -25,6 +25,10 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percent(pub u32);
 
+/// A percentage that may be none of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part(pub u32);
+
 /// A number of workers: 1 to [`WORKERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers(pub usize);
@@ -80,7 +84,18 @@ impl FromStr for Percent {
         number
             .filter(|percent| (1..=100).contains(percent))
             .map(Self)
-            .ok_or_else(|| format!("`{text}` is no part of the processor; write `1%` to `100%`"))
+            .ok_or_else(|| format!("`{text}` is no part; write `1%` to `100%`"))
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "0" | "0%" => Ok(Self(0)),
+            _ => text.parse::<Percent>().map(|percent| Self(percent.0)),
+        }
     }
 }
 
@@ -138,6 +153,13 @@ impl<'de> Deserialize<'de> for Period {
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let what = "a part in quotes, such as \"50%\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a part in quotes, such as \"20%\"";
         deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
     }
 }

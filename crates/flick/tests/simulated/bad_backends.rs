@@ -52,7 +52,8 @@ fn check(
     let alone: Vec<Vec<(usize, Ailment)>> = alone.collect();
     let together: Vec<Vec<(usize, Ailment)>> = TOGETHER.iter().map(|ailments| ailments.to_vec()).collect();
     for (seed, requests, all) in seeds(SEEDS).flat_map(|seed| [(seed, 1, &alone), (seed, 6, &together)]) {
-        let case = |subject| Case { subject, peers: &peers, servers: SERVERS, requests, streams };
+        let case =
+            |subject| Case { subject, peers: &peers, servers: SERVERS, requests, eject_failures: 0, streams };
         let bound =
             case(native).bound(seed).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {name}: {what}"));
         for server in 0..SERVERS {

@@ -1,0 +1,137 @@
+//! Requests that are sent again: what the grammar lets be repeated (`%retry`), was sent whole, and has had no byte of a reply.
+//! Promises: a stale connection costs no failure; a request goes to another backend only where its rule picked without a
+//! key and keeps nothing of that, [`RETRIES_MAX`] times at most, and only within the budget; nothing else is sent twice.
+//! Refuses: requests of rules that ask (they see the failure, and know better), and those that ran out of time.
+//!
+//! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead. Where a key
+//! chose the backend, there is no other that has the key.
+
+use flick_abi::{Event, Policy, Send};
+use flick_net::Driver;
+
+use super::Worker;
+use super::around::Around;
+use super::sending::Waiter;
+use crate::backend::Life;
+use crate::host::Backends;
+use crate::ledger::{RequestId, Tie};
+use crate::limits::RETRIES_MAX;
+use crate::pieces::PieceQueue;
+use crate::retries::RetryLimits;
+
+/// The backends but for one.
+struct Others<'a> {
+    all: Around<'a>,
+    but: u32,
+}
+
+impl Backends for Others<'_> {
+    fn is_alive(&self, channel: u32, element: u64) -> bool {
+        self.all.roster.slot_of(channel, element) != Some(self.but) && self.all.is_alive(channel, element)
+    }
+
+    fn load(&self, channel: u32, element: u64) -> i64 {
+        self.all.load(channel, element)
+    }
+
+    fn share_per_mille(&self, channel: u32, element: u64) -> u64 {
+        self.all.share_per_mille(channel, element)
+    }
+
+    fn peer(&self, channel: u32, element: u64) -> [u8; 18] {
+        self.all.peer(channel, element)
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Sends the request of a lost connection again on a fresh one to the same backend, which has closed a resting connection
+    /// just when it was used.
+    //= RFC 9110 §9.2.2
+    //# A proxy MUST NOT automatically retry non-idempotent requests.
+    pub(super) fn send_again(&mut self, link: u32, event: Option<Event>) -> bool {
+        let state = &self.links[link as usize];
+        if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges == 0 {
+            return false;
+        }
+        if self.backends[state.backend as usize].life != Life::Listed {
+            return false;
+        }
+        let Some(request) = state.requests.front() else { return false };
+        if self.ledger.get(request).resend.is_empty() || !self.dial(link) {
+            return false;
+        }
+        self.send_kept(link, request);
+        true
+    }
+
+    /// Sends the request of a lost connection to another backend, if it may be; the connection has no request then.
+    pub(super) fn send_elsewhere(&mut self, link: u32, event: Option<Event>) {
+        if !matches!(event, Some(Event::Closed | Event::Broken | Event::Refused)) {
+            return;
+        }
+        let Some(request) = self.links[link as usize].requests.front() else { return };
+        let entry = self.ledger.get(request);
+        let is_waited_for = entry.session.is_some() && matches!(entry.tie, Tie::Nothing);
+        let Some((channel, policy)) = entry.picked.filter(|_| is_waited_for) else { return };
+        if entry.resend.is_empty() || entry.retries >= RETRIES_MAX {
+            return;
+        }
+        let failed = self.links[link as usize].backend;
+        let Some(target) = self.another(channel, policy, failed) else { return };
+        if self.sheds(target) {
+            return;
+        }
+        let limits = RetryLimits { min_per_s: self.setup.retry_min_per_s, ..self.setup.limits.retries };
+        if !self.budget.take(self.driver.now_ns(), self.counters.requests.get(), limits) {
+            self.counters.retries_denied.add(1);
+            return;
+        }
+        let Some(fresh) = self.borrow_exclusive(target) else { return };
+        let entry = self.ledger.get_mut(request);
+        entry.retries += 1;
+        let kept = std::mem::replace(&mut entry.resend, PieceQueue::new());
+        let popped = self.ledger.pop_link(&mut self.links[link as usize].requests, &mut self.pieces);
+        assert!(popped == Some(request), "the front of a queue is what is taken off it");
+        let now_ns = self.driver.now_ns();
+        let entry = self.ledger.get_mut(request);
+        (entry.resend, entry.lent_link, entry.sent_ns) = (kept, Some(fresh), now_ns);
+        self.ledger.push_link(&mut self.links[fresh as usize].requests, request);
+        self.backend_counters[target as usize].requests.add(1);
+        self.note_failure(failed as usize);
+        self.send_kept(fresh, request);
+    }
+
+    /// How the backend of a request was picked, if another will do as well.
+    pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
+        let picked = self.host.take_picked()?;
+        let is_it = (picked.channel, picked.element) == (send.channel, send.element);
+        let numbered = self.setup.protocol_of(send.channel as usize).correlate.is_some();
+        let is_free = self.setup.needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
+        (is_it && is_free).then_some((picked.channel, picked.policy))
+    }
+
+    /// Which other backend the policy of a pick without a key gives.
+    fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
+        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let now_ns = self.driver.now_ns();
+        let all = Around { setup, roster: &self.roster, backends, links, now_ns, client: None };
+        let others = Others { all, but };
+        let element = self.host.pick_again(policy, channel, &others);
+        let is_alive = others.is_alive(channel, element);
+        self.roster.slot_of(channel, element).filter(|_| is_alive)
+    }
+
+    /// Writes what is kept of a request to a connection, and goes on keeping it.
+    fn send_kept(&mut self, link: u32, request: RequestId) {
+        let Some(conn) = self.links[link as usize].conn else { return };
+        let mut rest = std::mem::replace(&mut self.ledger.get_mut(request).resend, PieceQueue::new());
+        while let Some(piece) = self.pieces.pop(&mut rest) {
+            // There is room: one has just been taken.
+            self.pieces.push(&mut self.ledger.get_mut(request).resend, piece.clone());
+            self.driver.send(conn, piece);
+        }
+        let deadline_ns = self.reply_deadline(link);
+        self.ledger.get_mut(request).deadline_ns = deadline_ns;
+        self.counters.retried.add(1);
+    }
+}

@@ -1,0 +1,87 @@
+//! Requests whose backend fails and that are sent to another: where the program picks without a key and the grammar lets them be
+//! repeated, nobody notices that a backend dies; a POST is never seen twice; retries stay within their budget.
+
+use flick_testkit::service::ailing::{Ailment, Case, Report};
+use flick_testkit::service::traffic::Peers;
+use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::{Subject, seeds};
+
+use super::subject;
+
+/// Backends of each service.
+const SERVERS: usize = 3;
+/// Clients come at this pace.
+const CLIENTS_PER_S: u64 = 100;
+/// The default: a fifth of the requests of a second, and ten.
+const RETRIES_PER_S_MAX: u64 = CLIENTS_PER_S / 5 + 10;
+
+/// What a client sends that may not be repeated: it posts, or has a body that is passed on as it comes.
+fn may_fail(said: &[u8]) -> bool {
+    said.starts_with(b"POST") || said.starts_with(b"PUT")
+}
+
+/// Plays the same with both engines. Servers complain of a POST that they see twice.
+fn play(
+    subjects: &(Subject, Subject),
+    (eject_failures, seed): (u32, u64),
+    ailments: &[(usize, Ailment)],
+    may_fail: fn(&[u8]) -> bool,
+) -> Report {
+    let peers = Peers::new(Http(Kind::Balancer));
+    let one = |subject| {
+        let case =
+            Case { subject, peers: &peers, servers: SERVERS, requests: 1, eject_failures, streams: true };
+        case.survive(seed, ailments, may_fail)
+            .unwrap_or_else(|what| panic!("FLICK_SEED={seed} {ailments:?}: {what}"))
+    };
+    let report = one(&subjects.0);
+    assert_eq!(report, one(&subjects.1), "FLICK_SEED={seed} {ailments:?}: the engines differ");
+    println!(
+        "{ailments:?}: {} answered, {} failed, {} sent again",
+        report.answered, report.failed, report.retried
+    );
+    report
+}
+
+#[test]
+fn one_of_three_backends_dies_and_no_get_fails() {
+    let ailments =
+        [Ailment::Killed, Ailment::Refuses, Ailment::HalfCloses, Ailment::Forgets, Ailment::HangsUp];
+    for policy in ["round_robin", "least_loaded", "two_choices"] {
+        let subjects = subject::example(&format!("http_balancer/{policy}.flick"));
+        for (seed, ailment) in seeds(2).flat_map(|seed| ailments.map(|ailment| (seed, ailment))) {
+            let report = play(&subjects, (3, seed), &[(1, ailment)], may_fail);
+            assert!(report.denied == 0, "{policy}, {ailment:?}: the budget is enough: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn two_of_three_backends_die_and_no_get_fails() {
+    let subjects = subject::example("http_balancer/round_robin.flick");
+    for seed in seeds(2) {
+        let report = play(&subjects, (3, seed), &[(0, Ailment::Killed), (2, Ailment::Refuses)], may_fail);
+        assert!(report.retried > 0, "the test does something");
+    }
+}
+
+#[test]
+fn retries_stay_within_their_budget() {
+    let subjects = subject::example("http_balancer/round_robin.flick");
+    let all = [0, 1, 2].map(|server| (server, Ailment::HangsUp));
+    for seed in seeds(2) {
+        let report = play(&subjects, (0, seed), &all, |_| true);
+        // They ail for less than a second; two of those that are counted may have a part in it.
+        assert!(report.retried > 0 && report.retried <= 2 * RETRIES_PER_S_MAX, "{report:?}");
+        assert!(report.denied > 0, "more would have been sent: {report:?}");
+    }
+}
+
+#[test]
+fn what_a_key_has_chosen_stays_where_it_is() {
+    let subjects = subject::example("http_balancer/by_url.flick");
+    for seed in seeds(1) {
+        let report = play(&subjects, (0, seed), &[(1, Ailment::HangsUp)], |_| true);
+        assert!(report.failed > 0 && report.denied == 0, "{report:?}");
+    }
+}
