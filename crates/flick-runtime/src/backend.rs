@@ -205,6 +205,8 @@ pub struct Backend {
     pub spare: Vec<u32>,
     /// Waiting sessions that are being woken because it has a connection for each of them.
     pub promised: usize,
+    /// Sessions in line for a connection to it.
+    pub pending: u32,
     /// It counts as up.
     pub is_up: bool,
     /// Whether it gets requests.

@@ -129,6 +129,10 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
     pub reply: Duration,
+    /// Between two pieces of a reply whose body is passed on as it comes, on a connection that carries nothing else.
+    pub gap: Duration,
+    /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
+    pub whole: Duration,
     /// In line for what a request needs that others have: room among the requests under way, a connection to its
     /// backend. It is answered *busy* then, if the grammar has words for that. Zero: however long.
     pub queue: Duration,
@@ -151,6 +155,8 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_millis(1_000),
             reply: Duration::from_millis(2_000),
+            gap: Duration::from_secs(30),
+            whole: Duration::ZERO,
             queue: Duration::from_millis(1_000),
             request: Duration::from_secs(30),
             slow_client: Duration::from_millis(200),

@@ -6,19 +6,26 @@ use std::time::Duration;
 
 use flick_net::Handle;
 
-use crate::limits::{BACKEND_LOG_MS, EJECT_SHIFT_MAX, SLOW_START_MIN_PER_MILLE};
+use crate::limits::{BACKEND_LOG_MS, EJECT_SHIFT_MAX, EJECT_WINDOW_NS, SLOW_START_MIN_PER_MILLE};
 
 /// What an operator may set about backends that fail.
 #[derive(Clone, Debug)]
 pub struct HealthLimits {
     /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
     pub eject_failures: u32,
+    /// The part of its requests that must fail before a backend gets no more for a while, in percent; 0: whatever their part.
+    pub eject_percent: u32,
+    /// Requests of the last ten seconds without which that part says nothing.
+    pub eject_requests_min: u32,
     /// For how long, the first time; the next time soon after that it is twice as long.
     pub eject_time: Duration,
     /// The part of a channel's backends that may be out at one time, in percent.
     pub eject_max_percent: u32,
     /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
     pub slow_start: Duration,
+    /// Clients that wait for a connection to one backend over all workers, beyond which further ones are told at once that it is
+    /// busy; 0: no bound.
+    pub backend_pending_max: u32,
     /// Requests under way on one backend over all workers, beyond which further ones fail at once; 0: no bound.
     pub backend_requests_max: u32,
     /// How often each worker checks each backend; zero: never.
@@ -39,9 +46,12 @@ impl Default for HealthLimits {
     fn default() -> Self {
         Self {
             eject_failures: 0,
+            eject_percent: 0,
+            eject_requests_min: 20,
             eject_time: Duration::from_secs(10),
             eject_max_percent: 50,
             slow_start: Duration::ZERO,
+            backend_pending_max: 0,
             backend_requests_max: 0,
             check_every: Duration::ZERO,
             check_timeout: Duration::from_secs(1),
@@ -58,6 +68,12 @@ impl Default for HealthLimits {
 pub struct Health {
     /// Requests that failed since the last one that did not.
     pub failures_in_row: u32,
+    /// When it was last begun to count.
+    pub counted_ns: u64,
+    /// Requests since then that ended, one way or the other.
+    pub ended: u32,
+    /// Those of them that failed.
+    pub failed: u32,
     /// It is out for what became of requests, until `until_ns`.
     pub is_ejected: bool,
     /// When it is back, or was.
@@ -82,6 +98,29 @@ impl Health {
         self.is_ejected || (self.fails_checks && !self.is_needed)
     }
 
+    /// A request was answered.
+    pub fn note_answer(&mut self, now_ns: u64) {
+        self.failures_in_row = 0;
+        self.count(now_ns);
+    }
+
+    /// A request failed; whether it should be out for that.
+    pub fn note_failure(&mut self, now_ns: u64, limits: &HealthLimits) -> bool {
+        self.failures_in_row = self.failures_in_row.saturating_add(1);
+        self.count(now_ns);
+        self.failed += 1;
+        let in_row = limits.eject_failures > 0 && self.failures_in_row >= limits.eject_failures;
+        let share = u64::from(self.failed) * 100 >= u64::from(self.ended) * u64::from(limits.eject_percent);
+        in_row || limits.eject_percent > 0 && self.ended >= limits.eject_requests_min && share
+    }
+
+    fn count(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.counted_ns) >= EJECT_WINDOW_NS || self.ended == u32::MAX {
+            (self.counted_ns, self.ended, self.failed) = (now_ns, 0, 0);
+        }
+        self.ended += 1;
+    }
+
     /// Puts it out. Until when.
     pub fn eject(&mut self, now_ns: u64, limits: &HealthLimits) -> u64 {
         let base_ns = limits.eject_time.as_nanos() as u64;
@@ -93,6 +132,7 @@ impl Health {
         self.until_ns = now_ns.saturating_add(base_ns << self.ejections.min(EJECT_SHIFT_MAX));
         self.ejections += 1;
         (self.is_ejected, self.failures_in_row) = (true, 0);
+        (self.counted_ns, self.ended, self.failed) = (now_ns, 0, 0);
         self.until_ns
     }
 
@@ -153,6 +193,36 @@ mod tests {
         for (at_s, until_s) in [(100, 110), (111, 131), (132, 172), (200, 280), (441, 451)] {
             assert_eq!(health.eject(at_s * S, &limits), until_s * S, "at {at_s} s");
         }
+    }
+
+    /// Tells it of requests, each a time in milliseconds and whether it failed: when it should be out.
+    fn out_at(limits: &HealthLimits, requests: impl Iterator<Item = (u64, bool)>) -> Option<u64> {
+        let mut health = Health::default();
+        let mut out = requests.filter(|(at_ms, failed)| match failed {
+            true => health.note_failure(at_ms * S / 1_000, limits),
+            false => {
+                health.note_answer(at_ms * S / 1_000);
+                false
+            }
+        });
+        out.next().map(|(at_ms, _)| at_ms)
+    }
+
+    #[test]
+    fn failures_count_in_a_row_or_by_their_share() {
+        let by = |eject_failures, eject_percent| HealthLimits {
+            eject_failures,
+            eject_percent,
+            eject_requests_min: 20,
+            ..HealthLimits::default()
+        };
+        let every = |some: u64, pace_ms: u64| (1..1_000).map(move |at| (at * pace_ms, at % some == 0));
+        assert_eq!(out_at(&by(3, 0), every(1, 10)), Some(30), "three in a row");
+        assert_eq!(out_at(&by(3, 0), every(2, 10)), None, "never two in a row");
+        assert_eq!(out_at(&by(0, 50), every(2, 10)), Some(200), "half of them, once there are twenty");
+        assert_eq!(out_at(&by(0, 50), every(3, 10)), None, "a third of them");
+        assert_eq!(out_at(&by(0, 50), every(1, 600)), None, "too few in ten seconds to tell");
+        assert_eq!(out_at(&by(0, 0), every(1, 10)), None, "never");
     }
 
     #[test]

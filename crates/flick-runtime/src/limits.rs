@@ -108,6 +108,8 @@ pub const EVENTS_LONE_MAX: usize = 512;
 pub const EVENTS_SHARED_MIN: usize = 8;
 /// Lines of the log that say something bad of one backend are at least so far apart.
 pub const BACKEND_LOG_MS: u64 = 1_000;
+/// What part of a backend's requests fail is counted over so long a time.
+pub const EJECT_WINDOW_NS: u64 = 10_000_000_000;
 /// Doublings of the time that a backend is out.
 pub const EJECT_SHIFT_MAX: u32 = 5;
 /// What a backend that has just come back gets of its share at least, in thousandths.

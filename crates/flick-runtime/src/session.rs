@@ -109,6 +109,8 @@ pub struct Session {
     pub clogged: Option<u32>,
     /// It does not end in good order: its client broke off.
     pub is_broken: bool,
+    /// A reply to it has broken off: it is reset when what came has gone out.
+    pub breaks: bool,
     /// A handler has been told that it ends.
     pub is_told: bool,
     /// Life.
@@ -160,6 +162,7 @@ impl Session {
             is_last: false,
             clogged: None,
             is_broken: false,
+            breaks: false,
             is_told: false,
             phase: Phase::Open,
             wait: Wait::Nothing,

@@ -61,6 +61,8 @@ pub struct Setup {
     pub slots: Vec<usize>,
     /// Requests under way on one backend of one worker at one time; 0: no bound.
     pub backend_requests_max: u32,
+    /// Sessions of one worker that may wait for a connection to one backend; 0: no bound.
+    pub backend_pending_max: u32,
     /// Requests that each worker may send to another backend in a second, however few there are.
     pub retry_min_per_s: u32,
     /// Which backends there are at the moment.
@@ -133,8 +135,9 @@ impl Setup {
             timeouts: config.timeouts.clone(),
             listened,
             listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
-            backend_requests_max: backend_requests_max(config),
-            retry_min_per_s: retry_min_per_s(config),
+            backend_requests_max: share(config, config.limits.health.backend_requests_max),
+            backend_pending_max: share(config, config.limits.health.backend_pending_max),
+            retry_min_per_s: share(config, config.limits.retries.min_per_s),
             slots: bound.slots(),
             board: Board::new(bound.rooms, &bound.lists),
             actions,
@@ -203,13 +206,9 @@ impl Setup {
     }
 }
 
-/// The part of a worker of the requests that may be under way on one backend.
-fn retry_min_per_s(config: &PlatformConfig) -> u32 {
-    config.limits.retries.min_per_s.div_ceil(config.workers.max(1) as u32)
-}
-
-fn backend_requests_max(config: &PlatformConfig) -> u32 {
-    config.limits.health.backend_requests_max.div_ceil(config.workers.max(1) as u32)
+/// The part of a worker of what an operator has said for all of them.
+fn share(config: &PlatformConfig, of_all: u32) -> u32 {
+    of_all.div_ceil(config.workers.max(1) as u32)
 }
 
 /// Whether sessions have backend connections of their own.

@@ -21,6 +21,7 @@ mod links;
 mod lists;
 mod measuring;
 mod merging;
+mod patience;
 mod pool;
 mod private;
 mod replies;
@@ -160,6 +161,8 @@ pub struct Worker<D: Driver> {
     /// Where it shares the service with other workers, whose thread is its own.
     balance: Option<Balance>,
     budget: Budget,
+    /// Sessions whose reply has broken off: they are reset when what came of it has gone out.
+    broken: Vec<Key>,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
@@ -246,6 +249,7 @@ impl<D: Driver> Worker<D> {
             pace: Pace::new(&setup, time_slices),
             shedder: shedder_of(&setup),
             budget: Budget::default(),
+            broken: Vec::with_capacity(sessions_max),
             gather: gather_of(&setup, time_slices),
             spin_ns: if time_slices { setup.limits.spin.min(SPIN_MAX).as_nanos() as u64 } else { 0 },
             spun_ns: 0,
@@ -317,6 +321,7 @@ impl<D: Driver> Worker<D> {
         self.poll(wait, rests, &mut events)?;
         let mut arrived = Arrived::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
+        self.end_broken();
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.gather.wait(arrived) {
             std::thread::sleep(wait);
@@ -362,7 +367,7 @@ impl<D: Driver> Worker<D> {
     /// No task is runnable.
     fn rests(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.run_queue.is_empty() && !self.unblock && !is_called
+        self.run_queue.is_empty() && !self.unblock && !is_called && self.broken.is_empty()
     }
 
     fn handle(&mut self, event: Event) {
@@ -475,7 +480,9 @@ impl<D: Driver> Worker<D> {
                 && session.wait == Wait::Shared
             {
                 session.wait = Wait::Nothing;
-                session.wants = None;
+                if let Some(backend) = session.wants.take() {
+                    self.backends[backend as usize].pending -= 1;
+                }
                 self.enqueue_session(key);
             }
         }
@@ -581,6 +588,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
             idle: Vec::with_capacity(1 + lent_max as usize),
             spare,
             promised: 0,
+            pending: 0,
             health: Health::default(),
             is_up: false,
         });

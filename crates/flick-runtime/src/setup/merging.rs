@@ -62,6 +62,7 @@ pub(super) fn bind(
         listened: source,
         listen,
         backend_requests_max: 0,
+        backend_pending_max: 0,
         retry_min_per_s: 0,
         slots: Vec::new(),
         board: Board::of_lens(channel_lens),

@@ -10,7 +10,7 @@ use super::Worker;
 use super::sending::{Outgoing, Patches};
 use crate::access::Outcome;
 use crate::deadlines::Kind;
-use crate::ledger::{RequestId, Tie};
+use crate::ledger::{Fifo, RequestId, Tie};
 use crate::limits::{
     ANSWERED_MAX, FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
@@ -86,7 +86,7 @@ impl<D: Driver> Worker<D> {
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
         let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
             if let Some(key) = session {
-                self.end_session(key, true);
+                self.break_session(key);
             }
             return false;
         };
@@ -240,7 +240,7 @@ impl<D: Driver> Worker<D> {
     /// Closes our side of a session that takes no further requests once its last reply is out.
     pub(super) fn close_if_finished(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Closing || !session.requests.is_empty() {
+        if session.phase != Phase::Closing || !session.requests.is_empty() || session.breaks {
             return;
         }
         session.phase = Phase::Lingering;
@@ -280,6 +280,44 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Resets a session whose reply has broken off, or has no words to break off with, once what it was sent in this turn has
+    /// gone out: that much is its client's.
+    fn break_session(&mut self, key: Key) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let is_idle = self.driver.backlog_bytes(session.conn) == 0;
+        if is_idle || self.broken.len() == self.broken.capacity() {
+            self.end_session(key, true);
+            return;
+        }
+        self.stop_reading(key);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.breaks = true;
+            let requests = std::mem::replace(&mut session.requests, Fifo::new());
+            self.drop_requests(requests);
+            self.broken.push(key);
+        }
+    }
+
+    /// Nobody waits for the replies to these any more: they stay in the ledger until they have been drained.
+    fn drop_requests(&mut self, mut requests: Fifo) {
+        while let Some(request) = requests.front() {
+            self.abandon_exchange(request);
+            self.log_gone(request);
+            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
+            self.ledger.pop_session(&mut requests, &mut self.pieces);
+            if let Tie::Answerer(activation) = tie {
+                self.cancel(activation);
+            }
+        }
+    }
+
+    /// What was sent to sessions that are to be reset has been handed over.
+    pub(super) fn end_broken(&mut self) {
+        while let Some(key) = self.broken.pop() {
+            self.end_session(key, true);
+        }
+    }
+
     /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.
     /// `abort`: the connection still exists.
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
@@ -296,16 +334,11 @@ impl<D: Driver> Worker<D> {
         if session.inbox.in_message() {
             self.counters.truncated.add(1);
         }
-        session.inbox.clear(&mut self.pieces, &mut self.frames);
-        while let Some(request) = session.requests.front() {
-            self.abandon_exchange(request);
-            self.log_gone(request);
-            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
-            self.ledger.pop_session(&mut session.requests, &mut self.pieces);
-            if let Tie::Answerer(activation) = tie {
-                self.cancel(activation);
-            }
+        if let Some(backend) = session.wants.take() {
+            self.backends[backend as usize].pending -= 1;
         }
+        session.inbox.clear(&mut self.pieces, &mut self.frames);
+        self.drop_requests(session.requests);
         self.deadlines.clear(key.index);
         self.counters.sessions_open.sub(1);
         self.give_place(session.conn);

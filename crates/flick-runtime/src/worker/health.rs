@@ -14,11 +14,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn note_failure(&mut self, at: usize) {
         let limits = &self.setup.limits.health;
         let backend = &mut self.backends[at];
-        if limits.eject_failures == 0 || backend.life != Life::Listed || backend.health.is_ejected {
+        if backend.life != Life::Listed || backend.health.is_ejected {
             return;
         }
-        backend.health.failures_in_row += 1;
-        if backend.health.failures_in_row < limits.eject_failures {
+        if !backend.health.note_failure(self.driver.now_ns(), limits) {
             return;
         }
         let channel = backend.channel;
@@ -33,7 +32,7 @@ impl<D: Driver> Worker<D> {
         let backend = &mut self.backends[at];
         let until_ns = backend.health.eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
-        tracing::warn!(address = %backend.endpoint, for_ms, "backend gets no requests: too many in a row have failed");
+        tracing::warn!(address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
         self.backend_counters[at].ejections.add(1);
         self.note_due(until_ns);
         self.show_health(at);
@@ -190,6 +189,17 @@ impl<D: Driver> Worker<D> {
             self.backend_counters[at].shed.add(1);
         }
         sheds
+    }
+
+    /// Whether so many already wait for a connection to a backend that nobody else may; then counted.
+    pub(super) fn is_crowded(&self, backend: Option<u32>) -> bool {
+        let most = self.setup.backend_pending_max;
+        let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
+        let is_crowded = self.backends[at].pending >= most && self.ledger.can_answer();
+        if is_crowded {
+            self.backend_counters[at].shed.add(1);
+        }
+        is_crowded
     }
 
     /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets its address and how

@@ -65,7 +65,8 @@ impl<D: Driver> Worker<D> {
         self.counters.links_connected.add(1);
         let (backend, lent) = (state.backend as usize, state.lent);
         if self.setup.private {
-            self.backends[backend].health.failures_in_row = 0;
+            let now_ns = self.driver.now_ns();
+            self.backends[backend].health.note_answer(now_ns);
         } else if self.backends[backend].failures > 0 {
             self.is_back(backend);
             tracing::info!(address = %self.address_of(link), "backend is up");

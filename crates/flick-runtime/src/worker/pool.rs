@@ -165,7 +165,13 @@ impl<D: Driver> Worker<D> {
     pub(super) fn wait_for_link(&mut self, key: Key, backend: Option<u32>) -> Flow {
         let wants = backend.filter(|backend| self.backends[*backend as usize].exclusive);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.wants = wants;
+            let wanted = std::mem::replace(&mut session.wants, wants);
+            if let Some(backend) = wants {
+                self.backends[backend as usize].pending += 1;
+            }
+            if let Some(backend) = wanted {
+                self.backends[backend as usize].pending -= 1;
+            }
         }
         self.wait_in_line(key)
     }

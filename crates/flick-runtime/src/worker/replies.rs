@@ -312,7 +312,7 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.links[link as usize];
         state.download = Some(download);
         if state.lent && !state.uploading {
-            self.ledger.get_mut(download.request).deadline_ns = self.body_deadline(link);
+            self.expect_piece(link, download.request);
         }
     }
 
@@ -395,7 +395,7 @@ impl<D: Driver> Worker<D> {
         let download = Download { body, ..download };
         state.download = (!body.is_over()).then_some(download);
         if !is_nothing && !uploading {
-            self.ledger.get_mut(request).deadline_ns = self.body_deadline(link);
+            self.expect_piece(link, request);
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
@@ -469,7 +469,7 @@ impl<D: Driver> Worker<D> {
         let (session, sent_ns) = (entry.session, entry.sent_ns);
         let now_ns = self.driver.now_ns();
         self.backend_counters[state.backend as usize].times.note(now_ns.saturating_sub(sent_ns));
-        self.backends[state.backend as usize].health.failures_in_row = 0;
+        self.backends[state.backend as usize].health.note_answer(now_ns);
         state.rests_since_ns = now_ns;
         state.exchanges = state.exchanges.saturating_add(1);
         let exclusive = self.backends[state.backend as usize].exclusive;
@@ -544,23 +544,5 @@ impl<D: Driver> Worker<D> {
             state.clock_lag_ns += now_ns - state.stalled_since_ns;
             self.stalled_links -= 1;
         }
-    }
-
-    /// When the next piece of a body is late: on a connection that is lent, which holds up nobody, it has as long as
-    /// a client has for its own.
-    fn body_deadline(&mut self, link: u32) -> u64 {
-        if !self.links[link as usize].lent {
-            return self.reply_deadline(link);
-        }
-        let late_ns = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
-        self.note_due(late_ns);
-        late_ns - self.links[link as usize].clock_lag_ns
-    }
-
-    /// When a reply to something sent now is late, on the clock of the connection, which stands while it is stalled.
-    pub(super) fn reply_deadline(&mut self, link: u32) -> u64 {
-        let late_ns = self.driver.now_ns() + self.setup.timeouts.reply.as_nanos() as u64;
-        self.note_due(late_ns);
-        late_ns - self.links[link as usize].clock_lag_ns
     }
 }

@@ -223,7 +223,7 @@ impl<D: Driver> Worker<D> {
         let has_effects = self.setup.needs.has_effects;
         if !has_effects && let Err(wants) = self.has_room(scratch.sends.as_slice()) {
             let is_late = self.sessions.get(key).is_some_and(|session| session.is_late);
-            if is_late && self.ledger.can_answer() {
+            if is_late && self.ledger.can_answer() || self.is_crowded(wants) {
                 return self.shed_request(key, scratch, message.len());
             }
             return self.wait_for_link(key, wants);

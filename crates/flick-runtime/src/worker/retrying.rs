@@ -98,6 +98,7 @@ impl<D: Driver> Worker<D> {
         self.ledger.push_link(&mut self.links[fresh as usize].requests, request);
         self.backend_counters[target as usize].requests.add(1);
         self.note_failure(failed as usize);
+        self.log_sent(Waiter::Booked(request), Some(request), target);
         self.send_kept(fresh, request);
     }
 
@@ -130,8 +131,7 @@ impl<D: Driver> Worker<D> {
             self.pieces.push(&mut self.ledger.get_mut(request).resend, piece.clone());
             self.driver.send(conn, piece);
         }
-        let deadline_ns = self.reply_deadline(link);
-        self.ledger.get_mut(request).deadline_ns = deadline_ns;
+        self.expect_reply(link, request);
         self.counters.retried.add(1);
     }
 }

@@ -136,16 +136,15 @@ impl<D: Driver> Worker<D> {
             let may_retry = self.links[link as usize].exchanges > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
-            let deadline_ns = self.reply_deadline(link);
             let sent_ns = self.driver.now_ns();
             let entry = self.ledger.get_mut(request);
             entry.sent_ns = sent_ns;
-            entry.deadline_ns = deadline_ns;
             entry.picked = picked;
             entry.kept = kept;
             entry.lent_link = exclusive.then_some(link);
             entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
             self.links[link as usize].next_number = number.wrapping_add(1);
+            self.expect_reply(link, request);
             self.ledger.push_link(&mut self.links[link as usize].requests, request);
             self.log_sent(waiter, Some(request), backend);
         }

@@ -110,7 +110,7 @@ impl<D: Driver> Worker<D> {
             LinkState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.links[link as usize].is_idle => self.retire_link(link),
-                None if self.upload_goes_on(link) => {}
+                None if !self.is_over_time(link) && self.upload_goes_on(link) => {}
                 None => {
                     self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend did not answer in time"));
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));

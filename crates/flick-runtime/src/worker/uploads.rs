@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(link) = self.borrow_link(backend) else {
             if self.shared_link_is_usable(backend) && self.lends(backend) {
-                if is_late {
+                if is_late || self.is_crowded(Some(backend)) {
                     return self.shed_large(key, scratch, &seen.sub(0..head));
                 }
                 return self.wait_for_link(key, Some(backend));
@@ -118,6 +118,7 @@ impl<D: Driver> Worker<D> {
         let epoch = state.epoch;
         self.ledger.get_mut(request).sent_ns = self.driver.now_ns();
         self.ledger.push_link(&mut state.requests, request);
+        self.expect_nothing_yet(link, request);
         let backend = self.links[link as usize].backend;
         self.log_sent(Waiter::Session(key), Some(request), backend);
         let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches, None);
@@ -266,7 +267,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if let Some(request) = self.links[link as usize].requests.front() {
-            self.ledger.get_mut(request).deadline_ns = u64::MAX;
+            self.expect_nothing_yet(link, request);
         }
         if body.is_over() {
             self.upload_sent(link);
@@ -340,9 +341,11 @@ impl<D: Driver> Worker<D> {
     /// The backend does not take the body any more: it has the time of a reply to go on.
     fn upload_waits(&mut self, link: u32) {
         let Some(request) = self.links[link as usize].requests.front() else { return };
-        if self.ledger.get(request).deadline_ns == u64::MAX {
-            self.ledger.get_mut(request).deadline_ns = self.reply_deadline(link);
-        }
+        let since_ns = self.ledger.get(request).deadline_ns;
+        self.expect_reply(link, request);
+        // Looking again does not start the time anew.
+        let deadline_ns = self.ledger.get(request).deadline_ns.min(since_ns);
+        self.ledger.get_mut(request).deadline_ns = deadline_ns;
     }
 
     /// Whether an upload that waited for its backend can go on, if that was not noticed before; then it does.
@@ -354,18 +357,17 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
             return false;
         }
-        self.ledger.get_mut(request).deadline_ns = u64::MAX;
+        self.expect_nothing_yet(link, request);
         self.unblock = true;
         true
     }
 
     /// The last byte of a large request has been handed over: now its reply is due.
     fn upload_sent(&mut self, link: u32) {
-        let deadline = self.reply_deadline(link);
         let state = &mut self.links[link as usize];
         state.uploading = false;
         if let Some(request) = state.requests.front() {
-            self.ledger.get_mut(request).deadline_ns = deadline;
+            self.expect_reply(link, request);
         }
     }
 

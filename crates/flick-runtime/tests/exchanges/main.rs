@@ -1,6 +1,7 @@
 //! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios, in the
 //! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
+mod patience;
 mod peers;
 mod storm;
 mod tiny;

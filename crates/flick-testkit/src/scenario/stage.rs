@@ -93,6 +93,7 @@ fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
             "requests_max" => &mut limits.requests_max,
             "lent_links_max" => &mut limits.lent_links_max,
             "exclusive_links_max" => &mut limits.exclusive_links_max,
+            "backend_pending_max" => &mut limits.health.backend_pending_max,
             "buffer_bytes" => {
                 limits.buffer_bytes = *value;
                 continue;
@@ -113,6 +114,9 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
         let target = match name.as_str() {
             "connect" => &mut timeouts.connect,
             "reply" => &mut timeouts.reply,
+            "gap" => &mut timeouts.gap,
+            "whole" => &mut timeouts.whole,
+            "queue" => &mut timeouts.queue,
             "request" => &mut timeouts.request,
             "slow_client" => &mut timeouts.slow_client,
             "idle" => &mut timeouts.idle,

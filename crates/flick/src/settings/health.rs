@@ -59,6 +59,12 @@ pub struct HealthSettings {
     /// Requests that must fail in a row before a backend gets none for a while; 0: never [default: 0]
     #[arg(long, value_name = "N")]
     eject_failures: Option<u32>,
+    /// Part of its requests that must fail before a backend gets none for a while; 0%: whatever their part [default: 0%]
+    #[arg(long, value_name = "PERCENT")]
+    eject_share: Option<Part>,
+    /// Requests of the last ten seconds without which that part says nothing [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    eject_requests_min: Option<u32>,
     /// For how long; each further time soon after that twice as long [default: 10s]
     #[arg(long, value_name = "TIME")]
     eject_time: Option<Period>,
@@ -68,6 +74,9 @@ pub struct HealthSettings {
     /// How long a backend that is back gets less than its share from picks without a key [default: 0]
     #[arg(long, value_name = "TIME")]
     slow_start: Option<Period>,
+    /// Clients that wait for a connection to one backend, beyond which further ones are told at once that it is busy; 0: no bound [default: 0]
+    #[arg(long, value_name = "N")]
+    backend_pending_max: Option<u32>,
     /// Requests under way on one backend, beyond which further ones fail at once; 0: no bound [default: 0]
     #[arg(long, value_name = "N")]
     backend_requests_max: Option<u32>,
@@ -107,9 +116,12 @@ impl HealthSettings {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
         set(&mut health.eject_failures, self.eject_failures);
+        set(&mut health.eject_percent, self.eject_share.map(|part| part.0));
+        set(&mut health.eject_requests_min, self.eject_requests_min);
         set(&mut health.eject_time, period(self.eject_time));
         set(&mut health.eject_max_percent, self.eject_max.map(|percent| percent.0));
         set(&mut health.slow_start, period(self.slow_start));
+        set(&mut health.backend_pending_max, self.backend_pending_max);
         set(&mut health.backend_requests_max, self.backend_requests_max);
         set(&mut health.check_every, period(self.check_every));
         set(&mut health.check_timeout, period(self.check_timeout));

@@ -150,6 +150,12 @@ pub struct TimeoutSettings {
     /// From a request's leaving to its whole reply [default: 2s]
     #[arg(id = "reply_timeout", long = "reply-timeout", value_name = "TIME")]
     reply: Option<Period>,
+    /// Between two pieces of a reply that is passed on as it comes, on a connection of its own [default: 30s]
+    #[arg(id = "gap_timeout", long = "gap-timeout", value_name = "TIME")]
+    gap: Option<Period>,
+    /// From the taking of a request to the end of its reply, whatever is tried meanwhile; 0: however long [default: 0]
+    #[arg(id = "whole_timeout", long = "whole-timeout", value_name = "TIME")]
+    whole: Option<Period>,
     /// In line for room that others have, before a request is told that it is busy; 0: however long [default: 1s]
     #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "TIME")]
     queue: Option<Period>,
@@ -179,6 +185,8 @@ impl TimeoutSettings {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         set(&mut timeouts.connect, period(self.connect));
         set(&mut timeouts.reply, period(self.reply));
+        set(&mut timeouts.gap, period(self.gap));
+        set(&mut timeouts.whole, period(self.whole));
         set(&mut timeouts.queue, period(self.queue));
         set(&mut timeouts.request, period(self.request));
         set(&mut timeouts.slow_client, period(self.slow_client));

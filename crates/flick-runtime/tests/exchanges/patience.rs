@@ -1,0 +1,92 @@
+//! Replies that stop or break off in their middle, requests that take too long in all, clients that wait behind too many.
+
+use super::check;
+
+#[test]
+fn h15_what_came_of_a_reply_is_passed_on_though_its_backend_closes_at_once() {
+    for (reply, end) in
+        [("ok len=9\\nabc", "closes"), ("ok len=9\\nabc", "resets"), ("ok parts\\n3\\nabc2\\nd", "closes")]
+    {
+        check(&format!(
+            r#"client a  sends "get k0\n"
+            backend 0 expects "get k0\n", sends "{reply}", {end}
+            client a  expects "{reply}", expects closed
+            client b  sends "get j0\n"
+            backend 0 expects "get j0\n", sends "ok\n"
+            client b  expects "ok\n", closes
+            wait 20 ms
+            expect quiet"#
+        ));
+    }
+}
+
+#[test]
+fn a_reply_that_stops_in_its_middle_has_so_long_for_its_next_piece() {
+    check(
+        r#"simulator only
+        timeout gap 100 ms
+        timeout reply 50 ms
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok len=6\nab"
+        client a  expects "ok len=6\nab"
+        wait 90 ms
+        backend 0 sends "cd"
+        client a  expects "cd", expects nothing for 90 ms
+        client a  expects closed within 20 ms
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_request_has_so_long_in_all_whatever_comes_of_it_meanwhile() {
+    // Told if nothing of a reply has been passed on, cut if something has; an upload counts, too.
+    check(
+        r#"simulator only
+        timeout whole 100 ms
+        timeout reply 80 ms
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok len=60\nab"
+        client a  expects "ok len=60\nab"
+        wait 70 ms
+        backend 0 sends "cd"
+        client a  expects "cd", expects nothing for 20 ms
+        client a  expects closed within 20 ms
+        client b  sends "put k0 len=60\nab"
+        backend 0 expects closed
+        backend 0 expects "put k0 len=60\nab"
+        wait 60 ms
+        client b  sends "cd"
+        backend 0 expects "cd"
+        client b  expects nothing for 30 ms, expects "fail 1\n" within 20 ms
+        client b  closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn who_finds_too_many_before_it_is_told_at_once() {
+    check(
+        r#"simulator only
+        limit exclusive_links_max 1
+        limit backend_pending_max 1
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client b  sends "get k1\n"
+        backend 0 expects "get k1\n"
+        client c  sends "get k2\n"
+        wait 5 ms
+        client d  sends "get k3\n"
+        client d  expects "fail 2\n" within 5 ms
+        backend 0 sends "ok\n"
+        client b  expects "ok\n", closes
+        backend 0 expects "get k2\n", sends "ok\n"
+        client c  expects "ok\n", closes
+        client d  closes
+        client a  resets
+        wait 20 ms
+        expect counter shed == 1
+        expect quiet"#,
+    );
+}
