@@ -92,12 +92,27 @@ impl<D: Driver> Worker<D> {
     /// The driver has lost the connection. Replies that had arrived on it before are still delivered: a backend that
     /// refuses a large request early answers, and resets the connection right behind.
     pub(super) fn link_gone(&mut self, link: u32) {
+        let front = self.links[link as usize].requests.front();
+        let is_kept = front.is_some_and(|request| !self.ledger.get(request).resend.is_empty());
         let state = &mut self.links[link as usize];
         state.conn = None;
         if state.state == LinkState::Up {
             state.eof = true;
             self.enqueue_link(link);
+        } else if !is_kept {
+            self.link_lost(link, FailureReason::Unavailable, Some(Event::Refused));
         } else {
+            // Another may be dialled for its request: not before all events are handled, for a new connection may get the
+            // number of one whose end is not known yet.
+            self.enqueue_link(link);
+        }
+    }
+
+    /// A connection that could not be made, once that is its turn.
+    pub(super) fn refused_link_runs(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        let is_refused = state.state == LinkState::Connecting && state.conn.is_none();
+        if is_refused {
             self.link_lost(link, FailureReason::Unavailable, Some(Event::Refused));
         }
     }

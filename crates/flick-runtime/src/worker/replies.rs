@@ -53,6 +53,7 @@ impl<D: Driver> Worker<D> {
         state.queued = false;
         state.wants_huge = false;
         if state.state != LinkState::Up {
+            self.refused_link_runs(link);
             return;
         }
         self.unstall(link);

@@ -178,6 +178,14 @@ fn a_drain_waits_for_the_last_bytes_of_a_relay_whose_ends_have_closed() {
 }
 
 #[test]
+fn a_retry_took_the_number_of_a_connection_whose_end_was_not_known_and_its_reply_was_not_heard() {
+    const SEED: u64 = 95;
+    let (native, _) = subject::example("http_balancer/round_robin.flick");
+    let outcome = storm::run_with(SEED, &storm_of(SEED, 3), &native, &Peers::new(Http(Kind::Balancer)));
+    assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
+}
+
+#[test]
 fn packet_counter() {
     check("packet_counter/packet_counter.flick", 1, &Peers::new(lines::Captures));
 }
