@@ -120,3 +120,32 @@ fn two_threads_that_rest_lose_nothing() {
     pop_all(consumer, RECORDS, &handle);
     writer.join().expect("the writer ends");
 }
+
+#[test]
+fn a_record_of_the_longest_length_fits_where_half_of_the_ring_is_free() {
+    for (bytes, most) in [(32, 8), (128, 56), (1 << 16, (1 << 15) - 8)] {
+        let (mut producer, mut consumer) = ring(bytes);
+        assert_eq!(producer.record_bytes_max(), most, "of a ring of {bytes}");
+        let longest = vec![7; most];
+        assert!(producer.push(&longest) && producer.push(&longest) && !producer.push(&[]));
+        assert!(!producer.publish(), "nobody rests");
+        let mut out = vec![0; most];
+        assert_eq!((consumer.pop(&mut out), out.as_slice()), (Some(most), longest.as_slice()));
+        assert!(!consumer.release(), "nobody rests");
+        assert!(producer.push(&longest));
+    }
+}
+
+#[test]
+fn who_rests_is_called_once() {
+    let (mut producer, mut consumer) = ring(32);
+    assert!(consumer.wait(), "nothing is there");
+    assert!(producer.push(b"a") && producer.publish(), "the consumer rests");
+    assert!(producer.push(b"b") && !producer.publish(), "it has been called");
+    assert!(!producer.push(b"c") && producer.wait(), "there is no room");
+    let mut out = [0; 8];
+    assert_eq!(consumer.pop(&mut out), Some(1));
+    assert!(consumer.release(), "the producer rests, and half of the ring is free");
+    assert_eq!(consumer.pop(&mut out), Some(1));
+    assert!(!consumer.release(), "it has been called");
+}
