@@ -100,13 +100,15 @@ impl AnyDriver {
         }
     }
 
-    /// Hands out at most so many events by one poll from now on; never more than it was opened for.
-    pub fn limit_events(&mut self, most: usize) {
-        let limits = match self {
-            AnyDriver::Epoll(driver) => driver.limits_mut(),
-            AnyDriver::Uring(driver) => driver.limits_mut(),
+    /// Hands out at most so many events by one poll from now on, never more than it was opened for, and sends at most about so
+    /// many bytes by it.
+    pub fn limit_poll(&mut self, events_max: usize, sent_bytes_max: usize) {
+        let (limits, allowance) = match self {
+            AnyDriver::Epoll(driver) => driver.bounds_mut(),
+            AnyDriver::Uring(driver) => driver.bounds_mut(),
         };
-        limits.events_max = most.max(EVENTS_MIN);
+        limits.events_max = events_max.max(EVENTS_MIN);
+        allowance.set(sent_bytes_max.max(1));
     }
 
     /// A handle other threads end this driver's wait with.

@@ -19,7 +19,7 @@ use crate::intake::Intake;
 use crate::limits::{KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
 use crate::linger::Lingerers;
 use crate::listen::ListenSocket;
-use crate::output::{Marks, OutputQueue, OutputSlab};
+use crate::output::{Allowance, Marks, OutputQueue, OutputSlab};
 use crate::queue::SlotQueue;
 use crate::socket::{self, Dial};
 use crate::table::{GENERATION_END, Table};
@@ -43,6 +43,7 @@ pub struct EpollDriver {
     is_starved: bool,
     /// Connections with output appended since their last write.
     dirty: SlotQueue,
+    allowance: Allowance,
     lingerers: Lingerers,
     /// Where lingerers' input goes.
     scratch: Box<[u8]>,
@@ -156,6 +157,7 @@ impl EpollDriver {
             ready: SlotQueue::new(limits.conns_max),
             is_starved: false,
             dirty: SlotQueue::new(limits.conns_max),
+            allowance: Allowance::unlimited(),
             lingerers: Lingerers::new(limits.conns_max),
             scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
             kernel_events: Vec::with_capacity(limits.events_max.min(KERNEL_EVENTS_MAX)),
@@ -170,8 +172,8 @@ impl EpollDriver {
         self.epoll.as_fd()
     }
 
-    pub(crate) fn limits_mut(&mut self) -> &mut DriverLimits {
-        &mut self.limits
+    pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut Allowance) {
+        (&mut self.limits, &mut self.allowance)
     }
 
     /// A handle other threads end this driver's wait with.

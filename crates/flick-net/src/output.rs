@@ -121,8 +121,18 @@ impl OutputSlab {
         queue.bytes = 0;
     }
 
+    /// The first pieces, until they have so many bytes or more.
+    pub(crate) fn first(&self, queue: &OutputQueue, bytes: usize) -> impl Iterator<Item = &Slice> {
+        let mut left = bytes.max(1);
+        self.iter(queue).map_while(move |slice| {
+            let is_wanted = left > 0;
+            left = left.saturating_sub(slice.bytes().len());
+            is_wanted.then_some(slice)
+        })
+    }
+
     /// The pieces in order.
-    pub(crate) fn iter(&self, queue: &OutputQueue) -> impl Iterator<Item = &Slice> {
+    fn iter(&self, queue: &OutputQueue) -> impl Iterator<Item = &Slice> {
         let mut at = queue.head;
         std::iter::from_fn(move || {
             let node = self.nodes.get(at as usize)?;
@@ -141,6 +151,41 @@ impl OutputSlab {
         }
         node.next = self.free;
         self.free = at;
+    }
+}
+
+/// How many bytes one poll may send: what it has left is sent by the next. It may be exceeded by one piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    each_bytes: usize,
+    left_bytes: usize,
+}
+
+impl Allowance {
+    pub(crate) fn unlimited() -> Allowance {
+        Allowance { each_bytes: usize::MAX, left_bytes: usize::MAX }
+    }
+
+    /// So many for each poll from the next one on.
+    pub(crate) fn set(&mut self, each_bytes: usize) {
+        self.each_bytes = each_bytes;
+    }
+
+    /// A poll begins.
+    pub(crate) fn renew(&mut self) {
+        self.left_bytes = self.each_bytes;
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left_bytes == 0
+    }
+
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.left_bytes
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::epoll::monotonic_ns;
 use crate::limits::{ACCEPTS_PARKED_MAX, LISTENERS_MAX, STASH_SLICES_MAX};
 use crate::linger::Lingerers;
 use crate::listen::ListenSocket;
-use crate::output::{Marks, OutputQueue, OutputSlab};
+use crate::output::{Allowance, Marks, OutputQueue, OutputSlab};
 use crate::queue::SlotQueue;
 use crate::socket::{self, Dial};
 use crate::table::Table;
@@ -45,6 +45,7 @@ pub struct UringDriver {
     ready: SlotQueue,
     /// Connections with output appended, or left over from a short send.
     dirty: SlotQueue,
+    allowance: Allowance,
     /// Connections whose receive is to be armed.
     unarmed: SlotQueue,
     /// The same, but no buffer was left for them last time: they come first.
@@ -143,6 +144,7 @@ impl UringDriver {
             stashes: OutputSlab::new(STASH_SLICES_MAX),
             ready: SlotQueue::new(limits.conns_max),
             dirty: SlotQueue::new(limits.conns_max),
+            allowance: Allowance::unlimited(),
             unarmed: SlotQueue::new(limits.conns_max),
             hungry: SlotQueue::new(limits.conns_max),
             lingerers: Lingerers::new(limits.conns_max),
@@ -169,8 +171,8 @@ impl UringDriver {
         self.announcer.as_ref().map(AsFd::as_fd)
     }
 
-    pub(crate) fn limits_mut(&mut self) -> &mut DriverLimits {
-        &mut self.limits
+    pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut Allowance) {
+        (&mut self.limits, &mut self.allowance)
     }
 
     /// A handle other threads end this driver's wait with.

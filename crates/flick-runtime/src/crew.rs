@@ -16,7 +16,7 @@ use flick_net::{AnyDriver, Arrival, Door, Waker, Watch, monotonic_ns};
 
 use crate::limits::{
     CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_AFTER_NS,
-    LONE_TURN_NS, TURN_NS, TURN_NS_MAX,
+    LONE_TURN_NS, SENT_BYTES_SHARED_MAX, TURN_NS, TURN_NS_MAX,
 };
 use crate::shared::Shared;
 use crate::worker::Worker;
@@ -180,13 +180,14 @@ impl Member {
         let Some(worker) = &mut self.worker else { return before_ns };
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
         let is_lone = is_lone && self.max_percent >= 100;
-        let (length_ns, events_max) = if is_lone {
-            (LONE_TURN_NS, EVENTS_LONE_MAX)
+        let (length_ns, events_max, sent_bytes_max) = if is_lone {
+            (LONE_TURN_NS, EVENTS_LONE_MAX, usize::MAX)
         } else {
-            (self.credit_ns.max(0) as u64, self.events_max)
+            (self.credit_ns.max(0) as u64, self.events_max, SENT_BYTES_SHARED_MAX)
         };
         let length = Duration::from_nanos(length_ns);
-        let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max)));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max, sent_bytes_max)));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);

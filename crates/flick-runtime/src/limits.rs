@@ -104,6 +104,9 @@ pub const SILENT_MS: u64 = 60_000;
 pub const EVENTS_SHARED_MAX: usize = 64;
 /// The same while nothing comes for the others.
 pub const EVENTS_LONE_MAX: usize = 512;
+/// Bytes that one poll sends where services share a thread: the kernel takes them, and on one machine the receiver's part is done at
+/// once, too, so this many are half a turn.
+pub const SENT_BYTES_SHARED_MAX: usize = 64 * 1024;
 /// Fewest events of one poll.
 pub const EVENTS_SHARED_MIN: usize = 8;
 /// Lines of the log that say something bad of one backend are at least so far apart.

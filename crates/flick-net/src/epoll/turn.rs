@@ -41,6 +41,7 @@ impl EpollDriver {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         let mut sink = Sink::new(events, self.limits.events_max);
+        self.allowance.renew();
         self.write_dirty();
         let woken = self.wait(self.wait_time(pool, timeout))?;
         if woken && self.waker.take() {
@@ -54,6 +55,9 @@ impl EpollDriver {
 
     fn write_dirty(&mut self) {
         for _ in 0..self.dirty.len() {
+            if self.allowance.is_used_up() {
+                return;
+            }
             if let Some(index) = self.dirty.pop() {
                 self.write(index);
             }
@@ -155,7 +159,7 @@ impl EpollDriver {
         }
     }
 
-    /// Writes a connection's output until it is gone, the kernel is full or the bound is reached.
+    /// Writes a connection's output until it is gone, the kernel is full or a bound is reached.
     fn write(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         if conn.phase != Phase::Open || conn.is_blocked || conn.fault.is_some() {
@@ -163,13 +167,16 @@ impl EpollDriver {
         }
         let mut writes = 0;
         while !conn.output.is_empty() {
-            if writes == WRITES_PER_CONN_MAX {
+            if writes == WRITES_PER_CONN_MAX || self.allowance.is_used_up() {
                 self.dirty.push(index);
                 break;
             }
             writes += 1;
-            match write_some(conn, &self.outputs) {
-                Ok(bytes) => self.outputs.consume(&mut conn.output, bytes),
+            match write_some(conn, &self.outputs, self.allowance.left_bytes()) {
+                Ok(bytes) => {
+                    self.allowance.take(bytes);
+                    self.outputs.consume(&mut conn.output, bytes);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     conn.is_blocked = true;
@@ -363,11 +370,11 @@ impl EpollDriver {
     }
 }
 
-/// Offers the front of a connection's output to the kernel; returns how much it took.
-fn write_some(conn: &Conn, outputs: &OutputSlab) -> Result<usize, Errno> {
+/// Offers the front of a connection's output, about so many bytes, to the kernel; returns how much it took.
+fn write_some(conn: &Conn, outputs: &OutputSlab, bytes: usize) -> Result<usize, Errno> {
     let mut pieces = [IoSlice::new(&[]); WRITE_SLICES_MAX];
     let mut count = 0;
-    for (piece, slice) in pieces.iter_mut().zip(outputs.iter(&conn.output)) {
+    for (piece, slice) in pieces.iter_mut().zip(outputs.first(&conn.output, bytes)) {
         *piece = IoSlice::new(slice.bytes());
         count += 1;
     }

@@ -143,13 +143,13 @@ impl Ring {
         self.submit();
     }
 
-    /// Sends the first [`WRITE_SLICES_MAX`] pieces. The caller keeps them in its queue until the result.
+    /// Sends the first [`WRITE_SLICES_MAX`] pieces. The caller keeps them in its queue until the result. How many bytes they have.
     pub(super) fn send<'queue>(
         &mut self,
         socket: impl AsFd,
         pieces: impl Iterator<Item = &'queue Slice>,
         user_data: u64,
-    ) {
+    ) -> usize {
         let fd = Fd(socket.as_fd().as_raw_fd());
         if self.vectors.len() - self.vectors_used < WRITE_SLICES_MAX
             || self.headers_used == self.headers.len()
@@ -164,6 +164,7 @@ impl Ring {
             self.vectors_used += 1;
         }
         let vectors = &mut self.vectors[start..self.vectors_used];
+        let bytes = vectors.iter().map(|vector| vector.iov_len).sum();
         let entry = if let [only] = vectors {
             let len = u32::try_from(only.iov_len).expect("a piece lies in one buffer");
             opcode::Send::new(fd, only.iov_base.cast(), len).flags(libc::MSG_NOSIGNAL).build()
@@ -175,6 +176,7 @@ impl Ring {
             opcode::SendMsg::new(fd, header).flags(libc::MSG_NOSIGNAL as u32).build()
         };
         self.push(entry, user_data);
+        bytes
     }
 
     fn push(&mut self, entry: squeue::Entry, user_data: u64) {

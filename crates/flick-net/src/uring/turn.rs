@@ -52,7 +52,11 @@ impl UringDriver {
             self.waker_is_armed = true;
             self.ring.watch(eventfd, libc::POLLIN, true, token(KIND_WAKER, 0));
         }
+        self.allowance.renew();
         for _ in 0..self.dirty.len() {
+            if self.allowance.is_used_up() {
+                break;
+            }
             if let Some(index) = self.dirty.pop() {
                 self.start_send(index);
             }
@@ -71,7 +75,9 @@ impl UringDriver {
         if may_send && !conn.output.is_empty() {
             conn.is_sending = true;
             conn.requests += 1;
-            self.ring.send(&conn.socket, self.outputs.iter(&conn.output), token(KIND_SEND, index));
+            let pieces = self.outputs.first(&conn.output, self.allowance.left_bytes());
+            let offered = self.ring.send(&conn.socket, pieces, token(KIND_SEND, index));
+            self.allowance.take(offered);
         }
     }
 

@@ -46,8 +46,13 @@ impl Worker<AnyDriver> {
     }
 
     /// One turn without waiting, of about this length and with so many events at most.
-    pub(crate) fn short_turn(&mut self, length: Duration, events_max: usize) -> std::io::Result<bool> {
-        self.driver.limit_events(events_max);
+    pub(crate) fn short_turn(
+        &mut self,
+        length: Duration,
+        events_max: usize,
+        sent_bytes_max: usize,
+    ) -> std::io::Result<bool> {
+        self.driver.limit_poll(events_max, sent_bytes_max);
         self.turn_end = Some(Instant::now() + length);
         self.turn(Some(Duration::ZERO))
     }
