@@ -86,7 +86,7 @@ impl AnyDriver {
             AnyDriver::Epoll(driver) => watch.add(driver.as_fd(), token),
             AnyDriver::Uring(driver) => {
                 driver.announce()?;
-                driver.announcer().map_or(Ok(()), |eventfd| watch.add_edges(eventfd, token))
+                driver.announcers().try_for_each(|eventfd| watch.add_edges(eventfd, token))
             }
         }
     }

@@ -166,9 +166,16 @@ impl UringDriver {
         Ok(())
     }
 
-    /// The eventfd of [`UringDriver::announce`].
-    pub fn announcer(&self) -> Option<BorrowedFd<'_>> {
-        self.announcer.as_ref().map(AsFd::as_fd)
+    /// The eventfds of [`UringDriver::announce`]: the ring's, and the waker's own. A wake-up that went through the ring would have
+    /// to signal one eventfd while another is being signalled, which the kernel puts off (for milliseconds) the first time, and
+    /// forgets the second time (seen on 6.18).
+    pub fn announcers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.announcer.as_ref().map(AsFd::as_fd).into_iter().chain(self.waker.fd())
+    }
+
+    /// Whether the waker is looked at by whoever announces for this driver, and not by the ring.
+    fn is_announced(&self) -> bool {
+        self.announcer.is_some()
     }
 
     pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut Allowance) {
@@ -409,7 +416,10 @@ impl Driver for UringDriver {
     }
 
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
-        let must_arm = !self.waker_is_armed
+        if self.is_announced() && self.waker.is_asked() {
+            return Some(Duration::ZERO);
+        }
+        let must_arm = !(self.waker_is_armed || self.is_announced())
             || ((!self.unarmed.is_empty() || !self.hungry.is_empty()) && self.ring.can_provide(pool));
         let has_work = !self.ready.is_empty() || !self.dirty.is_empty() || self.has_parked();
         if must_arm || has_work || self.ring.has_work() || self.ring.has_completions() {

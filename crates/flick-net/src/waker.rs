@@ -46,6 +46,11 @@ impl Waker {
         self.0.eventfd.as_ref().map(AsFd::as_fd)
     }
 
+    /// Whether a wake-up waits to be taken.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.pending.is_asked()
+    }
+
     /// Takes the wake-up; says whether there was one. The eventfd is emptied first: a wake that comes between
     /// the two steps finds `pending` still set and relies on the report this call leads to.
     pub(crate) fn take(&self) -> bool {

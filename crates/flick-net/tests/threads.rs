@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets, Watch};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
@@ -46,6 +46,47 @@ fn check_waking(kind: IoKind) {
     }
     assert!((1..=10_000).contains(&woken));
     other.join().expect("the other thread only counts");
+}
+
+/// A thread of several drivers sleeps in its watch between two wakes.
+fn check_waking_a_watch(kind: IoKind) {
+    let Some(mut driver) = open(kind) else { return };
+    let (waker, pool, mut watch) = (driver.waker(), pool(), Watch::new(1).expect("the kernel watches"));
+    driver.announce(&mut watch, 7).expect("it can be watched");
+    let (again, is_asleep) = mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        while is_asleep.recv().is_ok() {
+            // So that the thread sleeps indeed; one that does not yet has nothing to lose.
+            std::thread::park_timeout(Duration::from_millis(20));
+            waker.wake();
+        }
+    });
+    let mut events = Vec::new();
+    for round in 0..10 {
+        again.send(()).expect("the other thread waits");
+        let end = Instant::now() + Duration::from_secs(5);
+        while events.is_empty() {
+            let wait = driver.rest(&pool, None).unwrap_or(Duration::from_secs(5));
+            watch.wait(Some(wait), |token| assert_eq!(token, 7)).expect("the kernel watches");
+            // What a look finds when the wait is over was not told.
+            assert!(Instant::now() < end, "{kind:?}: wake {round} was lost");
+            driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+        }
+        assert!(matches!(events[..], [Event::Woken]), "{events:?}");
+        events.clear();
+    }
+    drop(again);
+    other.join().expect("the other thread only wakes");
+}
+
+#[test]
+fn no_wake_is_lost_by_a_watch_over_epoll() {
+    check_waking_a_watch(IoKind::Epoll);
+}
+
+#[test]
+fn the_second_wake_of_a_watched_ring_was_lost() {
+    check_waking_a_watch(IoKind::Uring);
 }
 
 #[test]

@@ -23,6 +23,9 @@ impl UringDriver {
     ) -> io::Result<()> {
         let mut sink = Sink::new(events, self.limits.events_max);
         let room = sink.room();
+        if self.is_announced() && self.waker.is_asked() && self.waker.take() {
+            sink.put(Event::Woken);
+        }
         self.prepare(pool);
         let is_busy = !self.ready.is_empty() || self.ring.has_completions() || self.has_parked();
         if self.ring.has_work() {
@@ -47,6 +50,7 @@ impl UringDriver {
     /// Makes requests of everything that was asked for since the last turn.
     fn prepare(&mut self, pool: &Pool) {
         if !self.waker_is_armed
+            && !self.is_announced()
             && let Some(eventfd) = self.waker.fd()
         {
             self.waker_is_armed = true;
