@@ -132,7 +132,7 @@ impl OutputSlab {
     }
 
     /// The pieces in order.
-    fn iter(&self, queue: &OutputQueue) -> impl Iterator<Item = &Slice> {
+    pub(crate) fn iter(&self, queue: &OutputQueue) -> impl Iterator<Item = &Slice> {
         let mut at = queue.head;
         std::iter::from_fn(move || {
             let node = self.nodes.get(at as usize)?;

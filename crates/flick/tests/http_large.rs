@@ -8,6 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
 use common::client::connect;
+use common::process::resident_kib;
 use common::service::Service;
 
 /// Bytes of each body, and each way through the tunnel.
@@ -27,13 +28,6 @@ enum Framing {
     Sized,
     Chunked,
     UntilClose,
-}
-
-/// Memory of a process that is resident, in KiB.
-fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says so");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number of KiB")
 }
 
 /// One that takes a single connection and does this with it.

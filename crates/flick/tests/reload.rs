@@ -11,6 +11,7 @@ mod underway;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
+use common::process::held;
 use common::service::Service;
 use common::{Scratch, wait};
 use load::{Http, Load, get};
@@ -102,15 +103,6 @@ fn figure(admin: SocketAddr, name: &str) -> u64 {
 
 fn connect(address: SocketAddr) -> TcpStream {
     common::client::connect(address)
-}
-
-/// Memory and descriptors of a process.
-fn held(pid: u32) -> (u64, usize) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel counts it");
-    let kb: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
-    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it is ours").count();
-    (kb, files)
 }
 
 /// Ends a process that is nobody's child any more, whatever happens.

@@ -277,12 +277,12 @@ fn a_service_has_no_more_of_a_thread_than_its_part() {
     }
 }
 
-/// Code with a fault of ours: one request in it breaks an invariant.
-struct Broken(Arc<dyn Engine>);
+/// Code that does something more with the bytes of each message before it reads them.
+struct Meddled(Arc<dyn Engine>, fn(&[u8]));
 
-impl Engine for Broken {
+impl Engine for Meddled {
     fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> Step {
-        assert!(!data.starts_with(b"break"), "an invariant that a test breaks");
+        (self.1)(data);
         self.0.parse(parser, frame, data)
     }
 
@@ -299,11 +299,16 @@ impl Engine for Broken {
     }
 }
 
+/// A fault of ours: one request breaks an invariant.
+fn broken(data: &[u8]) {
+    assert!(!data.starts_with(b"break"), "an invariant that a test breaks");
+}
+
 #[test]
 fn a_panic_takes_its_program_down_and_no_other() {
     let mut all =
         services(STORE, 0, IoKind::Epoll, &[any_port(), any_port()], |_, config| config.workers = 2);
-    all[1].engine = Arc::new(Broken(Arc::clone(&all[1].engine)));
+    all[1].engine = Arc::new(Meddled(Arc::clone(&all[1].engine), broken));
     let other = STORE.replace("proc Binary", "proc Other");
     all.extend(services(&other, 1, IoKind::Epoll, &[any_port()], |_, config| config.workers = 2));
     let platform = start(all).expect("epoll is always there");
@@ -338,28 +343,11 @@ fun answer: (-/word client, req: word) -> ()
   word{text = req.text} => client
 "#;
 
-/// Code to which some messages are dear.
-struct Dear(Arc<dyn Engine>);
-
-impl Engine for Dear {
-    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> Step {
-        let begun = Instant::now();
-        while data.starts_with(b"dear") && begun.elapsed() < Duration::from_micros(200) {
-            std::hint::spin_loop();
-        }
-        self.0.parse(parser, frame, data)
-    }
-
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
-        self.0.run(rule, call)
-    }
-
-    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
-        self.0.order(order, call)
-    }
-
-    fn build(&self, builder: FuncId, frame: &flick_abi::Frame, out: &mut [u8]) -> usize {
-        self.0.build(builder, frame, out)
+/// Some messages are dear.
+fn dear(data: &[u8]) {
+    let begun = Instant::now();
+    while data.starts_with(b"dear") && begun.elapsed() < Duration::from_micros(200) {
+        std::hint::spin_loop();
     }
 }
 
@@ -368,7 +356,7 @@ impl Engine for Dear {
 fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
     for io in IOS {
         let mut all = services(ECHO, 0, io, &[any_port()], |_, config| config.workers = 2);
-        all[0].engine = Arc::new(Dear(Arc::clone(&all[0].engine)));
+        all[0].engine = Arc::new(Meddled(Arc::clone(&all[0].engine), dear));
         let Some(platform) = start(all) else { continue };
         let at = address(&platform, "Echo");
         let stop = Arc::new(AtomicBool::new(false));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::http::{Backend, echoed, exchange};
 use common::peers::{self, Memcached};
-use common::process::{descriptors, resident_kib};
+use common::process::held;
 use common::service::Service;
 use common::{Scratch, wait};
 use flick_load::load::{self, LoadConfig, LoadRun, Protocol, ValueSize};
@@ -140,11 +140,6 @@ fn memcached_load(addr: SocketAddr, protocol: Protocol, seed: u64) -> LoadRun {
         ..LoadConfig::new(addr)
     };
     load::start(config).expect("the load starts")
-}
-
-/// Resident memory in KiB, and open descriptors.
-fn held(pid: u32) -> (u64, usize) {
-    (resident_kib(pid), descriptors(pid))
 }
 
 /// A client that says nonsense, half of something, or nothing, and leaves.

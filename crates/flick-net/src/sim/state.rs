@@ -156,7 +156,7 @@ impl DriverState {
             }
             let taken = core.piece_bytes(offered);
             let mut bytes = Vec::with_capacity(taken);
-            for slice in self.outputs.first(&conn.output, usize::MAX) {
+            for slice in self.outputs.iter(&conn.output) {
                 let part = slice.bytes();
                 bytes.extend_from_slice(&part[..part.len().min(taken - bytes.len())]);
                 if bytes.len() == taken {

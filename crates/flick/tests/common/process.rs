@@ -16,6 +16,11 @@ pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
 }
 
+/// Resident memory in KiB, and open descriptors.
+pub fn held(pid: u32) -> (u64, usize) {
+    (resident_kib(pid), descriptors(pid))
+}
+
 /// Processor time that the threads of a process have used which it has now.
 pub fn processor_time(pid: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");

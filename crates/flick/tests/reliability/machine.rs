@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
+use crate::common::process::{self, resident_kib};
 pub use crate::common::process::{processor_time, want_descriptors};
 
 static TURN: RwLock<()> = RwLock::new(());
@@ -62,10 +63,7 @@ impl Drop for Lateness {
 
 /// Resident memory of a process, in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux tells the resident size");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
-    kib * 1024
+    resident_kib(pid) * 1024
 }
 
 /// Whether every thread of a process is stopped by a signal.
@@ -79,7 +77,7 @@ pub fn is_stopped(pid: u32) -> bool {
 
 /// Descriptors that a process has open.
 pub fn descriptors(pid: u32) -> u64 {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count() as u64
+    process::descriptors(pid) as u64
 }
 
 /// Sets the number of descriptors another process may have open; returns the former one.

@@ -33,8 +33,10 @@ impl Origin {
         Self { address, go, asked }
     }
 
-    /// Waits until a request for `/late` is there.
-    fn is_asked(&self) {
+    /// Sends a request for `/late`, and `ahead` behind it, and waits until the server has it.
+    fn ask_late(&self, stream: &mut TcpStream, ahead: &str) {
+        let requests = format!("GET /late HTTP/1.1\r\nHost: here\r\n\r\n{ahead}");
+        stream.write_all(requests.as_bytes()).expect("the service reads");
         self.asked.recv_timeout(wait::WAIT_MAX).expect("the request comes");
     }
 }
@@ -77,22 +79,22 @@ fn serve(mut stream: TcpStream, asks: &Sender<()>, gone: &std::sync::Mutex<Recei
 }
 
 /// A program before `origin`, reloaded to version 1 once `begin` has begun something.
-fn reloaded<T>(
+fn reloaded(
     test: &str,
     origin: &Origin,
     extra: &[&str],
     program: fn(usize) -> String,
-    begin: impl FnOnce(&mut TcpStream) -> T,
-) -> (Changing, TcpStream, T) {
+    begin: impl FnOnce(&mut TcpStream),
+) -> (Changing, TcpStream) {
     let args = [&["--workers", "1"], extra].concat();
     let changing = Changing::start_before(test, origin.address, &program(0), &args);
     let mut stream = connect(changing.address());
     assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
-    let begun = begin(&mut stream);
+    begin(&mut stream);
     changing.write(&program(1));
     wait::until("the reload", || (changing.figure("flick_generation") == 2).then_some(()));
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()), "a new client");
-    (changing, stream, begun)
+    (changing, stream)
 }
 
 /// The client has changed hands: the next request is the new generation's, and the older one ends.
@@ -119,7 +121,7 @@ fn send_half_a_body(stream: &mut TcpStream) {
 #[test]
 fn a_body_that_is_under_way_reaches_its_backend_whole_and_its_client_changes_hands_after_it() {
     let origin = Origin::start();
-    let (changing, mut stream, ()) = reloaded("underway-body", &origin, &[], balancer, send_half_a_body);
+    let (changing, mut stream) = reloaded("underway-body", &origin, &[], balancer, send_half_a_body);
     stream.write_all(&vec![b'x'; BODY / 2]).expect("the service reads on");
     assert_eq!(reply(&mut stream), Ok(format!("{BODY} bytes")));
     check_handed_over(changing, stream);
@@ -128,10 +130,8 @@ fn a_body_that_is_under_way_reaches_its_backend_whole_and_its_client_changes_han
 #[test]
 fn a_reply_that_is_waited_for_reaches_its_client_which_changes_hands_after_it() {
     let origin = Origin::start();
-    let (changing, mut stream, ()) = reloaded("underway-reply", &origin, &[], balancer, |stream| {
-        stream.write_all(b"GET /late HTTP/1.1\r\nHost: here\r\n\r\n").expect("the service reads");
-        origin.is_asked();
-    });
+    let (changing, mut stream) =
+        reloaded("underway-reply", &origin, &[], balancer, |stream| origin.ask_late(stream, ""));
     origin.go.send(()).expect("the server runs");
     assert_eq!(reply(&mut stream), Ok("0 bytes".to_owned()));
     check_handed_over(changing, stream);
@@ -140,11 +140,8 @@ fn a_reply_that_is_waited_for_reaches_its_client_which_changes_hands_after_it() 
 #[test]
 fn requests_that_were_sent_ahead_are_answered_in_order_by_either_generation() {
     let origin = Origin::start();
-    let (changing, mut stream, ()) = reloaded("underway-ahead", &origin, &[], balancer, |stream| {
-        let late = "GET /late HTTP/1.1\r\nHost: here\r\n\r\n";
-        let ahead = "GET /version HTTP/1.1\r\nHost: here\r\n\r\n";
-        stream.write_all(format!("{late}{ahead}").as_bytes()).expect("the service reads");
-        origin.is_asked();
+    let (changing, mut stream) = reloaded("underway-ahead", &origin, &[], balancer, |stream| {
+        origin.ask_late(stream, "GET /version HTTP/1.1\r\nHost: here\r\n\r\n");
     });
     origin.go.send(()).expect("the server runs");
     let (mut told, mut piece) = (String::new(), [0; 4096]);
@@ -181,10 +178,8 @@ fun told: (text: string<60>) -> (response)
 #[test]
 fn a_rule_that_waits_for_its_answer_ends_as_it_began() {
     let origin = Origin::start();
-    let (changing, mut stream, ()) = reloaded("underway-ask", &origin, &[], asking, |stream| {
-        stream.write_all(b"GET /late HTTP/1.1\r\nHost: here\r\n\r\n").expect("the service reads");
-        origin.is_asked();
-    });
+    let (changing, mut stream) =
+        reloaded("underway-ask", &origin, &[], asking, |stream| origin.ask_late(stream, ""));
     origin.go.send(()).expect("the server runs");
     assert_eq!(reply(&mut stream), Ok("version 0 was told 200".to_owned()));
     check_handed_over(changing, stream);
@@ -212,7 +207,7 @@ fn check_tunnel(stream: &mut TcpStream) {
 #[test]
 fn a_tunnel_stays_with_the_generation_that_opened_it() {
     let origin = Origin::start();
-    let (changing, mut stream, ()) = reloaded("underway-tunnel", &origin, &[], balancer, open_tunnel);
+    let (changing, mut stream) = reloaded("underway-tunnel", &origin, &[], balancer, open_tunnel);
     for version in 2..4 {
         check_tunnel(&mut stream);
         changing.write(&balancer(version));
@@ -236,11 +231,7 @@ fn a_tunnel_stays_with_the_generation_that_opened_it() {
 fn a_tunnel_and_a_body_that_do_not_end_are_cut_at_the_deadline() {
     let origin = Origin::start();
     let deadline = ["--reload-deadline", "300ms"];
-    let begin = |stream: &mut TcpStream| {
-        let mut other = stream.try_clone().expect("a descriptor is free");
-        open_tunnel(&mut other);
-    };
-    let (changing, mut stream, ()) = reloaded("underway-deadline", &origin, &deadline, balancer, begin);
+    let (changing, mut stream) = reloaded("underway-deadline", &origin, &deadline, balancer, open_tunnel);
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the tunnel is closed");
     let mut stalled = connect(changing.address());
     send_half_a_body(&mut stalled);
