@@ -95,7 +95,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Makes all rings and nodes, and places the nodes: by hash of their numbers, as the paper does.
+    /// Makes all rings and nodes, and places the nodes: each worker has about as much to do as any other.
     pub fn new(setup: &MergeSetup, workers: usize) -> Self {
         let tree = Tree::new(setup.streams);
         let (mut producers, mut consumers): (Vec<_>, Vec<_>) = tree
@@ -108,7 +108,7 @@ impl Hub {
         let leaves = producers[..streams].iter_mut().map(Option::take).collect();
         let root = consumers.last_mut().and_then(Option::take);
         let mut nodes: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let place = |task: TaskId| (flick_abi::hash::hash(&task.to_le_bytes()) % workers as u64) as u32;
+        let places = tree.places(workers);
         let chunk = chunk_bytes(setup.ring_bytes);
         for task in 0..tree.nodes {
             let mut inputs = [Input::new(None, 0), Input::new(None, 0)];
@@ -118,11 +118,11 @@ impl Hub {
             let out = tree.edges.iter().position(|edge| edge.from == task).expect("every node has an output");
             let push = producers[out].take().expect("every ring has one producer");
             let is_last = tree.edges[out].to == tree.sink();
-            nodes[place(task) as usize]
+            nodes[places[task as usize] as usize]
                 .push((task, Node::new(inputs, push, tree.edges[out].to, is_last, chunk)));
         }
         let bell = |_| Bell { calls: Calls::new(tree.tasks()), waker: OnceLock::new() };
-        let owner = |task: TaskId| AtomicU32::new(place(task.min(tree.nodes - 1)));
+        let owner = |task: TaskId| AtomicU32::new(places[task.min(tree.nodes - 1) as usize]);
         Self {
             workers: workers as u32,
             owners: (0..tree.tasks()).map(owner).collect(),

@@ -76,6 +76,26 @@ impl Tree {
     pub fn tasks(&self) -> u32 {
         self.sink() + 1
     }
+
+    /// By node: which of so many workers runs it. A node has as much to do as there are streams below it; from the last one
+    /// down each goes to the worker that has least.
+    pub fn places(&self, workers: usize) -> Vec<u32> {
+        let mut streams = vec![0_usize; self.tasks() as usize];
+        for edge in &self.edges {
+            streams[edge.from as usize] += usize::from(self.stream_of(edge.from).is_some());
+        }
+        // Whoever pushes to a node has a lower number than it, or is a feeder: edges are in that order.
+        for edge in &self.edges {
+            streams[edge.to as usize] += streams[edge.from as usize];
+        }
+        let (mut loads, mut places) = (vec![0_usize; workers], vec![0; self.nodes as usize]);
+        for node in (0..self.nodes as usize).rev() {
+            let least = (0..workers).min_by_key(|worker| loads[*worker]).expect("there is a worker");
+            loads[least] += streams[node];
+            places[node] = least as u32;
+        }
+        places
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +118,28 @@ mod tests {
         assert_eq!(show(&tree, tree.sink()), expected, "{streams} streams");
         assert_eq!(tree.edges.len() as u32, tree.nodes + streams);
         assert_eq!(tree.edges.last().map(|edge| edge.to), Some(tree.sink()));
+    }
+
+    /// What each worker has to do: streams below its nodes.
+    fn check_places(streams: u32, workers: usize, expected: &[usize]) {
+        let tree = Tree::new(streams);
+        let below = |node| show(&tree, node).chars().filter(|char| char.is_ascii_digit()).count();
+        let mut loads = vec![0; workers];
+        for (node, worker) in tree.places(workers).into_iter().enumerate() {
+            loads[worker as usize] += below(node as u32);
+        }
+        assert_eq!(loads, expected, "{streams} streams, {workers} workers");
+    }
+
+    #[test]
+    fn nodes_are_spread_by_what_they_have_to_do() {
+        check_places(1, 2, &[1, 0]);
+        check_places(2, 2, &[2, 0]);
+        check_places(4, 2, &[4, 4]);
+        check_places(8, 2, &[12, 12]);
+        check_places(8, 3, &[8, 8, 8]);
+        check_places(7, 2, &[11, 9]);
+        check_places(8, 1, &[24]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flick_net::{Endpoint, IoKind};
+use flick_runtime::tasks::TaskKind;
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts, Totals};
 
 use crate::pairs::{Combine, Hand, expected, pair, program};
@@ -109,6 +110,42 @@ fn eight_streams_become_one_on_every_kernel_interface() {
             let totals = platform.wait().totals;
             assert_eq!((totals.jobs_complete, totals.jobs_failed), (2, 0), "{io:?}, {workers} workers");
         }
+    }
+}
+
+/// Mappers of a job that is large enough for both workers.
+const MAPPERS: u32 = 16;
+
+/// What a node takes in does not depend on who is late, so neither does what each worker has done.
+#[test]
+fn both_workers_do_their_part_of_a_merge_of_sixteen_streams() {
+    let stream = |number: u32| {
+        (0..3_000u32).flat_map(move |at| pair(format!("{:06}", at * (number + 1)).as_bytes(), b"1"))
+    };
+    let streams: Vec<Vec<u8>> = (0..MAPPERS).map(|number| stream(number).collect()).collect();
+    let expected = expected(&streams, Combine::Add);
+    for io in [IoKind::Epoll, IoKind::Uring] {
+        let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let at = reducer.local_addr().expect("an address");
+        let platform = start(io, 2, vec![("mappers", MAPPERS as usize)], Some(at));
+        let mappers: Vec<_> =
+            streams.iter().map(|stream| mapper(address(&platform, "mappers"), stream.clone())).collect();
+        let (conn, _) = reducer.accept().expect("the service dials");
+        assert!(reduce(conn).expect("a good end") == expected, "{io:?}: another result");
+        for mapper in mappers {
+            assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper is told that all went well");
+        }
+        wait(&platform, |totals| totals.jobs_complete == 1);
+        let workers = platform.metrics().workers;
+        let taken: Vec<u64> = workers.iter().map(|worker| worker.totals.merge_elements).collect();
+        let [first, second] = taken[..] else { panic!("two workers: {taken:?}") };
+        assert!(first.abs_diff(second) * 10 < first + second, "{io:?}: {taken:?} elements, as good as even");
+        for worker in &workers {
+            let merges = worker.tasks[TaskKind::Merge as usize];
+            assert!(merges.runs > 0, "{io:?}: {merges:?}");
+        }
+        platform.stop();
+        platform.wait();
     }
 }
 
