@@ -20,7 +20,9 @@ use crate::data::{FuncKind, Function, Module};
 use crate::passes::spill;
 
 pub use host::MockHost;
-pub use run::{Record, record_order, record_parser, record_rule, record_rule_through, record_rule_with};
+pub use run::{
+    Record, record_order, record_parser, record_rule, record_rule_through, record_rule_with, record_rules,
+};
 
 /// The parser of a random module.
 pub const PARSER: FuncId = FuncId(0);

@@ -100,6 +100,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_rests_is_signalled_though_no_task_was_called() {
+        let calls = Calls::new(1);
+        assert!(calls.call_thread(), "the first call needs the signal");
+        assert!(!calls.call_thread() && calls.is_called());
+        calls.take(|task| panic!("task {task} was not called"));
+        assert!(!calls.is_called());
+    }
+
+    #[test]
     fn a_wake_up_is_asked_for_once_until_it_is_taken() {
         let pending = Pending::default();
         assert!(!pending.take() && pending.ask() && !pending.ask() && pending.is_asked());

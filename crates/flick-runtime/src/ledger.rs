@@ -11,6 +11,9 @@ use crate::limits::BUSY_ENTRIES;
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::Key;
 
+#[cfg(test)]
+mod model;
+
 const NONE: u32 = u32::MAX;
 
 /// Index of a request in the ledger.
