@@ -7,6 +7,7 @@ use flick_net::{Endpoint, IoKind};
 use crate::access::Access;
 use crate::health::HealthLimits;
 use crate::retries::RetryLimits;
+use crate::roster::Member;
 
 /// Addresses for one channel of the process.
 #[derive(Clone, Debug)]
@@ -15,6 +16,21 @@ pub struct Binding {
     pub channel: String,
     /// Where to listen, or the elements of the array in order.
     pub endpoints: Vec<Endpoint>,
+    /// What each of them weighs; nothing: all the same.
+    pub weights: Vec<u32>,
+}
+
+impl Binding {
+    /// Addresses that weigh the same.
+    pub fn new(channel: impl Into<String>, endpoints: Vec<Endpoint>) -> Self {
+        Self { channel: channel.into(), endpoints, weights: Vec::new() }
+    }
+
+    /// The elements with their weights.
+    pub fn members(&self) -> Vec<Member> {
+        let weights = self.weights.iter().copied().chain(std::iter::repeat(1));
+        self.endpoints.iter().zip(weights).map(|(at, weight)| Member::weighing(at.clone(), weight)).collect()
+    }
 }
 
 /// What to do with a peer beyond `Limits::sessions_max`.

@@ -127,6 +127,7 @@ impl WorkerHost {
     /// Picks fall elsewhere from now on: the lists of backends have changed.
     pub fn set_places(&mut self, places: Arc<Places>) {
         self.places = places;
+        self.places.begin(&mut self.turns);
     }
 
     /// The last pick without a key since this was asked last.

@@ -53,6 +53,7 @@ pub use host::{Backends, WorkerHost};
 pub use merge::{Hub, MergeSetup, SinkAt};
 pub use platform::{Estate, Lists, Outcome, Platform, Running, Service};
 pub use retries::RetryLimits;
+pub use roster::Member;
 pub use setup::{Setup, StartError};
 pub use shared::Shared;
 pub use state::State;

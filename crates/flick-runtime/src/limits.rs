@@ -117,6 +117,8 @@ pub const EJECT_WINDOW_NS: u64 = 10_000_000_000;
 pub const EJECT_SHIFT_MAX: u32 = 5;
 /// What a backend that has just come back gets of its share at least, in thousandths.
 pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
+/// Most that a backend weighs: what an SRV record can say.
+pub const WEIGHT_MAX: u32 = 65_535;
 /// Bytes that the answer to a check is compared with, and that it is asked with, at most.
 pub const CHECK_BYTES_MAX: usize = 256;
 /// Times that a request is sent to another backend, at most.

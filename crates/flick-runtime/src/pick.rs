@@ -1,17 +1,22 @@
 //! How an element of an array of channels is picked: the policies behind `ketama(...)`, `round_robin(...)` and so on.
 //! Promises: bounded by the array's length, no allocation; where a key decides, the same key and the same list of
-//! addresses give the same element in every process and release.
+//! addresses and weights give the same element in every process and release; weights are kept exactly, not on average, where
+//! turns are taken.
 //! Refuses: trying another element when the picked one is down, where a key decides: that is the program's choice.
+//! Source: turns by weight as nginx takes them (smooth weighted round robin), loads by weight as its `least_conn`.
 
 mod ketama;
+mod rendezvous;
 
 pub use ketama::Ring;
 
+use std::cmp::Ordering;
+
 use flick_abi::Policy;
-use flick_abi::hash::hash;
-use flick_net::Endpoint;
 
 use crate::host::Backends;
+use crate::roster::Member;
+use rendezvous::Names;
 
 /// What picks are made of; the same for all workers.
 #[derive(Debug, Default)]
@@ -23,8 +28,11 @@ pub struct Places {
 struct Channel {
     len: u64,
     ring: Ring,
-    /// By element: hash of its address.
-    names: Vec<u64>,
+    names: Names,
+    /// By element, and one behind the last: the weights of those before it.
+    sums: Vec<u64>,
+    /// All weights are the same.
+    is_even: bool,
 }
 
 /// What one worker remembers between picks.
@@ -32,22 +40,32 @@ struct Channel {
 pub struct Turns {
     /// By channel: the element that round robin looks at next.
     next: Vec<u64>,
+    /// By channel and element: how far it is behind its share.
+    credits: Vec<Vec<i64>>,
+    worker: u64,
 }
 
 impl Places {
-    /// `channels`: for each channel of the program the addresses of its elements; none for one that is not dialled.
-    pub fn new(channels: &[Vec<Endpoint>]) -> Self {
-        let channel = |endpoints: &Vec<Endpoint>| Channel {
-            len: endpoints.len() as u64,
-            ring: Ring::new(endpoints),
-            names: endpoints.iter().map(|endpoint| hash(endpoint.to_string().as_bytes())).collect(),
-        };
-        Self { channels: channels.iter().map(channel).collect() }
+    /// `channels`: for each channel of the program its elements; none for one that is not dialled.
+    pub fn new(channels: &[Vec<Member>]) -> Self {
+        Self { channels: channels.iter().map(|members| Channel::new(members)).collect() }
     }
 
     /// The turns of one worker. Workers begin at different elements.
     pub fn turns(&self, worker: usize) -> Turns {
-        Turns { next: vec![worker as u64; self.channels.len()] }
+        let mut turns = Turns { next: Vec::new(), credits: Vec::new(), worker: worker as u64 };
+        self.begin(&mut turns);
+        turns
+    }
+
+    /// Begins the turns of a worker anew: lists have changed.
+    pub fn begin(&self, turns: &mut Turns) {
+        turns.next.resize(self.channels.len(), turns.worker);
+        turns.credits.resize_with(self.channels.len(), Vec::new);
+        for (credits, channel) in turns.credits.iter_mut().zip(&self.channels) {
+            credits.clear();
+            credits.resize(channel.len as usize, 0);
+        }
     }
 
     /// Picks an element of `channel`; 0 when it has none.
@@ -63,51 +81,117 @@ impl Places {
         mut random: impl FnMut() -> u64,
     ) -> u64 {
         let index = channel as usize;
-        let Some(places) = self.channels.get(index) else { return 0 };
-        let len = places.len;
-        if len <= 1 {
-            return 0;
-        }
-        let alive = |element| backends.is_alive(channel, element);
-        let share = |element| backends.share_per_mille(channel, element).max(1) as i64;
-        // One with a tenth of its share counts as if it had ten times as many requests, and one more.
-        let load = |element| match share(element) {
-            1000 => backends.load(channel, element),
-            share => (backends.load(channel, element) + 1) * 1000 / share,
-        };
+        let Some(places) = self.channels.get(index).filter(|places| places.len > 1) else { return 0 };
+        let around = Seen { places, channel, backends };
+        let (next, credits) = (&mut turns.next[index], &mut turns.credits[index]);
         match policy {
             Policy::Ketama => places.ring.pick(key),
-            Policy::Rendezvous => places.rendezvous(key),
+            Policy::Rendezvous => places.names.pick(key),
+            Policy::RoundRobin if places.is_even => around.next_one(next, random),
             Policy::RoundRobin => {
-                let first = turns.next[index] % len;
-                let mut takes =
-                    |element| share(element) == 1000 || scale(random(), 1000) < share(element) as u64;
-                let mut alive_ones = from(first, len).filter(|element| alive(*element));
-                let next = alive_ones.next().unwrap_or(first);
-                let picked = if takes(next) {
-                    next
-                } else {
-                    alive_ones.find(|element| takes(*element)).unwrap_or(next)
-                };
-                turns.next[index] = picked + 1;
-                picked
+                let are_alive = around.some_alive();
+                around.furthest_behind(credits, *next, |element| around.is_alive(element) == are_alive)
             }
             Policy::LeastLoaded => {
+                let are_alive = around.some_alive();
+                let all = from(*next, places.len).filter(|element| around.is_alive(*element) == are_alive);
+                let least = all.min_by(|one, other| around.loads(*one, *other)).unwrap_or(0);
                 // Where loads are equal the turn decides, or a quiet service would use its first element only.
-                let first = turns.next[index] % len;
-                let picked = from(first, len)
-                    .min_by_key(|element| (!alive(*element), load(*element)))
-                    .unwrap_or(first);
-                turns.next[index] = picked + 1;
-                picked
+                around.furthest_behind(credits, *next, |element| {
+                    around.is_alive(element) == are_alive && around.loads(element, least) == Ordering::Equal
+                })
             }
-            Policy::TwoChoices => {
-                let one = scale(random(), len);
-                let other = (one + 1 + scale(random(), len - 1)) % len;
-                let cost = |element: u64| (!alive(element), load(element));
-                if cost(other) < cost(one) { other } else { one }
+            Policy::TwoChoices => around.better_of_two(&mut random),
+        }
+    }
+}
+
+/// The elements of a channel as they are at the moment of a pick.
+struct Seen<'a, B: ?Sized> {
+    places: &'a Channel,
+    channel: u32,
+    backends: &'a B,
+}
+
+impl<B: Backends + ?Sized> Seen<'_, B> {
+    fn is_alive(&self, element: u64) -> bool {
+        self.backends.is_alive(self.channel, element)
+    }
+
+    fn some_alive(&self) -> bool {
+        (0..self.places.len).any(|element| self.is_alive(element))
+    }
+
+    fn share_per_mille(&self, element: u64) -> u64 {
+        self.backends.share_per_mille(self.channel, element).max(1)
+    }
+
+    /// Its weight of the moment: less than all of it while it has just come back.
+    fn weight(&self, element: u64) -> u64 {
+        self.places.weight(element) * self.share_per_mille(element)
+    }
+
+    /// Compares two loads, each by the weight of its element, exactly.
+    fn loads(&self, one: u64, other: u64) -> Ordering {
+        let scaled = |element, by| {
+            let load = self.backends.load(self.channel, element).max(0);
+            u128::from(load.unsigned_abs()) * u128::from(self.weight(by))
+        };
+        scaled(one, other).cmp(&scaled(other, one))
+    }
+
+    /// Whether one that has just come back takes its turn.
+    fn takes(&self, element: u64, random: &mut impl FnMut() -> u64) -> bool {
+        let share = self.share_per_mille(element);
+        share == 1000 || scale(random(), 1000) < share
+    }
+
+    /// The next one that is alive.
+    fn next_one(&self, next: &mut u64, mut random: impl FnMut() -> u64) -> u64 {
+        let first = *next % self.places.len;
+        let mut alive_ones = from(first, self.places.len).filter(|element| self.is_alive(*element));
+        let one = alive_ones.next().unwrap_or(first);
+        let picked = if self.takes(one, &mut random) {
+            one
+        } else {
+            alive_ones.find(|element| self.takes(*element, &mut random)).unwrap_or(one)
+        };
+        *next = picked + 1;
+        picked
+    }
+
+    /// Of some elements the one that is furthest behind its share of the turns that they had together.
+    fn furthest_behind(&self, credits: &mut [i64], first: u64, is_one: impl Fn(u64) -> bool) -> u64 {
+        let (mut best, mut sum) = (None, 0);
+        for element in from(first % self.places.len, self.places.len).filter(|element| is_one(*element)) {
+            let weight = self.weight(element).cast_signed();
+            let credit = &mut credits[element as usize];
+            *credit += weight;
+            sum += weight;
+            if best.is_none_or(|(most, _)| *credit > most) {
+                best = Some((*credit, element));
             }
         }
+        let Some((_, picked)) = best else { return 0 };
+        credits[picked as usize] -= sum;
+        picked
+    }
+
+    /// Two different ones are drawn by their weights: the less loaded of them.
+    fn better_of_two(&self, random: &mut impl FnMut() -> u64) -> u64 {
+        let places = self.places;
+        let one = places.at(scale(random(), places.sum()));
+        let rest = scale(random(), places.sum() - places.weight(one));
+        let skipped = if rest >= places.sums[one as usize] { places.weight(one) } else { 0 };
+        let other = places.at(rest + skipped);
+        match (self.is_alive(one), self.is_alive(other)) {
+            (true, true) => {}
+            (false, true) => return other,
+            _ => return one,
+        }
+        let (better, worse) =
+            if self.loads(other, one) == Ordering::Less { (other, one) } else { (one, other) };
+        if self.takes(better, random) { better } else { worse }
     }
 }
 
@@ -122,12 +206,32 @@ fn scale(random: u64, len: u64) -> u64 {
 }
 
 impl Channel {
-    /// The element whose address and the key together give the highest number. Frozen, as `hash` of the language is.
-    fn rendezvous(&self, key: &[u8]) -> u64 {
-        let key = hash(key);
-        let weight = |(element, name): (usize, &u64)| (mix(key ^ name), std::cmp::Reverse(element));
-        let best = self.names.iter().enumerate().map(weight).max();
-        best.map_or(0, |(_, std::cmp::Reverse(element))| element as u64)
+    fn new(members: &[Member]) -> Self {
+        let mut sums = vec![0];
+        for member in members {
+            sums.push(sums[sums.len() - 1] + u64::from(member.weight));
+        }
+        Self {
+            len: members.len() as u64,
+            ring: Ring::new(members),
+            names: Names::new(members),
+            sums,
+            is_even: members.windows(2).all(|two| two[0].weight == two[1].weight),
+        }
+    }
+
+    fn weight(&self, element: u64) -> u64 {
+        self.sums[element as usize + 1] - self.sums[element as usize]
+    }
+
+    /// All weights together.
+    fn sum(&self) -> u64 {
+        self.sums[self.len as usize]
+    }
+
+    /// The element that has a point, where each has as many as it weighs.
+    fn at(&self, point: u64) -> u64 {
+        self.sums.partition_point(|sum| *sum <= point) as u64 - 1
     }
 }
 
@@ -140,26 +244,45 @@ pub(crate) fn mix(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use flick_net::Endpoint;
+
     use super::*;
 
-    fn places(count: u16) -> Places {
-        let endpoints =
-            (0..count).map(|n| Endpoint::Tcp(([10, 0, 0, 1], 9_000 + n).into())).collect::<Vec<_>>();
-        Places::new(&[Vec::new(), endpoints])
+    fn places(count: usize) -> Places {
+        weighing(&vec![1; count])
+    }
+
+    fn weighing(weights: &[u32]) -> Places {
+        let at = |n: usize| Endpoint::Tcp(([10, 0, 0, 1], 9_000 + n as u16).into());
+        let members = weights.iter().enumerate().map(|(n, weight)| Member::weighing(at(n), *weight));
+        Places::new(&[Vec::new(), members.collect()])
+    }
+
+    /// Numbers that look like chance.
+    fn draws() -> impl FnMut() -> u64 {
+        let mut random = 1;
+        move || {
+            random = mix(random + 1);
+            random
+        }
     }
 
     /// Element `n` is alive where `alive[n]` says so, and has load `loads[n]`.
-    struct Seen {
+    struct Fixed {
         loads: [i64; 4],
         alive: [bool; 4],
+        shares: [u64; 4],
     }
 
-    impl Backends for Seen {
+    impl Backends for Fixed {
         fn is_alive(&self, _channel: u32, element: u64) -> bool {
             self.alive[element as usize]
         }
         fn load(&self, _channel: u32, element: u64) -> i64 {
             self.loads[element as usize]
+        }
+        fn share_per_mille(&self, _channel: u32, element: u64) -> u64 {
+            self.shares[element as usize]
         }
         fn peer(&self, _channel: u32, _element: u64) -> [u8; 18] {
             [0; 18]
@@ -168,7 +291,7 @@ mod tests {
 
     /// Picks as often as something is expected, with a policy without key.
     fn check(policy: Policy, loads: [i64; 4], alive: [bool; 4], expected: &[u64]) {
-        let (places, seen) = (places(4), Seen { loads, alive });
+        let (places, seen) = (places(4), Fixed { loads, alive, shares: [1000; 4] });
         let mut turns = places.turns(0);
         let mut pick = || places.pick(&mut turns, policy, 1, b"", &seen, || 0);
         let picked: Vec<u64> = expected.iter().map(|_| pick()).collect();
@@ -186,19 +309,102 @@ mod tests {
         check(Policy::LeastLoaded, [0; 4], none, &[0, 1, 2, 3]);
     }
 
+    /// How often each of four is picked.
+    fn counts(weights: &[u32; 4], policy: Policy, picks: u32, seen: &Fixed) -> [u32; 4] {
+        let places = weighing(weights);
+        let (mut turns, mut draw, mut counts) = (places.turns(0), draws(), [0; 4]);
+        for _ in 0..picks {
+            counts[places.pick(&mut turns, policy, 1, b"", seen, &mut draw) as usize] += 1;
+        }
+        counts
+    }
+
+    /// All four at rest.
+    const RESTING: Fixed = Fixed { loads: [0; 4], alive: [true; 4], shares: [1000; 4] };
+
+    #[test]
+    fn turns_are_taken_by_weight_and_not_in_a_row() {
+        let order = |weights: &[u32], policy| {
+            let (places, mut draw) = (weighing(weights), draws());
+            let mut turns = places.turns(0);
+            let mut pick = || places.pick(&mut turns, policy, 1, b"", &RESTING, &mut draw);
+            (0..weights.iter().sum()).map(|_| pick()).collect::<Vec<u64>>()
+        };
+        for policy in [Policy::RoundRobin, Policy::LeastLoaded] {
+            assert_eq!(order(&[5, 1, 1], policy), [0, 0, 1, 0, 2, 0, 0], "{policy:?}, as nginx does it");
+            assert_eq!(order(&[1, 2, 3, 4], policy).len(), 10);
+        }
+    }
+
+    #[test]
+    fn picks_are_counted_by_weight() {
+        for policy in [Policy::RoundRobin, Policy::LeastLoaded] {
+            assert_eq!(counts(&[1, 2, 3, 4], policy, 1_000, &RESTING), [100, 200, 300, 400], "{policy:?}");
+            assert_eq!(counts(&[7, 1, 1, 1], policy, 50, &RESTING), [35, 5, 5, 5], "{policy:?}");
+            let dead = Fixed { alive: [true, true, false, true], ..RESTING };
+            assert_eq!(counts(&[1, 2, 3, 4], policy, 700, &dead), [100, 200, 0, 400], "{policy:?}");
+            let cold = Fixed { shares: [1000, 1000, 500, 1000], ..RESTING };
+            assert_eq!(counts(&[1, 2, 4, 3], policy, 800, &cold), [100, 200, 200, 300], "{policy:?}");
+            let none = Fixed { alive: [false; 4], ..RESTING };
+            assert_eq!(counts(&[1, 2, 3, 4], policy, 100, &none), [10, 20, 30, 40], "{policy:?}");
+        }
+        let chance = counts(&[1, 2, 3, 4], Policy::TwoChoices, 100_000, &RESTING);
+        for (had, weight) in chance.iter().zip([1, 2, 3, 4]) {
+            assert!((weight * 9_700..weight * 10_300).contains(had), "{chance:?}");
+        }
+        let cold = Fixed { shares: [1000, 1000, 500, 1000], ..RESTING };
+        let chance = counts(&[1; 4], Policy::TwoChoices, 100_000, &cold);
+        assert!((12_000..13_000).contains(&chance[2]), "half of its share: {chance:?}");
+    }
+
+    #[test]
+    fn loads_are_compared_by_weight() {
+        let seen = Fixed { loads: [2, 5, 4, 9], ..RESTING };
+        let least = counts(&[1, 3, 2, 4], Policy::LeastLoaded, 10, &seen);
+        assert_eq!(least, [0, 10, 0, 0], "five thirds are less than two");
+        let seen = Fixed { loads: [2, 6, 4, 8], ..RESTING };
+        assert_eq!(counts(&[1, 3, 2, 4], Policy::LeastLoaded, 100, &seen), [10, 30, 20, 40], "all the same");
+        let seen = Fixed { loads: [3, 0, 0, 0], alive: [true, true, false, false], ..RESTING };
+        let two = counts(&[100, 1, 1, 1], Policy::TwoChoices, 1_000, &seen);
+        assert_eq!((two[2], two[3]), (0, 0), "the dead get nothing beside the living: {two:?}");
+    }
+
+    #[test]
+    fn keys_are_spread_by_weight_and_move_only_to_one_that_weighs_more() {
+        let spread = |weights: &[u32], policy| {
+            let places = weighing(weights);
+            let mut counts = vec![0; weights.len()];
+            (0..20_000).for_each(|key| counts[by_key(&places, policy, key) as usize] += 1);
+            counts
+        };
+        let rendezvous = spread(&[1, 2, 3, 4], Policy::Rendezvous);
+        for (had, weight) in rendezvous.iter().zip([1, 2, 3, 4]) {
+            assert!((weight * 1_900..weight * 2_100).contains(had), "{rendezvous:?}");
+        }
+        let ketama = spread(&[1, 2, 3, 4], Policy::Ketama);
+        assert!(ketama.windows(2).all(|two| two[0] < two[1]), "{ketama:?}");
+        let (even, heavier) = (weighing(&[1; 4]), weighing(&[1, 1, 2, 1]));
+        let mut moved = 0;
+        for key in 0..10_000 {
+            let (before, after) =
+                (by_key(&even, Policy::Rendezvous, key), by_key(&heavier, Policy::Rendezvous, key));
+            assert!(before == after || after == 2, "key {key} went from {before} to {after}");
+            moved += u32::from(before != after);
+        }
+        assert!((1_300..1_700).contains(&moved), "a fourth becomes two fifths: {moved}");
+    }
+
+    #[test]
+    fn weighted_rendezvous_never_changes_between_releases() {
+        let picked: Vec<u64> =
+            (0..12).map(|key| by_key(&weighing(&[1, 2, 3, 4, 5]), Policy::Rendezvous, key)).collect();
+        assert_eq!(picked, [2, 4, 3, 4, 4, 1, 3, 3, 2, 3, 1, 1]);
+    }
+
     #[test]
     fn two_choices_avoid_the_most_loaded() {
-        let (places, seen) = (places(4), Seen { loads: [0, 1, 2, 3], alive: [true; 4] });
-        let mut turns = places.turns(0);
-        let (mut random, mut counts) = (1, [0; 4]);
-        for _ in 0..4_000 {
-            let draw = || {
-                random = mix(random + 1);
-                random
-            };
-            let picked = places.pick(&mut turns, Policy::TwoChoices, 1, b"", &seen, draw);
-            counts[picked as usize] += 1;
-        }
+        let seen = Fixed { loads: [0, 1, 2, 3], alive: [true; 4], shares: [1000; 4] };
+        let counts = counts(&[1; 4], Policy::TwoChoices, 4_000, &seen);
         assert_eq!(
             counts[3], 0,
             "two different elements are drawn, so the most loaded never wins: {counts:?}"

@@ -9,7 +9,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flick_net::Endpoint;
 
+use crate::limits::WEIGHT_MAX;
 use crate::pick::Places;
+
+/// An element of a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// How much it gets of what picks give, beside the others; from 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+}
+
+impl Member {
+    /// One that gets so much beside the others.
+    pub fn weighing(endpoint: Endpoint, weight: u32) -> Self {
+        Self { endpoint, weight: weight.clamp(1, WEIGHT_MAX) }
+    }
+}
+
+impl From<Endpoint> for Member {
+    fn from(endpoint: Endpoint) -> Self {
+        Self { endpoint, weight: 1 }
+    }
+}
+
+impl std::fmt::Display for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.weight {
+            1 => write!(f, "{}", self.endpoint),
+            weight => write!(f, "{} weight={weight}", self.endpoint),
+        }
+    }
+}
 
 /// The lists of all channels at one moment.
 #[derive(Debug)]
@@ -30,6 +62,8 @@ pub struct Roster {
 pub struct Slot {
     /// Who has it, or had it last.
     pub endpoint: Option<Endpoint>,
+    /// What that one weighs.
+    pub weight: u32,
     /// Which element that is; `None`: it has left the list.
     pub element: Option<u64>,
     /// The version in which it left.
@@ -63,11 +97,14 @@ impl Roster {
         self.version
     }
 
-    /// Addresses of a channel, in order.
-    pub fn endpoints(&self, channel: usize) -> impl Iterator<Item = &Endpoint> {
+    /// The list of a channel.
+    pub fn list(&self, channel: usize) -> impl Iterator<Item = Member> {
         let (first, count) = self.spans.get(channel).copied().unwrap_or_default();
         let members = &self.members[first as usize..(first + count) as usize];
-        members.iter().filter_map(|slot| self.slots[*slot as usize].endpoint.as_ref())
+        members.iter().filter_map(|slot| {
+            let slot = &self.slots[*slot as usize];
+            Some(Member { endpoint: slot.endpoint.clone()?, weight: slot.weight })
+        })
     }
 }
 
@@ -93,7 +130,7 @@ pub struct Board {
 
 impl Board {
     /// The first lists, by channel. Panics when there is no room for one.
-    pub fn new(rooms: Vec<Room>, lists: &[Vec<Endpoint>]) -> Self {
+    pub fn new(rooms: Vec<Room>, lists: &[Vec<Member>]) -> Self {
         let slots = rooms.iter().map(|room| room.slots.end).max().unwrap_or(0) as usize;
         let mut first =
             Roster { version: 0, slots: vec![Slot::default(); slots], ..Roster::empty(rooms.len()) };
@@ -129,7 +166,7 @@ impl Board {
     /// Gives a channel a new list. Workers take it over when they are next awake. Whether anything is new.
     ///
     /// Errors: there is no room for so many.
-    pub fn publish(&self, channel: usize, list: &[Endpoint]) -> Result<bool, String> {
+    pub fn publish(&self, channel: usize, list: &[Member]) -> Result<bool, String> {
         let room = self.rooms.get(channel).filter(|room| !room.slots.is_empty());
         let room = room.ok_or("it is not a channel of backends")?;
         if room.is_single && list.len() > 1 {
@@ -143,18 +180,14 @@ impl Board {
             ));
         }
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.endpoints(channel).eq(list) {
+        if latest.list(channel).eq(list.iter().cloned()) {
             return Ok(false);
         }
         let version = latest.version + 1;
         let mut slots = latest.slots.clone();
         seat(&mut slots, room, list, version);
-        let lists: Vec<Vec<Endpoint>> =
-            (0..self.rooms.len())
-                .map(|other| {
-                    if other == channel { list.to_vec() } else { latest.endpoints(other).cloned().collect() }
-                })
-                .collect();
+        let of = |other| if other == channel { list.to_vec() } else { latest.list(other).collect() };
+        let lists: Vec<Vec<Member>> = (0..self.rooms.len()).map(of).collect();
         let mut next = Roster { version, slots, ..Roster::empty(self.rooms.len()) };
         next.number(&self.rooms, &lists);
         *latest = Arc::new(next);
@@ -176,7 +209,7 @@ impl Roster {
     }
 
     /// Works out what follows from who has which slot.
-    fn number(&mut self, rooms: &[Room], lists: &[Vec<Endpoint>]) {
+    fn number(&mut self, rooms: &[Room], lists: &[Vec<Member>]) {
         for (channel, room) in rooms.iter().enumerate() {
             let mut own: Vec<(u64, u32)> = room
                 .slots
@@ -194,19 +227,19 @@ impl Roster {
 
 /// Gives each address of a list a slot of the channel: the one that it has or had, or else one that nobody ever had, or else
 /// the one whose owner left first.
-fn seat(slots: &mut [Slot], room: &Room, list: &[Endpoint], version: u64) {
+fn seat(slots: &mut [Slot], room: &Room, list: &[Member], version: u64) {
     let range = room.slots.start as usize..room.slots.end as usize;
     let own = &mut slots[range];
     let was: Vec<bool> = own.iter().map(|slot| slot.element.is_some()).collect();
     own.iter_mut().for_each(|slot| slot.element = None);
     let mut homeless = Vec::new();
-    for (element, endpoint) in list.iter().enumerate() {
+    for (element, member) in list.iter().enumerate() {
         let known = (0..own.len())
-            .filter(|at| own[*at].element.is_none() && own[*at].endpoint.as_ref() == Some(endpoint))
+            .filter(|at| own[*at].element.is_none() && own[*at].endpoint.as_ref() == Some(&member.endpoint))
             .max_by_key(|at| was[*at]);
         match known {
-            Some(at) => own[at].element = Some(element as u64),
-            None => homeless.push((element, endpoint)),
+            Some(at) => (own[at].element, own[at].weight) = (Some(element as u64), member.weight),
+            None => homeless.push((element, member)),
         }
     }
     for (at, slot) in own.iter_mut().enumerate() {
@@ -214,21 +247,22 @@ fn seat(slots: &mut [Slot], room: &Room, list: &[Endpoint], version: u64) {
             slot.left = version;
         }
     }
-    for (element, endpoint) in homeless {
+    for (element, member) in homeless {
         let free = own.iter_mut().filter(|slot| slot.element.is_none());
         let slot = free.min_by_key(|slot| (slot.endpoint.is_some(), slot.left));
         let slot = slot.expect("a channel has more slots than elements");
-        *slot = Slot { endpoint: Some(endpoint.clone()), element: Some(element as u64), left: 0 };
+        let (endpoint, weight) = (Some(member.endpoint.clone()), member.weight);
+        *slot = Slot { endpoint, weight, element: Some(element as u64), left: 0 };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Board, Room};
+    use super::{Board, Member, Room};
     use flick_net::Endpoint;
 
-    fn list(ports: &[u16]) -> Vec<Endpoint> {
-        ports.iter().map(|port| Endpoint::Tcp(([10, 0, 0, 1], *port).into())).collect()
+    fn list(ports: &[u16]) -> Vec<Member> {
+        ports.iter().map(|port| Endpoint::Tcp(([10, 0, 0, 1], *port).into()).into()).collect()
     }
 
     /// Slots by element after each of the lists.
@@ -247,7 +281,7 @@ mod tests {
             assert_eq!(roster.slot_of(1, ports.len() as u64), None);
             assert_eq!(roster.lens(), [1, ports.len().max(1) as u64]);
             assert_eq!((roster.version(), board.version()), (at as u64, at as u64));
-            assert!(roster.endpoints(1).eq(&list(ports)));
+            assert!(roster.list(1).eq(list(ports)));
         }
     }
 
@@ -263,6 +297,21 @@ mod tests {
     #[test]
     fn the_slot_of_the_one_that_left_first_is_given_away_first() {
         check(1, &[&[1], &[2], &[3], &[1]], &[&[0], &[1], &[0], &[1]]);
+    }
+
+    #[test]
+    fn who_only_weighs_more_keeps_its_slot_and_that_is_news() {
+        let rooms = vec![Room { slots: 0..6, elements_max: 3, is_single: false }];
+        let board = Board::new(rooms, &[list(&[1, 2, 3])]);
+        let mut heavier = list(&[1, 2, 3]);
+        heavier[1].weight = 5;
+        assert_eq!(board.publish(0, &heavier), Ok(true));
+        assert!(board.latest().list(0).eq(heavier.clone()));
+        assert_eq!(
+            (0..3).map(|at| board.latest().slot_of(0, at)).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2)]
+        );
+        assert_eq!(board.publish(0, &heavier), Ok(false));
     }
 
     #[test]

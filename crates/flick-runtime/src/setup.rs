@@ -14,7 +14,7 @@ use crate::counters::BackendCounters;
 use crate::limits::{PRIVATE_LINKS_PER_SESSION, SLOTS_PER_ELEMENT};
 use crate::merge::MergeSetup;
 use crate::needs::Needs;
-use crate::roster::{Board, Room};
+use crate::roster::{Board, Member, Room};
 
 /// Why a service does not start. The text names what was wrong and what would be right.
 #[derive(Debug)]
@@ -247,8 +247,8 @@ fn backends_are_exclusive(program: &Program) -> bool {
 pub(crate) struct BoundBackends {
     /// By channel.
     pub rooms: Vec<Room>,
-    /// By channel: addresses in order.
-    pub lists: Vec<Vec<Endpoint>>,
+    /// By channel: its first list.
+    pub lists: Vec<Vec<Member>>,
 }
 
 impl BoundBackends {
@@ -266,7 +266,7 @@ impl BoundBackends {
             let changes = config.limits.backends_max > 0;
             let room = if changes { most * SLOTS_PER_ELEMENT } else { most };
             bound.rooms[channel] = Room { slots: slots..slots + room, elements_max: most, is_single };
-            bound.lists[channel].clone_from(&binding.endpoints);
+            bound.lists[channel] = binding.members();
             slots += room;
         }
         Ok(bound)

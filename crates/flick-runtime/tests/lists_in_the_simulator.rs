@@ -68,7 +68,7 @@ fn service(config: &ServiceConfig, after_ns: u64) -> (Service, Rc<RefCell<[u32; 
 }
 
 fn publish(service: &Service, elements: &[usize]) {
-    let list: Vec<_> = elements.iter().map(|at| service.backends[*at].clone()).collect();
+    let list: Vec<_> = elements.iter().map(|at| service.backends[*at].clone().into()).collect();
     assert_eq!(service.setup.board.publish(1, &list), Ok(true));
 }
 

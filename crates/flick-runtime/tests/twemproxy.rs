@@ -9,14 +9,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flick_net::Endpoint;
+use flick_runtime::Member;
 use flick_runtime::pick::Ring;
 
 /// Servers; lists are made of their numbers.
 const SERVERS: usize = 50;
 /// Of those, the ones at the port that is not part of a name, each at an address of its own.
 const NAMELESS: usize = 3;
-/// Keys in a list, unless the environment says otherwise: 100,000 over all lists.
-const KEYS: usize = 12_500;
+/// Keys in a list, unless the environment says otherwise: 110,000 over all lists.
+const KEYS: usize = 10_000;
 /// Requests sent before their replies are read.
 const BATCH: usize = 100;
 /// Longest wait for `nutcracker` to listen.
@@ -100,17 +101,17 @@ impl Drop for Twemproxy {
 }
 
 impl Twemproxy {
-    fn start(directory: &Path, list: &[&Endpoint]) -> Self {
+    fn start(directory: &Path, list: &[Member]) -> Self {
         let socket = directory.join("proxy.sock");
         let _ = std::fs::remove_file(&socket);
         let mut config = format!(
             "pool:\n  listen: {}\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n",
             socket.display()
         );
-        for endpoint in list {
+        for Member { endpoint, weight } in list {
             let line = match endpoint {
-                Endpoint::Tcp(address) => format!("   - {}:{}:1\n", address.ip(), address.port()),
-                Endpoint::Unix(path) => format!("   - {}:1\n", path.display()),
+                Endpoint::Tcp(address) => format!("   - {}:{}:{weight}\n", address.ip(), address.port()),
+                Endpoint::Unix(path) => format!("   - {}:{weight}\n", path.display()),
             };
             config.push_str(&line);
         }
@@ -193,21 +194,27 @@ fn every_key_goes_where_twemproxy_sends_it() {
     let keys = std::env::var("FLICK_KETAMA_KEYS").ok().and_then(|keys| keys.parse().ok()).unwrap_or(KEYS);
     let mut random = 0x2545_f491_4f6c_dd1d;
     let servers = servers(&place.0, &mut random);
-    // One; a few; those of before with one less, one more, in another order; counts where points are lost; all.
-    let lists: [Vec<usize>; 8] = [
-        vec![7],
-        vec![3, 4, 5, 6, 7],
-        vec![3, 4, 6, 7],
-        vec![3, 4, 6, 7, 0, 1],
-        vec![49, 7, 1, 6, 4, 3, 0],
-        (0..25).collect(),
-        (1..48).rev().collect(),
-        (0..SERVERS).collect(),
+    // One; a few; those of before with one less, one more, in another order; counts where points are lost; all; and some
+    // that weigh more than others.
+    let all_alike: fn(usize) -> u32 = |_| 1;
+    let lists: [(Vec<usize>, fn(usize) -> u32); 11] = [
+        (vec![7], all_alike),
+        (vec![3, 4, 5, 6, 7], all_alike),
+        (vec![3, 4, 6, 7], all_alike),
+        (vec![3, 4, 6, 7, 0, 1], all_alike),
+        (vec![49, 7, 1, 6, 4, 3, 0], all_alike),
+        ((0..25).collect(), all_alike),
+        ((1..48).rev().collect(), all_alike),
+        ((0..SERVERS).collect(), all_alike),
+        (vec![3, 4, 5], |number| [3, 1, 2][number - 3]),
+        (vec![49, 0, 1, 7], |number| number as u32 % 4 + 1),
+        ((0..25).collect(), |number| if number == 11 { 40 } else { 7 }),
     ];
-    for list in lists {
-        let chosen: Vec<Endpoint> = list.iter().map(|number| servers[*number].clone()).collect();
+    for (list, weight) in lists {
+        let member = |number: &usize| Member::weighing(servers[*number].clone(), weight(*number));
+        let chosen: Vec<Member> = list.iter().map(member).collect();
         let ring = Ring::new(&chosen);
-        let mut twemproxy = Twemproxy::start(&place.0, &chosen.iter().collect::<Vec<_>>());
+        let mut twemproxy = Twemproxy::start(&place.0, &chosen);
         let mut asked = 0;
         let mut hit = vec![false; list.len()];
         while asked < keys {

@@ -63,6 +63,8 @@ pub struct ServiceConfig {
     /// By channel that is dialled: how many of them, in the order of their numbers. Empty: all are of the program's second
     /// channel, if it has one.
     pub groups: Vec<(String, usize)>,
+    /// What backends of each channel weigh; nothing: all the same.
+    pub weights: Vec<u32>,
     /// The platform's limits.
     pub limits: Limits,
     /// The platform's time-outs.
@@ -84,6 +86,7 @@ impl ServiceConfig {
             sim: SimConfig::default(),
             servers,
             groups: Vec::new(),
+            weights: Vec::new(),
             limits,
             timeouts: Timeouts::default(),
         }
@@ -252,8 +255,8 @@ pub(crate) fn try_setup(
     backends: &[Endpoint],
 ) -> Result<Setup, StartError> {
     let bind = |name: &str, endpoints: &[Endpoint]| Binding {
-        channel: name.to_owned(),
-        endpoints: endpoints.to_vec(),
+        weights: config.weights.clone(),
+        ..Binding::new(name, endpoints.to_vec())
     };
     let channels = &subject.program.channels;
     let mut rest = backends;

@@ -1,7 +1,7 @@
 //! Lists of backends that come from outside and change: a file, names, services by name.
 //! Promises: reading happens on threads of its own, never on a worker; what cannot be read, is no list, or has no room
 //! changes nothing and says why; the same answer in another order is the same list.
-//! Refuses: weights, search domains, `/etc/hosts`.
+//! Refuses: search domains, `/etc/hosts`.
 
 pub mod names;
 
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use flick_net::Endpoint;
-use flick_runtime::Lists;
+use flick_runtime::{Lists, Member};
 use tracing::{info, warn};
 
 use crate::settings::addresses;
@@ -39,7 +39,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Where a list of backends comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `file:PATH`: an address on each line.
+    /// `file:PATH`: an address on each line, and what it weighs.
     File(PathBuf),
     /// `dns:NAME:PORT`: the addresses of a name.
     Host {
@@ -127,7 +127,7 @@ impl Reader {
     /// The list now, unless it is known to be the same, and when to read again.
     ///
     /// Errors: why there is none.
-    pub fn read(&mut self) -> (Result<Option<Vec<Endpoint>>, String>, Duration) {
+    pub fn read(&mut self) -> (Result<Option<Vec<Member>>, String>, Duration) {
         let read = match &self.source {
             Source::File(path) => {
                 let now = stamp(path);
@@ -138,7 +138,7 @@ impl Reader {
                 return (read_file(path).map(Some), FILE_LOOK);
             }
             Source::Host { name, port } => self.resolver.addresses(name).map(|answer| {
-                let list = answer.found.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
+                let list = answer.found.iter().map(|ip| (SocketAddr::new(*ip, *port), 1)).collect();
                 (list, hold(&answer))
             }),
             Source::Service(name) => service(&self.resolver, name),
@@ -147,8 +147,9 @@ impl Reader {
             Ok((mut list, hold)) => {
                 self.failures = 0;
                 list.sort_unstable();
-                list.dedup();
-                (Ok(Some(list.into_iter().map(Endpoint::Tcp).collect())), hold)
+                list.dedup_by_key(|(at, _)| *at);
+                let member = |(at, weight)| Member::weighing(Endpoint::Tcp(at), weight);
+                (Ok(Some(list.into_iter().map(member).collect())), hold)
             }
             Err(error) => {
                 let again = AGAIN_MIN.saturating_mul(1 << self.failures.min(5)).min(AGAIN_MAX);
@@ -173,8 +174,8 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((data.len(), data.modified().ok(), data.ino()))
 }
 
-/// Reads an address on each line, the last one ended too; `#` begins a comment.
-fn read_file(path: &Path) -> Result<Vec<Endpoint>, String> {
+/// Reads an address, and what it weighs, on each line, the last one ended too; `#` begins a comment.
+fn read_file(path: &Path) -> Result<Vec<Member>, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     if std::fs::metadata(path).map_err(cannot)?.len() > FILE_BYTES_MAX {
         return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", path.display()));
@@ -189,7 +190,7 @@ fn read_file(path: &Path) -> Result<Vec<Endpoint>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
             let at = |error: String| format!("{}:{}: {error}", path.display(), number + 1);
-            list.extend(addresses::parse(line).map_err(at)?);
+            list.extend(addresses::members(line).map_err(at)?);
         }
     }
     Ok(list)
@@ -201,8 +202,9 @@ fn hold<T>(answer: &Answer<T>) -> Duration {
     answer.holds.clamp(HOLD_MIN, most)
 }
 
-/// The addresses of the targets of a service that come first.
-fn service(resolver: &Resolver, name: &str) -> Result<(Vec<SocketAddr>, Duration), String> {
+/// The addresses of the targets of a service that come first, with their weights: a target of several addresses weighs as much
+/// as it says at each of them.
+fn service(resolver: &Resolver, name: &str) -> Result<(Vec<(SocketAddr, u32)>, Duration), String> {
     let answer = resolver.targets(name)?;
     let mut holds = hold(&answer);
     let first = answer.found.iter().map(|target| target.priority).min();
@@ -210,7 +212,8 @@ fn service(resolver: &Resolver, name: &str) -> Result<(Vec<SocketAddr>, Duration
     for target in answer.found.iter().filter(|target| Some(target.priority) == first).take(TARGETS_MAX) {
         let addresses = resolver.addresses(&target.name)?;
         holds = holds.min(hold(&addresses));
-        list.extend(addresses.found.iter().map(|ip: &IpAddr| SocketAddr::new(*ip, target.port)));
+        let at = |ip: &IpAddr| (SocketAddr::new(*ip, target.port), u32::from(target.weight));
+        list.extend(addresses.found.iter().map(at));
     }
     Ok((list, holds))
 }
@@ -317,12 +320,12 @@ mod tests {
     fn a_file_is_read_when_it_has_changed_and_says_where_it_is_wrong() {
         let path = std::env::temp_dir().join(format!("flick-sources-{}", std::process::id()));
         let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
-        write("# two\n127.0.0.1:1\n\n unix:/run/x.sock # here\n");
+        write("# two\n127.0.0.1:1 weight=7 # much\n\n unix:/run/x.sock # here\n");
         let mut reader = Reader::new(Source::File(path.clone()), Resolver::nowhere());
         let list = reader.read().0.expect("a list").expect("it is new");
         assert_eq!(
             list.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["127.0.0.1:1", "unix:/run/x.sock"]
+            ["127.0.0.1:1 weight=7", "unix:/run/x.sock"]
         );
         assert_eq!(reader.read().0, Ok(None), "nothing is new");
         for part in ["", "127.0.0.1:1\n127.0.0"] {

@@ -5,64 +5,48 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::Scratch;
+use common::http::{self, Backend};
 use common::service::Service;
 use common::wait;
+use common::{Scratch, client};
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
 use domain::rdata::{A, Srv};
 
 const BALANCER: &str = "examples/http_balancer/round_robin.flick";
 
-/// Origins at `127.0.0.2`, `127.0.0.3`, ... with one port; each answers with its address.
+/// Origins at `127.0.0.2`, `127.0.0.3`, ... with one port; each answers with the last number of its address.
 fn origins(count: u8) -> Vec<SocketAddr> {
-    let listeners = wait::until("a port that is free everywhere", || {
-        let first = TcpListener::bind("127.0.0.2:0").ok()?;
-        let port = first.local_addr().ok()?.port();
-        let others = (1..count).map(|at| TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2 + at), port)));
-        let others: Vec<TcpListener> = others.collect::<Result<_, _>>().ok()?;
-        Some(std::iter::once(first).chain(others).collect::<Vec<_>>())
-    });
-    let serve = |listener: TcpListener| {
-        let at = listener.local_addr().expect("it listens");
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                std::thread::spawn(move || answer(stream, at));
-            }
-        });
-        at
+    let number: fn(&str, usize) -> Vec<u8> = |_, number| number.to_string().into_bytes();
+    let start = |last: u8, port| {
+        Backend::start_at(SocketAddr::from(([127, 0, 0, last], port)), number, usize::from(last))
     };
-    listeners.into_iter().map(serve).collect()
-}
-
-fn answer(mut stream: TcpStream, at: SocketAddr) {
-    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
-    while let Ok(len @ 1..) = stream.read(&mut piece) {
-        seen.extend_from_slice(&piece[..len]);
-        while let Some(end) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
-            seen.drain(..end + 4);
-            let body = at.ip().to_string();
-            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-            if stream.write_all(reply.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
+    wait::until("a port that is free everywhere", || {
+        let first = start(2, 0)?;
+        let port = first.address.port();
+        let others = (1..count).map(|at| start(2 + at, port)).collect::<Option<Vec<Backend>>>()?;
+        Some([first].iter().chain(&others).map(|backend| backend.address).collect())
+    })
 }
 
 /// Who answers one request: the last number of an address, or the status if it is an error.
 fn ask(service: SocketAddr) -> u16 {
-    let mut stream = TcpStream::connect(service).expect("the service listens");
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it reads");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("it answers and closes");
-    let last = reply.rsplit_once('.').and_then(|(_, last)| last.parse().ok());
-    let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.filter(|status| *status != 200).or(last).unwrap_or_else(|| panic!("no reply: {reply}"))
+    let (status, body) = http::exchange(&mut client::connect(service), "/").expect("a reply");
+    let who = String::from_utf8_lossy(&body).parse();
+    if status == 200 { who.expect("an origin says who it is") } else { status }
+}
+
+/// Waits until twelve requests in a row are answered by these, so often by each. The service has one worker.
+fn shares(service: &Service, expected: &[(u16, usize)]) {
+    wait::until(&format!("answers by weight, {expected:?}"), || {
+        let seen: Vec<u16> = (0..12).map(|_| ask(service.address)).collect();
+        let had = |who| seen.iter().filter(|other| **other == who).count();
+        expected.iter().all(|(who, count)| had(*who) == *count).then_some(())
+    });
 }
 
 /// Waits until requests are answered by these and nobody else. Every request on the way must be answered by somebody in
@@ -117,13 +101,38 @@ fn a_file_that_changes_is_followed_and_a_broken_one_is_not() {
     assert!(log.contains("/list:"), "the line is named: {log}");
 }
 
+#[test]
+fn weights_in_a_file_are_those_of_the_service() {
+    let origins = origins(2);
+    let scratch = Scratch::new("changing-weights");
+    let list = |text: &str| scratch.write("list", text);
+    let path = list(&format!("{} weight=3 # three of four\n{}\n", origins[0], origins[1]));
+    let connect = format!("backends=file:{}", path.display());
+    let args = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--workers", "1", "--connect", &connect];
+    let service = Service::start(&args);
+    shares(&service, &[(2, 9), (3, 3)]);
+    list(&format!("{}\n{} weight=2\n", origins[0], origins[1]));
+    shares(&service, &[(2, 4), (3, 8)]);
+    list(&format!("{}\n{} weight=none\n", origins[0], origins[1]));
+    stays(&service, &[2, 3]);
+    shares(&service, &[(2, 4), (3, 8)]);
+    let log = service.drained();
+    assert!(log.contains("says `weight=none`; write `weight=N`"), "{log}");
+
+    let connect = format!("backends={} weight=5,{}", origins[0], origins[1]);
+    let args = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--workers", "1", "--connect", &connect];
+    let service = Service::start(&args);
+    shares(&service, &[(2, 10), (3, 2)]);
+    service.drained();
+}
+
 /// What the name server says.
 #[derive(Clone, Default)]
 struct Zone {
     /// Last numbers of the addresses of `origin.test` and `other.test`.
     addresses: Vec<u8>,
-    /// Targets of `_http._tcp.test`: priority, port, name.
-    targets: Vec<(u16, u16, &'static str)>,
+    /// Targets of `_http._tcp.test`: priority, weight, port, name.
+    targets: Vec<(u16, u16, u16, &'static str)>,
     /// It refuses to answer.
     fails: bool,
     /// There is no such name.
@@ -148,16 +157,24 @@ impl Zone {
             return answer.finish();
         }
         if code == Rcode::NOERROR && asked.qtype() == Rtype::A {
-            let addresses = self.addresses.iter().filter(|_| !owner.to_string().starts_with("nothing"));
+            // `other.test` is at the last address only, `origin.test` at the others then.
+            let (name, last) = (owner.to_string(), self.addresses.len().saturating_sub(1));
+            let is_one = |at: usize| match name.as_str() {
+                "nothing.test" => false,
+                "other.test" => at == last,
+                _ => at != last || !self.targets.iter().any(|target| target.3 == "other.test."),
+            };
+            let addresses =
+                self.addresses.iter().enumerate().filter(|(at, _)| is_one(*at)).map(|(_, last)| last);
             for last in addresses {
                 let a = A::from_octets(127, 0, 0, *last);
                 answer.push((owner, ttl, a)).expect("room");
             }
         }
         if code == Rcode::NOERROR && asked.qtype() == Rtype::SRV {
-            for (priority, port, name) in &self.targets {
+            for (priority, weight, port, name) in &self.targets {
                 let target: Name<Vec<u8>> = name.parse().expect("a name");
-                answer.push((owner, ttl, Srv::new(*priority, 1, *port, target))).expect("room");
+                answer.push((owner, ttl, Srv::new(*priority, *weight, *port, target))).expect("room");
             }
         }
         answer.finish()
@@ -198,7 +215,7 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
 fn balancer(source: &str, zone: &Arc<Mutex<Zone>>) -> Service {
     let (connect, resolver) = (format!("backends={source}"), name_server(zone).to_string());
     let listen = ["--listen", "client=127.0.0.1:0", "--connect", &connect, "--resolver", &resolver];
-    Service::start(&[&["run", BALANCER][..], &listen].concat())
+    Service::start(&[&["run", BALANCER, "--workers", "1"][..], &listen].concat())
 }
 
 #[test]
@@ -223,20 +240,23 @@ fn a_name_is_asked_again_when_its_time_is_over() {
 }
 
 #[test]
-fn targets_of_a_service_are_those_of_its_first_priority() {
+fn targets_of_a_service_are_those_of_its_first_priority_by_their_weights() {
     let origins = origins(2);
     let port = origins[0].port();
     let first = Zone {
         addresses: vec![2],
-        targets: vec![(20, 1, "nothing.test."), (10, port, "origin.test.")],
+        targets: vec![(20, 0, 1, "nothing.test."), (10, 0, port, "origin.test.")],
         ..Zone::default()
     };
     let zone = Arc::new(Mutex::new(first));
     let service = balancer("srv:_http._tcp.test", &zone);
     check(&service, &[2], &[]);
-    let targets = vec![(10, port, "origin.test.")];
+    let targets = vec![(10, 0, port, "origin.test.")];
     *zone.lock().expect("nobody panics") = Zone { addresses: vec![3], targets, ..Zone::default() };
     check(&service, &[3], &[2]);
+    let targets = vec![(10, 30, port, "origin.test."), (10, 10, port, "other.test.")];
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
+    shares(&service, &[(2, 9), (3, 3)]);
     service.drained();
 }
 

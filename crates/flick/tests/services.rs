@@ -69,7 +69,7 @@ fn services(
             workers: 1,
             pin: false,
             io,
-            listen: vec![Binding { channel: "client".to_owned(), endpoints: vec![at.clone()] }],
+            listen: vec![Binding::new("client", vec![at.clone()])],
             connect: Vec::new(),
             limits: Limits { buffer_bytes: 16 << 20, sessions_max: 200, ..Limits::default() },
             timeouts: Timeouts::default(),

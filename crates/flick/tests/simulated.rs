@@ -12,6 +12,8 @@ mod drill;
 mod examples;
 #[path = "simulated/hadoop.rs"]
 mod hadoop;
+#[path = "simulated/health.rs"]
+mod health;
 #[path = "common/hadoop.rs"]
 mod pairs;
 #[path = "simulated/retries.rs"]

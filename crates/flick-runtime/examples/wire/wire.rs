@@ -141,7 +141,7 @@ pub fn worker(
     access: Option<&Access>,
 ) -> Worker<Wire> {
     let any: Endpoint = "127.0.0.1:1".parse().expect("an address");
-    let bind = |channel: &str| vec![Binding { channel: channel.into(), endpoints: vec![any.clone()] }];
+    let bind = |channel: &str| vec![Binding::new(channel, vec![any.clone()])];
     let limits =
         Limits { sessions_max: CLIENTS, buffer_bytes: 64 << 20, lent_links_max: 1, ..Limits::default() };
     let config = PlatformConfig {

@@ -1,11 +1,13 @@
 //! Consistent hashing on a ring, placed exactly as twemproxy 0.5 places it with `distribution: ketama`,
-//! `hash: fnv1a_64`, weights of 1 and no names of its own for servers.
-//! Promises: a service can be moved from twemproxy to flick, or back, and every key stays where it is.
-//! Refuses: weights, and names of hosts: a ring is built from addresses.
+//! `hash: fnv1a_64` and no names of its own for servers.
+//! Promises: a service can be moved from twemproxy to flick, or back, and every key stays where it is, whatever the weights.
+//! Refuses: names of hosts: a ring is built from addresses.
 //! Source: libketama as twemproxy describes and runs it; compared with the program itself in `tests/twemproxy.rs`.
 
 use flick_net::Endpoint;
 use md5::{Digest, Md5};
+
+use crate::roster::Member;
 
 /// Points of one element on the ring, where nothing is rounded away.
 const POINTS_PER_ELEMENT: u32 = 160;
@@ -25,12 +27,12 @@ pub struct Ring {
 
 impl Ring {
     /// Places the elements.
-    pub fn new(endpoints: &[Endpoint]) -> Self {
-        let digests = digests_per_element(endpoints.len());
-        let mut points = Vec::with_capacity(endpoints.len() * (digests * POINTS_PER_DIGEST) as usize);
-        for (element, endpoint) in endpoints.iter().enumerate() {
-            let name = name_of(endpoint);
-            for number in 0..digests {
+    pub fn new(members: &[Member]) -> Self {
+        let sum = members.iter().map(|member| member.weight).sum();
+        let mut points = Vec::with_capacity(members.len() * POINTS_PER_ELEMENT as usize);
+        for (element, member) in members.iter().enumerate() {
+            let name = name_of(&member.endpoint);
+            for number in 0..digests_of(member.weight, sum, members.len()) {
                 let mut text = format!("{name}-{number}").into_bytes();
                 text.truncate(NAME_BYTES_MAX);
                 let digest = Md5::digest(&text);
@@ -52,10 +54,11 @@ impl Ring {
     }
 }
 
-/// Digests of each element. The arithmetic is in single precision, which for some counts loses a digest.
-fn digests_per_element(elements: usize) -> u32 {
+/// Digests of an element of this weight, of so many elements that weigh `sum` together. The arithmetic is in single precision,
+/// which for some counts loses a digest.
+fn digests_of(weight: u32, sum: u32, elements: usize) -> u32 {
     let count = elements as f32;
-    let share = 1.0_f32 / count;
+    let share = weight as f32 / sum as f32;
     let digests = share * POINTS_PER_ELEMENT as f32 / POINTS_PER_DIGEST as f32 * count;
     (f64::from(digests) + 0.000_000_000_1) as f32 as u32
 }
@@ -81,7 +84,7 @@ fn fnv1a(key: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ring, digests_per_element, fnv1a, name_of};
+    use super::{Ring, digests_of, fnv1a, name_of};
     use flick_net::Endpoint;
 
     #[test]
@@ -99,9 +102,10 @@ mod tests {
 
     #[test]
     fn rounding_loses_digests_for_some_counts() {
-        let rounded: Vec<usize> = (1..=1024).filter(|count| digests_per_element(*count) != 40).collect();
+        let each = |count: usize| digests_of(1, count as u32, count);
+        let rounded: Vec<usize> = (1..=1024).filter(|count| each(*count) != 40).collect();
         assert_eq!(rounded[..5], [25, 47, 50, 55, 61], "tests/twemproxy.rs has lists of 25 and 47");
-        assert!(rounded.iter().all(|count| digests_per_element(*count) == 39));
+        assert!(rounded.iter().all(|count| each(*count) == 39));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::crew::Group;
 use crate::handover::Heir;
 use crate::heart::Pulse;
 use crate::merge::Hub;
+use crate::roster::Member;
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
@@ -43,11 +44,11 @@ impl Lists {
     /// request, and what is under way on it finishes. Whether anything is new.
     ///
     /// Errors: there is no such channel of backends, or no room for so many.
-    pub fn set(&self, channel: &str, endpoints: &[Endpoint]) -> Result<bool, String> {
+    pub fn set(&self, channel: &str, list: &[Member]) -> Result<bool, String> {
         let channels = &self.setup.program.channels;
         let index = channels.iter().position(|known| known.name == channel);
         let index = index.ok_or_else(|| format!("there is no channel `{channel}`"))?;
-        let is_new = self.setup.board.publish(index, endpoints)?;
+        let is_new = self.setup.board.publish(index, list)?;
         if is_new {
             self.wakers.iter().for_each(Waker::wake);
         }

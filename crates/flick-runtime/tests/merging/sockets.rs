@@ -17,11 +17,8 @@ const STREAMS: usize = 8;
 
 fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option<SocketAddr>) -> Platform {
     let any = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let binding = |(channel, count): (&str, usize)| Binding {
-        channel: channel.to_owned(),
-        endpoints: vec![any.clone(); count],
-    };
-    let connect = |at| Binding { channel: "reducer".to_owned(), endpoints: vec![Endpoint::Tcp(at)] };
+    let binding = |(channel, count): (&str, usize)| Binding::new(channel, vec![any.clone(); count]);
+    let connect = |at| Binding::new("reducer", vec![Endpoint::Tcp(at)]);
     let config = PlatformConfig {
         workers,
         pin: false,

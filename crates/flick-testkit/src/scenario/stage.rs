@@ -93,6 +93,7 @@ fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
             "requests_max" => &mut limits.requests_max,
             "lent_links_max" => &mut limits.lent_links_max,
             "exclusive_links_max" => &mut limits.exclusive_links_max,
+            "backend_requests_max" => &mut limits.health.backend_requests_max,
             "backend_pending_max" => &mut limits.health.backend_pending_max,
             "buffer_bytes" => {
                 limits.buffer_bytes = *value;

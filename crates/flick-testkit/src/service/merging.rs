@@ -321,8 +321,8 @@ fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> Platfo
         workers: config.workers,
         pin: false,
         io: Default::default(),
-        listen: vec![Binding { channel: "mappers".into(), endpoints: vec![listen.clone(); config.streams] }],
-        connect: vec![Binding { channel: "reducer".into(), endpoints: vec![reducer.clone()] }],
+        listen: vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
+        connect: vec![Binding::new("reducer", vec![reducer.clone()])],
         limits: Limits {
             sessions_max: 64,
             requests_max: 1024,

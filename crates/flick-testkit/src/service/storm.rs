@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flick_net::sim::{Actor, Reach, Rng, SimConfig};
 use flick_net::{Endpoint, PeerAddr};
-use flick_runtime::{Policy, Timeouts};
+use flick_runtime::{Member, Policy, Timeouts};
 
 use super::client::{Habit, Verdict, random_requests, tag};
 use super::memcached::{Cmd, opcode, value_of};
@@ -228,7 +228,7 @@ pub fn run_with(
 
 /// Gives the program's channel of backends other lists, and all of them in the end.
 fn change_lists(rng: &mut Rng, service: &mut Service) -> Result<(), String> {
-    let all = service.backends.clone();
+    let all: Vec<Member> = service.backends.iter().cloned().map(Member::from).collect();
     let mut at_ns = 0;
     for _ in 0..rng.between(2, 12) {
         at_ns = rng.between(at_ns, CALM_NS);
@@ -238,6 +238,7 @@ fn change_lists(rng: &mut Rng, service: &mut Service) -> Result<(), String> {
             list.swap(at, rng.between(0, at as u64) as usize);
         }
         list.truncate(rng.between(1, all.len() as u64) as usize);
+        list.iter_mut().for_each(|member| member.weight = rng.between(1, 3) as u32);
         service.setup.board.publish(1, &list)?;
     }
     service.run(CALM_NS, |_| false)?;

@@ -129,8 +129,8 @@ impl Demo {
             // Proxy, stores and load share the machine here; the kernel spreads them better than a fixed place would.
             pin: false,
             io: IoKind::Auto,
-            listen: vec![Binding { channel: "client".to_owned(), endpoints: vec![any_port] }],
-            connect: vec![Binding { channel: "backends".to_owned(), endpoints: backends }],
+            listen: vec![Binding::new("client", vec![any_port])],
+            connect: vec![Binding::new("backends", backends)],
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             state_dir: None,

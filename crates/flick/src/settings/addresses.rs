@@ -1,8 +1,10 @@
-//! Addresses of a channel: `127.0.0.1:9000`, and for the array that a process merges `127.0.0.1:9000x8`, which stands
-//! for eight streams that come to one address.
+//! Addresses of a channel: `127.0.0.1:9000`, of a backend that gets more than others `127.0.0.1:9000 weight=3`, and for the
+//! array that a process merges `127.0.0.1:9000x8`, which stands for eight streams that come to one address.
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
+use flick_runtime::Member;
+use flick_runtime::limits::WEIGHT_MAX;
 
 use crate::sources::Source;
 
@@ -12,7 +14,7 @@ pub struct Connect {
     /// Its name.
     pub channel: String,
     /// The elements of the array in order; none yet where there is a source.
-    pub endpoints: Vec<Endpoint>,
+    pub members: Vec<Member>,
     /// Where the list comes from, if it may change.
     pub source: Option<Source>,
 }
@@ -22,12 +24,12 @@ impl Connect {
     ///
     /// Errors: a source stands beside something else.
     pub fn new(channel: String, list: &[Part]) -> Result<Self, String> {
-        let mut endpoints = Vec::new();
+        let mut members = Vec::new();
         for part in list {
             match part {
-                Part::Addresses(addresses) => endpoints.extend(addresses.iter().cloned()),
+                Part::Members(part) => members.extend(part.iter().cloned()),
                 Part::Source(source) if list.len() == 1 => {
-                    return Ok(Self { channel, endpoints, source: Some(source.clone()) });
+                    return Ok(Self { channel, members, source: Some(source.clone()) });
                 }
                 Part::Source(source) => {
                     return Err(format!(
@@ -36,15 +38,15 @@ impl Connect {
                 }
             }
         }
-        Ok(Self { channel, endpoints, source: None })
+        Ok(Self { channel, members, source: None })
     }
 }
 
 /// A part of what a channel is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Addresses.
-    Addresses(Vec<Endpoint>),
+    /// Addresses with their weights.
+    Members(Vec<Member>),
     /// The whole list, from elsewhere.
     Source(Source),
 }
@@ -54,9 +56,25 @@ impl Part {
     pub fn parse(text: &str) -> Result<Self, String> {
         match Source::parse(text) {
             Some(source) => source.map(Self::Source),
-            None => parse(text).map(Self::Addresses),
+            None => members(text).map(Self::Members),
         }
     }
+}
+
+/// Reads a backend: an address, and what it weighs.
+///
+/// Errors: what is wrong, and what would be right.
+pub fn members(text: &str) -> Result<Vec<Member>, String> {
+    let mut words = text.split_ascii_whitespace();
+    let endpoints = parse(words.next().unwrap_or_default())?;
+    let mut weight = 1;
+    for word in words {
+        let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
+        weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
+            format!("`{text}` says `{word}`; write `weight=N` behind the address, with a number from 1 to {WEIGHT_MAX}")
+        })?;
+    }
+    Ok(endpoints.into_iter().map(|endpoint| Member::weighing(endpoint, weight)).collect())
 }
 
 /// Reads an address, or one for several elements of an array.
@@ -90,7 +108,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{members, parse};
 
     fn check(text: &str, expected: &str) {
         let shown = match parse(text) {
@@ -109,5 +127,23 @@ mod tests {
         check("127.0.0.1:9000x0", "write a number from 1 to 1024 behind the `x`");
         check("127.0.0.1:9000x99999999999999999999", "asks for 99999999999999999999 streams");
         check("127.0.0.1x3", "127.0.0.1");
+    }
+
+    #[test]
+    fn a_backend_may_weigh_more_than_others() {
+        let check = |text: &str, expected: &str| {
+            let shown = match members(text) {
+                Ok(members) => members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                Err(error) => error,
+            };
+            assert!(shown.contains(expected), "{text}: {shown}");
+        };
+        check("127.0.0.1:9000 weight=3", "127.0.0.1:9000 weight=3");
+        check("[::1]:9000  weight=1", "[::1]:9000");
+        check("127.0.0.1:9000x2 weight=65535", "127.0.0.1:9000 weight=65535, 127.0.0.1:9000 weight=65535");
+        check("127.0.0.1:9000 weight=0", "with a number from 1 to 65535");
+        check("127.0.0.1:9000 weight=65536", "with a number from 1 to 65535");
+        check("127.0.0.1:9000 backup", "says `backup`; write `weight=N`");
+        check("weight=3", "weight=3");
     }
 }

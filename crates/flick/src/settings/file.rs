@@ -303,9 +303,8 @@ pub fn connects(table: Table<Sources>) -> Vec<Connect> {
 
 /// The channels of one table as the platform takes them.
 pub fn bindings(table: Table) -> Vec<Binding> {
-    let binding = |(name, addresses): (Spanned<String>, Addresses)| Binding {
-        channel: name.into_inner(),
-        endpoints: addresses.0.concat(),
+    let binding = |(name, addresses): (Spanned<String>, Addresses)| {
+        Binding::new(name.into_inner(), addresses.0.concat())
     };
     table.into_iter().map(binding).collect()
 }

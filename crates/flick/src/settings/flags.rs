@@ -122,7 +122,7 @@ fn binding(text: &str) -> Result<Binding, String> {
     let (channel, addresses) = channel_of(text)?;
     let each = addresses.split(',').map(|address| addresses::parse(address.trim()));
     let endpoints = each.collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(Binding { channel: channel.to_owned(), endpoints })
+    Ok(Binding::new(channel, endpoints))
 }
 
 #[cfg(test)]

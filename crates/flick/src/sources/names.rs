@@ -42,6 +42,8 @@ pub struct Answer<T> {
 pub struct Target {
     /// Lower ones come first.
     pub priority: u16,
+    /// How much it gets beside others of its priority; 0: as little as possible.
+    pub weight: u16,
     /// Its port.
     pub port: u16,
     /// Its name.
@@ -107,7 +109,7 @@ impl Resolver {
             let record = record.into_record::<Srv<ParsedName<&[u8]>>>().ok().flatten()?;
             let srv = record.data();
             let name = srv.target().to_name::<Vec<u8>>().to_string();
-            Some(Target { priority: srv.priority(), port: srv.port(), name })
+            Some(Target { priority: srv.priority(), weight: srv.weight(), port: srv.port(), name })
         })?;
         // A root as target says that there is no such service.
         answer.found.retain(|target| is_name(&target.name));

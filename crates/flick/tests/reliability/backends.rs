@@ -1,7 +1,7 @@
 //! Backends that answer too early, too late or not at all.
 
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use crate::wire::{self, Client, get, key_on, set};
 /// What a reply may take beyond a deadline, on an idle machine.
 const SLACK: Duration = Duration::from_millis(50);
 const MIB: usize = 1 << 20;
+/// Writes beyond this are refused early.
+const REFUSED_BYTES: usize = 64 * 1024;
 
 /// Answers small requests; of a large write it takes the first bytes of the body, refuses it and closes at once,
 /// which destroys what was not read with a reset.
@@ -25,7 +27,7 @@ fn refuses_large_writes_early(conversation: &mut Conversation) {
     let mut head = [0; 24];
     while conversation.read(&mut head).is_some() {
         let header = flick_load::binary::Header::decode(&head).expect("a whole header");
-        if header.body_len > MIB as u32 {
+        if header.body_len > REFUSED_BYTES as u32 {
             let _ = conversation.read(&mut [0; 10]);
             conversation.answer(&header, Status::ValueTooLarge, b"too large");
             return;
@@ -38,6 +40,11 @@ fn refuses_large_writes_early(conversation: &mut Conversation) {
     }
 }
 
+/// A value that is refused; a smaller one in long runs.
+fn refused_value(rounds: u32) -> Vec<u8> {
+    vec![b'v'; if rounds > 100 { 2 * REFUSED_BYTES } else { 2 * MIB }]
+}
+
 #[test]
 fn m2_early_reply_reaches_its_client_and_nobody_else() {
     let _turn = machine::together();
@@ -45,14 +52,15 @@ fn m2_early_reply_reaches_its_client_and_nobody_else() {
         let mock = Mock::start(refuses_large_writes_early);
         let proxy = Proxy::start(&[mock.address], io, |_| {});
         proxy.until_backend(0, 1);
-        let value = vec![b'v'; 2 * MIB];
+        let rounds = machine::rounds(4 * 50) / 4;
+        let value = refused_value(rounds);
         std::thread::scope(|scope| {
             for client in 0..4_u32 {
                 let (address, value) = (proxy.address(), &value);
                 scope.spawn(move || {
                     let mut writer = Client::connect(address);
-                    for round in 0..50 {
-                        let opaque = client << 16 | round;
+                    for round in 0..rounds {
+                        let opaque = client << 24 | round;
                         let reply = writer.ask(&set(opaque, "large", value));
                         assert_eq!(reply.outcome(), (Some(Status::ValueTooLarge), opaque), "{io:?}");
                         assert_eq!(writer.ask(&get(opaque, "after")).value(), b"after");
@@ -60,7 +68,7 @@ fn m2_early_reply_reaches_its_client_and_nobody_else() {
                 });
                 scope.spawn(move || {
                     let mut reader = Client::connect(address);
-                    for round in 0..500 {
+                    for round in 0..10 * rounds {
                         let key = format!("small-{client}-{round}");
                         assert_eq!(reader.ask(&get(round, &key)).value(), key.as_bytes(), "{io:?}");
                     }
@@ -81,8 +89,9 @@ fn m2_early_reply_arrives_before_the_client_has_sent_everything() {
         let mock = Mock::start(refuses_large_writes_early);
         let proxy = Proxy::start(&[mock.address], io, |_| {});
         let mut client = Client::connect(proxy.address());
-        for round in 0..100 {
-            let request = set(round, "large", &vec![b'v'; 2 * MIB]);
+        let rounds = machine::rounds(100);
+        for round in 0..rounds {
+            let request = set(round, "large", &refused_value(rounds));
             let (first, rest) = request.split_at(24 + 8 + 5 + 20_000);
             let reply = client.ask(first);
             assert_eq!(reply.outcome(), (Some(Status::ValueTooLarge), round), "{io:?}");
@@ -96,13 +105,15 @@ fn m2_early_reply_arrives_before_the_client_has_sent_everything() {
 fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
     let _turn = machine::together();
     for io in IOS {
-        let (go, gone) = mpsc::channel::<()>();
-        let gone = Mutex::new(gone);
+        // Connections so far, and those of them on which what is late may be said.
+        let (opened, released) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
+        let seen = Arc::clone(&released);
         let mock = Mock::start(move |conversation| {
+            let own = opened.fetch_add(1, Ordering::SeqCst);
             while let Some((header, body)) = conversation.request() {
                 let key = key_of(&header, &body);
                 if key == b"late" {
-                    let _ = gone.lock().expect("no holder panics").recv_timeout(wait::WAIT_MAX);
+                    wait::until("the late moment", || (seen.load(Ordering::SeqCst) > own).then_some(()));
                 }
                 conversation.answer(&header, Status::NoError, key);
             }
@@ -112,18 +123,27 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
         });
         proxy.until_backend(0, 1);
         let mut client = Client::connect(proxy.address());
-        for round in 0..20 {
-            let reply = client.ask(&get(round, "late"));
-            assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), round), "{io:?}");
-            assert_eq!(reply.value(), b"backend timed out");
-            go.send(()).expect("the mock waits for it");
+        // In a long run many are late together, each time.
+        let (rounds, together) = match machine::rounds(20) {
+            20 => (20, 1),
+            many => (many.div_ceil(64), 64),
+        };
+        for round in 0..rounds {
+            client.send(&(0..together).flat_map(|opaque| get(opaque, "late")).collect::<Vec<u8>>());
+            for opaque in 0..together {
+                let reply = client.reply();
+                assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), opaque), "{io:?}");
+                assert_eq!(reply.value(), b"backend timed out");
+            }
+            released.store(round + 1, Ordering::SeqCst);
             proxy.until_backend(0, 1);
             let next = format!("next-{round}");
             assert_eq!(client.ask(&get(1_000 + round, &next)).value(), next.as_bytes(), "{io:?}");
             assert_eq!(mock.accepted(), u64::from(round) + 2, "a fresh connection for each");
         }
         let totals = proxy.totals();
-        assert_eq!((totals.failed_timeout, totals.orphan_replies, totals.peer_faults_backend), (20, 0, 0));
+        let late = u64::from(rounds * together);
+        assert_eq!((totals.failed_timeout, totals.orphan_replies, totals.peer_faults_backend), (late, 0, 0));
     }
 }
 
@@ -260,11 +280,12 @@ fn a_reply_before_a_reset_is_still_delivered() {
         let proxy = Proxy::start(&[mock.address], io, |_| {});
         let mut client = Client::connect(proxy.address());
         for round in 0..50 {
+            // Not that it is down in between: by the time that this thread looks it may be up again.
+            proxy.until("a connection for this round", |totals| totals.links_connected > u64::from(round));
             proxy.until_backend(0, 1);
             client.send(&[get(2 * round, "answered"), get(2 * round + 1, "lost")].concat());
             assert_eq!(client.reply().value(), b"answered", "{io:?} round {round}");
             assert_eq!(client.reply().outcome(), (Some(Status::TemporaryFailure), 2 * round + 1), "{io:?}");
-            proxy.until_backend(0, 0);
         }
         assert_eq!(*served.lock().expect("no holder panics"), 50);
     }

@@ -22,6 +22,11 @@ pub fn alone() -> RwLockWriteGuard<'static, ()> {
     TURN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How often a test with a peer that misbehaves plays it; `FLICK_MOCKS=n` asks for so many.
+pub fn rounds(usual: u32) -> u32 {
+    std::env::var("FLICK_MOCKS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// Measures how late this machine wakes a thread: what it adds to every time that a test measures.
 pub struct Lateness {
     stop: Arc<AtomicBool>,

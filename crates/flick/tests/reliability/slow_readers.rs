@@ -7,7 +7,7 @@ use flick_load::binary::Status;
 
 use crate::common::peers::{self, Memcached};
 use crate::common::service::Service;
-use crate::machine;
+use crate::machine::{self, Lateness};
 use crate::wire::{self, Client, get, key_on, set};
 
 const MIB: u64 = 1 << 20;
@@ -22,6 +22,7 @@ const PLENTY_BYTES: u64 = BUFFERS * 3 / 4 / 4;
 fn m13_slow_readers_of_large_values_cost_bounded_memory() {
     let _turn = machine::alone();
     for io in ["epoll", "uring"] {
+        let lateness = Lateness::watch();
         let servers = Memcached::several(2);
         let backends = peers::addresses(&servers);
         let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--buffers", "256MiB"]);
@@ -61,8 +62,10 @@ fn m13_slow_readers_of_large_values_cost_bounded_memory() {
             slowest[1]
         );
         assert!(most < PLENTY_BYTES + READERS as u64 * READER_BYTES_MAX, "{io}: {most} bytes");
-        assert!(slowest[0] < Duration::from_secs(4), "{io}: their own backend: {:?}", slowest[0]);
-        assert!(slowest[1] < Duration::from_millis(500), "{io}: another backend: {:?}", slowest[1]);
+        // A machine that has other things to do is late with every wake-up, and a slow reader costs its backend several.
+        let late = lateness.allowance();
+        assert!(slowest[0] < Duration::from_secs(4) + 4 * late, "{io}: their own backend: {:?}", slowest[0]);
+        assert!(slowest[1] < Duration::from_millis(500) + late, "{io}: another backend: {:?}", slowest[1]);
         drop((readers, healthy));
         service.drained();
     }

@@ -38,7 +38,7 @@ pub fn open(
     limits: &mut Limits,
 ) -> Result<(Vec<Binding>, Vec<Opened>), Failure> {
     let (mut bindings, mut opened) = (Vec::new(), Vec::new());
-    for Connect { channel, mut endpoints, source } in connects {
+    for Connect { channel, mut members, source } in connects {
         if let Some(source) = source {
             if limits.backends_max == 0 {
                 limits.backends_max = BACKENDS_MAX;
@@ -48,14 +48,15 @@ pub fn open(
             let (list, mut after) = reader.read();
             let mut failed = None;
             match list {
-                Ok(list) => endpoints = list.unwrap_or_default(),
+                Ok(list) => members = list.unwrap_or_default(),
                 Err(error) if is_file => return Err(Failure::usage(error)),
                 // Read again at once, when the log is there to say why.
                 Err(error) => (after, failed) = (Duration::ZERO, Some(error)),
             }
             opened.push(Opened { channel: channel.clone(), reader, after, error: failed });
         }
-        bindings.push(Binding { channel, endpoints });
+        let (endpoints, weights) = members.into_iter().map(|member| (member.endpoint, member.weight)).unzip();
+        bindings.push(Binding { channel, endpoints, weights });
     }
     Ok((bindings, opened))
 }

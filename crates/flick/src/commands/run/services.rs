@@ -72,7 +72,7 @@ pub fn bound(settings: &Settings, services: &[Named<'_>]) -> Result<Vec<Bound>, 
         for binding in listen {
             if let Some((service, channel)) = place(source, &binding.channel)? {
                 let endpoints = binding.endpoints.clone();
-                out[service].listen.push(Binding { channel, endpoints });
+                out[service].listen.push(Binding::new(channel, endpoints));
             }
         }
         for connect in connect {
