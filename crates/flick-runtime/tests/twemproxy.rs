@@ -20,6 +20,8 @@ const NAMELESS: usize = 3;
 const KEYS: usize = 10_000;
 /// Requests sent before their replies are read.
 const BATCH: usize = 100;
+/// What the server of a number weighs.
+type Weight = fn(usize) -> u32;
 /// Longest wait for `nutcracker` to listen.
 const START_MAX: Duration = Duration::from_secs(10);
 
@@ -196,8 +198,8 @@ fn every_key_goes_where_twemproxy_sends_it() {
     let servers = servers(&place.0, &mut random);
     // One; a few; those of before with one less, one more, in another order; counts where points are lost; all; and some
     // that weigh more than others.
-    let all_alike: fn(usize) -> u32 = |_| 1;
-    let lists: [(Vec<usize>, fn(usize) -> u32); 11] = [
+    let all_alike: Weight = |_| 1;
+    let lists: [(Vec<usize>, Weight); 11] = [
         (vec![7], all_alike),
         (vec![3, 4, 5, 6, 7], all_alike),
         (vec![3, 4, 6, 7], all_alike),
