@@ -81,7 +81,7 @@ impl Calls {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::{Calls, Pending};
 

@@ -15,6 +15,8 @@ pub mod limits;
 pub mod mailbox;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod sync;
 
 use limits::{RING_BYTES_MAX, RING_BYTES_MIN};

@@ -60,7 +60,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::Mailbox;
 

@@ -1,11 +1,16 @@
-//! The atomics: those of the standard library, or loom's under its model checker.
+//! The atomics: those of the standard library, or loom's under its model checker, or shuttle's where it draws schedules.
 
 #[cfg(loom)]
 pub use loom::sync::{
     Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub use shuttle::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+};
+#[cfg(not(any(loom, shuttle)))]
 pub use std::sync::{
     Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering, fence},

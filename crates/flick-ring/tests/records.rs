@@ -1,5 +1,5 @@
 //! The ring against a queue of the standard library, and two real threads that rest whenever they can.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, shuttle)))]
 
 use std::collections::VecDeque;
 use std::thread;

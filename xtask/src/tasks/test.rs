@@ -11,14 +11,17 @@ pub fn run() -> Outcome {
     models()
 }
 
-/// The models of concurrent code: loom tries the interleavings. Everything is built for it, so it has its own place.
+/// The models of concurrent code: loom tries the interleavings of two threads, shuttle draws schedules of more. Everything is
+/// built for each of them, so each has its own place.
 fn models() -> Outcome {
-    let target = run::root().join("target/loom");
-    for models in
-        [["--package", "flick-dict", "--test", "models"].as_slice(), &["--package", "flick-ring", "--lib"]]
-    {
+    for (tool, models) in [
+        ("loom", ["--package", "flick-dict", "--test", "models"].as_slice()),
+        ("loom", &["--package", "flick-ring", "--lib"]),
+        ("shuttle", &["--package", "flick-ring", "--lib"]),
+    ] {
         let mut cargo = run::cargo(&[&["test"], models].concat());
-        cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", &target);
+        cargo.env("RUSTFLAGS", format!("--cfg {tool}"));
+        cargo.env("CARGO_TARGET_DIR", run::root().join("target").join(tool));
         run::run(cargo)?;
     }
     Ok(())
