@@ -127,6 +127,33 @@ pub struct Timer {
     pub rule: FuncId,
 }
 
+/// What starts rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Start {
+    /// A message of that channel: index in `Program::channels`.
+    Channel(usize),
+    /// An event: index in `Program::handlers`.
+    Handler(usize),
+    /// Index in `Program::timers`.
+    Timer(usize),
+}
+
+impl Program {
+    /// How many starts there are.
+    pub fn starts_count(&self) -> usize {
+        self.channels.len() + self.handlers.len() + self.timers.len()
+    }
+
+    /// The number of a start among all of them: channels, then handlers, then timers.
+    pub fn start_number(&self, start: Start) -> usize {
+        match start {
+            Start::Channel(channel) => channel,
+            Start::Handler(handler) => self.channels.len() + handler,
+            Start::Timer(timer) => self.channels.len() + self.handlers.len() + timer,
+        }
+    }
+}
+
 /// A global dictionary.
 #[derive(Clone, Debug)]
 pub struct Dict {

@@ -21,6 +21,7 @@ pub fn text(state: &State) -> String {
     out.platform(&state.services);
     out.tasks(&state.services);
     out.requests(&state.services);
+    out.edges(&state.services);
     out.backends(&state.services);
     out.dictionaries(&state.services);
     out.programs(&state.services);
@@ -222,6 +223,27 @@ impl Text {
                 let labels =
                     [("service", service.name.as_str()), ("channel", &service.channel), ("worker", &worker)];
                 self.histogram(name, &labels, &values.times);
+            }
+        }
+    }
+
+    /// What goes along the edges of the task graphs. Edges of tasks with the same names, such as those of two timers, are one.
+    fn edges(&mut self, services: &[Service]) {
+        let name = "flick_edge_messages";
+        let help = "Messages and events along an edge of the task graph, from task to task.";
+        self.family(name, Kind::Counter, "", help);
+        for service in services {
+            let tasks = &service.graph.tasks;
+            let mut counts: BTreeMap<[&str; 3], u64> = BTreeMap::new();
+            for edge in &service.graph.edges {
+                if let Some(count) = edge.count {
+                    let labels = [tasks[edge.from].name.as_str(), &tasks[edge.to].name, &edge.kind];
+                    *counts.entry(labels).or_default() += count;
+                }
+            }
+            for ([from, to, kind], count) in counts {
+                let labels = [("service", service.name.as_str()), ("from", from), ("to", to), ("kind", kind)];
+                self.sample(name, "_total", &labels, count);
             }
         }
     }

@@ -10,7 +10,7 @@ mod dot;
 mod reach;
 mod svg;
 
-use flick_abi::{Event, RuleAction};
+use flick_abi::{Event, RuleAction, Start};
 
 use crate::data::Module;
 
@@ -88,6 +88,10 @@ pub struct Edge {
     pub to: usize,
     /// What goes along it.
     pub kind: EdgeKind,
+    /// What starts the rules at its one end.
+    pub start: Start,
+    /// Index in `Program::channels` of where they send or ask, if it is their way out.
+    pub channel: Option<usize>,
 }
 
 /// Tasks and the channels between them.
@@ -121,20 +125,19 @@ pub fn graph(module: &Module) -> Graph {
     let mut edges = Vec::new();
     for (position, start) in starts.iter().enumerate() {
         let compute = first_run + position;
-        edges.push(Edge { from: position, to: compute, kind: EdgeKind::Sends });
+        let edge = |from, to, kind, channel| Edge { from, to, kind, start: start.cause, channel };
+        edges.push(edge(position, compute, EdgeKind::Sends, None));
         let reached = reach::of(module, &start.actions);
         let output = |index: &usize| targets.iter().position(|target| target == index);
         let ways = [(&reached.sends, EdgeKind::Sends), (&reached.asks, EdgeKind::Asks)];
         for (channels, kind) in ways {
-            let outputs = channels.iter().filter_map(output);
-            edges.extend(outputs.map(|output| Edge { from: compute, to: first_target + output, kind }));
+            let outputs = channels.iter().filter_map(|channel| Some((*channel, output(channel)?)));
+            edges.extend(
+                outputs.map(|(channel, output)| edge(compute, first_target + output, kind, Some(channel))),
+            );
         }
         let places = reached.keeps.iter().filter_map(|piece| kept.iter().position(|known| known == piece));
-        edges.extend(places.map(|place| Edge {
-            from: compute,
-            to: first_kept + place,
-            kind: EdgeKind::Keeps,
-        }));
+        edges.extend(places.map(|place| edge(compute, first_kept + place, EdgeKind::Keeps, None)));
     }
     edges.sort_by_key(|edge| (edge.from, edge.to, edge.kind));
     let (mut tasks, runs): (Vec<Task>, Vec<Task>) =
@@ -151,13 +154,14 @@ pub fn graph(module: &Module) -> Graph {
 }
 
 /// What starts rules: a task of the first column, the one that runs them, and what that does.
-struct Start {
+struct Starter {
+    cause: Start,
     task: Task,
     run: Task,
     actions: Vec<RuleAction>,
 }
 
-fn starts(module: &Module) -> Vec<Start> {
+fn starts(module: &Module) -> Vec<Starter> {
     let program = &module.program;
     let mut starts = Vec::new();
     for source in 0..program.channels.len() {
@@ -182,23 +186,27 @@ fn starts(module: &Module) -> Vec<Start> {
             },
         };
         let actions = rules.into_iter().chain(merges.into_iter().map(|merge| merge.finish)).collect();
-        starts.push(Start { task, run, actions });
+        starts.push(Starter { cause: Start::Channel(source), task, run, actions });
     }
-    let event = |name: String, detail: &str, rule| Start {
+    let event = |cause, name: String, detail: &str, rule| Starter {
+        cause,
         task: Task { kind: TaskKind::Event, name: name.clone(), detail: detail.to_owned() },
         run: Task { kind: TaskKind::Compute, name: format!("{name}:"), detail: "no message".to_owned() },
         actions: vec![RuleAction::Run { rule }],
     };
-    starts.extend(program.handlers.iter().map(|handler| {
+    starts.extend(program.handlers.iter().enumerate().map(|(index, handler)| {
         let channel = channel_name(module, handler.channel);
-        event(format!("except {} {channel}", event_name(handler.event)), "event", handler.rule)
+        event(
+            Start::Handler(index),
+            format!("except {} {channel}", event_name(handler.event)),
+            "event",
+            handler.rule,
+        )
     }));
-    starts.extend(
-        program
-            .timers
-            .iter()
-            .map(|timer| event(format!("every {} ms", timer.interval_ns / 1_000_000), "timer", timer.rule)),
-    );
+    starts.extend(program.timers.iter().enumerate().map(|(index, timer)| {
+        let name = format!("every {} ms", timer.interval_ns / 1_000_000);
+        event(Start::Timer(index), name, "timer", timer.rule)
+    }));
     starts
 }
 

@@ -11,12 +11,15 @@ use crate::alarms::Alarms;
 use crate::ledger::RequestId;
 use crate::locals::StateId;
 use crate::slab::{Key, Slab};
+use crate::ways::StartId;
 
 /// An activation that waits.
 #[derive(Debug)]
 pub struct Activation {
     /// The rule.
     pub rule: FuncId,
+    /// What started it.
+    pub start: StartId,
     /// State to go on in.
     pub resume: u32,
     /// The channel whose rules it is one of, and which of them is next.
@@ -61,10 +64,11 @@ pub struct Progress {
 }
 
 impl Activation {
-    /// An activation of `rule` that has not run.
-    pub fn new(rule: FuncId) -> Self {
+    /// An activation of `rule`, started by `start`, that has not run.
+    pub fn new(rule: FuncId, start: StartId) -> Self {
         Self {
             rule,
+            start,
             resume: 0,
             next: None,
             element: 0,

@@ -43,6 +43,7 @@ mod slab;
 pub mod state;
 pub mod tasks;
 mod watch;
+pub mod ways;
 mod worker;
 
 pub use config::{Binding, Limits, Overflow, PlatformConfig, Policy, Timeouts};

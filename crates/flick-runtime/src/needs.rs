@@ -5,7 +5,7 @@
 use flick_abi::limits::{
     ASKS_MAX, BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX,
 };
-use flick_abi::{Event, FuncId, Program};
+use flick_abi::{Event, FuncId, Program, Start};
 
 use flick_buffers::limits::BUFS_MAX;
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
@@ -14,6 +14,7 @@ use crate::activations::Shape;
 use crate::config::{Limits, PlatformConfig};
 use crate::limits::{ACTIVATIONS_MIN, HUGE_MIN, HUGE_SHARE, WHOLE_BYTES_MAX};
 use crate::setup::StartError;
+use crate::ways::StartId;
 
 /// What a program's code needs.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct Needs {
     /// Rules of the listened channel may suspend themselves.
     pub asks: bool,
     /// By channel: its handlers, by event.
-    handlers: Vec<[Option<FuncId>; EVENTS]>,
+    handlers: Vec<[Option<(FuncId, StartId)>; EVENTS]>,
 }
 
 /// Kinds of events.
@@ -81,7 +82,7 @@ impl Needs {
     }
 
     /// The handler of an event on a channel.
-    pub fn handler(&self, event: Event, channel: usize) -> Option<FuncId> {
+    pub fn handler(&self, event: Event, channel: usize) -> Option<(FuncId, StartId)> {
         self.handlers[channel][event as usize]
     }
 
@@ -200,11 +201,11 @@ pub(crate) fn shape_of(program: &Program, elements: &[u32]) -> Result<Shape, Sta
     Ok(Shape { asks, asks_at_once: asks.min(ASKS_MAX), spill_words, out_bytes })
 }
 
-fn handlers_of(program: &Program) -> Result<Vec<[Option<FuncId>; EVENTS]>, StartError> {
+fn handlers_of(program: &Program) -> Result<Vec<[Option<(FuncId, StartId)>; EVENTS]>, StartError> {
     let mut handlers = vec![[None; EVENTS]; program.channels.len()];
-    for handler in &program.handlers {
+    for (index, handler) in program.handlers.iter().enumerate() {
         let place = &mut handlers[handler.channel][handler.event as usize];
-        if place.replace(handler.rule).is_some() {
+        if place.replace((handler.rule, StartId::of(program, Start::Handler(index)))).is_some() {
             return Err(StartError::Program(format!(
                 "process `{}` handles one event of channel `{}` twice; one handler may do both",
                 program.name, program.channels[handler.channel].name

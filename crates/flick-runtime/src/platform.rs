@@ -32,6 +32,7 @@ use crate::shared::Shared;
 use crate::state::snapshots::Keeper;
 use crate::state::{Origin, State};
 use crate::watch::{Snapshot, Watch, WorkerWatch};
+use crate::ways::Ways;
 use crate::worker::WorkerConfig;
 use thread::{EntrancePart, Part, Plan};
 
@@ -150,15 +151,17 @@ impl Platform {
         let mut parts = Vec::new();
         for (service, sockets) in self.services.iter_mut().zip(&mut opened.own) {
             let backend_counters = Arc::new(service.setup.backend_counters());
-            let watch = WorkerWatch { counters: Arc::default(), backend_counters };
+            let ways = Arc::new(Ways::of(&service.setup.program));
+            let watch = WorkerWatch { counters: Arc::default(), backend_counters, ways };
             service.workers.push(watch.clone());
-            let WorkerWatch { counters, backend_counters } = watch;
+            let WorkerWatch { counters, backend_counters, ways } = watch;
             let config = WorkerConfig {
                 setup: Arc::clone(&service.setup),
                 shared: Arc::clone(&service.shared),
                 state: Arc::clone(&service.state),
                 counters,
                 backend_counters,
+                ways,
                 workers,
                 index,
                 hub: service.hub.clone(),

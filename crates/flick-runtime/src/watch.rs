@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flick_abi::Program;
 use flick_net::{Endpoint, Waker};
 
 use crate::census::{self, Listed};
@@ -15,12 +16,14 @@ use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::tasks::{KINDS, TaskTotals};
+use crate::ways::{self, WayTotals, Ways};
 
 /// What one worker counts.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerWatch {
     pub(crate) counters: Arc<Counters>,
     pub(crate) backend_counters: Arc<Vec<BackendCounters>>,
+    pub(crate) ways: Arc<Ways>,
 }
 
 /// A handle on everything that a service counts.
@@ -90,6 +93,8 @@ pub struct Snapshot {
     pub workers: Vec<WorkerTotals>,
     /// By backend.
     pub backends: Vec<BackendTotals>,
+    /// By edge of the task graph; of one service only.
+    pub ways: Option<WayTotals>,
 }
 
 impl Watch {
@@ -101,6 +106,11 @@ impl Watch {
     /// Whether it is a handle on the same service of the same generation.
     pub fn is_same(&self, other: &Watch) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// What it runs.
+    pub fn program(&self) -> &Program {
+        &self.setup.program
     }
 
     /// The channel that clients connect to.
@@ -142,15 +152,19 @@ impl Watch {
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         let (mut totals, mut times) = (Totals::default(), Times::default());
+        let program = &self.setup.program;
+        let mut ways = WayTotals::new(ways::names(program), program);
         for worker in &self.workers {
             totals.absorb(&worker.counters);
             times.absorb(&worker.counters.times);
+            ways.absorb(&worker.ways);
         }
         Snapshot {
             totals,
             times,
             workers: self.workers.iter().map(WorkerWatch::totals).collect(),
             backends: self.backends(),
+            ways: Some(ways),
         }
     }
 
@@ -203,6 +217,9 @@ impl Snapshot {
             own.tasks.iter_mut().zip(&other.tasks).for_each(|(own, other)| own.merge(other));
         }
         self.workers.extend_from_slice(&earlier.workers[known..]);
+        if let (Some(own), Some(other)) = (&mut self.ways, &earlier.ways) {
+            own.merge(other);
+        }
         for own in &mut self.backends {
             let is_same =
                 |other: &&BackendTotals| other.channel == own.channel && other.endpoint == own.endpoint;
@@ -227,7 +244,7 @@ impl Snapshot {
             workers.extend(own.workers);
             backends.extend(own.backends);
         }
-        Self { totals, times, workers, backends }
+        Self { totals, times, workers, backends, ways: None }
     }
 }
 

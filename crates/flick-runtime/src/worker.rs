@@ -76,6 +76,7 @@ use crate::shared::Shared;
 use crate::shedding::Shedder;
 use crate::slab::{Key, Slab};
 use crate::state::State;
+use crate::ways::Ways;
 use merging::Merging;
 
 /// What a connection of the driver is to us.
@@ -105,6 +106,7 @@ pub struct Worker<D: Driver> {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
     backend_counters: Arc<Vec<BackendCounters>>,
+    ways: Arc<Ways>,
     sessions: Slab<Session>,
     links: Vec<Link>,
     backends: Vec<Backend>,
@@ -184,6 +186,8 @@ pub struct WorkerConfig {
     pub counters: Arc<Counters>,
     /// Its counters of backends.
     pub backend_counters: Arc<Vec<BackendCounters>>,
+    /// Its counters of edges.
+    pub ways: Arc<Ways>,
     /// Which worker it is, from 0: the first one runs the program's timers.
     pub index: usize,
     /// How many workers there are.
@@ -203,7 +207,7 @@ impl<D: Driver> Worker<D> {
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
         let (index, workers, seed, time_slices) =
             (config.index, config.workers, config.seed, config.time_slices);
-        let WorkerConfig { setup, shared, state, counters, backend_counters, hub, access, .. } = config;
+        let WorkerConfig { setup, shared, state, counters, backend_counters, ways, hub, access, .. } = config;
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
         let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
@@ -267,6 +271,7 @@ impl<D: Driver> Worker<D> {
             shared,
             counters,
             backend_counters,
+            ways,
         }
     }
 

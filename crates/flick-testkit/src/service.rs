@@ -24,6 +24,7 @@ use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
 use flick_runtime::access::Access;
 use flick_runtime::state::{Origin, State};
+use flick_runtime::ways::Ways;
 use flick_runtime::{
     BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, StartError, Timeouts, Totals,
     Worker, WorkerConfig,
@@ -138,6 +139,7 @@ impl Service {
         let driver = net.driver(driver_limits(&setup)).expect("a driver");
         let counters = Arc::new(Counters::default());
         let backend_counters = Arc::new(setup.backend_counters());
+        let ways = Arc::new(Ways::of(&setup.program));
         let shared = Arc::new(Shared::default());
         let state =
             State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
@@ -153,6 +155,7 @@ impl Service {
                 state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::clone(&backend_counters),
+                ways,
                 workers: 1,
                 index: 0,
                 hub: None,

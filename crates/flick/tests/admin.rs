@@ -1,6 +1,8 @@
 //! The admin side of a running service, read by a client of the tests' own: what it shows, to whom, and what it bears.
 
 mod common;
+#[path = "admin/edges.rs"]
+mod edges;
 #[path = "admin/openmetrics.rs"]
 mod openmetrics;
 

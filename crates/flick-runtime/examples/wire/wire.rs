@@ -10,6 +10,7 @@ use flick_buffers::{Buf, Class, Pool, Slice};
 use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr};
 use flick_runtime::access::Access;
 use flick_runtime::state::{Origin, State};
+use flick_runtime::ways::Ways;
 use flick_runtime::{
     BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Worker, WorkerConfig,
 };
@@ -166,12 +167,14 @@ pub fn worker(
         asked: Vec::with_capacity(1 << 20),
         replied: 0,
     };
+    let ways = Arc::new(Ways::of(&program));
     let worker_config = WorkerConfig {
         setup: Arc::new(Setup::new(program, engine, &config).expect("it fits")),
         shared: Arc::new(Shared::default()),
         state: Arc::new(state),
         counters: Arc::new(Counters::default()),
         backend_counters: Arc::new(vec![BackendCounters::default()]),
+        ways,
         index: 0,
         workers: 1,
         hub: None,

@@ -37,6 +37,8 @@ pub struct Scratch {
     sends: SendList,
     asks: AskList,
     state: Vec<u64>,
+    /// Messages of the result.
+    finished: u64,
 }
 
 impl Scratch {
@@ -47,7 +49,13 @@ impl Scratch {
             sends: SendList::new(),
             asks: AskList::new(),
             state: vec![0; state_words as usize],
+            finished: 0,
         }
+    }
+
+    /// Messages of the result since this was asked last.
+    pub fn finished(&mut self) -> u64 {
+        std::mem::take(&mut self.finished)
     }
 }
 
@@ -140,6 +148,7 @@ impl Code<'_> {
     pub fn finish(&mut self, element: Message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let RuleAction::Run { rule } = self.setup.merge.finish else {
             out.extend_from_slice(element.bytes);
+            self.scratch.finished += 1;
             return Ok(());
         };
         if !self.run(rule, element, &[]) {
@@ -148,6 +157,7 @@ impl Code<'_> {
         for send in self.scratch.sends.as_slice() {
             if send.channel as usize == self.setup.sink_channel {
                 write_body(&self.scratch.out, send.body, [element.bytes, &[]], out);
+                self.scratch.finished += 1;
             }
         }
         Ok(())

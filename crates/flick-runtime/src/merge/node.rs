@@ -62,8 +62,8 @@ pub struct Node {
     ring: Producer,
     to: TaskId,
     chunk_bytes: usize,
-    /// Elements taken in.
-    taken: u64,
+    /// Elements taken in, by input.
+    taken: [u64; 2],
 }
 
 impl Node {
@@ -79,12 +79,12 @@ impl Node {
             ring,
             to,
             chunk_bytes,
-            taken: 0,
+            taken: [0; 2],
         }
     }
 
-    /// Elements taken in since the last time it was asked.
-    pub fn taken(&mut self) -> u64 {
+    /// Elements taken in since the last time it was asked, by input.
+    pub fn taken(&mut self) -> [u64; 2] {
         std::mem::take(&mut self.taken)
     }
 
@@ -171,7 +171,7 @@ impl Node {
         self.kept.bytes.extend_from_slice(input.front().bytes);
         input.take(&mut self.kept.frame);
         self.has_kept = true;
-        self.taken += 1;
+        self.taken[side] += 1;
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl Node {
         code.combine(self.kept.message(), self.inputs[side].front(), &mut self.spare)?;
         std::mem::swap(&mut self.kept, &mut self.spare);
         self.inputs[side].drop_front();
-        self.taken += 1;
+        self.taken[side] += 1;
         Ok(())
     }
 

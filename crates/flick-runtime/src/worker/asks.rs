@@ -22,12 +22,13 @@ use crate::ledger::{RequestId, Tie};
 use crate::limits::{LINK_BACKLOG_BYTES_MAX, PLENTY_SHARE};
 use crate::locals::StateId;
 use crate::slab::Key;
+use crate::ways::StartId;
 
 impl<D: Driver> Worker<D> {
     /// Keeps a rule that has suspended itself on a client's request, and carries out what it has left.
     pub(super) fn suspend_request(
         &mut self,
-        session: Key,
+        (session, channel): (Key, usize),
         scratch: &mut Scratch,
         paused: Paused,
         message: &Slice,
@@ -36,13 +37,15 @@ impl<D: Driver> Worker<D> {
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
         self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
         let mute = scratch.frame.flags().has(MessageFlags::MUTE);
+        let start = StartId::channel(channel);
+        self.ways.started(start, 1);
         let activation = Activation {
             session: Some(session),
             request: Some(request),
             forwards: true,
             reason: Some(FailureReason::Unavailable).filter(|_| !mute),
             message: Some(self.to_keep(message)),
-            ..Activation::new(paused.rule)
+            ..Activation::new(paused.rule, start)
         };
         let Some(key) = self.activations.insert(activation, &scratch.frame) else {
             self.fail_request(request, FailureReason::Overload);
@@ -165,6 +168,7 @@ impl<D: Driver> Worker<D> {
         let ask = scratch.asks.as_slice()[usize::from(at)];
         let Some(activation) = self.activations.get(key) else { return Ok(()) };
         let (message, session) = (activation.message.clone(), activation.session);
+        self.ways.asked(activation.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
         let deadline_ns = match u64::try_from(ask.timeout_ns) {
             Ok(timeout_ns) if timeout_ns > 0 => self.driver.now_ns().saturating_add(timeout_ns),
@@ -225,6 +229,7 @@ impl<D: Driver> Worker<D> {
             let send = scratch.sends.as_slice()[at];
             let Some(activation) = self.activations.get(key) else { return };
             let (message, request) = (activation.message.clone(), activation.request);
+            self.ways.carried(activation.start, &[send]);
             self.name_message(key, scratch, send.body);
             let is_for_client = send.channel as usize == self.setup.listened;
             if !is_for_client || request.is_none() || scratch.named.is_none() {

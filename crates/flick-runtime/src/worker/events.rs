@@ -3,7 +3,7 @@
 //! once for a connection on which none was under way; for a client once, when it malforms or ends. An event without a
 //! handler does what `docs/internals/events.md` says. An event for whose handler there is no room is counted.
 
-use flick_abi::{Event, FailureReason, Frame, FuncId, Program};
+use flick_abi::{Event, FailureReason, Frame, FuncId, Program, Start};
 use flick_net::Driver;
 
 use super::deliver::restore_echo;
@@ -12,6 +12,7 @@ use super::{Task, Worker};
 use crate::activations::Activation;
 use crate::ledger::{RequestId, Tie};
 use crate::slab::Key;
+use crate::ways::StartId;
 
 /// A timer of the program.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Every {
     interval_ns: u64,
     /// What.
     rule: FuncId,
+    /// Which timer it is.
+    start: StartId,
     /// When next.
     pub due_ns: u64,
     /// Its last activation is not over.
@@ -28,18 +31,19 @@ pub(super) struct Every {
 
 /// The timers of a program that starts now: the first worker's.
 pub(super) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<Every> {
-    let start = |timer: &flick_abi::Timer| {
+    let start = |(index, timer): (usize, &flick_abi::Timer)| {
         let interval_ns = timer.interval_ns.max(1);
         let due_ns = now_ns.saturating_add(interval_ns);
-        Every { interval_ns, rule: timer.rule, due_ns, is_running: false }
+        let start = StartId::of(program, Start::Timer(index));
+        Every { interval_ns, rule: timer.rule, start, due_ns, is_running: false }
     };
-    program.timers.iter().filter(|_| worker == 0).map(start).collect()
+    program.timers.iter().enumerate().filter(|_| worker == 0).map(start).collect()
 }
 
 impl<D: Driver> Worker<D> {
     /// Starts an activation that is nobody's answer; says whether there was room.
     fn start_activation(&mut self, activation: Activation, frame: &Frame) -> Option<Key> {
-        let state = activation.state;
+        let (state, start) = (activation.state, activation.start);
         let Some(key) = self.activations.insert(activation, frame) else {
             if let Some(state) = state {
                 self.locals.give(state);
@@ -48,6 +52,7 @@ impl<D: Driver> Worker<D> {
             return None;
         };
         self.counters.activations.add(1);
+        self.ways.started(start, 1);
         self.run_queue.push_back(Task::Activation(key));
         Some(key)
     }
@@ -69,7 +74,9 @@ impl<D: Driver> Worker<D> {
 
     fn handle_failed(&mut self, request: RequestId, reason: FailureReason, mishap: Mishap) -> bool {
         let backend = &self.backends[mishap.backend as usize];
-        let Some(rule) = self.setup.needs.handler(mishap.event, backend.channel) else { return false };
+        let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else {
+            return false;
+        };
         let entry = self.ledger.get(request);
         if entry.begun || entry.session.is_none() {
             return false;
@@ -79,7 +86,7 @@ impl<D: Driver> Worker<D> {
             session: entry.session,
             request: Some(request),
             reason: Some(reason),
-            ..Activation::new(rule)
+            ..Activation::new(rule, start)
         };
         let mut frame = Frame::new();
         restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
@@ -91,13 +98,13 @@ impl<D: Driver> Worker<D> {
     /// Something befell a connection to a backend on which no request was under way.
     pub(super) fn tell_of_backend(&mut self, mishap: Mishap) {
         let backend = &self.backends[mishap.backend as usize];
-        let Some(rule) = self.setup.needs.handler(mishap.event, backend.channel) else { return };
+        let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else { return };
         if self.activations.is_full() {
             self.counters.events_lost.add(1);
             return;
         }
         let (element, state) = (backend.element, Some(self.locals.take()));
-        let activation = Activation { element, state, ..Activation::new(rule) };
+        let activation = Activation { element, state, ..Activation::new(rule, start) };
         self.start_activation(activation, &Frame::new());
     }
 
@@ -109,7 +116,7 @@ impl<D: Driver> Worker<D> {
         frame: &Frame,
         answer: Option<FailureReason>,
     ) -> bool {
-        let Some(rule) = self.setup.needs.handler(Event::Malformed, self.setup.listened) else {
+        let Some((rule, start)) = self.setup.needs.handler(Event::Malformed, self.setup.listened) else {
             return false;
         };
         let echo = self.echo_of(frame);
@@ -118,7 +125,7 @@ impl<D: Driver> Worker<D> {
             session: Some(key),
             request: Some(request),
             reason: answer,
-            ..Activation::new(rule)
+            ..Activation::new(rule, start)
         };
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_told = true;
@@ -136,8 +143,8 @@ impl<D: Driver> Worker<D> {
         let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
         let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_told);
         match handler {
-            Some(rule) => {
-                let activation = Activation { state: Some(session.state), ..Activation::new(rule) };
+            Some((rule, start)) => {
+                let activation = Activation { state: Some(session.state), ..Activation::new(rule, start) };
                 self.start_activation(activation, &Frame::new());
             }
             None => self.locals.give(session.state),
@@ -157,8 +164,8 @@ impl<D: Driver> Worker<D> {
                 self.counters.events_lost.add(1);
                 continue;
             }
-            let (rule, state) = (every.rule, Some(self.locals.take()));
-            let activation = Activation { state, timer: Some(at), ..Activation::new(rule) };
+            let (rule, start, state) = (every.rule, every.start, Some(self.locals.take()));
+            let activation = Activation { state, timer: Some(at), ..Activation::new(rule, start) };
             if self.start_activation(activation, &Frame::new()).is_none() {
                 self.every[at].is_running = false;
             }

@@ -20,6 +20,7 @@ use crate::limits::MERGE_CHUNK_BYTES_MAX;
 use crate::merge::{Code, Ending, Fault, Hub, Node, Rest, Scratch, Stage};
 use crate::setup::Setup;
 use crate::tasks::TaskKind;
+use crate::ways::StartId;
 
 /// What a worker holds of a merge.
 pub(super) struct Merging {
@@ -227,7 +228,12 @@ impl<D: Driver> Worker<D> {
             host: &mut self.host.view(&()),
         };
         let rest = node.run(&mut code, &mut |task| hub.call(task), self.pace.elements());
-        self.counters.merge_elements.add(node.taken());
+        let taken = node.taken();
+        self.counters.merge_elements.add(taken[0] + taken[1]);
+        let of_streams = |side: &usize| hub.tree.stream_of(node.place(*side).0).is_some();
+        let start = StartId::channel(setup.merge.source);
+        self.ways.started(start, [0, 1].into_iter().filter(of_streams).map(|side| taken[side]).sum());
+        self.ways.sent(start, setup.sink_channel as u32, scratch.finished());
         match rest {
             Ok(Rest::Tired) => Flow::Go,
             Ok(Rest::Waiting) => Flow::Stop,

@@ -21,6 +21,7 @@ use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
 use crate::tasks::TaskKind;
+use crate::ways::StartId;
 
 impl<D: Driver> Worker<D> {
     /// The client's side has its turn.
@@ -163,6 +164,7 @@ impl<D: Driver> Worker<D> {
         let (channel, gathered) = (session.channel, session.inbox.in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a private session waits for nobody");
+        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
         let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
@@ -429,6 +431,7 @@ impl<D: Driver> Worker<D> {
     ) -> Flow {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
+        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
         let gathered = self.links[link as usize].inbox.in_message();
         let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);

@@ -21,6 +21,7 @@ use crate::inbox::{Look, Next, Tools};
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
 use crate::tasks::TaskKind;
+use crate::ways::StartId;
 
 /// A reply as it is heard.
 #[derive(Clone, Copy)]
@@ -346,6 +347,7 @@ impl<D: Driver> Worker<D> {
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
+        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
         let (patches, listened) = (reply_patches(&self.setup, &echo), self.setup.listened);
         let (mut follows, mut answered) = (false, false);
         for at in 0..scratch.sends.as_slice().len() {

@@ -15,6 +15,7 @@ use crate::limits::{LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
 use crate::tasks::TaskKind;
+use crate::ways::StartId;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
@@ -232,9 +233,10 @@ impl<D: Driver> Worker<D> {
         self.note_last(key, flags);
         self.counters.requests.add(1);
         if let Some(paused) = paused {
-            self.suspend_request(key, scratch, paused, &message);
+            self.suspend_request((key, channel), scratch, paused, &message);
             return Flow::Go;
         }
+        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
         let mut answered = flags.has(MessageFlags::MUTE);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];

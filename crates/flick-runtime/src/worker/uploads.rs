@@ -19,9 +19,23 @@ use crate::inbox::Tools;
 use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Upload, Wait};
 use crate::slab::Key;
+use crate::ways::StartId;
 
 /// Body bytes after which the time for a request to arrive starts anew.
 const PROGRESS_BYTES: u64 = 64 * 1024;
+
+/// What becomes of a request with a body whose rules have run.
+#[derive(Clone, Copy)]
+enum Course {
+    /// Its body goes to a backend, on that link.
+    Sends(Send, u32),
+    /// The program has answered it, or it fails for a reason.
+    Answers(Option<FailureReason>),
+    /// Until that backend has a connection to lend: its rules run again.
+    Waits(u32),
+    /// It is told that there is too much to do.
+    Sheds,
+}
 
 impl<D: Driver> Worker<D> {
     /// Begins a request whose body is passed on as it arrives, of which `seen` has arrived: at least its head.
@@ -54,40 +68,54 @@ impl<D: Driver> Worker<D> {
             return self.wait_in_line(key);
         }
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
+        let start = StartId::channel(channel);
         if paused.is_some() {
+            self.ways.started(start, 1);
             // It would be kept as long as its rule waits, and is too long to be kept.
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
         }
-        let listened = self.setup.listened;
-        let sends = scratch.sends.as_slice().iter();
-        let chosen = sends.clone().find(|send| send.channel as usize != listened).copied();
-        if scratch.sends.as_slice().first().is_some_and(|send| send.channel as usize == listened) {
-            return self.answer_large(key, scratch, &seen.sub(0..head), None);
+        match self.course(scratch, is_late) {
+            Course::Waits(backend) => self.wait_for_link(key, Some(backend)),
+            Course::Sheds => self.shed_large(key, scratch, &seen.sub(0..head)),
+            Course::Answers(reason) => {
+                self.ways.ran(start, scratch.sends.as_slice());
+                self.answer_large(key, scratch, &seen.sub(0..head), reason)
+            }
+            Course::Sends(send, link) => {
+                self.ways.ran(start, scratch.sends.as_slice());
+                // A body is streamed to one backend only.
+                let others = scratch.sends.as_slice().len() - 1;
+                self.counters.sends_dropped.add(others as u64);
+                self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
+                Flow::Go
+            }
         }
+    }
+
+    /// What becomes of a request with a body, now that its rules have run.
+    fn course(&mut self, scratch: &Scratch, is_late: bool) -> Course {
+        let (listened, sends) = (self.setup.listened, scratch.sends.as_slice());
+        if sends.first().is_some_and(|send| send.channel as usize == listened) {
+            return Course::Answers(None);
+        }
+        let chosen = sends.iter().find(|send| send.channel as usize != listened);
         let unsent = scratch.failure.unwrap_or(FailureReason::Unavailable);
-        let Some((send, backend)) = chosen.and_then(|send| Some((send, self.backend_of(&send)?))) else {
+        let Some((send, backend)) = chosen.and_then(|send| Some((*send, self.backend_of(send)?))) else {
             self.note_too_long(unsent);
-            return self.answer_large(key, scratch, &seen.sub(0..head), Some(unsent));
+            return Course::Answers(Some(unsent));
         };
         if self.sheds(backend) {
-            return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
+            return Course::Answers(Some(FailureReason::Overload));
         }
-        let Some(link) = self.borrow_link(backend) else {
-            if self.shared_link_is_usable(backend) && self.lends(backend) {
-                if is_late || self.is_crowded(Some(backend)) {
-                    return self.shed_large(key, scratch, &seen.sub(0..head));
-                }
-                return self.wait_for_link(key, Some(backend));
-            }
-            self.backend_counters[backend as usize].failures.add(1);
-            let reason = Some(FailureReason::Unavailable);
-            return self.answer_large(key, scratch, &seen.sub(0..head), reason);
-        };
-        // A body is streamed to one backend only.
-        let others = scratch.sends.as_slice().len() - 1;
-        self.counters.sends_dropped.add(others as u64);
-        self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
-        Flow::Go
+        if let Some(link) = self.borrow_link(backend) {
+            return Course::Sends(send, link);
+        }
+        if self.shared_link_is_usable(backend) && self.lends(backend) {
+            let sheds = is_late || self.is_crowded(Some(backend));
+            return if sheds { Course::Sheds } else { Course::Waits(backend) };
+        }
+        self.backend_counters[backend as usize].failures.add(1);
+        Course::Answers(Some(FailureReason::Unavailable))
     }
 
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, link: u32, head: Slice) {

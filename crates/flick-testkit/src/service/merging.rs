@@ -10,6 +10,7 @@ use std::time::Duration;
 use flick_net::sim::{Actor, PeerIo, Rng, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, Endpoint};
 use flick_runtime::state::{Origin, State};
+use flick_runtime::ways::Ways;
 use flick_runtime::{
     Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
 };
@@ -213,12 +214,14 @@ impl Service {
             });
             let driver = net.driver(driver_limits(&setup)).expect("a driver");
             let counters = Arc::new(Counters::default());
+            let ways = Arc::new(Ways::of(&setup.program));
             let worker_config = WorkerConfig {
                 setup: Arc::clone(&setup),
                 shared: Arc::clone(&shared),
                 state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::default(),
+                ways,
                 workers: config.workers,
                 index,
                 hub: hub.clone(),

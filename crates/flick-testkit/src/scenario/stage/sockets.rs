@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns};
 use flick_runtime::access::Access;
 use flick_runtime::state::{Origin, State};
+use flick_runtime::ways::Ways;
 use flick_runtime::{Audit, Counters, Shared, Worker, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
@@ -149,6 +150,7 @@ impl Sockets {
         let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
         let backend_counters = setup.backend_counters();
+        let ways = Arc::new(Ways::of(&setup.program));
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let state = Arc::new(state);
@@ -158,6 +160,7 @@ impl Sockets {
             state: Arc::clone(&state),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
+            ways,
             workers: 1,
             index: 0,
             hub: None,

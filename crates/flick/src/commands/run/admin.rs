@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use flick_abi::Program;
 use flick_admin::limits::TOKEN_BYTES_MAX;
 use flick_admin::state::{
     Backend, Counter, Dictionary, Edge, Graph, Service, Session, Task, TaskRuns, Times, Worker,
@@ -13,6 +14,7 @@ use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
 use flick_net::PeerAddr;
 use flick_runtime::census::Listed;
+use flick_runtime::ways::WayTotals;
 use flick_runtime::{Snapshot, Totals, Watch};
 use tracing::info;
 
@@ -25,13 +27,13 @@ const GAUGES: &[&str] = &["sessions_open"];
 /// One service to show.
 pub struct View {
     watch: Watch,
-    graph: Graph,
+    graph: graph::Graph,
 }
 
 impl View {
     /// Of this service, which runs this module.
     pub fn new(watch: Watch, module: &Module) -> Self {
-        Self { watch, graph: tasks(&graph::graph(module)) }
+        Self { watch, graph: graph::graph(module) }
     }
 
     /// What is counted.
@@ -79,7 +81,7 @@ impl View {
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
-            graph: counted(&self.graph, watch.listened(), snapshot),
+            graph: tasks(&self.graph, |edge| counted(watch.program(), snapshot.ways.as_ref()?, edge)),
         }
     }
 }
@@ -211,8 +213,8 @@ fn dictionaries(watch: &Watch) -> Vec<Dictionary> {
     .collect()
 }
 
-/// A task graph in the words of the admin side, without counts.
-fn tasks(graph: &graph::Graph) -> Graph {
+/// A task graph in the words of the admin side, with counts on its edges.
+fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> Graph {
     let task = |task: &graph::Task| Task {
         role: task.kind.role().to_owned(),
         name: task.name.clone(),
@@ -228,65 +230,17 @@ fn tasks(graph: &graph::Graph) -> Graph {
         from: edge.from,
         to: edge.to,
         kind: kind(edge.kind).to_owned(),
-        count: None,
+        count: count(edge),
     };
     Graph { tasks: graph.tasks.iter().map(task).collect(), edges: graph.edges.iter().map(edge).collect() }
 }
 
-/// Puts the counts on the edges where what is counted tells them apart: messages in by their channel, messages out by
-/// theirs, if one task alone sends there; replies that no backend sent are the program's own, but for those that flick
-/// gave instead of one.
-fn counted(graph: &Graph, listened: &str, snapshot: &Snapshot) -> Graph {
-    let channel = |index: usize| graph.tasks[index].name.trim_end_matches("[]");
-    let from_backends = |channel: &str| -> u64 {
-        let of_channel = snapshot.backends.iter().filter(|backend| backend.channel == channel);
-        of_channel.map(|backend| backend.times.count()).sum()
-    };
-    let to_backends = |channel: &str| -> u64 {
-        let of_channel = snapshot.backends.iter().filter(|backend| backend.channel == channel);
-        of_channel.map(|backend| backend.requests).sum()
-    };
-    // A reply that a rule asked for runs no rule by itself; which of them that were, is not counted.
-    let is_asked = |channel: &str| {
-        let asks = graph.edges.iter().filter(|edge| edge.kind == "asks");
-        asks.into_iter().any(|edge| graph.tasks[edge.to].name.trim_end_matches("[]") == channel)
-    };
-    let came_in = |channel: &str| match channel == listened {
-        true => Some(snapshot.totals.requests),
-        false => (!is_asked(channel)).then(|| from_backends(channel)),
-    };
-    let totals = &snapshot.totals;
-    let failed =
-        totals.failed_unavailable + totals.failed_timeout + totals.failed_overload + totals.failed_malformed;
-    // What starts a compute task: the input whose edge leads to it.
-    let starter = |compute: usize| {
-        graph.edges.iter().find(|edge| edge.to == compute && graph.tasks[edge.from].role == "input")
-    };
-    let is_alone = |output: usize| {
-        graph.edges.iter().filter(|edge| edge.to == output && edge.kind != "keeps").count() == 1
-    };
-    let count = |edge: &Edge| -> Option<u64> {
-        let (from, to) = (&graph.tasks[edge.from], &graph.tasks[edge.to]);
-        match (from.role.as_str(), to.role.as_str()) {
-            ("input", _) => came_in(channel(edge.from)),
-            (_, "output") if channel(edge.to) != listened => {
-                is_alone(edge.to).then(|| to_backends(channel(edge.to)))
-            }
-            (_, "output") => {
-                let start = starter(edge.from).map(|edge| channel(edge.from))?;
-                if start != listened {
-                    return came_in(start);
-                }
-                if !is_alone(edge.to) && snapshot.backends.iter().any(|backend| is_asked(&backend.channel)) {
-                    return None;
-                }
-                let of_backends: u64 = snapshot.backends.iter().map(|backend| backend.times.count()).sum();
-                let passed = if is_alone(edge.to) { 0 } else { of_backends };
-                Some(snapshot.totals.replies.saturating_sub(passed + failed))
-            }
-            _ => None,
-        }
-    };
-    let edges = graph.edges.iter().map(|edge| Edge { count: count(edge), ..edge.clone() });
-    Graph { tasks: graph.tasks.clone(), edges: edges.collect() }
+/// Puts its count on an edge along which messages go.
+fn counted(program: &Program, ways: &WayTotals, edge: &graph::Edge) -> Option<u64> {
+    match (edge.kind, edge.channel) {
+        (EdgeKind::Keeps, _) => None,
+        (EdgeKind::Sends, None) => Some(ways.started(program, edge.start)),
+        (EdgeKind::Sends, Some(channel)) => Some(ways.sent(program, edge.start, channel)),
+        (EdgeKind::Asks, channel) => Some(ways.asked(program, edge.start, channel?)),
+    }
 }
