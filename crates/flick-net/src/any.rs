@@ -167,6 +167,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.leave_listener(listener));
     }
 
+    fn is_leaving(&self) -> bool {
+        either!(self, driver => driver.is_leaving())
+    }
+
     fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         either!(self, driver => driver.rest(pool, timeout))
     }

@@ -165,9 +165,14 @@ pub trait Driver {
     }
 
     /// As [`Driver::close_listener`], where somebody else goes on listening on a duplicate of the socket: peers that the
-    /// kernel has given us already are still handed out as `Accepted`, by the next poll.
+    /// kernel has given us already are still handed out as `Accepted`, by polls as long as [`Driver::is_leaving`].
     fn leave_listener(&mut self, listener: ListenerId) {
         self.close_listener(listener);
+    }
+
+    /// Whether peers of a listener that was left may still be handed out: whoever drops the driver then resets them.
+    fn is_leaving(&self) -> bool {
+        false
     }
 
     /// How long a poll with this timeout would wait at most: zero while there is something to do that no descriptor

@@ -368,6 +368,10 @@ impl Driver for UringDriver {
         self.forget_left(id);
     }
 
+    fn is_leaving(&self) -> bool {
+        self.listeners.iter().flatten().any(|listener| listener.is_left)
+    }
+
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
         if self.conns.is_full() && !self.make_room() {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));

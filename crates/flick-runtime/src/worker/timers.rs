@@ -210,6 +210,7 @@ impl<D: Driver> Worker<D> {
         // What a relay's client sent last may still be on its way to the backend when both are gone.
         let is_done = self.sessions.len() == 0
             && self.waiting.is_empty()
+            && !self.driver.is_leaving()
             && self.run_queue.is_empty()
             && self.merge_is_finished();
         let is_over = (is_done && !self.driver.is_flushing())
