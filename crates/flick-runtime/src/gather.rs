@@ -26,12 +26,15 @@ pub struct Arrived {
     messages: usize,
     /// Pieces of long messages among them.
     long_pieces: usize,
+    /// Another thread has called.
+    pub woken: bool,
 }
 
 impl Arrived {
     /// Notes one event.
     pub fn note(&mut self, event: &Event) {
         self.messages += 1;
+        self.woken |= matches!(event, Event::Woken);
         if let Event::Data { data, .. } = event {
             self.long_pieces += usize::from(data.len() >= LONG_PIECE_BYTES);
         }
@@ -86,7 +89,7 @@ mod tests {
     const MAX: Duration = Duration::from_micros(100);
 
     fn short(messages: usize) -> Arrived {
-        Arrived { messages, long_pieces: 0 }
+        Arrived { messages, ..Arrived::default() }
     }
 
     /// The wait after one window with `messages` in `window_ns`.
@@ -96,7 +99,11 @@ mod tests {
         gather.note(short(messages), 5_000_000 + window_ns);
         assert_eq!(gather.wait(short(0)), expected, "{messages} messages in {window_ns} ns");
         assert_eq!(gather.wait(short(GATHER_ENOUGH)), None, "enough is at hand");
-        assert_eq!(gather.wait(Arrived { messages: 1, long_pieces: 1 }), None, "a long message goes on");
+        assert_eq!(
+            gather.wait(Arrived { messages: 1, long_pieces: 1, woken: false }),
+            None,
+            "a long message goes on"
+        );
     }
 
     #[test]
@@ -115,7 +122,7 @@ mod tests {
     fn streams_of_long_pieces_stood_still_for_half_of_their_time() {
         let mut gather = Gather::new(MAX);
         gather.note(short(0), 5_000_000);
-        gather.note(Arrived { messages: 640, long_pieces: 640 }, 6_000_000);
+        gather.note(Arrived { messages: 640, long_pieces: 640, woken: false }, 6_000_000);
         assert_eq!(gather.wait(short(0)), None, "long pieces are no reason to wait");
     }
 

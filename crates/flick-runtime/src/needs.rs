@@ -34,11 +34,14 @@ pub struct Needs {
     /// Rules of the listened channel may suspend themselves.
     pub asks: bool,
     /// By channel: its handlers, by event.
-    handlers: Vec<[Option<(FuncId, StartId)>; EVENTS]>,
+    handlers: Vec<Handlers>,
 }
 
 /// Kinds of events.
 const EVENTS: usize = 5;
+
+/// Of a channel: by event the rule that handles it, and the edge on which it starts.
+type Handlers = [Option<(FuncId, StartId)>; EVENTS];
 
 impl Needs {
     /// Works out what `program` needs when its channels have so many elements.
@@ -201,7 +204,7 @@ pub(crate) fn shape_of(program: &Program, elements: &[u32]) -> Result<Shape, Sta
     Ok(Shape { asks, asks_at_once: asks.min(ASKS_MAX), spill_words, out_bytes })
 }
 
-fn handlers_of(program: &Program) -> Result<Vec<[Option<(FuncId, StartId)>; EVENTS]>, StartError> {
+fn handlers_of(program: &Program) -> Result<Vec<Handlers>, StartError> {
     let mut handlers = vec![[None; EVENTS]; program.channels.len()];
     for (index, handler) in program.handlers.iter().enumerate() {
         let place = &mut handlers[handler.channel][handler.event as usize];

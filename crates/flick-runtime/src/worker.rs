@@ -29,6 +29,8 @@ mod requests;
 mod retrying;
 mod rules;
 mod running;
+#[cfg(test)]
+mod scripted;
 mod sending;
 mod sharing;
 mod shedding;
@@ -114,6 +116,7 @@ pub struct Worker<D: Driver> {
     roster: Arc<Roster>,
     /// Backends that have left their lists and have not finished.
     leaving: u32,
+    /// By the number of a connection. It may be of one that has ended: see [`Worker::role`].
     roles: Vec<Role>,
     /// Which worker it is.
     index: usize,
@@ -151,6 +154,8 @@ pub struct Worker<D: Driver> {
     waiting: VecDeque<Handle>,
     accept_again_ns: Option<u64>,
     due_ns: Option<u64>,
+    /// When timers were last looked at.
+    timers_ns: u64,
     draining_since_ns: Option<u64>,
     random: u64,
     /// How long a task may run.
@@ -205,8 +210,7 @@ pub struct WorkerConfig {
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let (index, workers, seed, time_slices) =
-            (config.index, config.workers, config.seed, config.time_slices);
+        let WorkerConfig { index, workers, seed, time_slices, .. } = config;
         let WorkerConfig { setup, shared, state, counters, backend_counters, ways, hub, access, .. } = config;
         shared.prepare(&setup.limits);
         let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
@@ -230,6 +234,7 @@ impl<D: Driver> Worker<D> {
             activations: Activations::new(activations_max, setup.needs.shape),
             locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
             due_ns: Some(0),
+            timers_ns: 0,
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
             host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],
@@ -334,6 +339,11 @@ impl<D: Driver> Worker<D> {
             self.handle_all(&mut events, &mut arrived);
         }
         self.events = events;
+        if arrived.woken {
+            // A connection that is taken over may get the number of one whose end is told behind the call.
+            self.take_over();
+            self.answer_census();
+        }
         self.gather.note(arrived, self.driver.now_ns());
         self.host.set_now(self.driver.now_ns());
         self.run_timers();
@@ -423,10 +433,8 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
-            Event::Woken => {
-                self.take_over();
-                self.answer_census();
-            }
+            // Seen to when all events are handled.
+            Event::Woken => {}
         }
     }
 
@@ -436,7 +444,6 @@ impl<D: Driver> Worker<D> {
         if role == Role::Nobody {
             return;
         }
-        self.forget(conn);
         match role {
             Role::Client(key) => self.end_session(key, false),
             Role::Link { link, .. } => self.link_gone(link),
@@ -451,6 +458,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// What a connection is to us, if it is still that: its number may have had another one's role before, or since.
     fn role(&self, conn: Handle) -> Role {
         let role = self.roles[conn.index as usize];
         let current = match role {
@@ -465,10 +473,6 @@ impl<D: Driver> Worker<D> {
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
         if current == Some(conn) { role } else { Role::Nobody }
-    }
-
-    fn forget(&mut self, conn: Handle) {
-        self.roles[conn.index as usize] = Role::Nobody;
     }
 
     /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.

@@ -46,13 +46,10 @@ impl<D: Driver> Worker<D> {
                 None
             }
             Err(client) => {
-                // It ends, or has enough: the slot that the client had here is still free.
-                let back = self.driver.adopt(client.socket).ok();
-                match back {
-                    Some(conn) => self.peers[conn.index as usize] = peer,
-                    None => self.counters.sessions_refused.add(1),
-                }
-                back
+                // It ends, or has enough: the client is ours again when all events are handled.
+                let stays = self.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
+                self.counters.sessions_refused.add(u64::from(!stays));
+                None
             }
         }
     }
@@ -241,7 +238,6 @@ impl<D: Driver> Worker<D> {
         }
         let pauses = self.setup.limits.overflow == Overflow::Pause;
         while let Some(conn) = self.waiting.pop_front() {
-            self.forget(conn);
             match self.admit(conn) {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
@@ -277,7 +273,6 @@ impl<D: Driver> Worker<D> {
     /// Sends away who waits: nothing of theirs has been taken.
     pub(super) fn send_waiting_away(&mut self) {
         while let Some(conn) = self.waiting.pop_front() {
-            self.forget(conn);
             self.refuse(conn);
         }
     }

@@ -271,7 +271,6 @@ impl<D: Driver> Worker<D> {
             self.counters.slow_clients_dropped.add(1);
             let conn = session.conn;
             self.driver.abort(conn);
-            self.forget(conn);
             self.end_session(key, false);
         } else if eof {
             self.set_deadline(key.index, Kind::Flush, now_ns + FLUSH_TICK_MS * MS);
@@ -328,7 +327,6 @@ impl<D: Driver> Worker<D> {
             } else {
                 self.driver.abort(conn);
             }
-            self.forget(conn);
         }
         let Some(mut session) = self.sessions.remove(key) else { return };
         if session.inbox.in_message() {

@@ -124,7 +124,6 @@ impl<D: Driver> Worker<D> {
     pub(super) fn check_over(&mut self, at: usize, is_good: bool) {
         if let Some(conn) = self.backends[at].health.check.conn.take() {
             self.driver.abort(conn);
-            self.forget(conn);
         }
         let limits = &self.setup.limits.health;
         let due_ns = self.driver.now_ns() + limits.check_every.as_nanos() as u64;
@@ -155,7 +154,6 @@ impl<D: Driver> Worker<D> {
     pub(super) fn drop_check(&mut self, at: usize) {
         if let Some(conn) = self.backends[at].health.check.conn.take() {
             self.driver.abort(conn);
-            self.forget(conn);
         }
     }
 

@@ -84,7 +84,6 @@ impl<D: Driver> Worker<D> {
         match self.driver.detach(conn) {
             Detached::Socket(socket) => {
                 let peer = self.peers[conn.index as usize];
-                self.forget(conn);
                 self.pass_on(Handed { socket, peer, is_counted });
                 true
             }

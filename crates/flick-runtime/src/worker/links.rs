@@ -84,7 +84,6 @@ impl<D: Driver> Worker<D> {
     pub(super) fn link_broken(&mut self, link: u32, reason: FailureReason, event: Option<Event>) {
         if let Some(conn) = self.links[link as usize].conn.take() {
             self.driver.abort(conn);
-            self.forget(conn);
         }
         self.link_lost(link, reason, event);
     }

@@ -40,7 +40,6 @@ impl<D: Driver> Worker<D> {
                 self.deadlines.clear(index as u32);
                 self.counters.sessions_open.sub(1);
                 self.give_place(session.conn);
-                self.forget(session.conn);
                 self.accepted(session.conn);
                 count += 1;
             }

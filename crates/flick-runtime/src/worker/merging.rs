@@ -147,7 +147,6 @@ impl<D: Driver> Worker<D> {
         merging.is_running = false;
         let end = |worker: &mut Self, conn: Option<Handle>| {
             let Some(conn) = conn else { return };
-            worker.forget(conn);
             match ending {
                 Ending::Complete => worker.driver.close(conn),
                 Ending::Failed => worker.driver.abort(conn),

@@ -96,7 +96,6 @@ impl<D: Driver> Worker<D> {
     pub(super) fn retire_link(&mut self, link: u32) {
         if let Some(conn) = self.links[link as usize].conn.take() {
             self.driver.close(conn);
-            self.forget(conn);
         }
         self.link_lost(link, FailureReason::Unavailable, None);
     }

@@ -95,6 +95,7 @@ impl<D: Driver> Worker<D> {
             let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
             self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
         }
+        self.timers_ns = now_ns;
         if self.leaving > 0 {
             self.see_off(now_ns);
         }
@@ -110,6 +111,7 @@ impl<D: Driver> Worker<D> {
             LinkState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.links[link as usize].is_idle => self.retire_link(link),
+                None if self.has_just_spoken(link) => {}
                 None if !self.is_over_time(link) && self.upload_goes_on(link) => {}
                 None => {
                     self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend did not answer in time"));
@@ -117,6 +119,13 @@ impl<D: Driver> Worker<D> {
                 }
             },
         }
+    }
+
+    /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
+    /// backend that was late but us, and what it says is looked at first.
+    fn has_just_spoken(&self, link: u32) -> bool {
+        let link = &self.links[link as usize];
+        link.queued && self.link_due_ns(link).is_some_and(|due_ns| due_ns > self.timers_ns)
     }
 
     /// Forgets a part of what has expired, now and then.

@@ -94,7 +94,6 @@ impl<D: Driver> Worker<D> {
     fn sink_left(&mut self, conn: Option<Handle>) {
         self.counters.links_failed.add(1);
         if let Some(conn) = conn {
-            self.forget(conn);
             self.driver.close(conn);
         }
     }

@@ -1,0 +1,200 @@
+//! A worker on a driver that plays a script: what befalls connections whose numbers are used again within one batch of events.
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flick_buffers::{Class, Pool, Slice};
+use flick_net::{ConnFault, Driver, Endpoint, Event, Handle, ListenerId, PeerAddr};
+
+use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+use crate::counters::{BackendCounters, Counters};
+use crate::handover::Handed;
+use crate::setup::Setup;
+use crate::shared::Shared;
+use crate::state::{Origin, State};
+use crate::ways::Ways;
+use crate::worker::{Worker, WorkerConfig};
+
+/// The first connection is to the backend; when it has failed its number is the next one's.
+const BACKEND: Handle = Handle { index: 0, generation: 0 };
+const CLIENT: Handle = Handle { index: 0, generation: 1 };
+
+/// The status of a reply in its backend's place.
+const UNAVAILABLE: u8 = 0x86;
+
+/// What happens in one poll.
+enum Happens {
+    Event(Event),
+    Bytes(Handle, Vec<u8>),
+    /// The machine stands still before this poll ends.
+    Pause(Duration),
+}
+
+/// Plays a script, and keeps what was sent.
+#[derive(Default)]
+struct Script {
+    polls: VecDeque<Vec<Happens>>,
+    now_ns: u64,
+    sent: Vec<(Handle, Vec<u8>)>,
+    is_lost: bool,
+}
+
+impl Driver for Script {
+    fn listen(&mut self, _at: &Endpoint) -> io::Result<ListenerId> {
+        Ok(ListenerId(0))
+    }
+    fn local_addr(&self, _listener: ListenerId) -> io::Result<Endpoint> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn accept(&mut self, _listener: ListenerId, _on: bool) {}
+    fn close_listener(&mut self, _listener: ListenerId) {}
+    fn connect(&mut self, _to: &Endpoint) -> io::Result<Handle> {
+        if self.is_lost { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(BACKEND) }
+    }
+    fn adopt(&mut self, _socket: OwnedFd) -> io::Result<Handle> {
+        Ok(CLIENT)
+    }
+    fn receive(&mut self, _conn: Handle, _on: bool) {}
+    fn send(&mut self, conn: Handle, data: Slice) {
+        self.sent.push((conn, data.bytes().to_vec()));
+    }
+    fn backlog_bytes(&self, _conn: Handle) -> usize {
+        0
+    }
+    fn is_flushing(&self) -> bool {
+        false
+    }
+    fn set_marks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
+    fn shutdown(&mut self, _conn: Handle) {}
+    fn close(&mut self, _conn: Handle) {}
+    fn abort(&mut self, _conn: Handle) {}
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+    fn poll(&mut self, pool: &Pool, _timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        self.now_ns += 1_000_000;
+        for happens in self.polls.pop_front().unwrap_or_default() {
+            match happens {
+                Happens::Event(event) => {
+                    self.is_lost |= matches!(event, Event::Failed { .. });
+                    events.push(event);
+                }
+                Happens::Bytes(conn, bytes) => {
+                    let buf = pool.alloc(Class::Small).expect("there are buffers");
+                    buf.append(&bytes);
+                    events.push(Event::Data { conn, data: buf.slice(0..buf.len()) });
+                }
+                Happens::Pause(length) => self.now_ns += length.as_nanos() as u64,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
+    let program = common::program();
+    let any: Endpoint = "127.0.0.1:1".parse().expect("an address");
+    let bind = |channel: &str| vec![Binding::new(channel, vec![any.clone()])];
+    let config = PlatformConfig {
+        workers: 1,
+        pin: false,
+        io: Default::default(),
+        listen: bind("client"),
+        connect: bind("backends"),
+        limits: Limits { sessions_max: 4, buffer_bytes: 16 << 20, lent_links_max: 1, ..Limits::default() },
+        timeouts: Timeouts::default(),
+        state_dir: None,
+        access: None,
+    };
+    let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
+    let ways = Arc::new(Ways::of(&program));
+    let config = WorkerConfig {
+        ways,
+        setup: Arc::new(Setup::new(program, Arc::new(common::Hand), &config).expect("it fits")),
+        shared: Arc::clone(shared),
+        state: Arc::new(state),
+        counters: Arc::new(Counters::default()),
+        backend_counters: Arc::new(vec![BackendCounters::default()]),
+        index: 0,
+        workers: 1,
+        hub: None,
+        access: None,
+        seed: 1,
+        time_slices: false,
+    };
+    let mut worker = Worker::new(script, config);
+    worker.start();
+    worker
+}
+
+/// A get of one key with this opaque.
+fn get(opaque: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 25];
+    (bytes[0], bytes[3], bytes[11], bytes[15], bytes[24]) = (0x80, 1, 1, opaque, b'k');
+    bytes
+}
+
+fn turn(worker: &mut Worker<Script>) {
+    assert!(worker.turn(Some(Duration::ZERO)).expect("no poll fails"), "nobody ends it");
+}
+
+/// What a client was told, by opaque and status of each reply without a body.
+fn told(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
+    let sent = worker.driver().sent.iter().filter(|(conn, _)| *conn == client);
+    let said: Vec<u8> = sent.flat_map(|(_, bytes)| bytes.clone()).collect();
+    said.chunks(24).map(|reply| (reply[15], reply[7])).collect()
+}
+
+#[test]
+fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
+    let failed = Event::Failed { conn: BACKEND, fault: ConnFault::Reset };
+    let mut script = Script::default();
+    script.polls.push_back(vec![Happens::Event(Event::Connected { conn: BACKEND })]);
+    script.polls.push_back(vec![Happens::Event(Event::Woken), Happens::Event(failed)]);
+    for opaque in 1..=8 {
+        script.polls.push_back(vec![Happens::Bytes(CLIENT, get(opaque))]);
+    }
+    let shared = Arc::new(Shared::new(1, None));
+    let mut worker = worker(script, &shared);
+    turn(&mut worker);
+    let (socket, _) = UnixStream::pair().expect("a pair of sockets");
+    let client = Handed { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true };
+    shared.add_session();
+    let intake = shared.intake(0).expect("the worker's");
+    assert!(intake.leave(client).is_ok(), "the worker lives");
+    (0..20).for_each(|_| turn(&mut worker));
+    let expected: Vec<_> = (1..=8).map(|opaque| (opaque, UNAVAILABLE)).collect();
+    assert_eq!(told(&mut worker, CLIENT), expected, "each is told that the backend is away");
+}
+
+#[test]
+fn a_reply_that_had_come_was_late_because_the_machine_had_paused() {
+    let client = Handle { index: 1, generation: 0 };
+    let accepted = Event::Accepted { listener: ListenerId(0), conn: client, peer: PeerAddr::Unix };
+    // On the connection to a backend requests have numbers of their own, from 0.
+    let mut reply = get(0)[..24].to_vec();
+    (reply[0], reply[3], reply[11]) = (0x81, 0, 0);
+    let mut script = Script::default();
+    script
+        .polls
+        .push_back(vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)]);
+    script.polls.push_back(vec![Happens::Bytes(client, get(7))]);
+    script.polls.push_back(vec![]);
+    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60)), Happens::Bytes(BACKEND, reply)]);
+    script.polls.push_back(vec![Happens::Bytes(client, get(8))]);
+    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
+    let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
+    (0..10).for_each(|_| turn(&mut worker));
+    assert_eq!(
+        told(&mut worker, client),
+        [(7, 0), (8, UNAVAILABLE)],
+        "the first had its reply, the second had none"
+    );
+}
