@@ -190,6 +190,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.send(conn, data));
     }
 
+    fn hold_output(&mut self, conn: Handle, on: bool) {
+        either!(self, driver => driver.hold_output(conn, on));
+    }
+
     #[inline]
     fn backlog_bytes(&self, conn: Handle) -> usize {
         either!(self, driver => driver.backlog_bytes(conn))

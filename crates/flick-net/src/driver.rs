@@ -198,6 +198,12 @@ pub trait Driver {
     /// What is appended to a connection that is still being dialled waits until it is up.
     fn send(&mut self, conn: Handle, data: Slice);
 
+    /// Keeps what is appended to a connection from going out, or lets it go again: for a platform that is about to append
+    /// more, and would rather send all of it at once. Closing and shutting down let it go, too. A driver need not heed it.
+    fn hold_output(&mut self, conn: Handle, on: bool) {
+        let _ = (conn, on);
+    }
+
     /// Bytes appended and not yet taken by the kernel. 0 for a handle that names nothing.
     fn backlog_bytes(&self, conn: Handle) -> usize;
 

@@ -71,6 +71,8 @@ struct Conn {
     saw_eof: bool,
     /// The kernel refused output; the next edge tells when to go on.
     is_blocked: bool,
+    /// The platform will append more: what there is waits.
+    is_held: bool,
     /// Registered for edges of writability.
     watches_output: bool,
     is_above_high: bool,
@@ -241,6 +243,7 @@ impl Conn {
             is_ended: false,
             saw_eof: false,
             is_blocked: false,
+            is_held: false,
             watches_output: false,
             is_above_high: false,
             drained: false,
@@ -393,7 +396,16 @@ impl Driver for EpollDriver {
             return;
         }
         state.is_above_high |= state.output.bytes() >= high_bytes;
-        if state.phase == Phase::Open && !state.is_blocked {
+        if state.phase == Phase::Open && !state.is_blocked && !state.is_held {
+            self.dirty.push(conn.index);
+        }
+    }
+
+    fn hold_output(&mut self, conn: Handle, on: bool) {
+        let Some(state) = self.conns.get_mut(conn) else { return };
+        state.is_held = on && !state.is_closing && !state.is_shutting;
+        let goes_on = state.phase == Phase::Open && !state.is_blocked && !state.output.is_empty();
+        if !state.is_held && goes_on {
             self.dirty.push(conn.index);
         }
     }
@@ -416,6 +428,7 @@ impl Driver for EpollDriver {
     }
 
     fn shutdown(&mut self, conn: Handle) {
+        self.hold_output(conn, false);
         let Some(state) = self.open_conn(conn) else { return };
         state.is_shutting = true;
         if state.phase == Phase::Open && state.output.is_empty() {
@@ -424,6 +437,7 @@ impl Driver for EpollDriver {
     }
 
     fn close(&mut self, conn: Handle) {
+        self.hold_output(conn, false);
         let Some(state) = self.open_conn(conn) else { return };
         state.is_closing = true;
         state.wants = false;

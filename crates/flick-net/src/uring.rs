@@ -73,6 +73,8 @@ struct Conn {
     /// Something has arrived since receiving was last asked for.
     is_fed: bool,
     is_sending: bool,
+    /// The platform will append more: what there is waits.
+    is_held: bool,
     /// The end of the stream was met, and reported.
     met_eof: bool,
     saw_eof: bool,
@@ -280,6 +282,7 @@ impl Conn {
             receive: Receive::Idle,
             is_fed: false,
             is_sending: false,
+            is_held: false,
             met_eof: false,
             saw_eof: false,
             is_above_high: false,
@@ -456,6 +459,14 @@ impl Driver for UringDriver {
         self.dirty.push(conn.index);
     }
 
+    fn hold_output(&mut self, conn: Handle, on: bool) {
+        let Some(state) = self.conns.get_mut(conn) else { return };
+        state.is_held = on && !state.is_closing && !state.is_shutting;
+        if !state.is_held && !state.output.is_empty() {
+            self.dirty.push(conn.index);
+        }
+    }
+
     fn backlog_bytes(&self, conn: Handle) -> usize {
         let state = self.conns.get(conn).filter(|conn| !conn.is_closing && conn.fault.is_none());
         state.map_or(0, |state| state.output.bytes())
@@ -474,6 +485,7 @@ impl Driver for UringDriver {
     }
 
     fn shutdown(&mut self, conn: Handle) {
+        self.hold_output(conn, false);
         let Some(state) = self.open_conn(conn) else { return };
         state.is_shutting = true;
         if state.phase == Phase::Open && state.output.is_empty() {
@@ -482,6 +494,7 @@ impl Driver for UringDriver {
     }
 
     fn close(&mut self, conn: Handle) {
+        self.hold_output(conn, false);
         let Some(state) = self.conns.get_mut(conn).filter(|conn| !conn.is_closing) else { return };
         state.is_closing = true;
         state.wants = false;

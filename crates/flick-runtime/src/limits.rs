@@ -30,6 +30,10 @@ pub const SAMPLE_EVERY_TURNS: u32 = 16;
 pub const CLOCK_EVERY_TASKS: u32 = 8;
 /// Time after which a turn ends though tasks are in the queue, so that what the first of them sent goes out.
 pub const RUN_NS_MAX: u64 = 4_000_000;
+/// Slices of a session with more to do whose replies go out together.
+pub const HELD_SLICES: u32 = 4;
+/// Replies that are longer together are sent at once: they are worth a send of their own.
+pub const HELD_BYTES_MAX: usize = 16 * 1024;
 /// Rounds of the run queue in one turn.
 pub const RUN_ROUNDS_MAX: u32 = 2;
 /// The same where each task has one message in a round: the driver is asked once for so many of them.

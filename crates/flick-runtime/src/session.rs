@@ -117,6 +117,8 @@ pub struct Session {
     pub phase: Phase,
     /// What it waits for.
     pub wait: Wait,
+    /// Slices that its task has used up one behind the other, with more to do.
+    pub slices: u32,
     /// The client has closed its side.
     pub eof: bool,
     /// The driver receives for it.
@@ -166,6 +168,7 @@ impl Session {
             is_told: false,
             phase: Phase::Open,
             wait: Wait::Nothing,
+            slices: 0,
             eof: false,
             receiving: false,
             is_leaving: false,

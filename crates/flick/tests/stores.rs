@@ -75,6 +75,26 @@ fn both_protocols_at_one_address_have_every_capability_of_memcached() {
     server.drained();
 }
 
+/// Requests that take many time slices.
+const PIPELINED: usize = 20_000;
+
+/// Replies of a task that does not get done in its slices are gathered, and none is forgotten.
+#[test]
+fn a_client_that_pipelines_for_many_slices_gets_every_reply_without_asking_again() {
+    for io in ["epoll", "auto"] {
+        let server = service("key_value_server", None, &["--io", io, "--time-slice", "10us"]);
+        let mut client = connect(server.address);
+        let mut writer = client.try_clone().expect("a socket can be shared");
+        let sent =
+            std::thread::spawn(move || writer.write_all("get no-such-key\r\n".repeat(PIPELINED).as_bytes()));
+        let mut replies = vec![0; PIPELINED * 5];
+        client.read_exact(&mut replies).expect("every reply comes");
+        assert!(replies.chunks(5).all(|reply| reply == b"END\r\n"), "{io}");
+        sent.join().expect("it only writes").expect("the server reads");
+        server.drained();
+    }
+}
+
 /// What a `get` of these keys is answered.
 fn found<'a>(keys: impl Iterator<Item = &'a String>) -> String {
     let values: String = keys.map(|key| format!("VALUE {key} 7 {}\r\n<{key}>\r\n", key.len() + 2)).collect();

@@ -162,7 +162,7 @@ impl EpollDriver {
     /// Writes a connection's output until it is gone, the kernel is full or a bound is reached.
     fn write(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
-        if conn.phase != Phase::Open || conn.is_blocked || conn.fault.is_some() {
+        if conn.phase != Phase::Open || conn.is_blocked || conn.is_held || conn.fault.is_some() {
             return;
         }
         let mut writes = 0;

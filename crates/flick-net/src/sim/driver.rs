@@ -167,6 +167,10 @@ impl Driver for SimDriver {
         });
     }
 
+    fn hold_output(&mut self, conn: Handle, on: bool) {
+        self.with(|driver, _| driver.hold_output(conn, on));
+    }
+
     fn backlog_bytes(&self, conn: Handle) -> usize {
         self.with(|driver, _| {
             let state = driver.conns.get(conn).filter(|conn| !conn.is_closing);
@@ -184,6 +188,7 @@ impl Driver for SimDriver {
 
     fn shutdown(&mut self, conn: Handle) {
         self.with(|driver, _| {
+            driver.hold_output(conn, false);
             let Some(state) = driver.open_conn(conn) else { return };
             state.is_shutting = true;
             driver.dirty.push(conn.index);
@@ -192,6 +197,7 @@ impl Driver for SimDriver {
 
     fn close(&mut self, conn: Handle) {
         self.with(|driver, core| {
+            driver.hold_output(conn, false);
             let Some(state) = driver.open_conn(conn) else { return };
             state.is_closing = true;
             state.wants = false;

@@ -46,6 +46,7 @@ pub(super) struct Conn {
     pub(super) is_up: bool,
     pub(super) wants: bool,
     pub(super) is_shutting: bool,
+    pub(super) is_held: bool,
     pub(super) is_closing: bool,
     saw_eof: bool,
     pub(super) is_above_high: bool,
@@ -62,6 +63,7 @@ impl Conn {
             is_up,
             wants: false,
             is_shutting: false,
+            is_held: false,
             is_closing: false,
             saw_eof: false,
             is_above_high: false,
@@ -117,6 +119,14 @@ impl DriverState {
         self.ready.push(index);
     }
 
+    pub(super) fn hold_output(&mut self, conn: Handle, on: bool) {
+        let Some(state) = self.conns.get_mut(conn) else { return };
+        let holds = on && !state.is_closing && !state.is_shutting;
+        if std::mem::replace(&mut state.is_held, holds) && !holds {
+            self.dirty.push(conn.index);
+        }
+    }
+
     pub(super) fn fail(&mut self, index: u32, fault: ConnFault) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         self.outputs.clear(&mut conn.output);
@@ -144,7 +154,7 @@ impl DriverState {
     /// Puts as much output under way as the window lets.
     fn write(&mut self, core: &mut Core, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
-        if !conn.is_up || conn.fault.is_some() {
+        if !conn.is_up || conn.is_held || conn.fault.is_some() {
             return;
         }
         loop {

@@ -75,7 +75,7 @@ impl UringDriver {
 
     fn start_send(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
-        let may_send = conn.phase == Phase::Open && conn.fault.is_none() && !conn.is_sending;
+        let may_send = conn.phase == Phase::Open && conn.fault.is_none() && !conn.is_sending && !conn.is_held;
         if may_send && !conn.output.is_empty() {
             conn.is_sending = true;
             conn.requests += 1;

@@ -20,6 +20,7 @@ macro_rules! on_every_driver {
                 receive_off_means_no_data_and_no_end
                 a_half_closed_peer_still_gets_its_reply
                 shutdown_ends_our_side_only
+                held_output_leaves_when_it_is_let_go_and_with_the_last_words
                 close_sends_what_was_appended_first
                 close_lets_a_peer_that_still_sends_read_the_last_words
                 a_reset_peer_is_a_fault
@@ -300,6 +301,48 @@ pub fn shutdown_ends_our_side_only<W: World>() {
             other => panic!("unexpected {other:?}"),
         }
         false
+    });
+}
+
+/// Polls in which output that is held must not leave.
+const HELD_POLLS: usize = 20;
+
+pub fn held_output_leaves_when_it_is_let_go_and_with_the_last_words<W: World>() {
+    let mut world = world::<W>();
+    let steps = vec![send(b"go"), expect(b"held"), expect(b" back"), Step::ExpectEof, Step::Close];
+    with_dialler(&mut world, steps);
+    let (mut peer, mut polls, mut ended) = (None, 0, false);
+    run_busy(&mut world, &pool(), |driver, event| {
+        match event {
+            Some(Event::Accepted { conn, .. }) => driver.receive(conn, true),
+            Some(Event::Data { conn, .. }) => {
+                peer = Some(conn);
+                driver.hold_output(conn, true);
+                reply(driver, conn, b"held");
+            }
+            Some(Event::Eof { conn }) => {
+                driver.close(conn);
+                ended = true;
+            }
+            Some(_) => {}
+            None => {
+                let Some(conn) = peer.filter(|_| !ended && polls <= HELD_POLLS) else { return ended };
+                let left = driver.backlog_bytes(conn);
+                assert!(left == 4 || polls == HELD_POLLS, "{left} bytes are held in poll {polls}");
+                if polls < HELD_POLLS - 1 {
+                    polls += 1;
+                } else if left == 4 {
+                    polls = HELD_POLLS;
+                    driver.hold_output(conn, false);
+                } else if left == 0 {
+                    polls += 1;
+                    driver.hold_output(conn, true);
+                    reply(driver, conn, b" back");
+                    driver.shutdown(conn);
+                }
+            }
+        }
+        ended
     });
 }
 

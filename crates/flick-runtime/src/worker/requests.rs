@@ -11,7 +11,7 @@ use super::sending::Waiter;
 use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
 use crate::inbox::{Look, Next, Tools};
-use crate::limits::{LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{HELD_BYTES_MAX, HELD_SLICES, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
 use crate::tasks::TaskKind;
@@ -64,10 +64,34 @@ impl<D: Driver> Worker<D> {
                 // when it is looked at.
                 self.set_receiving(key, false);
             }
+            self.hold_replies(key);
             self.enqueue_session(key);
             return;
         }
+        self.release_replies(key);
         self.session_rests(key);
+    }
+
+    /// A task with more to do gathers the replies of a few slices, as each send to a client costs as much as a part of a
+    /// slice; its client waits for its own next turn at most. What backends reply waits for nobody's turn.
+    fn hold_replies(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !self.setup.slots.is_empty() {
+            return;
+        }
+        session.slices += 1;
+        let is_short = self.driver.backlog_bytes(session.conn) < HELD_BYTES_MAX;
+        let holds = is_short && !session.slices.is_multiple_of(HELD_SLICES);
+        self.driver.hold_output(session.conn, holds);
+    }
+
+    /// Its task has nothing more to do: what was gathered goes out.
+    fn release_replies(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && std::mem::take(&mut session.slices) > 0
+        {
+            self.driver.hold_output(session.conn, false);
+        }
     }
 
     /// After a task has run out of work: what to receive, which deadline runs, whether the session is over.
