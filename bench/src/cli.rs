@@ -302,6 +302,9 @@ pub(crate) struct SharingArgs {
     /// Tasks, half of them light
     #[arg(long, default_value_t = 200)]
     pub(crate) tasks: usize,
+    /// Only policies whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,

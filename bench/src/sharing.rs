@@ -189,7 +189,9 @@ fn bars<'a>(policy: &'a str, rounds: &[Round]) -> plot::Bars<'a> {
 
 /// All rounds of all policies, which take turns.
 fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<Round>)>> {
-    let mut rows: Vec<(&'static str, Vec<Round>)> = POLICIES.map(|policy| (policy, Vec::new())).into();
+    let wanted = |policy: &&str| args.only.as_ref().is_none_or(|only| policy.contains(only.as_str()));
+    let mut rows: Vec<(&'static str, Vec<Round>)> =
+        POLICIES.into_iter().filter(wanted).map(|policy| (policy, Vec::new())).collect();
     for number in 1..=args.rounds.max(1) {
         for (policy, rounds) in &mut rows {
             let shape = Shape { tasks: args.tasks, items, bytes: [LIGHT_BYTES, HEAVY_BYTES] };
