@@ -20,12 +20,29 @@ use crate::process::{ScratchDir, Server, free_addr, workspace};
 use crate::stats::Spread;
 
 /// What the neighbour suffers.
-const CASES: [(&str, &[Flood]); 4] = [
-    ("nothing", &[]),
+const FLOODS: [(&str, &[Flood]); 3] = [
     ("pipelined cheap requests", &[Flood::Cheap]),
     ("long bodies", &[Flood::Long]),
     ("both", &[Flood::Cheap, Flood::Long]),
 ];
+
+/// Where the neighbour is.
+const PLACES: [(&str, Place); 3] = [
+    ("a process that always gives way", Place::Yields),
+    ("a process like ours", Place::Apart),
+    ("our process", Place::Within),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// On the same thread of the same process: flick decides whose turn it is.
+    Within,
+    /// In a process on the same core: the kernel decides.
+    Apart,
+    /// The same, in the class that has only what nobody else wants: the machine is as busy, and nobody waits for the neighbour.
+    /// Alone, the machine would sleep between two requests, and waking up takes it longer than an answer.
+    Yields,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Flood {
@@ -85,17 +102,27 @@ struct Round {
     load: f64,
 }
 
+/// Rows of the table: the flood, where it goes, its rounds.
+type Row = (&'static str, &'static str, Vec<Round>);
+
 /// Runs all cases and writes the page.
 pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
     let _boost = args.place.take()?;
     let scratch = ScratchDir::new("neighbours")?;
-    let mut rows: Vec<(&str, Vec<Round>)> = CASES.map(|(name, _)| (name, Vec::new())).into();
+    let mut rows: Vec<Row> = vec![("nothing", "our process", Vec::new())];
+    for (flood, _) in FLOODS {
+        rows.extend(PLACES.map(|(place, _)| (flood, place, Vec::new())));
+    }
     for number in 1..=args.rounds.max(1) {
-        for ((name, rounds), (_, floods)) in rows.iter_mut().zip(CASES) {
-            let round = round(args, floods, &scratch.0)
-                .map_err(|error| io::Error::other(format!("{name}, round {number}: {error}")))?;
+        for (name, place_name, rounds) in &mut rows {
+            let floods = FLOODS.iter().find(|(flood, _)| flood == name).map_or(&[][..], |(_, floods)| floods);
+            let place =
+                PLACES.iter().find(|(place, _)| place == place_name).map_or(Place::Within, |(_, at)| *at);
+            let round = round(args, floods, place, &scratch.0).map_err(|error| {
+                io::Error::other(format!("{name}, {place_name}, round {number}: {error}"))
+            })?;
             eprintln!(
-                "round {number} {name:<26} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, core {:.2}",
+                "round {number} {name:<26} {place_name:<32} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, core {:.2}",
                 round.p50_us, round.p99_us, round.p999_us, round.load
             );
             rounds.push(round);
@@ -108,7 +135,7 @@ pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
         std::fs::create_dir_all(results)?;
         let machine = Machine::describe(&args.flick.path());
         let page = format!(
-            "# A service beside one that is flooded\n\nTwo key-value servers on one thread. One has {} requests/s in an open loop on 16 \
+            "# A service beside one that is flooded\n\nTwo key-value servers on one core. One has {} requests/s in an open loop on 16 \
              connections; the other is flooded with what the table says. Medians of {} rounds of {} s, extremes in brackets; see \
              METHOD.md.\n\n- Linux {}, {} cores\n\n{text}\n{}",
             args.rate,
@@ -139,8 +166,32 @@ fn start(args: &NeighboursArgs, scratch: &Path) -> io::Result<(Server, SocketAdd
     Ok((Server::start(command, args.place.server_core, args.place.load_core, critical)?, hostile))
 }
 
-fn round(args: &NeighboursArgs, floods: &[Flood], scratch: &Path) -> io::Result<Round> {
-    let (server, hostile) = start(args, scratch)?;
+/// The service that matters by itself, and its neighbour in a process beside it.
+fn start_apart(args: &NeighboursArgs, scratch: &Path, yields: bool) -> io::Result<(Server, Server)> {
+    let start = |name: &str, yields: bool| {
+        let addr = free_addr()?;
+        let mut command = if yields { Command::new("chrt") } else { Command::new(args.flick.path()) };
+        if yields {
+            command.args(["--idle", "0"]).arg(args.flick.path());
+        }
+        command.arg("run").arg(workspace().join("examples/key_value_server/binary_server.flick"));
+        command.arg("--listen").arg(format!("client={addr}")).args(["--workers", "1"]).args(&args.more);
+        command.args(args.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
+        command.arg("--state-dir").arg(scratch.join(name));
+        Server::start(command, args.place.server_core, args.place.load_core, addr)
+    };
+    Ok((start("critical", false)?, start("hostile", yields)?))
+}
+
+fn round(args: &NeighboursArgs, floods: &[Flood], place: Place, scratch: &Path) -> io::Result<Round> {
+    let (server, other, hostile) = if place == Place::Within {
+        let (server, hostile) = start(args, scratch)?;
+        (server, None, hostile)
+    } else {
+        let (server, other) = start_apart(args, scratch, place == Place::Yields)?;
+        let hostile = other.addr;
+        (server, Some(other), hostile)
+    };
     let config = LoadConfig {
         connections: 16,
         depth: 64,
@@ -154,9 +205,13 @@ fn round(args: &NeighboursArgs, floods: &[Flood], scratch: &Path) -> io::Result<
     load::populate(&config)?;
     let flooders =
         floods.iter().map(|flood| Flooder::start(*flood, hostile)).collect::<io::Result<Vec<_>>>()?;
-    let before = server.cpu_time_of_threads()?;
+    let cpu_time = || {
+        let other = other.as_ref().map_or(Ok(Duration::ZERO), Server::cpu_time_of_threads)?;
+        Ok::<_, io::Error>(server.cpu_time_of_threads()? + other)
+    };
+    let before = cpu_time()?;
     let report = load::start(config)?.wait();
-    let used = server.cpu_time_of_threads()?.saturating_sub(before);
+    let used = cpu_time()?.saturating_sub(before);
     drop(flooders);
     if report.faults() > 0 || report.counts.misses > 0 || report.replies == 0 {
         return Err(io::Error::other(format!("the round is void: {:?}", report.counts)));
@@ -169,24 +224,29 @@ fn round(args: &NeighboursArgs, floods: &[Flood], scratch: &Path) -> io::Result<
     })
 }
 
-fn table(rows: &[(&str, Vec<Round>)]) -> String {
+fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| the neighbour suffers | p50, µs | p99, µs | p99.9, µs | p99, against nothing | core |\n|---|---|---|---|--:|--:|\n",
+        "| the neighbour suffers | and is in | p50, µs | p99, µs | p99.9, µs | p99, against one that gives way | core |\n|---|---|---|---|---|--:|--:|\n",
     );
     let spread = |rounds: &[Round], read: fn(&Round) -> f64| Spread::of(rounds.iter().map(read));
-    let alone = rows.first().map_or(f64::NAN, |(_, rounds)| spread(rounds, |round| round.p99_us).median);
-    for (name, rounds) in rows {
+    for (name, place, rounds) in rows {
         let cell = |read| {
             let spread = spread(rounds, read);
             format!("{:.0} ({:.0}–{:.0})", spread.median, spread.min, spread.max)
         };
+        let base = rows.iter().find(|(flood, at, _)| flood == name && *at == PLACES[0].0);
+        let ratio = base.map(|(_, _, base)| {
+            let pairs = rounds.iter().zip(base).map(|(round, base)| round.p99_us / base.p99_us);
+            let ratio = Spread::of(pairs);
+            format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.min, ratio.max)
+        });
         let _ = writeln!(
             text,
-            "| {name} | {} | {} | {} | {:.2} | {:.2} |",
+            "| {name} | {place} | {} | {} | {} | {} | {:.2} |",
             cell(|round| round.p50_us),
             cell(|round| round.p99_us),
             cell(|round| round.p999_us),
-            spread(rounds, |round| round.p99_us).median / alone,
+            ratio.unwrap_or_default(),
             spread(rounds, |round| round.load).median,
         );
     }
