@@ -44,6 +44,8 @@ pub(crate) enum Command {
     HttpBalancer(BalancerArgs),
     /// A service beside one on the same thread that is flooded
     Neighbours(NeighboursArgs),
+    /// What counters and the access log cost a service
+    Counting(CountingArgs),
     /// A message from task to task, and a switch between tasks
     Handover(HandoverArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
@@ -279,6 +281,21 @@ pub(crate) struct NeighboursArgs {
     /// Options of flick
     #[arg(last = true)]
     pub(crate) more: Vec<String>,
+}
+
+/// A service that counts, and one that does not.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CountingArgs {
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
+    /// A flick that counts nothing, built with `--features flick-runtime/uncounted`
+    #[arg(long)]
+    pub(crate) uncounted: PathBuf,
+    /// Writes the page there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
 }
 
 /// What the platform adds to a message.

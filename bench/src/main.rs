@@ -8,6 +8,7 @@
 
 mod cli;
 mod compile_time;
+mod counting;
 
 mod dictionary;
 mod drive;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         cli::Command::Relay(args) => relay::run(&args),
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),
+        cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),

@@ -194,6 +194,7 @@ fn memcached_command(addr: SocketAddr) -> Command {
     command
 }
 
-fn memcached(addr: SocketAddr, core: usize, home_core: usize) -> io::Result<Server> {
+/// A memcached on a core.
+pub(crate) fn memcached(addr: SocketAddr, core: usize, home_core: usize) -> io::Result<Server> {
     Server::start(memcached_command(addr), core, home_core, addr)
 }
