@@ -2,7 +2,7 @@
 //!
 //! Promises: all sides of a round run one after the other, and each is compared with the one of the same round that counts
 //! nothing, so that what else the machine does meanwhile moves them alike; a wrong or missing reply ends the run.
-//! Refuses: what counting costs without the kernel, which is `bench/results/counting-alone.md`.
+//! Refuses: what counting costs without the kernel, which is `bench/results/counting.md`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CountingArgs) -> io::Result<()> {
     print!("{text}");
     if let Some(results) = &args.results {
         std::fs::create_dir_all(results)?;
-        std::fs::write(results.join("counting.md"), page(args, &text))?;
+        std::fs::write(results.join("counting-served.md"), page(args, &text))?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn page(args: &CountingArgs, text: &str) -> String {
          connections with {} unanswered requests each, {} rounds of {} s, each side compared with the one of its own round that counts nothing \
          (`cargo build --release -p flick --features flick-runtime/uncounted`). Medians, extremes in brackets. Processor time is that of \
          the whole process, the writer of the log included. The goal: counters and log cost at most 3 % of throughput. What they cost \
-         without the kernel: [counting-alone.md](counting-alone.md).\n\n- Linux {}, {}, {} cores\n\n{text}",
+         without the kernel: [counting.md](counting.md).\n\n- Linux {}, {}, {} cores\n\n{text}",
         load.clients, load.depth, load.rounds, load.seconds, machine.kernel, machine.cpu, machine.cores,
     )
 }

@@ -3,6 +3,8 @@
 mod common;
 #[path = "admin/edges.rs"]
 mod edges;
+#[path = "admin/four_services.rs"]
+mod four_services;
 #[path = "admin/openmetrics.rs"]
 mod openmetrics;
 

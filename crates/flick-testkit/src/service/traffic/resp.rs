@@ -174,9 +174,9 @@ impl Protocol for Resp {
         if reply == TOO_LARGE && is_large {
             return Ok(Judged::Served);
         }
-        let failures = ["backend unavailable", "backend timed out", "too busy"];
+        let failures = ["ERR backend unavailable", "ERR backend timed out", "BUSY too busy"];
         let is_failure =
-            |reply: &[u8]| failures.iter().any(|text| reply == format!("-ERR {text}\r\n").as_bytes());
+            |reply: &[u8]| failures.iter().any(|text| reply == format!("-{text}\r\n").as_bytes());
         exact(request, reply, is_failure)
     }
 
