@@ -89,3 +89,24 @@ fn the_admin_page_shows_a_service_at_work() {
     })";
     assert_eq!(browser.value(gone), true);
 }
+
+#[test]
+fn every_edge_along_which_messages_go_has_a_rate_where_rules_ask() {
+    let memcached = Memcached::start();
+    let connect = format!("backends={}", memcached.address);
+    let program = "examples/memcached_cache/memcached_cache.flick";
+    let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+    let service = Service::start(&args);
+    let mut browser = Browser::start("admin-edges");
+    browser.open(&format!("http://{}/", service.admin()));
+    assert_eq!(browser.value(RATES), true);
+    let ways = browser.value("document.querySelectorAll('.graph .way:not(.keeps)').length");
+    assert_eq!(
+        ways, 6,
+        "client and backends come in; the client's rule asks, sends on and answers, replies go out"
+    );
+    let rates = "[...document.querySelectorAll('.graph .rate')].filter(rate => rate.textContent.endsWith('/s')).length";
+    assert_eq!(browser.value(rates), ways);
+    assert_eq!(browser.complaints, [""; 0]);
+    service.drained();
+}
