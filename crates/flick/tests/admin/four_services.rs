@@ -14,7 +14,7 @@ use super::common::peers::{Memcached, free_address};
 use super::common::service::{Service, read_all};
 use super::common::{Scratch, client, root, run, wait};
 use super::openmetrics::Metrics;
-use super::{get, metrics, tcp};
+use super::{get, metrics};
 
 /// What each of them may: places for one client or two, a tenth of the thread, few buffers.
 const LIMITS: [(&str, &str); 4] = [
@@ -267,7 +267,7 @@ fn memory_that_could_not_be_had_is_told_before_anybody_is_served() {
             assert!(stderr.contains(piece), "`{piece}` is not in\n{stderr}");
         }
     };
-    check("memory = \"64MiB\"", &|text| text, &["may need", "allows 64 MiB", "it does not start"]);
+    check("[limits]\nmemory = \"64MiB\"", &|text| text, &["may need", "allows 64 MiB", "it does not start"]);
     let less = |text: String| text.replace("cpu_max = \"10%\"", "cpu_max = \"10%\", memory = \"8MiB\"");
     check("", &less, &["store", "may need", "8 MiB", "it does not start"]);
 }
