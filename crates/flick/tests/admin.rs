@@ -9,13 +9,15 @@ mod four_services;
 mod openmetrics;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::peers::{Memcached, free_address};
 use common::service::Service;
 use common::wait::{self, WAIT_MAX};
-use common::{Scratch, client, flick, run, told};
+use common::{Scratch, client, flick, http, run, told};
 use flick_load::binary::{Opcode, Status};
 use openmetrics::Metrics;
 
@@ -73,6 +75,53 @@ fn metrics_count_what_a_service_did() {
     let labels: Vec<&str> = worker.labels.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(labels, ["service", "channel", "worker"]);
     service.drained();
+}
+
+/// A backend that reads one request of each connection and ends it; how many it has read.
+fn hangs_up() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, count) = (listener.local_addr().expect("it is bound"), Arc::<AtomicU64>::default());
+    let asked = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let asked = Arc::clone(&asked);
+            std::thread::spawn(move || {
+                if stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn metrics_count_each_request_that_is_sent_again_or_not() {
+    const REQUESTS: u64 = 40;
+    let good = http::Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), http::filled, 5);
+    let good = good.expect("port 0 is free");
+    for budget in
+        [["--retry-budget", "100%", "--retry-min", "100"], ["--retry-budget", "0%", "--retry-min", "0"]]
+    {
+        let (bad, asked) = hangs_up();
+        let connect = format!("backends={},{bad}", good.address);
+        let program = "examples/http_balancer/round_robin.flick";
+        let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect];
+        let more = ["--workers", "1", "--admin", "0"];
+        let service = Service::start(&[args.as_slice(), &more, &budget].concat());
+        let statuses: Vec<u16> = (0..REQUESTS)
+            .map(|_| http::exchange(&mut client::connect(service.address), "/").expect("a reply").0)
+            .collect();
+        let failed = statuses.iter().filter(|status| **status == 502).count() as u64;
+        let hung_up = asked.load(Ordering::SeqCst);
+        let (seen, is_allowed) = (metrics(service.admin()), budget[1] == "100%");
+        assert!(hung_up > 10, "the test does something: {hung_up}");
+        assert_eq!(failed, if is_allowed { 0 } else { hung_up }, "{budget:?}: {statuses:?}");
+        let expected = if is_allowed { (hung_up, 0) } else { (0, hung_up) };
+        let counted = ["flick_retried_total", "flick_retries_denied_total"].map(|name| seen.sum(name) as u64);
+        assert_eq!((counted[0], counted[1]), expected, "{budget:?}");
+        service.drained();
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::http::{self, Backend};
+use common::http::{self, Backend, numbered};
 use common::service::Service;
 use common::wait;
 use common::{Scratch, client};
@@ -21,9 +21,8 @@ const BALANCER: &str = "examples/http_balancer/round_robin.flick";
 
 /// Origins at `127.0.0.2`, `127.0.0.3`, ... with one port; each answers with the last number of its address.
 fn origins(count: u8) -> Vec<SocketAddr> {
-    let number: fn(&str, usize) -> Vec<u8> = |_, number| number.to_string().into_bytes();
     let start = |last: u8, port| {
-        Backend::start_at(SocketAddr::from(([127, 0, 0, last], port)), number, usize::from(last))
+        Backend::start_at(SocketAddr::from(([127, 0, 0, last], port)), numbered, usize::from(last))
     };
     wait::until("a port that is free everywhere", || {
         let first = start(2, 0)?;

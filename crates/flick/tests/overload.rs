@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::client::connect;
+use common::http::{exchange, reply};
 use common::service::{Service, read_all};
 use common::{Scratch, wait};
 use rustix::net::{AddressFamily, SocketType};
@@ -32,22 +33,9 @@ fn connect_from(from: u8, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks for the page; the first line of the answer.
-fn ask(stream: &mut TcpStream) -> String {
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
-    answer(stream)
-}
-
-/// The first line of the answer to what was asked.
-fn answer(stream: &mut TcpStream) -> String {
-    let mut bytes = [0; 512];
-    let mut text = String::new();
-    while !text.contains("Hello from flick\n") && !text.contains("HTTP/1.1 50") {
-        let len = stream.read(&mut bytes).expect("an answer comes");
-        assert!(len > 0, "the service closed behind {text:?}");
-        text.push_str(&String::from_utf8_lossy(&bytes[..len]));
-    }
-    text.lines().next().unwrap_or("").to_owned()
+/// Asks for the page; the status of the answer.
+fn ask(stream: &mut TcpStream) -> u16 {
+    exchange(stream, "/").expect("an answer comes").0
 }
 
 #[test]
@@ -55,7 +43,7 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
     for io in IOS {
         let service = page(&["--io", io, "--connections-per-address-max", "3"]);
         let mut present: Vec<TcpStream> = (0..3).map(|_| connect_from(1, service.address)).collect();
-        present.iter_mut().for_each(|client| assert_eq!(ask(client), "HTTP/1.1 200 OK", "{io}"));
+        present.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
         for _ in 0..5 {
             // It has sent something already, as browsers do; the answer is not lost behind a reset.
             let mut fourth = connect_from(1, service.address);
@@ -63,12 +51,12 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
             let answer = String::from_utf8_lossy(&read_all(&mut fourth)).into_owned();
             assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{io}: {answer}");
         }
-        assert_eq!(ask(&mut connect_from(2, service.address)), "HTTP/1.1 200 OK", "{io}: another address");
+        assert_eq!(ask(&mut connect_from(2, service.address)), 200, "{io}: another address");
         present.pop();
         wait::until("the place to be free", || {
-            (ask(&mut connect_from(1, service.address)) == "HTTP/1.1 200 OK").then_some(())
+            (ask(&mut connect_from(1, service.address)) == 200).then_some(())
         });
-        present.iter_mut().for_each(|client| assert_eq!(ask(client), "HTTP/1.1 200 OK", "{io}"));
+        present.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
         drop(present);
         let log = service.drained();
         assert!(log.contains("sessions_over_address"), "{io}: {log}");
@@ -79,7 +67,7 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
 fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
     let service = page(&["--sessions-max", "1", "--overflow", "refuse"]);
     let mut first = connect(service.address);
-    assert_eq!(ask(&mut first), "HTTP/1.1 200 OK");
+    assert_eq!(ask(&mut first), 200);
     let answer = read_all(connect(service.address));
     assert!(answer.starts_with(b"HTTP/1.1 503 "), "{:?}", String::from_utf8_lossy(&answer));
     drop(first);
@@ -103,7 +91,7 @@ fn clients_beyond_the_rate_wait_and_are_all_served() {
         let service = page(&["--io", io, "--accept-rate", "50"]);
         let begun = Instant::now();
         let mut clients: Vec<TcpStream> = (0..25).map(|_| connect(service.address)).collect();
-        clients.iter_mut().for_each(|client| assert_eq!(ask(client), "HTTP/1.1 200 OK", "{io}"));
+        clients.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
         // Five come at once, the other twenty 20 ms after one another.
         assert!(begun.elapsed() >= Duration::from_millis(390), "{io}: {:?}", begun.elapsed());
         drop(clients);
@@ -141,9 +129,9 @@ fn eager(shed_delay: &str) -> (Duration, usize, usize) {
         let (mut stream, mut times, mut refused) = (connect(address), Vec::new(), 0);
         while begun.elapsed() < lasts {
             let asked = Instant::now();
-            match ask(&mut stream).as_str() {
-                "HTTP/1.1 200 OK" if begun.elapsed() > lasts / 2 => times.push(asked.elapsed()),
-                "HTTP/1.1 200 OK" => {}
+            match ask(&mut stream) {
+                200 if begun.elapsed() > lasts / 2 => times.push(asked.elapsed()),
+                200 => {}
                 _ => {
                     refused += 1;
                     // As a client does that is told to come later, only sooner.
@@ -202,7 +190,7 @@ fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
     assert!(refused.is_some(), "most are refused long before the reply is late, {:?}", begun.elapsed());
     for client in &mut clients[1..] {
         client.set_nonblocking(false).expect("a socket");
-        assert_eq!(answer(client), "HTTP/1.1 503 Service Unavailable");
+        assert_eq!(reply(client).expect("an answer comes").0, 503);
     }
     drop((clients, first));
     service.signal("KILL");

@@ -54,7 +54,9 @@ impl Backend {
         if !self.exclusive {
             return i64::from(shared.requests.len());
         }
-        let open = self.lent.len() - self.spare.len() + usize::from(shared.state != LinkState::Down);
+        // One that is dialled to find out how the backend is carries nothing yet.
+        let counts = shared.state == LinkState::Up || !shared.requests.is_empty();
+        let open = self.lent.len() - self.spare.len() + usize::from(counts);
         open as i64 - self.idle.len() as i64
     }
 }

@@ -49,6 +49,11 @@ pub fn filled(_target: &str, size: usize) -> Vec<u8> {
     vec![b'x'; size]
 }
 
+/// So many, as a number.
+pub fn numbered(_target: &str, size: usize) -> Vec<u8> {
+    size.to_string().into_bytes()
+}
+
 /// The target itself.
 pub fn echoed(target: &str, _size: usize) -> Vec<u8> {
     target.as_bytes().to_vec()
@@ -78,7 +83,7 @@ fn serve(mut stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &Atomi
     }
 }
 
-/// Sends a request and reads its whole reply: status and body. Errors: there is none with a length.
+/// Sends a request and reads its whole reply: status and body. Errors: as of [`reply`].
 pub fn exchange(stream: &mut TcpStream, target: &str) -> io::Result<(u16, Vec<u8>)> {
     exchange_with(stream, "GET", target)
 }
@@ -87,18 +92,54 @@ pub fn exchange(stream: &mut TcpStream, target: &str) -> io::Result<(u16, Vec<u8
 pub fn exchange_with(stream: &mut TcpStream, method: &str, target: &str) -> io::Result<(u16, Vec<u8>)> {
     let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
     stream.write_all(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{length}\r\n").as_bytes())?;
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
+    reply(stream)
+}
+
+/// Reads one reply, whose length is known or that comes in chunks, and nothing behind it: status and body.
+///
+/// Errors: it breaks off, or is none.
+pub fn reply(stream: &mut TcpStream) -> io::Result<(u16, Vec<u8>)> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        match stream.read(&mut piece)? {
+            0 => {
+                let told = format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes));
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, told));
+            }
+            len => bytes.extend_from_slice(&piece[..len]),
+        }
+        if let Some(whole) = whole(&bytes)? {
+            return Ok(whole);
+        }
     }
-    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
-    let told = || {
-        let digits = head.split_once("content-length: ")?.1.split_once("\r\n")?.0;
-        Some((head.get(9..12)?.parse().ok()?, digits.parse().ok()?))
-    };
-    let (status, length) = told().ok_or(ErrorKind::InvalidData)?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body)?;
-    Ok((status, body))
+}
+
+/// The reply that these bytes are; `None`: it is not all there.
+fn whole(bytes: &[u8]) -> io::Result<Option<(u16, Vec<u8>)>> {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let (head, body) = (String::from_utf8_lossy(&bytes[..end + 2]).to_ascii_lowercase(), &bytes[end + 4..]);
+    let wrong = || io::Error::new(ErrorKind::InvalidData, format!("{head:?} is no head of a reply"));
+    let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(wrong)?;
+    if head.contains("transfer-encoding: chunked\r\n") {
+        return Ok(unchunked(body).map(|body| (status, body)));
+    }
+    let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
+    let length: usize = length.and_then(|(length, _)| length.parse().ok()).ok_or_else(wrong)?;
+    assert!(body.len() <= length, "nothing was asked for that would come behind {head:?}");
+    Ok((body.len() == length).then(|| (status, body.to_vec())))
+}
+
+/// What chunks hold; `None`: the last one is not there.
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|two| two == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
+        let chunk = rest.get(line + 2..line + 2 + size + 2)?;
+        body.extend_from_slice(&chunk[..size]);
+        if size == 0 {
+            return Some(body);
+        }
+        rest = &rest[line + 2 + size + 2..];
+    }
 }

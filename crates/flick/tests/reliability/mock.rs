@@ -92,7 +92,7 @@ impl Mock {
         let shared = Arc::new(Shared::default());
         let (state, serve) = (Arc::clone(&shared), Arc::new(serve));
         let thread = std::thread::spawn(move || {
-            let mut threads = Vec::new();
+            let mut threads: Vec<JoinHandle<()>> = Vec::new();
             for stream in listener.incoming() {
                 if state.stop.load(Ordering::Acquire) {
                     break;
@@ -103,6 +103,8 @@ impl Mock {
                 let stream = Arc::new(stream);
                 state.streams.lock().expect("no holder panics").push(Arc::downgrade(&stream));
                 let serve = Arc::clone(&serve);
+                // One that has ended holds its stack as long as its handle is there.
+                threads.retain(|thread| !thread.is_finished());
                 threads.push(std::thread::spawn(move || serve(&mut Conversation { stream })));
             }
             for thread in threads {

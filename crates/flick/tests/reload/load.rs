@@ -2,12 +2,13 @@
 //! server behind the service.
 //! Promises: every reply is read and judged; the first that is wrong is kept with what it was.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::common::http::{self, Backend};
 use crate::common::wait::WAIT_MAX;
 
 /// Asks over one connection; what a reply must be is the caller's.
@@ -103,68 +104,22 @@ pub const PAGE: &str = "a page";
 
 /// Asks for a path; the body of the reply. Errors: there is no whole reply, or not 200.
 pub fn get(stream: &mut TcpStream, path: &str) -> Result<String, String> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(|error| format!("cannot write: {error}"))?;
-    reply(stream)
+    good(http::exchange(stream, path))
 }
 
 /// Reads one reply; its body. Errors: there is no whole reply, or not 200.
 pub fn reply(stream: &mut TcpStream) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let length = stream.read(&mut piece).map_err(|error| format!("cannot read: {error}"))?;
-        if length == 0 {
-            return Err(format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes)));
-        }
-        bytes.extend_from_slice(&piece[..length]);
-        if let Some(body) = whole(&bytes)? {
-            return Ok(body);
-        }
-    }
+    good(http::reply(stream))
 }
 
-fn whole(bytes: &[u8]) -> Result<Option<String>, String> {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(None) };
-    if !head.starts_with("HTTP/1.1 200 ") {
-        return Err(format!("answered {text:?}"));
-    }
-    let head = head.to_ascii_lowercase();
-    if head.contains("transfer-encoding: chunked") {
-        let Some(pieces) = body.strip_suffix("0\r\n\r\n") else { return Ok(None) };
-        let lines: Vec<&str> = pieces.split("\r\n").collect();
-        return Ok(Some(lines.chunks(2).filter_map(|pair| pair.get(1).copied()).collect()));
-    }
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-    let length: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
-    Ok((body.len() >= length).then(|| body.to_owned()))
+fn good(reply: io::Result<(u16, Vec<u8>)>) -> Result<String, String> {
+    let (status, body) = reply.map_err(|error| format!("no reply: {error}"))?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    if status == 200 { Ok(body) } else { Err(format!("answered {status} with {body:?}")) }
 }
 
 /// A server behind the service: answers every request with [`PAGE`].
 pub fn origin() -> SocketAddr {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
-    let address = listener.local_addr().expect("a bound socket has an address");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(stream));
-        }
-    });
-    address
-}
-
-fn serve(mut stream: TcpStream) {
-    // Who has gone needs no answer.
-    let _ = stream.set_nodelay(true);
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{PAGE}", PAGE.len());
-    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        bytes.extend_from_slice(&piece[..length]);
-        while let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            bytes.drain(..end + 4);
-            if stream.write_all(answer.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
+    let page = |_: &str, _: usize| PAGE.as_bytes().to_vec();
+    Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 0).expect("port 0 is free").address
 }
