@@ -18,18 +18,22 @@ pub struct Binding {
     pub endpoints: Vec<Endpoint>,
     /// What each of them weighs; nothing: all the same.
     pub weights: Vec<u32>,
+    /// Which of them stand in for others, see [`Member::rank`]; nothing: none.
+    pub ranks: Vec<u16>,
 }
 
 impl Binding {
     /// Addresses that weigh the same.
     pub fn new(channel: impl Into<String>, endpoints: Vec<Endpoint>) -> Self {
-        Self { channel: channel.into(), endpoints, weights: Vec::new() }
+        Self { channel: channel.into(), endpoints, weights: Vec::new(), ranks: Vec::new() }
     }
 
     /// The elements with their weights.
     pub fn members(&self) -> Vec<Member> {
         let weights = self.weights.iter().copied().chain(std::iter::repeat(1));
-        self.endpoints.iter().zip(weights).map(|(at, weight)| Member::weighing(at.clone(), weight)).collect()
+        let ranks = self.ranks.iter().copied().chain(std::iter::repeat(0));
+        let each = self.endpoints.iter().zip(weights).zip(ranks);
+        each.map(|((at, weight), rank)| Member::weighing(at.clone(), weight).ranking(rank)).collect()
     }
 }
 

@@ -2,7 +2,8 @@
 //! Promises: bounded by the array's length, no allocation; where a key decides, the same key and the same list of
 //! addresses and weights give the same element in every process and release; weights are kept exactly, not on average, where
 //! turns are taken.
-//! Refuses: trying another element when the picked one is down, where a key decides: that is the program's choice.
+//! Refuses: trying another element when the picked one is down, where a key decides: that is the program's choice. Those that
+//! stand in for others have no keys.
 //! Source: turns by weight as nginx takes them (smooth weighted round robin), loads by weight as its `least_conn`.
 
 mod ketama;
@@ -11,6 +12,7 @@ mod rendezvous;
 pub use ketama::Ring;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use flick_abi::Policy;
 
@@ -27,6 +29,8 @@ pub struct Places {
 #[derive(Debug)]
 struct Channel {
     len: u64,
+    /// By rank: where its elements end.
+    ends: Vec<u64>,
     ring: Ring,
     names: Names,
     /// By element, and one behind the last: the weights of those before it.
@@ -82,11 +86,17 @@ impl Places {
     ) -> u64 {
         let index = channel as usize;
         let Some(places) = self.channels.get(index).filter(|places| places.len > 1) else { return 0 };
-        let around = Seen { places, channel, backends };
+        match policy {
+            Policy::Ketama => return places.ring.pick(key),
+            Policy::Rendezvous => return places.names.pick(key),
+            _ => {}
+        }
+        let around = Seen::of(places, channel, backends);
+        if around.tier.end - around.tier.start == 1 {
+            return around.tier.start;
+        }
         let (next, credits) = (&mut turns.next[index], &mut turns.credits[index]);
         match policy {
-            Policy::Ketama => places.ring.pick(key),
-            Policy::Rendezvous => places.names.pick(key),
             Policy::RoundRobin if places.is_even => around.next_one(next, random),
             Policy::RoundRobin => {
                 let are_alive = around.some_alive();
@@ -94,14 +104,15 @@ impl Places {
             }
             Policy::LeastLoaded => {
                 let are_alive = around.some_alive();
-                let all = from(*next, places.len).filter(|element| around.is_alive(*element) == are_alive);
-                let least = all.min_by(|one, other| around.loads(*one, *other)).unwrap_or(0);
+                let all = around.tier.clone().filter(|element| around.is_alive(*element) == are_alive);
+                let least = all.min_by(|one, other| around.loads(*one, *other)).unwrap_or(around.tier.start);
                 // Where loads are equal the turn decides, or a quiet service would use its first element only.
                 around.furthest_behind(credits, *next, |element| {
                     around.is_alive(element) == are_alive && around.loads(element, least) == Ordering::Equal
                 })
             }
             Policy::TwoChoices => around.better_of_two(&mut random),
+            Policy::Ketama | Policy::Rendezvous => panic!("what a key decides has been decided"),
         }
     }
 }
@@ -111,15 +122,32 @@ struct Seen<'a, B: ?Sized> {
     places: &'a Channel,
     channel: u32,
     backends: &'a B,
+    /// Those of the first rank of which one is alive, or of the first.
+    tier: Range<u64>,
 }
 
-impl<B: Backends + ?Sized> Seen<'_, B> {
+impl<'a, B: Backends + ?Sized> Seen<'a, B> {
+    fn of(places: &'a Channel, channel: u32, backends: &'a B) -> Self {
+        let starts = std::iter::once(0).chain(places.ends.iter().copied());
+        let mut tiers = starts.zip(&places.ends).map(|(start, end)| start..*end);
+        let first = 0..places.ends[0];
+        let lives = |tier: &Range<u64>| tier.clone().any(|element| backends.is_alive(channel, element));
+        Self { places, channel, backends, tier: tiers.find(lives).unwrap_or(first) }
+    }
+
+    /// All of them, from that one of them on and around.
+    fn from(&self, nth: u64) -> impl Iterator<Item = u64> + use<B> {
+        let Range { start, end } = self.tier.clone();
+        let first = start + nth % (end - start);
+        (first..end).chain(start..first)
+    }
+
     fn is_alive(&self, element: u64) -> bool {
         self.backends.is_alive(self.channel, element)
     }
 
     fn some_alive(&self) -> bool {
-        (0..self.places.len).any(|element| self.is_alive(element))
+        self.tier.clone().any(|element| self.is_alive(element))
     }
 
     fn share_per_mille(&self, element: u64) -> u64 {
@@ -148,22 +176,22 @@ impl<B: Backends + ?Sized> Seen<'_, B> {
 
     /// The next one that is alive.
     fn next_one(&self, next: &mut u64, mut random: impl FnMut() -> u64) -> u64 {
-        let first = *next % self.places.len;
-        let mut alive_ones = from(first, self.places.len).filter(|element| self.is_alive(*element));
-        let one = alive_ones.next().unwrap_or(first);
+        let mut alive_ones = self.from(*next).filter(|element| self.is_alive(*element));
+        let (start, len) = (self.tier.start, self.tier.end - self.tier.start);
+        let one = alive_ones.next().unwrap_or(start + *next % len);
         let picked = if self.takes(one, &mut random) {
             one
         } else {
             alive_ones.find(|element| self.takes(*element, &mut random)).unwrap_or(one)
         };
-        *next = picked + 1;
+        *next = picked - start + 1;
         picked
     }
 
     /// Of some elements the one that is furthest behind its share of the turns that they had together.
     fn furthest_behind(&self, credits: &mut [i64], first: u64, is_one: impl Fn(u64) -> bool) -> u64 {
         let (mut best, mut sum) = (None, 0);
-        for element in from(first % self.places.len, self.places.len).filter(|element| is_one(*element)) {
+        for element in self.from(first).filter(|element| is_one(*element)) {
             let weight = self.weight(element).cast_signed();
             let credit = &mut credits[element as usize];
             *credit += weight;
@@ -172,7 +200,7 @@ impl<B: Backends + ?Sized> Seen<'_, B> {
                 best = Some((*credit, element));
             }
         }
-        let Some((_, picked)) = best else { return 0 };
+        let Some((_, picked)) = best else { return self.tier.start };
         credits[picked as usize] -= sum;
         picked
     }
@@ -180,8 +208,10 @@ impl<B: Backends + ?Sized> Seen<'_, B> {
     /// Two different ones are drawn by their weights: the less loaded of them.
     fn better_of_two(&self, random: &mut impl FnMut() -> u64) -> u64 {
         let places = self.places;
-        let one = places.at(scale(random(), places.sum()));
-        let rest = scale(random(), places.sum() - places.weight(one));
+        let before = places.sums[self.tier.start as usize];
+        let sum = places.sums[self.tier.end as usize] - before;
+        let one = places.at(before + scale(random(), sum));
+        let rest = before + scale(random(), sum - places.weight(one));
         let skipped = if rest >= places.sums[one as usize] { places.weight(one) } else { 0 };
         let other = places.at(rest + skipped);
         match (self.is_alive(one), self.is_alive(other)) {
@@ -195,11 +225,6 @@ impl<B: Backends + ?Sized> Seen<'_, B> {
     }
 }
 
-/// All elements, from `first` on and around.
-fn from(first: u64, len: u64) -> impl Iterator<Item = u64> {
-    (first..len).chain(0..first)
-}
-
 /// A number below `len`, from one out of all.
 fn scale(random: u64, len: u64) -> u64 {
     ((u128::from(random) * u128::from(len)) >> 64) as u64
@@ -211,10 +236,14 @@ impl Channel {
         for member in members {
             sums.push(sums[sums.len() - 1] + u64::from(member.weight));
         }
+        let ends = members.windows(2).enumerate().filter(|(_, two)| two[0].rank != two[1].rank);
+        let ends: Vec<u64> = ends.map(|(at, _)| at as u64 + 1).chain([members.len() as u64]).collect();
+        let array = &members[..ends[0] as usize];
         Self {
             len: members.len() as u64,
-            ring: Ring::new(members),
-            names: Names::new(members),
+            ring: Ring::new(array),
+            names: Names::new(array),
+            ends,
             sums,
             is_even: members.windows(2).all(|two| two[0].weight == two[1].weight),
         }
@@ -222,11 +251,6 @@ impl Channel {
 
     fn weight(&self, element: u64) -> u64 {
         self.sums[element as usize + 1] - self.sums[element as usize]
-    }
-
-    /// All weights together.
-    fn sum(&self) -> u64 {
-        self.sums[self.len as usize]
     }
 
     /// The element that has a point, where each has as many as it weighs.
@@ -333,6 +357,31 @@ mod tests {
         for policy in [Policy::RoundRobin, Policy::LeastLoaded] {
             assert_eq!(order(&[5, 1, 1], policy), [0, 0, 1, 0, 2, 0, 0], "{policy:?}, as nginx does it");
             assert_eq!(order(&[1, 2, 3, 4], policy).len(), 10);
+        }
+    }
+
+    #[test]
+    fn those_that_stand_in_get_something_only_while_all_before_them_are_down() {
+        let at = |n: u16| Endpoint::Tcp(([10, 0, 0, 1], 9_000 + n).into());
+        let members: Vec<Member> =
+            [0, 0, 1, 2].iter().zip(0..).map(|(rank, n)| Member::from(at(n)).ranking(*rank)).collect();
+        let places = Places::new(&[Vec::new(), members]);
+        let mut draw = draws();
+        for policy in [Policy::RoundRobin, Policy::LeastLoaded, Policy::TwoChoices] {
+            let mut turns = places.turns(0);
+            let mut picked = |alive: [bool; 4]| {
+                let seen = Fixed { alive, ..RESTING };
+                let picks = (0..8).map(|_| places.pick(&mut turns, policy, 1, b"", &seen, &mut draw));
+                picks.collect::<std::collections::BTreeSet<u64>>().into_iter().collect::<Vec<u64>>()
+            };
+            assert_eq!(picked([true; 4]), [0, 1], "{policy:?}");
+            assert_eq!(picked([false, true, true, true]), [1], "{policy:?}");
+            assert_eq!(picked([false, false, true, true]), [2], "{policy:?}");
+            assert_eq!(picked([false, false, false, true]), [3], "{policy:?}");
+            assert_eq!(picked([false; 4]), [0, 1], "{policy:?}");
+        }
+        for policy in [Policy::Ketama, Policy::Rendezvous] {
+            assert!((0..1_000).all(|key| by_key(&places, policy, key) < 2), "{policy:?}: no keys for others");
         }
     }
 

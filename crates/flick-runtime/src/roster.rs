@@ -19,27 +19,35 @@ pub struct Member {
     pub endpoint: Endpoint,
     /// How much it gets of what picks give, beside the others; from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
+    /// Those of the lowest rank are the array; others stand in for them, rank by rank, while all before them are down.
+    pub rank: u16,
 }
 
 impl Member {
-    /// One that gets so much beside the others.
+    /// One of the array that gets so much beside the others.
     pub fn weighing(endpoint: Endpoint, weight: u32) -> Self {
-        Self { endpoint, weight: weight.clamp(1, WEIGHT_MAX) }
+        Self { endpoint, weight: weight.clamp(1, WEIGHT_MAX), rank: 0 }
+    }
+
+    /// The same with that rank.
+    pub fn ranking(self, rank: u16) -> Self {
+        Self { rank, ..self }
     }
 }
 
 impl From<Endpoint> for Member {
     fn from(endpoint: Endpoint) -> Self {
-        Self { endpoint, weight: 1 }
+        Self { endpoint, weight: 1, rank: 0 }
     }
 }
 
 impl std::fmt::Display for Member {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.weight {
-            1 => write!(f, "{}", self.endpoint),
-            weight => write!(f, "{} weight={weight}", self.endpoint),
+        write!(f, "{}", self.endpoint)?;
+        if self.weight != 1 {
+            write!(f, " weight={}", self.weight)?;
         }
+        f.write_str(if self.rank > 0 { " backup" } else { "" })
     }
 }
 
@@ -64,6 +72,8 @@ pub struct Slot {
     pub endpoint: Option<Endpoint>,
     /// What that one weighs.
     pub weight: u32,
+    /// Its rank.
+    pub rank: u16,
     /// Which element that is; `None`: it has left the list.
     pub element: Option<u64>,
     /// The version in which it left.
@@ -103,7 +113,7 @@ impl Roster {
         let members = &self.members[first as usize..(first + count) as usize];
         members.iter().filter_map(|slot| {
             let slot = &self.slots[*slot as usize];
-            Some(Member { endpoint: slot.endpoint.clone()?, weight: slot.weight })
+            Some(Member { endpoint: slot.endpoint.clone()?, weight: slot.weight, rank: slot.rank })
         })
     }
 }
@@ -134,11 +144,12 @@ impl Board {
         let slots = rooms.iter().map(|room| room.slots.end).max().unwrap_or(0) as usize;
         let mut first =
             Roster { version: 0, slots: vec![Slot::default(); slots], ..Roster::empty(rooms.len()) };
+        let lists: Vec<Vec<Member>> = lists.iter().map(|list| ranked(list)).collect();
         for (channel, list) in lists.iter().enumerate() {
             assert!(list.len() <= rooms[channel].slots.len(), "the first list has room");
             seat(&mut first.slots, &rooms[channel], list, 0);
         }
-        first.number(&rooms, lists);
+        first.number(&rooms, &lists);
         Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(first)), rooms }
     }
 
@@ -179,13 +190,14 @@ impl Board {
                 room.elements_max
             ));
         }
+        let list = ranked(list);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.list(channel).eq(list.iter().cloned()) {
             return Ok(false);
         }
         let version = latest.version + 1;
         let mut slots = latest.slots.clone();
-        seat(&mut slots, room, list, version);
+        seat(&mut slots, room, &list, version);
         let of = |other| if other == channel { list.to_vec() } else { latest.list(other).collect() };
         let lists: Vec<Vec<Member>> = (0..self.rooms.len()).map(of).collect();
         let mut next = Roster { version, slots, ..Roster::empty(self.rooms.len()) };
@@ -218,11 +230,19 @@ impl Roster {
                 .collect();
             own.sort_unstable();
             self.spans[channel] = (self.members.len() as u32, own.len() as u32);
-            self.lens[channel] = (own.len() as u64).max(1);
+            let is_of_array = |member: &&Member| member.rank == lists[channel][0].rank;
+            self.lens[channel] = (lists[channel].iter().filter(is_of_array).count() as u64).max(1);
             self.members.extend(own.iter().map(|(_, slot)| *slot));
         }
         self.places = Arc::new(Places::new(lists));
     }
+}
+
+/// A list with those of the array in front.
+fn ranked(list: &[Member]) -> Vec<Member> {
+    let mut list = list.to_vec();
+    list.sort_by_key(|member| member.rank);
+    list
 }
 
 /// Gives each address of a list a slot of the channel: the one that it has or had, or else one that nobody ever had, or else
@@ -238,7 +258,10 @@ fn seat(slots: &mut [Slot], room: &Room, list: &[Member], version: u64) {
             .filter(|at| own[*at].element.is_none() && own[*at].endpoint.as_ref() == Some(&member.endpoint))
             .max_by_key(|at| was[*at]);
         match known {
-            Some(at) => (own[at].element, own[at].weight) = (Some(element as u64), member.weight),
+            Some(at) => {
+                let slot = &mut own[at];
+                (slot.element, slot.weight, slot.rank) = (Some(element as u64), member.weight, member.rank);
+            }
             None => homeless.push((element, member)),
         }
     }
@@ -251,8 +274,8 @@ fn seat(slots: &mut [Slot], room: &Room, list: &[Member], version: u64) {
         let free = own.iter_mut().filter(|slot| slot.element.is_none());
         let slot = free.min_by_key(|slot| (slot.endpoint.is_some(), slot.left));
         let slot = slot.expect("a channel has more slots than elements");
-        let (endpoint, weight) = (Some(member.endpoint.clone()), member.weight);
-        *slot = Slot { endpoint, weight, element: Some(element as u64), left: 0 };
+        let Member { endpoint, weight, rank } = member.clone();
+        *slot = Slot { endpoint: Some(endpoint), weight, rank, element: Some(element as u64), left: 0 };
     }
 }
 
@@ -312,6 +335,20 @@ mod tests {
             [Some(0), Some(1), Some(2)]
         );
         assert_eq!(board.publish(0, &heavier), Ok(false));
+    }
+
+    #[test]
+    fn who_stands_in_for_others_is_behind_the_array() {
+        let rooms = vec![Room { slots: 0..8, elements_max: 4, is_single: false }];
+        let mut given = list(&[1, 2, 3, 4]);
+        (given[0].rank, given[2].rank) = (1, 1);
+        let board = Board::new(rooms, &[given.clone()]);
+        assert_eq!(board.latest().lens(), [2]);
+        let ports: Vec<String> = board.latest().list(0).map(|member| member.to_string()).collect();
+        assert_eq!(ports, ["10.0.0.1:2", "10.0.0.1:4", "10.0.0.1:1 backup", "10.0.0.1:3 backup"]);
+        assert_eq!(board.publish(0, &given), Ok(false), "nothing is new");
+        given[2].rank = 0;
+        assert_eq!((board.publish(0, &given), board.latest().lens()), (Ok(true), &[3_u64][..]));
     }
 
     #[test]

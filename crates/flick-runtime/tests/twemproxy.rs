@@ -110,7 +110,7 @@ impl Twemproxy {
             "pool:\n  listen: {}\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n",
             socket.display()
         );
-        for Member { endpoint, weight } in list {
+        for Member { endpoint, weight, .. } in list {
             let line = match endpoint {
                 Endpoint::Tcp(address) => format!("   - {}:{}:{weight}\n", address.ip(), address.port()),
                 Endpoint::Unix(path) => format!("   - {}:{weight}\n", path.display()),

@@ -66,6 +66,8 @@ pub struct ServiceConfig {
     pub groups: Vec<(String, usize)>,
     /// What backends of each channel weigh; nothing: all the same.
     pub weights: Vec<u32>,
+    /// Which of them stand in for others; nothing: none.
+    pub ranks: Vec<u16>,
     /// The platform's limits.
     pub limits: Limits,
     /// The platform's time-outs.
@@ -88,6 +90,7 @@ impl ServiceConfig {
             servers,
             groups: Vec::new(),
             weights: Vec::new(),
+            ranks: Vec::new(),
             limits,
             timeouts: Timeouts::default(),
         }
@@ -259,6 +262,7 @@ pub(crate) fn try_setup(
 ) -> Result<Setup, StartError> {
     let bind = |name: &str, endpoints: &[Endpoint]| Binding {
         weights: config.weights.clone(),
+        ranks: config.ranks.clone(),
         ..Binding::new(name, endpoints.to_vec())
     };
     let channels = &subject.program.channels;

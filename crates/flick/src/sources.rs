@@ -39,7 +39,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Where a list of backends comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `file:PATH`: an address on each line, and what it weighs.
+    /// `file:PATH`: an address on each line, what it weighs, and whether it stands in for others.
     File(PathBuf),
     /// `dns:NAME:PORT`: the addresses of a name.
     Host {
@@ -138,7 +138,7 @@ impl Reader {
                 return (read_file(path).map(Some), FILE_LOOK);
             }
             Source::Host { name, port } => self.resolver.addresses(name).map(|answer| {
-                let list = answer.found.iter().map(|ip| (SocketAddr::new(*ip, *port), 1)).collect();
+                let list = answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect();
                 (list, hold(&answer))
             }),
             Source::Service(name) => service(&self.resolver, name),
@@ -146,9 +146,10 @@ impl Reader {
         match read {
             Ok((mut list, hold)) => {
                 self.failures = 0;
-                list.sort_unstable();
-                list.dedup_by_key(|(at, _)| *at);
-                let member = |(at, weight)| Member::weighing(Endpoint::Tcp(at), weight);
+                // An address that has several ranks has the first of them.
+                list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
+                list.dedup_by_key(|(_, at, _)| *at);
+                let member = |(rank, at, weight)| Member::weighing(Endpoint::Tcp(at), weight).ranking(rank);
                 (Ok(Some(list.into_iter().map(member).collect())), hold)
             }
             Err(error) => {
@@ -202,17 +203,20 @@ fn hold<T>(answer: &Answer<T>) -> Duration {
     answer.holds.clamp(HOLD_MIN, most)
 }
 
-/// The addresses of the targets of a service that come first, with their weights: a target of several addresses weighs as much
-/// as it says at each of them.
-fn service(resolver: &Resolver, name: &str) -> Result<(Vec<(SocketAddr, u32)>, Duration), String> {
-    let answer = resolver.targets(name)?;
+/// Rank, address and weight.
+type Ranked = (u16, SocketAddr, u32);
+
+/// The addresses of the targets of a service, with their priorities and weights: a target of several addresses weighs as much as it
+/// says at each of them.
+fn service(resolver: &Resolver, name: &str) -> Result<(Vec<Ranked>, Duration), String> {
+    let mut answer = resolver.targets(name)?;
     let mut holds = hold(&answer);
-    let first = answer.found.iter().map(|target| target.priority).min();
+    answer.found.sort_by_key(|target| target.priority);
     let mut list = Vec::new();
-    for target in answer.found.iter().filter(|target| Some(target.priority) == first).take(TARGETS_MAX) {
+    for target in answer.found.iter().take(TARGETS_MAX) {
         let addresses = resolver.addresses(&target.name)?;
         holds = holds.min(hold(&addresses));
-        let at = |ip: &IpAddr| (SocketAddr::new(*ip, target.port), u32::from(target.weight));
+        let at = |ip: &IpAddr| (target.priority, SocketAddr::new(*ip, target.port), u32::from(target.weight));
         list.extend(addresses.found.iter().map(at));
     }
     Ok((list, holds))

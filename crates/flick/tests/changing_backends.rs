@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::http::{self, Backend, numbered};
 use common::service::Service;
 use common::wait;
-use common::{Scratch, client};
+use common::{Scratch, client, peers};
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
 use domain::rdata::{A, Srv};
@@ -115,8 +115,13 @@ fn weights_in_a_file_are_those_of_the_service() {
     list(&format!("{}\n{} weight=none\n", origins[0], origins[1]));
     stays(&service, &[2, 3]);
     shares(&service, &[(2, 4), (3, 8)]);
+    // Nobody listens at the first.
+    list(&format!("{}\n{} backup\n", peers::free_address(), origins[1]));
+    check(&service, &[3], &[2, 502]);
+    list(&format!("{} backup\n{}\n", origins[1], origins[0]));
+    check(&service, &[2], &[3]);
     let log = service.drained();
-    assert!(log.contains("says `weight=none`; write `weight=N`"), "{log}");
+    assert!(log.contains("says `weight=none`; write `backup`"), "{log}");
 
     let connect = format!("backends={} weight=5,{}", origins[0], origins[1]);
     let args = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--workers", "1", "--connect", &connect];
@@ -239,7 +244,7 @@ fn a_name_is_asked_again_when_its_time_is_over() {
 }
 
 #[test]
-fn targets_of_a_service_are_those_of_its_first_priority_by_their_weights() {
+fn targets_of_a_service_are_asked_by_their_priorities_and_weights() {
     let origins = origins(2);
     let port = origins[0].port();
     let first = Zone {
@@ -256,6 +261,9 @@ fn targets_of_a_service_are_those_of_its_first_priority_by_their_weights() {
     let targets = vec![(10, 30, port, "origin.test."), (10, 10, port, "other.test.")];
     *zone.lock().expect("nobody panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
     shares(&service, &[(2, 9), (3, 3)]);
+    let targets = vec![(10, 0, 1, "other.test."), (20, 0, port, "origin.test.")];
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
+    check(&service, &[2], &[3, 502]);
     service.drained();
 }
 

@@ -166,7 +166,8 @@ fn h22_a_backend_that_flaps() {
                 };
                 match reply {
                     Some((200, 10)) => good += 1,
-                    Some((502 | 503, 0)) => bad += 1,
+                    // A backend that gets no time from a machine with much else to do is late.
+                    Some((502..=504, 0)) => bad += 1,
                     other => panic!("neither an answer nor a refusal: {other:?}"),
                 }
             }

@@ -1,5 +1,5 @@
-//! Addresses of a channel: `127.0.0.1:9000`, of a backend that gets more than others `127.0.0.1:9000 weight=3`, and for the
-//! array that a process merges `127.0.0.1:9000x8`, which stands for eight streams that come to one address.
+//! Addresses of a channel: `127.0.0.1:9000`, of a backend that gets more than others `127.0.0.1:9000 weight=3`, of one
+//! that stands in for them `127.0.0.1:9000 backup`, and for the array that a process merges `127.0.0.1:9000x8`, which stands for eight streams that come to one address.
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
@@ -61,20 +61,26 @@ impl Part {
     }
 }
 
-/// Reads a backend: an address, and what it weighs.
+/// Reads a backend: an address, what it weighs, and whether it only stands in for others.
 ///
 /// Errors: what is wrong, and what would be right.
 pub fn members(text: &str) -> Result<Vec<Member>, String> {
     let mut words = text.split_ascii_whitespace();
     let endpoints = parse(words.next().unwrap_or_default())?;
-    let mut weight = 1;
+    let (mut weight, mut rank) = (1, 0);
     for word in words {
+        if word == "backup" {
+            rank = 1;
+            continue;
+        }
         let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
         weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
-            format!("`{text}` says `{word}`; write `weight=N` behind the address, with a number from 1 to {WEIGHT_MAX}")
+            format!(
+                "`{text}` says `{word}`; write `backup` behind the address, or `weight=N` with a number from 1 to {WEIGHT_MAX}"
+            )
         })?;
     }
-    Ok(endpoints.into_iter().map(|endpoint| Member::weighing(endpoint, weight)).collect())
+    Ok(endpoints.into_iter().map(|endpoint| Member::weighing(endpoint, weight).ranking(rank)).collect())
 }
 
 /// Reads an address, or one for several elements of an array.
@@ -143,7 +149,8 @@ mod tests {
         check("127.0.0.1:9000x2 weight=65535", "127.0.0.1:9000 weight=65535, 127.0.0.1:9000 weight=65535");
         check("127.0.0.1:9000 weight=0", "with a number from 1 to 65535");
         check("127.0.0.1:9000 weight=65536", "with a number from 1 to 65535");
-        check("127.0.0.1:9000 backup", "says `backup`; write `weight=N`");
+        check("127.0.0.1:9000 backup weight=2", "127.0.0.1:9000 weight=2 backup");
+        check("127.0.0.1:9000 down", "says `down`; write `backup`");
         check("weight=3", "weight=3");
     }
 }

@@ -87,7 +87,18 @@ fn service(
     health: &HealthLimits,
     fails: fn(usize, u64) -> bool,
 ) -> (Service, Rc<RefCell<Books>>) {
+    ranked(subject, (weights, &[], seconds), health, fails)
+}
+
+/// As [`service`]; some stand in for others.
+fn ranked(
+    subject: &Subject,
+    (weights, ranks, seconds): (&[u32], &[u16], u64),
+    health: &HealthLimits,
+    fails: fn(usize, u64) -> bool,
+) -> (Service, Rc<RefCell<Books>>) {
     let mut config = ServiceConfig::new(5, weights.len());
+    config.ranks = ranks.to_vec();
     config.weights = weights.to_vec();
     config.limits.health = health.clone();
     let books = Rc::new(RefCell::new(Books::default()));
@@ -268,4 +279,36 @@ fn of_backends_that_weigh_more_one_dies_and_the_others_share_its_part() {
         drop(books);
         service
     });
+}
+
+#[test]
+fn backends_that_stand_in_are_asked_while_the_others_are_away_and_nobody_notices() {
+    for policy in ["round_robin", "least_loaded", "two_choices"] {
+        check(policy, |subject| {
+            let ranks = [0, 0, 1, 1];
+            let (mut service, books) =
+                ranked(subject, (&[1; 4], &ranks, 8), &HealthLimits::default(), |_, _| false);
+            for at in [0, 1] {
+                let away = service.backends[at].clone();
+                service.net.kill_at((1 + at as u64) * S, &away);
+                service.net.set_down_at((1 + at as u64) * S, &away, Reach::Refuse);
+                service.net.set_down_at(4 * S, &away, Reach::Up);
+            }
+            pass(&mut service, 9 * S);
+            let books = books.borrow();
+            assert_eq!(books.told.len() as u64, 8 * CLIENTS_PER_S);
+            assert!(books.told.iter().all(|(_, status)| *status == 200), "a GET does not notice");
+            let of = |servers: [usize; 2], from_s: u64, to_s: u64| -> u64 {
+                servers.map(|server| books.of(server, from_s * S, to_s * S)).iter().sum()
+            };
+            assert_eq!((of([0, 1], 0, 1), of([2, 3], 0, 2)), (CLIENTS_PER_S - 1, 0), "{policy}");
+            assert_eq!(of([0, 1], 2, 4), 0, "{policy}: both are away");
+            let each = [2, 3].map(|server| books.of(server, 2 * S, 4 * S));
+            let half = CLIENTS_PER_S * 8 / 10..=CLIENTS_PER_S * 12 / 10;
+            assert!(each.iter().all(|had| half.contains(had)), "{policy}: {each:?}");
+            assert_eq!(of([2, 3], 5, 9), 0, "{policy}: both are back");
+            drop(books);
+            service
+        });
+    }
 }

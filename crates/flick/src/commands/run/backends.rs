@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use flick_runtime::{Binding, Limits, Platform};
+use flick_runtime::{Binding, Limits, Member, Platform};
 
 use crate::failure::Failure;
 use crate::settings::addresses::Connect;
@@ -55,8 +55,13 @@ pub fn open(
             }
             opened.push(Opened { channel: channel.clone(), reader, after, error: failed });
         }
-        let (endpoints, weights) = members.into_iter().map(|member| (member.endpoint, member.weight)).unzip();
-        bindings.push(Binding { channel, endpoints, weights });
+        let mut binding = Binding::new(channel, Vec::new());
+        for Member { endpoint, weight, rank } in members {
+            binding.endpoints.push(endpoint);
+            binding.weights.push(weight);
+            binding.ranks.push(rank);
+        }
+        bindings.push(binding);
     }
     Ok((bindings, opened))
 }
