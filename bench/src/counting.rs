@@ -86,21 +86,22 @@ fn start(
 }
 
 fn table(rows: &[Vec<Round>; SIDES.len()]) -> String {
+    type Read = fn(&Round) -> f64;
     let mut text = String::from(
         "| | CPU µs per request | of that which counts nothing | requests/s | of that which counts nothing |\n|---|---|---|---|---|\n",
     );
     let first = &rows[0];
     for ((name, ..), rounds) in SIDES.iter().zip(rows) {
-        let spread = |read: fn(&Round) -> f64, digits: usize| {
+        let spread = |read: Read, digits: usize| {
             let all = Spread::of(rounds.iter().map(read));
             format!("{:.digits$} ({:.digits$}–{:.digits$})", all.median, all.min, all.max)
         };
-        let ratio = |read: fn(&Round) -> f64| {
+        let ratio = |read: Read| {
             let all = Spread::of(rounds.iter().zip(first).map(|(own, other)| read(own) / read(other)));
             format!("{:.3} ({:.3}–{:.3})", all.median, all.min, all.max)
         };
-        let (cpu, rate): (fn(&Round) -> f64, fn(&Round) -> f64) =
-            (|round| round.cpu_us_per_request, |round| round.replies_per_s);
+        let cpu: Read = |round| round.cpu_us_per_request;
+        let rate: Read = |round| round.replies_per_s;
         let _ = writeln!(
             text,
             "| {name} | {} | {} | {} | {} |",
