@@ -159,6 +159,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.adopt(socket))
     }
 
+    fn is_gone(&self, conn: Handle) -> bool {
+        either!(self, driver => driver.is_gone(conn))
+    }
+
     fn detach(&mut self, conn: Handle) -> Detached {
         either!(self, driver => driver.detach(conn))
     }

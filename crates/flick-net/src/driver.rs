@@ -207,6 +207,13 @@ pub trait Driver {
     /// Bytes appended and not yet taken by the kernel. 0 for a handle that names nothing.
     fn backlog_bytes(&self, conn: Handle) -> usize;
 
+    /// Whether the peer has ended or reset a connection though no event has said so yet: worth a system call before something
+    /// is sent on one that has rested and that nothing can be sent twice on.
+    fn is_gone(&self, conn: Handle) -> bool {
+        let _ = conn;
+        false
+    }
+
     /// Sets the marks for `Drained`.
     fn set_marks(&mut self, high_bytes: usize, low_bytes: usize);
 

@@ -415,6 +415,10 @@ impl Driver for EpollDriver {
         state.map_or(0, |state| state.output.bytes())
     }
 
+    fn is_gone(&self, conn: Handle) -> bool {
+        self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.socket))
+    }
+
     fn waited_ns(&self) -> u64 {
         self.waited_ns
     }

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{
@@ -142,6 +143,15 @@ pub(crate) fn dial_outcome(socket: impl AsFd) -> Option<ConnFault> {
         Ok(Ok(())) => None,
         Ok(Err(errno)) | Err(errno) => Some(dial_fault(errno)),
     }
+}
+
+/// Whether the peer has ended its side or reset the connection. It clears nothing.
+pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // One that cannot be asked is found out when it is used.
+    let asked = rustix::event::poll(&mut polled, Some(&at_once));
+    asked.is_ok() && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// The error a connected socket has, if any; asking clears it.

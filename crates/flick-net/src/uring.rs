@@ -207,8 +207,9 @@ impl UringDriver {
             conn.reads_on = fault == ConnFault::Reset && conn.phase == Phase::Open && !conn.met_eof;
         }
         conn.fault.get_or_insert(fault);
-        if fault != ConnFault::Reset && conn.receive == Receive::Armed {
-            // The peer is well and may send for ever; the receive of one that is gone ends by itself.
+        if conn.receive == Receive::Armed {
+            // Of a peer that is well, because it may send for ever. Of one that is gone, because its receive may never end: the
+            // kernel (seen on 6.18) forgets a reset that came right behind data. What is there is received anew, up to the end.
             conn.receive = Receive::Cancelling;
             self.ring.cancel(token(KIND_RECEIVE, index), token(KIND_IGNORED, 0));
         }
@@ -470,6 +471,10 @@ impl Driver for UringDriver {
     fn backlog_bytes(&self, conn: Handle) -> usize {
         let state = self.conns.get(conn).filter(|conn| !conn.is_closing && conn.fault.is_none());
         state.map_or(0, |state| state.output.bytes())
+    }
+
+    fn is_gone(&self, conn: Handle) -> bool {
+        self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.socket))
     }
 
     fn waited_ns(&self) -> u64 {

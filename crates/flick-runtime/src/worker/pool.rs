@@ -31,8 +31,14 @@ impl<D: Driver> Worker<D> {
         let rests_since_ns = |link: &u32| self.links[*link as usize].rests_since_ns;
         let free = lent.clone().filter(is_free).min_by_key(rests_since_ns);
         let rested_ns = self.driver.now_ns().saturating_sub(LENT_REST_MS * MS);
-        if free.is_some_and(|link| rests_since_ns(&link) <= rested_ns) {
-            return free;
+        if let Some(link) = free.filter(|link| rests_since_ns(link) <= rested_ns) {
+            let is_gone = self.links[link as usize].conn.is_some_and(|conn| self.driver.is_gone(conn));
+            if !is_gone {
+                return free;
+            }
+            // A body is not sent twice, so it does not begin where it cannot end.
+            self.link_broken(link, FailureReason::Unavailable, None);
+            return if self.dial(link) { Some(link) } else { None };
         }
         let down = lent.clone().find(|link| self.links[*link as usize].state == LinkState::Down);
         down.filter(|link| self.dial(*link)).or(free)
