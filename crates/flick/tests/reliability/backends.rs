@@ -62,7 +62,9 @@ fn m2_early_reply_reaches_its_client_and_nobody_else() {
                     for round in 0..rounds {
                         let opaque = client << 24 | round;
                         let reply = writer.ask(&set(opaque, "large", value));
-                        assert_eq!(reply.outcome(), (Some(Status::ValueTooLarge), opaque), "{io:?}");
+                        let (said, expected) =
+                            (reply.value().escape_ascii(), (Some(Status::ValueTooLarge), opaque));
+                        assert_eq!(reply.outcome(), expected, "{io:?}: {said}");
                         assert_eq!(writer.ask(&get(opaque, "after")).value(), b"after");
                     }
                 });
