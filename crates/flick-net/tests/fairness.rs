@@ -1,11 +1,14 @@
 //! Peers who send without end: each has its part of what a driver receives. Peers who are sent much: a poll sends its part.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use flick_buffers::{Class, Pool, PoolConfig};
+use common::{open, pool};
+use flick_buffers::{Class, Pool};
 use flick_net::{AnyDriver, Driver, DriverLimits, Event, Handle, IoKind};
 
 const LIMITS: DriverLimits =
@@ -18,14 +21,7 @@ const POLLS: usize = PEERS * 6;
 
 /// A driver, its buffers, and clients with their connections; `None` where the kernel has no such driver.
 fn connected(kind: IoKind) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handle>)> {
-    let mut driver = match AnyDriver::open(kind, LIMITS) {
-        Ok(driver) => driver,
-        Err(error) => {
-            eprintln!("not tested: {error}");
-            return None;
-        }
-    };
-    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let (mut driver, pool) = (open(kind, LIMITS)?, pool());
     let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
     let at = driver.local_addr(listener).expect("just opened").to_string();
     let peers: Vec<TcpStream> = (0..PEERS)

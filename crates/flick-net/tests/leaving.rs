@@ -1,9 +1,12 @@
 //! A driver that leaves its listener to another one: who has come is handed out by one of the two, however close it was.
 
+mod common;
+
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use flick_buffers::{Pool, PoolConfig};
+use common::{open, pool};
+use flick_buffers::Pool;
 use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind, ListenSocket};
 
 const LIMITS: DriverLimits =
@@ -17,12 +20,10 @@ fn accepted(driver: &mut AnyDriver, pool: &Pool, wait: Duration, events: &mut Ve
 }
 
 fn check(kind: IoKind) {
-    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let pool = pool();
     let mut events = Vec::new();
     for round in 0..ROUNDS {
-        let open =
-            || AnyDriver::open(kind, LIMITS).inspect_err(|error| eprintln!("not tested: {error}")).ok();
-        let (Some(mut old), Some(mut new)) = (open(), open()) else { return };
+        let (Some(mut old), Some(mut new)) = (open(kind, LIMITS), open(kind, LIMITS)) else { return };
         let socket = ListenSocket::open(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
         let at = socket.local_addr().to_string();
         let other = socket.duplicate().expect("a descriptor");

@@ -1,27 +1,21 @@
 //! What crosses threads: waking a driver, and one Unix address served by several workers.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use flick_buffers::{Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets, Watch};
+use common::{open, pool};
+use flick_net::{Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets, Watch};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 
-fn pool() -> Pool {
-    Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 })
-}
-
-fn open(kind: IoKind) -> Option<AnyDriver> {
-    AnyDriver::open(kind, LIMITS).inspect_err(|error| eprintln!("not tested: {error}")).ok()
-}
-
 /// Another thread counts up and wakes; every count is seen, though many wakes become one event.
 fn check_waking(kind: IoKind) {
-    let Some(mut driver) = open(kind) else { return };
+    let Some(mut driver) = open(kind, LIMITS) else { return };
     let (waker, pool) = (driver.waker(), pool());
     let (sender, receiver) = mpsc::channel();
     let other = std::thread::spawn(move || {
@@ -50,7 +44,7 @@ fn check_waking(kind: IoKind) {
 
 /// A thread of several drivers sleeps in its watch between two wakes.
 fn check_waking_a_watch(kind: IoKind) {
-    let Some(mut driver) = open(kind) else { return };
+    let Some(mut driver) = open(kind, LIMITS) else { return };
     let (waker, pool, mut watch) = (driver.waker(), pool(), Watch::new(1).expect("the kernel watches"));
     driver.announce(&mut watch, 7).expect("it can be watched");
     let (again, is_asleep) = mpsc::channel::<()>();
@@ -102,7 +96,7 @@ fn no_wake_is_lost_by_uring() {
 /// Two workers accept from one Unix path until told to stop; all peers are served.
 fn check_sharing(kind: IoKind) {
     const PEERS: usize = 40;
-    if open(kind).is_none() {
+    if open(kind, LIMITS).is_none() {
         return;
     }
     let path = std::env::temp_dir().join(format!("flick-threads-{}-{kind:?}.sock", std::process::id()));
@@ -112,7 +106,7 @@ fn check_sharing(kind: IoKind) {
         .map(|socket| {
             let wakers = wakers.clone();
             std::thread::spawn(move || {
-                let mut driver = open(kind).expect("opened once already");
+                let mut driver = open(kind, LIMITS).expect("opened once already");
                 driver.listen_on(socket).expect("a listening socket");
                 wakers.send(driver.waker()).expect("the test waits");
                 let (pool, mut events, mut served) = (pool(), Vec::new(), 0);

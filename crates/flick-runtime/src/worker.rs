@@ -440,11 +440,7 @@ impl<D: Driver> Worker<D> {
 
     /// The driver has lost a connection.
     fn conn_failed(&mut self, conn: Handle) {
-        let role = self.role(conn);
-        if role == Role::Nobody {
-            return;
-        }
-        match role {
+        match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
             Role::Link { link, .. } => self.link_gone(link),
             Role::Waiting => self.waiting.retain(|waiting| *waiting != conn),

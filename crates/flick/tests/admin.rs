@@ -21,6 +21,17 @@ use common::{Scratch, client, flick, http, run, told};
 use flick_load::binary::{Opcode, Status};
 use openmetrics::Metrics;
 
+/// Says something to a service and reads until its reply has this end.
+fn ask(stream: &mut TcpStream, text: &str, end: &str) {
+    stream.write_all(text.as_bytes()).expect("the service reads");
+    let mut reply = Vec::new();
+    while !reply.ends_with(end.as_bytes()) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a reply goes on to its end");
+        reply.push(byte[0]);
+    }
+}
+
 /// Asks for a path with further fields; status and body.
 fn get(mut stream: impl Read + Write, path: &str, fields: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
@@ -250,18 +261,9 @@ fn counters_of_programs_stand_under_their_own_names() {
         "0",
     ]);
     let mut client = client::connect(service.address);
-    let mut ask = |text: &str, end: &str| {
-        client.write_all(text.as_bytes()).expect("the service reads");
-        let mut reply = Vec::new();
-        while !reply.ends_with(end.as_bytes()) {
-            let mut byte = [0];
-            client.read_exact(&mut byte).expect("a reply goes on to its end");
-            reply.push(byte[0]);
-        }
-    };
-    ask("set key 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    ask(&mut client, "set key 0 0 5\r\nvalue\r\n", "STORED\r\n");
     for _ in 0..5 {
-        ask("get key\r\n", "END\r\n");
+        ask(&mut client, "get key\r\n", "END\r\n");
     }
     let seen = metrics(service.admin());
     assert_eq!((seen.sum("hits_total"), seen.sum("misses_total")), (4.0, 1.0));

@@ -248,7 +248,6 @@ impl<D: Driver> Worker<D> {
                 Entry::Early(at_ns) => self.accept_again_at(at_ns),
                 Entry::Full => self.accept_again(),
             }
-            self.roles[conn.index as usize] = Role::Waiting;
             self.waiting.push_front(conn);
             return;
         }

@@ -10,7 +10,7 @@ use super::common::peers::Memcached;
 use super::common::service::{Service, read_all};
 use super::common::wait::{self, WAIT_MAX};
 use super::common::{Scratch, client};
-use super::{get, metrics, tcp};
+use super::{ask, get, metrics, tcp};
 
 /// Asks for what is read, sends on everything else, and tells a backend that a client has left.
 const SPREAD: &str = r#"
@@ -76,16 +76,6 @@ fn check(admin: SocketAddr, expected: &[(&str, u64)]) {
         (last == expected || std::time::Instant::now() > deadline).then_some(())
     });
     assert_eq!(last, expected);
-}
-
-fn ask(stream: &mut TcpStream, text: &str, end: &str) {
-    stream.write_all(text.as_bytes()).expect("the service reads");
-    let mut reply = Vec::new();
-    while !reply.ends_with(end.as_bytes()) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a reply goes on to its end");
-        reply.push(byte[0]);
-    }
 }
 
 #[test]
