@@ -25,9 +25,11 @@ use crate::table::Table;
 use crate::waker::Waker;
 
 mod complete;
+mod looks;
 mod sys;
 mod turn;
 
+use looks::Looks;
 use sys::Ring;
 
 /// Kernel sockets through io_uring.
@@ -51,6 +53,7 @@ pub struct UringDriver {
     /// The same, but no buffer was left for them last time: they come first.
     hungry: SlotQueue,
     lingerers: Lingerers,
+    looks: Looks,
     waker: Waker,
     waker_is_armed: bool,
     announcer: Option<OwnedFd>,
@@ -150,6 +153,7 @@ impl UringDriver {
             unarmed: SlotQueue::new(limits.conns_max),
             hungry: SlotQueue::new(limits.conns_max),
             lingerers: Lingerers::new(limits.conns_max),
+            looks: Looks::new(monotonic_ns()),
             waker: Waker::with_eventfd()?,
             waker_is_armed: false,
             announcer: None,

@@ -101,9 +101,10 @@ impl UringDriver {
     }
 
     pub(super) fn wait_time(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let Some(deadline_ns) = self.lingerers.deadline_ns() else { return timeout };
-        let linger = Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns));
-        Some(timeout.map_or(linger, |timeout| timeout.min(linger)))
+        let due_ns = self.lingerers.deadline_ns().into_iter().chain(self.look_due_ns()).min();
+        let Some(due_ns) = due_ns else { return timeout };
+        let due = Duration::from_nanos(due_ns.saturating_sub(self.now_ns));
+        Some(timeout.map_or(due, |timeout| timeout.min(due)))
     }
 
     /// Hands out what was left from before, then what the ring has brought.
@@ -111,6 +112,7 @@ impl UringDriver {
         while let Some(conn) = self.lingerers.pop_expired(self.now_ns) {
             self.give_up(conn);
         }
+        self.look();
         self.serve_ready(sink);
         self.accept_parked(sink);
         while !sink.is_full() {
