@@ -44,8 +44,8 @@ pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// How often connections on a ring are looked at whose peer may be gone untold.
 pub const LOOK_NS: u64 = 500_000_000;
 
-/// Connections looked at each time: a system call for each.
-pub const LOOKS_MAX: u32 = 512;
+/// Connections looked at each time: a system call for each that something has come from.
+pub const LOOKS_MAX: u32 = 1024;
 
 /// Large buffers the ring holds ready for the kernel to receive into.
 pub const PROVIDED_BUFS_MAX: u16 = 16;

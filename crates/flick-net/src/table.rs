@@ -30,10 +30,6 @@ impl<T> Table<T> {
         self.free.is_empty() && self.slots.len() == self.capacity as usize
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
-    }
-
     /// Puts `value` into a free slot.
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
         if self.is_full() {

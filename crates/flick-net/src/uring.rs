@@ -29,7 +29,7 @@ mod looks;
 mod sys;
 mod turn;
 
-use looks::Looks;
+use looks::{Doubt, Looks};
 use sys::Ring;
 
 /// Kernel sockets through io_uring.
@@ -88,6 +88,7 @@ struct Conn {
     /// A reset that a send met: what the peer said before it is still to be received, up to its end.
     reads_on: bool,
     lingered_bytes: usize,
+    doubt: Doubt,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,6 +241,7 @@ impl UringDriver {
         assert!(conn.requests == 0, "the kernel has let go of a socket that is closed");
         self.outputs.clear(&mut conn.output);
         self.stashes.clear(&mut conn.stash);
+        self.looks.set(&mut conn.doubt, Doubt::None);
         self.accept_where_full();
     }
 
@@ -296,6 +298,7 @@ impl Conn {
             fault: None,
             reads_on: false,
             lingered_bytes: 0,
+            doubt: Doubt::None,
         }
     }
 }
@@ -422,7 +425,8 @@ impl Driver for UringDriver {
         if socket::set_blocking(&state.socket, false).is_err() {
             return Detached::Never;
         }
-        let removed = self.conns.remove(conn.index).expect("it was there just above");
+        let mut removed = self.conns.remove(conn.index).expect("it was there just above");
+        self.looks.set(&mut removed.doubt, Doubt::None);
         self.accept_where_full();
         Detached::Socket(removed.socket)
     }

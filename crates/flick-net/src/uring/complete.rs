@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
+use super::looks::Doubt;
 use super::sys::{Completion, Ring};
 use super::turn::EventSink;
 use super::{
@@ -105,7 +106,10 @@ impl UringDriver {
         }
         let handle = self.conns.handle(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
-        conn.is_fed |= data.is_some();
+        if data.is_some() {
+            conn.is_fed = true;
+            self.looks.set(&mut conn.doubt, Doubt::Fresh);
+        }
         if !completion.is_more() {
             conn.receive = Receive::Idle;
             let was_left_out = !conn.is_fed && completion.result == -libc::ENOBUFS;

@@ -1,6 +1,6 @@
 //! Looks after connections whose peer may be gone without the kernel having told.
-//! Promises: a peer that has reset is found out, whatever became of the request that was to tell of it; connections are looked at by
-//! turns, [`LOOKS_MAX`] of them each [`LOOK_NS`], and nothing is done on the way of data.
+//! Promises: a peer that has reset is found out, whatever became of the request that was to tell of it; a connection is asked once it
+//! has been quiet for [`LOOK_NS`], and not again before something comes: one that rests costs nothing.
 //! Why: a receive that goes on (`RecvMulti`) is now and then not told of a reset that came right behind data (seen on Linux 6.18).
 //! Whoever is sent something is found out by that; a peer that is owed nothing would keep its session until a time-out.
 
@@ -13,23 +13,43 @@ pub(super) struct Looks {
     due_ns: u64,
     /// The slot to go on from.
     next: u32,
+    /// Connections that are not [`Doubt::None`].
+    doubted: u32,
+}
+
+/// Whether the kernel may have forgotten to tell of a reset.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    None,
+    /// Nothing has come for a while: worth a system call.
+    Quiet,
+    /// Something has come, or is received from anew, since the last look.
+    Fresh,
 }
 
 impl Looks {
     pub(super) fn new(now_ns: u64) -> Looks {
-        Looks { due_ns: now_ns + LOOK_NS, next: 0 }
+        Looks { due_ns: now_ns + LOOK_NS, next: 0, doubted: 0 }
+    }
+
+    /// When to look again; `None`: there is no need to.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        (self.doubted > 0).then_some(self.due_ns)
+    }
+
+    /// What is thought of a connection changes.
+    #[inline]
+    pub(super) fn set(&mut self, doubt: &mut Doubt, to: Doubt) {
+        self.doubted += u32::from(to != Doubt::None);
+        self.doubted -= u32::from(*doubt != Doubt::None);
+        *doubt = to;
     }
 }
 
 impl UringDriver {
-    /// When to look again; `None`: there is nobody.
-    pub(super) fn look_due_ns(&self) -> Option<u64> {
-        (!self.conns.is_empty()).then_some(self.looks.due_ns)
-    }
-
     /// Looks at some connections if it is time to. Those that are over are received from anew, which tells what there is to tell.
     pub(super) fn look(&mut self) {
-        if self.now_ns < self.looks.due_ns {
+        if self.looks.due_ns().is_none_or(|due_ns| self.now_ns < due_ns) {
             return;
         }
         self.looks.due_ns = self.now_ns + LOOK_NS;
@@ -43,12 +63,19 @@ impl UringDriver {
 
     fn look_at(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
-        // Whoever lingers has little time anyway.
-        let is_told = conn.phase == Phase::Open && conn.receive == Receive::Armed;
-        if is_told && socket::is_hung_up(&conn.socket) {
-            // If its receive is just about to tell by itself, this comes too late and does no harm.
-            conn.receive = Receive::Cancelling;
-            self.ring.cancel(token(KIND_RECEIVE, index), token(KIND_IGNORED, 0));
+        match conn.doubt {
+            Doubt::None => {}
+            Doubt::Fresh => self.looks.set(&mut conn.doubt, Doubt::Quiet),
+            Doubt::Quiet => {
+                self.looks.set(&mut conn.doubt, Doubt::None);
+                // Whoever lingers has little time anyway.
+                let waits = conn.phase == Phase::Open && conn.receive == Receive::Armed;
+                if waits && socket::is_hung_up(&conn.socket) {
+                    // If its receive is just about to tell by itself, this comes too late and does no harm.
+                    conn.receive = Receive::Cancelling;
+                    self.ring.cancel(token(KIND_RECEIVE, index), token(KIND_IGNORED, 0));
+                }
+            }
         }
     }
 }
@@ -89,6 +116,7 @@ mod tests {
         // As the kernel has it when it has forgotten: a receive that will tell nothing, here because it is that of another socket.
         let conn = driver.conns.at_mut(handle.index).expect("adopted just above");
         (conn.wants, conn.receive, conn.requests) = (true, Receive::Armed, 1);
+        driver.looks.set(&mut conn.doubt, Doubt::Fresh);
         assert!(driver.ring.provide(&pool), "there are buffers");
         driver.ring.receive(&quiet, token(KIND_RECEIVE, handle.index));
         // What is unread when it is closed makes the kernel reset the connection.
@@ -102,6 +130,7 @@ mod tests {
             driver.poll(&pool, None, &mut events).expect("a poll does not fail");
             came.append(&mut events);
         }
+        assert!(driver.looks.due_ns().is_none(), "nobody is left to look at");
         let data = came.iter().find_map(|event| match event {
             Event::Data { data, .. } => Some(data.bytes().to_vec()),
             _ => None,
@@ -116,6 +145,6 @@ mod tests {
 
     #[test]
     fn whoever_is_behind_many_others_is_looked_at_too() {
-        check(2 * LOOKS_MAX - 1);
+        check(LOOKS_MAX + LOOKS_MAX / 2);
     }
 }

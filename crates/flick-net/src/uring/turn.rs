@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flick_buffers::Pool;
 
+use super::looks::Doubt;
 use super::{KIND_RECEIVE, KIND_SEND, KIND_WAKER, Phase, Receive, UringDriver, token};
 use crate::driver::{Event, Handle};
 use crate::epoll::monotonic_ns;
@@ -96,12 +97,13 @@ impl UringDriver {
             conn.receive = Receive::Armed;
             conn.is_fed = false;
             conn.requests += 1;
+            self.looks.set(&mut conn.doubt, Doubt::Fresh);
             self.ring.receive(&conn.socket, token(KIND_RECEIVE, index));
         }
     }
 
     pub(super) fn wait_time(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let due_ns = self.lingerers.deadline_ns().into_iter().chain(self.look_due_ns()).min();
+        let due_ns = self.lingerers.deadline_ns().into_iter().chain(self.looks.due_ns()).min();
         let Some(due_ns) = due_ns else { return timeout };
         let due = Duration::from_nanos(due_ns.saturating_sub(self.now_ns));
         Some(timeout.map_or(due, |timeout| timeout.min(due)))

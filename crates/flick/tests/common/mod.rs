@@ -13,9 +13,10 @@ pub mod wait;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The tool under test.
+/// The tool under test; `FLICK_BINARY` names another one, for figures of a release build.
 pub fn flick() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flick"));
+    let tool = std::env::var_os("FLICK_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_flick").into());
+    let mut command = Command::new(tool);
     command.current_dir(root()).stdin(Stdio::null()).env_remove("FLICK_LOG").env("NO_COLOR", "1");
     command
 }
