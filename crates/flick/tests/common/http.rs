@@ -1,6 +1,6 @@
 //! HTTP for the tests' own: a backend that can be stopped, and one request at a time.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,26 +59,30 @@ pub fn echoed(target: &str, _size: usize) -> Vec<u8> {
     target.as_bytes().to_vec()
 }
 
-fn serve(mut stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &AtomicU64, ended: &AtomicBool) {
-    let (mut pending, mut piece) = (Vec::<u8>::new(), [0; 4096]);
+fn serve(stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &AtomicU64, ended: &AtomicBool) {
     // Head and body are two writes: the second would wait 40 ms for the first to be acknowledged.
     stream.set_nodelay(true).expect("a connection of ours");
+    let mut stream = BufReader::new(stream);
     loop {
-        match stream.read(&mut piece) {
-            Ok(0) | Err(_) => return,
-            Ok(len) => pending.extend(&piece[..len]),
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_until(b'\n', &mut head) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
         }
-        while let Some(end) = pending.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head: Vec<u8> = pending.drain(..end + 4).collect();
-            requests.fetch_add(1, Ordering::SeqCst);
-            let body = page(String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default());
-            if ended.load(Ordering::SeqCst) {
-                return;
-            }
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
-                return;
-            }
+        requests.fetch_add(1, Ordering::SeqCst);
+        let mut body = page(String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default());
+        if ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        if head.starts_with(b"HEAD ") {
+            body.clear();
+        }
+        let stream = stream.get_mut();
+        if stream.write_all(reply.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
+            return;
         }
     }
 }
