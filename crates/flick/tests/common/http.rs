@@ -105,12 +105,15 @@ pub fn exchange_with(stream: &mut TcpStream, method: &str, target: &str) -> io::
 pub fn reply(stream: &mut TcpStream) -> io::Result<(u16, Vec<u8>)> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 16 * 1024]);
     loop {
-        match stream.read(&mut piece)? {
-            0 => {
+        match stream.read(&mut piece) {
+            Ok(0) => {
                 let told = format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes));
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, told));
             }
-            len => bytes.extend_from_slice(&piece[..len]),
+            Ok(len) => bytes.extend_from_slice(&piece[..len]),
+            // A process that was stopped and goes on is told so, where its reads have a time-out.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
         }
         if let Some(whole) = whole(&bytes)? {
             return Ok(whole);
