@@ -1,8 +1,9 @@
 //! Two services on one thread: one whose latency matters, and one that is flooded.
 //!
-//! Promises: the load on the first is the same open loop in every case, each request charged from when it was due; the cases take
-//! turns within each round; a wrong or missing reply ends the run. Who floods has the core of the loads only while
-//! nobody else wants it, so that the load's own clock is not disturbed.
+//! Promises: the load on the first is the same open loop in every case; the cases take turns within each round; a wrong or missing
+//! reply ends the run. Two clocks: what the service took, from handing a request to the socket to the kernel's stamp of its reply, and
+//! what the load saw, each request charged from when it was due. Who floods shares the load's core, and while it is in the
+//! kernel the load waits there: that is in the second and not in the first.
 //! Refuses: the latency of the flooded service.
 
 use std::fmt::Write as _;
@@ -25,6 +26,9 @@ const FLOODS: [(&str, &[Flood]); 3] = [
     ("long bodies", &[Flood::Long]),
     ("both", &[Flood::Cheap, Flood::Long]),
 ];
+
+/// The case without a neighbour's load.
+const ALONE: (&str, &str) = ("nothing", "our process");
 
 /// Where the neighbour is.
 const PLACES: [(&str, Place); 3] = [
@@ -98,6 +102,8 @@ struct Round {
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
+    /// The 99th percentile as the load saw it.
+    seen_p99_us: f64,
     /// Share of its core that the process used.
     load: f64,
 }
@@ -109,7 +115,7 @@ type Row = (&'static str, &'static str, Vec<Round>);
 pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
     let _boost = args.place.take()?;
     let scratch = ScratchDir::new("neighbours")?;
-    let mut rows: Vec<Row> = vec![("nothing", "our process", Vec::new())];
+    let mut rows: Vec<Row> = vec![(ALONE.0, ALONE.1, Vec::new())];
     for (flood, _) in FLOODS {
         rows.extend(PLACES.map(|(place, _)| (flood, place, Vec::new())));
     }
@@ -122,8 +128,8 @@ pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
                 io::Error::other(format!("{name}, {place_name}, round {number}: {error}"))
             })?;
             eprintln!(
-                "round {number} {name:<26} {place_name:<32} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, core {:.2}",
-                round.p50_us, round.p99_us, round.p999_us, round.load
+                "round {number} {name:<26} {place_name:<32} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, p99 seen {:.0} us, core {:.2}",
+                round.p50_us, round.p99_us, round.p999_us, round.seen_p99_us, round.load
             );
             rounds.push(round);
         }
@@ -198,6 +204,7 @@ fn round(args: &NeighboursArgs, floods: &[Flood], place: Place, scratch: &Path) 
         keys: 1_000,
         value: ValueSize::Fixed(100),
         rate_per_s: Some(args.rate),
+        stamped: true,
         warmup: Duration::from_secs(1),
         duration: Some(Duration::from_secs_f64(args.seconds)),
         ..LoadConfig::new(server.addr)
@@ -217,16 +224,17 @@ fn round(args: &NeighboursArgs, floods: &[Flood], place: Place, scratch: &Path) 
         return Err(io::Error::other(format!("the round is void: {:?}", report.counts)));
     }
     Ok(Round {
-        p50_us: report.latency.p50_us as f64,
-        p99_us: report.latency.p99_us as f64,
-        p999_us: report.latency.p999_us as f64,
+        p50_us: report.served.p50_us as f64,
+        p99_us: report.served.p99_us as f64,
+        p999_us: report.served.p999_us as f64,
+        seen_p99_us: report.latency.p99_us as f64,
         load: used.as_secs_f64() / (report.elapsed.as_secs_f64() + 1.0),
     })
 }
 
 fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| the neighbour suffers | and is in | p50, µs | p99, µs | p99.9, µs | p99, against one that gives way | core |\n|---|---|---|---|---|--:|--:|\n",
+        "| the neighbour suffers | and is in | p50, µs | p99, µs | p99.9, µs | p99, against one that gives way | p99, against none | p99 that the load saw, µs | core |\n|---|---|---|---|---|--:|--:|---|--:|\n",
     );
     let spread = |rounds: &[Round], read: fn(&Round) -> f64| Spread::of(rounds.iter().map(read));
     for (name, place, rounds) in rows {
@@ -234,19 +242,21 @@ fn table(rows: &[Row]) -> String {
             let spread = spread(rounds, read);
             format!("{:.0} ({:.0}–{:.0})", spread.median, spread.min, spread.max)
         };
-        let base = rows.iter().find(|(flood, at, _)| flood == name && *at == PLACES[0].0);
-        let ratio = base.map(|(_, _, base)| {
+        let against = |flood: &str, at: &str| {
+            let (_, _, base) = rows.iter().find(|row| (row.0, row.1) == (flood, at))?;
             let pairs = rounds.iter().zip(base).map(|(round, base)| round.p99_us / base.p99_us);
             let ratio = Spread::of(pairs);
-            format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.min, ratio.max)
-        });
+            Some(format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.min, ratio.max))
+        };
         let _ = writeln!(
             text,
-            "| {name} | {place} | {} | {} | {} | {} | {:.2} |",
+            "| {name} | {place} | {} | {} | {} | {} | {} | {} | {:.2} |",
             cell(|round| round.p50_us),
             cell(|round| round.p99_us),
             cell(|round| round.p999_us),
-            ratio.unwrap_or_default(),
+            against(name, PLACES[0].0).unwrap_or_default(),
+            against(ALONE.0, ALONE.1).unwrap_or_default(),
+            cell(|round| round.seen_p99_us),
             spread(rounds, |round| round.load).median,
         );
     }

@@ -12,6 +12,7 @@
 mod client;
 mod driver;
 mod progress;
+mod stamp;
 mod value;
 mod wire;
 
@@ -102,6 +103,9 @@ pub struct LoadConfig {
     pub reconnect: bool,
     /// Whether each write is cut into random small pieces, one per turn.
     pub split_writes: bool,
+    /// Whether the kernel stamps what arrives, so that the time a service took is told apart from the load's own delays
+    /// ([`LoadReport::served`]).
+    pub stamped: bool,
     /// Seed of every random choice.
     pub seed: u64,
     /// In which order keys are asked for.
@@ -129,6 +133,7 @@ impl LoadConfig {
             drain: Duration::from_secs(10),
             reconnect: false,
             split_writes: false,
+            stamped: false,
             seed: 1,
             order: KeyOrder::Random,
         }
@@ -172,6 +177,9 @@ pub struct LoadReport {
     pub replies_per_s: f64,
     /// Latency of good replies after the warm-up.
     pub latency: Latency,
+    /// With [`LoadConfig::stamped`]: from handing a request to the socket until its reply was at the load's host, whenever the load came
+    /// to read it. A request that the load sends late is not charged for that, so this is no end-to-end latency.
+    pub served: Latency,
     /// Slowest error reply, in microseconds: how long a client of a dead backend waits.
     pub error_latency_us_max: u64,
     /// What was wrong with the first wrong reply.
@@ -231,6 +239,7 @@ impl LoadRun {
             elapsed,
             replies_per_s: if seconds > 0.0 { counts.replies as f64 / seconds } else { 0.0 },
             latency: self.progress.latency(),
+            served: self.progress.served(),
             error_latency_us_max: self.progress.error_latency_us_max(),
             first_wrong: self.progress.first_wrong().map(str::to_owned),
         }

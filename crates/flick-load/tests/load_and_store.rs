@@ -48,6 +48,16 @@ fn many_connections_on_two_threads_get_every_answer() {
 }
 
 #[test]
+fn stamped_replies_tell_what_the_service_took_apart_from_what_the_load_took() {
+    let report = check(|config| LoadConfig { stamped: true, connections: 4, depth: 16, ..config });
+    // Sixteen replies are read one after the other, and all were there before.
+    assert!(report.served.max_us > 0, "{report:?}");
+    assert!(report.served.p50_us <= report.latency.p50_us, "{report:?}");
+    let report = check(|config| config);
+    assert_eq!(report.served.max_us, 0, "nobody has asked for stamps");
+}
+
+#[test]
 fn deep_pipelines_in_small_pieces_get_every_answer() {
     check(|config| LoadConfig {
         connections: 20,

@@ -203,6 +203,10 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.backlog_bytes(conn))
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        either!(self, driver => driver.flush())
+    }
+
     fn waited_ns(&self) -> u64 {
         either!(self, driver => driver.waited_ns())
     }

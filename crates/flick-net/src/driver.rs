@@ -225,6 +225,12 @@ pub trait Driver {
     /// (whose slot is free from then on) is *not*: the handle is dead for the caller at once.
     fn close(&mut self, conn: Handle);
 
+    /// Sends what was appended since the last `poll` rather than at the next one, for whoever polls others meanwhile. The bound on
+    /// what one poll sends is for both together; what goes wrong is told by the next poll. Errors: the system's.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// How long polls have waited in the kernel, all together: what a worker has not used of its time. Zero where that
     /// is not known.
     fn waited_ns(&self) -> u64 {

@@ -419,6 +419,11 @@ impl Driver for EpollDriver {
         self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.socket))
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_dirty();
+        Ok(())
+    }
+
     fn waited_ns(&self) -> u64 {
         self.waited_ns
     }

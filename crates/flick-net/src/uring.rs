@@ -485,6 +485,11 @@ impl Driver for UringDriver {
         self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.socket))
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.start_sends();
+        if self.ring.has_work() { self.ring.enter(0, None) } else { Ok(()) }
+    }
+
     fn waited_ns(&self) -> u64 {
         self.waited_ns
     }

@@ -178,6 +178,8 @@ impl Member {
     /// so the turn may be longer, which makes up for the look at them and lets more leave at once.
     fn run(&mut self, before_ns: u64, is_lone: bool) -> u64 {
         let Some(worker) = &mut self.worker else { return before_ns };
+        // Who has slept may have answered all that came; whoever always has something to do sends in its next turn, all at once.
+        let flushes = self.has_slept && !is_lone;
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
         let is_lone = is_lone && self.max_percent >= 100;
         let (length_ns, events_max, sent_bytes_max) = if is_lone {
@@ -187,7 +189,7 @@ impl Member {
         };
         let length = Duration::from_nanos(length_ns);
         let outcome =
-            catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max, sent_bytes_max)));
+            catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max, sent_bytes_max, flushes)));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);

@@ -17,6 +17,7 @@ use crate::binary::Status;
 use crate::limits::{LOAD_RECV_BYTES, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN, SLOT_BITS};
 use crate::random::mix;
 
+use super::stamp::{self, Stamps};
 use super::value::is_value_of;
 use super::wire::{Ask, Body, Reply, Step};
 use super::{LoadConfig, Protocol};
@@ -45,15 +46,18 @@ struct Slot {
     is_get: bool,
     key: u64,
     due_ns: u64,
+    /// When it was handed to the socket, by the clock of the kernel's stamps; only kept where replies are stamped.
+    sent_ns: u64,
 }
 
 /// What became of the next reply in the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// The right answer; `due_ns` is from when its latency counts.
-    Good { due_ns: u64 },
+    /// The right answer; `due_ns` is from when its latency counts. `served_ns`: how long the service took for it, where replies
+    /// are stamped.
+    Good { due_ns: u64, served_ns: Option<u64> },
     /// A rightful miss.
-    Miss { due_ns: u64 },
+    Miss { due_ns: u64, served_ns: Option<u64> },
     /// An error reply to one of our requests.
     Error { status: Status, due_ns: u64 },
     /// An answer to one of our requests, and not the right one.
@@ -78,6 +82,8 @@ pub(super) struct Client {
     recv: Box<[u8]>,
     recv_start: usize,
     recv_end: usize,
+    /// Where replies are stamped: the stamp of what was received last, and room to be told of it.
+    stamps: Option<Stamps>,
     out: Vec<u8>,
     out_start: usize,
     slots: Box<[Slot]>,
@@ -96,7 +102,7 @@ impl Client {
         let request_max = config.protocol.request_bytes_max(config.key_bytes, config.value.max());
         let reply_max = config.protocol.reply_bytes_max(config.value.max());
         let depth = u16::try_from(config.depth).expect("DEPTH_MAX fits u16");
-        let free_slot = Slot { opaque: 0, is_get: false, key: 0, due_ns: 0 };
+        let free_slot = Slot { opaque: 0, is_get: false, key: 0, due_ns: 0, sent_ns: 0 };
         Client {
             number,
             token,
@@ -106,6 +112,7 @@ impl Client {
             recv: vec![0; (reply_max * config.depth).min(LOAD_RECV_BYTES).max(reply_max)].into_boxed_slice(),
             recv_start: 0,
             recv_end: 0,
+            stamps: config.stamped.then(Stamps::new),
             out: Vec::with_capacity((request_max * config.depth).min(SEND_BYTES)),
             out_start: 0,
             slots: vec![free_slot; config.depth].into_boxed_slice(),
@@ -136,6 +143,9 @@ impl Client {
         }
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
+        if self.stamps.is_some() {
+            stamp::ask_for(&stream)?;
+        }
         epoll::add(epoll, &stream, EventData::new_u64(self.token), EventFlags::OUT)?;
         self.watched = EventFlags::OUT;
         self.state = State::Connecting(stream);
@@ -186,7 +196,8 @@ impl Client {
         // belongs elsewhere is told apart; the lowest of them keeps the opaque from being zero.
         let spread = mix((u64::from(self.number) << 40) ^ self.asked) as u32;
         let opaque = (spread << SLOT_BITS) | (1 << SLOT_BITS) | u32::from(at);
-        self.slots[usize::from(at)] = Slot { opaque, is_get: set_len.is_none(), key, due_ns };
+        let sent_ns = if self.stamps.is_some() { stamp::now_ns() } else { 0 };
+        self.slots[usize::from(at)] = Slot { opaque, is_get: set_len.is_none(), key, due_ns, sent_ns };
         if self.protocol == Protocol::Text {
             self.order.push_back(at);
         }
@@ -232,7 +243,12 @@ impl Client {
             self.recv.copy_within(self.recv_start..self.recv_end, 0);
             (self.recv_start, self.recv_end) = (0, self.recv_end - self.recv_start);
         }
-        match stream.read(&mut self.recv[self.recv_end..]) {
+        let spare = &mut self.recv[self.recv_end..];
+        let read = match &mut self.stamps {
+            Some(stamps) => stamps.read(stream, spare),
+            None => stream.read(spare),
+        };
+        match read {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => {
                 self.recv_end += len;
@@ -265,15 +281,16 @@ impl Client {
         let Some(at) = at else { return Verdict::Unasked };
         let slot = std::mem::replace(
             &mut self.slots[usize::from(at)],
-            Slot { opaque: 0, is_get: false, key: 0, due_ns: 0 },
+            Slot { opaque: 0, is_get: false, key: 0, due_ns: 0, sent_ns: 0 },
         );
         self.free.push(at);
-        compare(&slot, &reply)
+        let served_ns = self.stamps.as_ref().map(|stamps| stamps.last_ns().saturating_sub(slot.sent_ns));
+        compare(&slot, &reply, served_ns)
     }
 }
 
 /// Compares a reply with the request it answers.
-fn compare(slot: &Slot, reply: &Reply<'_>) -> Verdict {
+fn compare(slot: &Slot, reply: &Reply<'_>, served_ns: Option<u64>) -> Verdict {
     let (key, due_ns) = (slot.key, slot.due_ns);
     match reply.body {
         Body::Value(named, _) if slot.is_get && named.is_some_and(|named| !is_key(key, named)) => {
@@ -282,9 +299,9 @@ fn compare(slot: &Slot, reply: &Reply<'_>) -> Verdict {
         Body::Value(_, value) if slot.is_get && !is_value_of(key, value) => {
             Verdict::WrongAnswer { key, why: "the value is not one that was written under the key" }
         }
-        Body::Value(..) if slot.is_get => Verdict::Good { due_ns },
-        Body::Miss if slot.is_get => Verdict::Miss { due_ns },
-        Body::Stored if !slot.is_get => Verdict::Good { due_ns },
+        Body::Value(..) if slot.is_get => Verdict::Good { due_ns, served_ns },
+        Body::Miss if slot.is_get => Verdict::Miss { due_ns, served_ns },
+        Body::Stored if !slot.is_get => Verdict::Good { due_ns, served_ns },
         Body::Error(status) => Verdict::Error { status, due_ns },
         _ => Verdict::WrongAnswer { key, why: "the reply does not fit the request" },
     }

@@ -60,7 +60,8 @@ pub(super) struct Driver {
     /// Earliest time at which a lost connection is to be tried again.
     retry_ns: u64,
     tally: Counts,
-    histogram: Histogram<u64>,
+    latency: Histogram<u64>,
+    served: Histogram<u64>,
     unanswered: u64,
     /// Requests that may still be asked; `u64::MAX` for no limit.
     budget: u64,
@@ -108,7 +109,8 @@ impl Driver {
             merged_ns: 0,
             retry_ns: u64::MAX,
             tally: Counts::default(),
-            histogram: new_histogram(),
+            latency: new_histogram(),
+            served: new_histogram(),
             unanswered: 0,
             budget,
             due: 0,
@@ -330,10 +332,10 @@ impl Driver {
             let number = self.clients[at].number;
             match verdict {
                 Verdict::NeedMore => return true,
-                Verdict::Good { due_ns } => self.good_reply(due_ns, now_ns),
-                Verdict::Miss { due_ns } => {
+                Verdict::Good { due_ns, served_ns } => self.good_reply(due_ns, served_ns, now_ns),
+                Verdict::Miss { due_ns, served_ns } => {
                     self.tally.misses += 1;
-                    self.good_reply(due_ns, now_ns);
+                    self.good_reply(due_ns, served_ns, now_ns);
                 }
                 Verdict::Error { status, due_ns } => {
                     self.reply(now_ns);
@@ -362,10 +364,13 @@ impl Driver {
         }
     }
 
-    fn good_reply(&mut self, due_ns: u64, now_ns: u64) {
+    fn good_reply(&mut self, due_ns: u64, served_ns: Option<u64>, now_ns: u64) {
         self.reply(now_ns);
         if self.measured_ns <= now_ns && self.progress.is_measuring() {
-            self.histogram.saturating_record((now_ns.saturating_sub(due_ns) / 1_000).max(1));
+            self.latency.saturating_record((now_ns.saturating_sub(due_ns) / 1_000).max(1));
+            if let Some(served_ns) = served_ns {
+                self.served.saturating_record((served_ns / 1_000).max(1));
+            }
         }
     }
 
@@ -422,7 +427,7 @@ impl Driver {
         self.tally = Counts::default();
         if now_ns.saturating_sub(self.merged_ns) >= MERGE_NS {
             self.merged_ns = now_ns;
-            self.progress.merge(&mut self.histogram);
+            self.progress.merge(&mut self.latency, &mut self.served);
         }
     }
 }

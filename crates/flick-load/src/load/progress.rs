@@ -139,7 +139,8 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct Progress {
     shared: Shared,
-    histogram: Mutex<Histogram<u64>>,
+    latency: Mutex<Histogram<u64>>,
+    served: Mutex<Histogram<u64>>,
     error_latency_us_max: AtomicU64,
     measured_from: OnceLock<Instant>,
     first_wrong: OnceLock<String>,
@@ -150,7 +151,8 @@ impl Progress {
     pub(super) fn new() -> Progress {
         Progress {
             shared: Shared::default(),
-            histogram: Mutex::new(new_histogram()),
+            latency: Mutex::new(new_histogram()),
+            served: Mutex::new(new_histogram()),
             error_latency_us_max: AtomicU64::new(0),
             measured_from: OnceLock::new(),
             first_wrong: OnceLock::new(),
@@ -187,7 +189,11 @@ impl Progress {
     }
 
     pub(super) fn latency(&self) -> Latency {
-        Latency::of(&self.histogram.lock().unwrap_or_else(PoisonError::into_inner))
+        Latency::of(&self.latency.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn served(&self) -> Latency {
+        Latency::of(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn error_latency_us_max(&self) -> u64 {
@@ -218,12 +224,14 @@ impl Progress {
         self.first_wrong.get_or_init(describe);
     }
 
-    /// Moves everything `local` has recorded into the shared histogram.
-    pub(super) fn merge(&self, local: &mut Histogram<u64>) {
-        if !local.is_empty() {
-            let mut histogram = self.histogram.lock().unwrap_or_else(PoisonError::into_inner);
-            histogram.add(&*local).expect("both histograms have the same bounds");
-            local.reset();
+    /// Moves everything that was recorded into the shared histograms.
+    pub(super) fn merge(&self, latency: &mut Histogram<u64>, served: &mut Histogram<u64>) {
+        for (local, shared) in [(latency, &self.latency), (served, &self.served)] {
+            if !local.is_empty() {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.add(&*local).expect("both histograms have the same bounds");
+                local.reset();
+            }
         }
     }
 }

@@ -53,7 +53,7 @@ impl EpollDriver {
         Ok(())
     }
 
-    fn write_dirty(&mut self) {
+    pub(super) fn write_dirty(&mut self) {
         for _ in 0..self.dirty.len() {
             if self.allowance.is_used_up() {
                 return;

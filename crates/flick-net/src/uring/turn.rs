@@ -58,18 +58,22 @@ impl UringDriver {
             self.ring.watch(eventfd, libc::POLLIN, true, token(KIND_WAKER, 0));
         }
         self.allowance.renew();
+        self.start_sends();
+        if self.ring.provide(pool) {
+            // The kernel fills buffers in this order: whoever was left without comes before whoever had some.
+            while let Some(index) = self.hungry.pop().or_else(|| self.unarmed.pop()) {
+                self.arm(index);
+            }
+        }
+    }
+
+    pub(super) fn start_sends(&mut self) {
         for _ in 0..self.dirty.len() {
             if self.allowance.is_used_up() {
                 break;
             }
             if let Some(index) = self.dirty.pop() {
                 self.start_send(index);
-            }
-        }
-        if self.ring.provide(pool) {
-            // The kernel fills buffers in this order: whoever was left without comes before whoever had some.
-            while let Some(index) = self.hungry.pop().or_else(|| self.unarmed.pop()) {
-                self.arm(index);
             }
         }
     }

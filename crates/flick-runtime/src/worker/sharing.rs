@@ -45,16 +45,22 @@ impl Worker<AnyDriver> {
         Some(self.driver.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
-    /// One turn without waiting, of about this length and with so many events at most.
+    /// One turn without waiting, of about this length and with so many events at most. `flushes`: what was answered leaves behind
+    /// it, and not at the beginning of the next one, before which others have theirs.
     pub(crate) fn short_turn(
         &mut self,
         length: Duration,
         events_max: usize,
         sent_bytes_max: usize,
+        flushes: bool,
     ) -> std::io::Result<bool> {
         self.driver.limit_poll(events_max, sent_bytes_max);
         self.turn_end = Some(Instant::now() + length);
-        self.turn(Some(Duration::ZERO))
+        let goes_on = self.turn(Some(Duration::ZERO))?;
+        if flushes {
+            self.driver.flush()?;
+        }
+        Ok(goes_on)
     }
 
     /// Takes a client over that came to an address of several services.

@@ -1,0 +1,56 @@
+//! What was appended leaves with `flush`, without another poll.
+
+mod common;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use flick_buffers::Class;
+use flick_net::{Driver, DriverLimits, Endpoint, Event, IoKind};
+
+const LIMITS: DriverLimits =
+    DriverLimits { conns_max: 8, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+/// How long something may take that takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn check(kind: IoKind) {
+    let pool = common::pool();
+    let Some(mut driver) = common::open(kind, LIMITS) else { return };
+    let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
+    let listener = driver.listen(&any).expect("loopback");
+    let Endpoint::Tcp(at) = driver.local_addr(listener).expect("it listens") else { panic!("not by TCP") };
+    let mut peer = TcpStream::connect(at).expect("it listens");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a live socket");
+    let (mut events, end) = (Vec::with_capacity(64), Instant::now() + PATIENCE);
+    let conn = loop {
+        assert!(Instant::now() < end, "nobody comes");
+        driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("a poll does not fail");
+        if let Some(Event::Accepted { conn, .. }) = events.pop() {
+            break conn;
+        }
+    };
+    for word in [b"first", b"again"] {
+        let buf = pool.alloc(Class::Small).expect("there are buffers");
+        buf.append(word);
+        driver.send(conn, buf.slice(0..5));
+        driver.flush().expect("a flush does not fail");
+        let mut came = [0; 5];
+        peer.read_exact(&mut came).expect("it has left");
+        assert_eq!(&came, word);
+        // The ring must hear that the first is out before it sends the next.
+        driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");
+        assert!(events.is_empty(), "{events:?}");
+    }
+    driver.flush().expect("nothing to send is no fault");
+}
+
+#[test]
+fn what_was_appended_leaves_without_another_poll_on_epoll() {
+    check(IoKind::Epoll);
+}
+
+#[test]
+fn what_was_appended_leaves_without_another_poll_on_io_uring() {
+    check(IoKind::Uring);
+}
