@@ -18,6 +18,9 @@ use crate::wire::{self, Client, get, key_on, set};
 /// What a reply may take beyond a deadline, on an idle machine.
 const SLACK: Duration = Duration::from_millis(50);
 const MIB: usize = 1 << 20;
+/// In a long run so many clients have so many late replies each, all at once.
+const WRITERS: u32 = 8;
+const TOGETHER: u32 = 64;
 /// Writes beyond this are refused early.
 const REFUSED_BYTES: usize = 64 * 1024;
 
@@ -120,31 +123,36 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
                 conversation.answer(&header, Status::NoError, key);
             }
         });
+        // In a long run many are late together, each time, and the time-out outlasts a machine that is busy with other things.
+        let (rounds, writers, together, time_out_ms) = match machine::rounds(20) {
+            20 => (20, 1, 1, 100),
+            many => (many.div_ceil(WRITERS * TOGETHER), WRITERS, TOGETHER, 1_000),
+        };
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.reply = Duration::from_millis(100);
+            config.timeouts.reply = Duration::from_millis(time_out_ms);
         });
         proxy.until_backend(0, 1);
-        let mut client = Client::connect(proxy.address());
-        // In a long run many are late together, each time.
-        let (rounds, together) = match machine::rounds(20) {
-            20 => (20, 1),
-            many => (many.div_ceil(64), 64),
-        };
+        let mut clients: Vec<Client> = (0..writers).map(|_| Client::connect(proxy.address())).collect();
         for round in 0..rounds {
-            client.send(&(0..together).flat_map(|opaque| get(opaque, "late")).collect::<Vec<u8>>());
-            for opaque in 0..together {
-                let reply = client.reply();
-                assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), opaque), "{io:?}");
-                assert_eq!(reply.value(), b"backend timed out");
+            let late = (0..together).flat_map(|opaque| get(opaque, "late")).collect::<Vec<u8>>();
+            clients.iter_mut().for_each(|client| client.send(&late));
+            for client in &mut clients {
+                for opaque in 0..together {
+                    let reply = client.reply();
+                    assert_eq!(reply.outcome(), (Some(Status::TemporaryFailure), opaque), "{io:?}");
+                    assert_eq!(reply.value(), b"backend timed out");
+                }
             }
             released.store(round + 1, Ordering::SeqCst);
             proxy.until_backend(0, 1);
-            let next = format!("next-{round}");
-            assert_eq!(client.ask(&get(1_000 + round, &next)).value(), next.as_bytes(), "{io:?}");
+            for (index, client) in clients.iter_mut().enumerate() {
+                let next = format!("next-{round}-{index}");
+                assert_eq!(client.ask(&get(1_000 + round, &next)).value(), next.as_bytes(), "{io:?}");
+            }
             assert_eq!(mock.accepted(), u64::from(round) + 2, "a fresh connection for each");
         }
         let totals = proxy.totals();
-        let late = u64::from(rounds * together);
+        let late = u64::from(rounds * writers * together);
         assert_eq!((totals.failed_timeout, totals.orphan_replies, totals.peer_faults_backend), (late, 0, 0));
     }
 }
