@@ -26,13 +26,10 @@ fn check_with(kind: Kind, text: &str) {
         panic!("{what}\n{text}");
     }
     for io in [IoKind::Epoll, IoKind::Uring].into_iter().filter(|_| !scenario.simulator_only) {
-        match Sockets::new(&scenario, &subject, io).expect("limits that there are") {
-            Some(mut stage) => {
-                if let Err(what) = play(&scenario, &mut stage) {
-                    panic!("{io:?}: {what}\n{text}");
-                }
-            }
-            None => eprintln!("not played: this machine does not grant {io:?}"),
+        match Sockets::play(&scenario, &subject, io) {
+            Ok(true) => {}
+            Ok(false) => eprintln!("not played: this machine does not grant {io:?}"),
+            Err(what) => panic!("{io:?}: {what}\n{text}"),
         }
     }
 }

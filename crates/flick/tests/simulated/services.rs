@@ -76,13 +76,10 @@ fn on_sockets(io: IoKind) {
         if scenario.simulator_only {
             return Ok(());
         }
-        match Sockets::new(scenario, &service.native, io)? {
-            Some(mut sockets) => play(scenario, &mut sockets),
-            None => {
-                eprintln!("not played: this machine does not grant {io:?}");
-                Ok(())
-            }
+        if !Sockets::play(scenario, &service.native, io)? {
+            eprintln!("not played: this machine does not grant {io:?}");
         }
+        Ok(())
     });
 }
 
