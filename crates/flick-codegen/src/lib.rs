@@ -19,7 +19,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::FunctionBuilderContext;
-use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId as JitId, Linkage, Module as _};
 use flick_abi::{Engine, Frame, FuncId, Outcome, RuleCall, Step};
 use flick_ir::data::{Module, Op};
@@ -124,6 +124,9 @@ fn unfinished(word: u64) -> Step {
     Step::from_word(word)
 }
 
+/// Machine code of one module at most: address space that is reserved for it, of which only what is used becomes memory.
+const CODE_BYTES_MAX: usize = 128 << 20;
+
 /// Compiles all functions of a module into memory.
 ///
 /// Errors: the module is not well-formed, or the machine is not one Cranelift knows.
@@ -143,7 +146,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         module
     };
     let isa = options.isa()?;
-    let mut jit = JITModule::new(jit_builder(isa));
+    let mut jit = JITModule::new(jit_builder(isa)?);
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
     let classes: Box<[_]> = module.classes.iter().map(|set| ClassTable::new(*set)).collect();
     let lines = symbols::lines::tables(module, options.optimise == Optimise::Speed);
@@ -194,12 +197,17 @@ fn needs(module: &Module) -> load::Needs {
     }
 }
 
-fn jit_builder(isa: OwnedTargetIsa) -> JITBuilder {
+fn jit_builder(isa: OwnedTargetIsa) -> Result<JITBuilder, CompileError> {
     let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
+    // One function calls another at a distance of 32 bits. Mapped one by one, those of a process that has been reloaded a few
+    // times lie in holes further apart.
+    let reserved = ArenaMemoryProvider::new_with_size(CODE_BYTES_MAX)
+        .map_err(|error| CompileError::Backend(format!("no address space for code: {error}")))?;
+    builder.memory_provider(Box::new(reserved));
     for symbol in symbols::all() {
         builder.symbol(symbol.name, symbol.address);
     }
-    builder
+    Ok(builder)
 }
 
 fn declare_functions(jit: &mut JITModule, module: &Module) -> Result<Vec<JitId>, CompileError> {

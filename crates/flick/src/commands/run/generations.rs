@@ -126,7 +126,12 @@ impl Generations {
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
-        let mut prepared = Prepared::new(&self.flags, &self.access.port())?;
+        // Nothing of what runs is touched before all is prepared, so that not even a broken invariant of the compiler can harm it.
+        let prepare = || Prepared::new(&self.flags, &self.access.port());
+        let prepared = catch_unwind(AssertUnwindSafe(prepare));
+        let mut prepared = prepared.map_err(|_| {
+            Failure::failed("the compiler broke an invariant of its own; standard error says which")
+        })??;
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
