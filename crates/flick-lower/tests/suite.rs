@@ -5,6 +5,8 @@
 mod accepted;
 #[path = "suite/asks.rs"]
 mod asks;
+#[path = "suite/corners.rs"]
+mod corners;
 #[path = "suite/counts.rs"]
 mod counts;
 #[path = "suite/engines.rs"]

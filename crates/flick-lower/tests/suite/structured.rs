@@ -14,7 +14,7 @@ use crate::engines::Engines;
 use crate::hand::{block, bool_expr, compare, field, int, int_expr};
 use crate::source::{program_with, verified};
 
-fn named(name: &str, kind: FieldKind) -> Field {
+pub fn named(name: &str, kind: FieldKind) -> Field {
     let name = Some(name.to_owned());
     Field {
         name,
@@ -27,16 +27,16 @@ fn named(name: &str, kind: FieldKind) -> Field {
     }
 }
 
-fn literal(bytes: &[u8]) -> Item {
+pub fn literal(bytes: &[u8]) -> Item {
     let (bytes, span) = (bytes.to_vec(), Span::default());
     Item::Literal(Literal { bytes, nocase: false, optional: false, cut: false, cause: CAUSE_MALFORMED, span })
 }
 
-fn item(id: u32) -> Item {
+pub fn item(id: u32) -> Item {
     Item::Field(FieldId(id))
 }
 
-fn run(class: u32, min_bytes: u32, max_bytes: u32) -> FieldKind {
+pub fn run(class: u32, min_bytes: u32, max_bytes: u32) -> FieldKind {
     FieldKind::Text {
         text: true,
         class: Some(ClassId(class)),
@@ -47,20 +47,20 @@ fn run(class: u32, min_bytes: u32, max_bytes: u32) -> FieldKind {
     }
 }
 
-fn until(class: Option<u32>, end: &[u8], max_bytes: u32) -> FieldKind {
+pub fn until(class: Option<u32>, end: &[u8], max_bytes: u32) -> FieldKind {
     let until = Some(end.to_vec());
     FieldKind::Text { text: true, class: class.map(ClassId), until, min_bytes: 0, max_bytes, trim: false }
 }
 
-fn number(base: u8, digits_max: u8) -> FieldKind {
+pub fn number(base: u8, digits_max: u8) -> FieldKind {
     FieldKind::Number { base, digits_max, signed: false, derived: None }
 }
 
-fn bytes(length: Expr, max_bytes: Option<u32>) -> FieldKind {
+pub fn bytes(length: Expr, max_bytes: Option<u32>) -> FieldKind {
     FieldKind::Bytes { text: false, max_bytes, length, streamed: max_bytes.is_none() }
 }
 
-fn text(bytes: &[u8]) -> Expr {
+pub fn text(bytes: &[u8]) -> Expr {
     let ty = Ty::Bytes { max: bytes.len() as u32, text: true };
     Expr { kind: ExprKind::Str(bytes.to_vec()), ty, span: Span::default() }
 }
@@ -75,7 +75,7 @@ fn key_or(list: u32, key: u32, otherwise: &[u8]) -> Expr {
     Expr { kind, ty, span: Span::default() }
 }
 
-fn same(a: Expr, b: Expr) -> Expr {
+pub fn same(a: Expr, b: Expr) -> Expr {
     bool_expr(ExprKind::Binary(BinaryOp::Eq, Box::new(a), Box::new(b)))
 }
 
@@ -85,12 +85,12 @@ fn class(name: &str, has: impl Fn(u8) -> bool) -> Class {
     Class { name: name.to_owned(), set, span: Span::default() }
 }
 
-const WORD: u32 = 0;
-const GRAPH: u32 = 1;
-const BLANK: u32 = 2;
-const LINE: u32 = 3;
+pub const WORD: u32 = 0;
+pub const GRAPH: u32 = 1;
+pub const BLANK: u32 = 2;
+pub const LINE: u32 = 3;
 
-fn program(fields: Vec<Field>, body: Vec<Item>, facts: Facts, view: &[u32]) -> Program {
+pub fn program(fields: Vec<Field>, body: Vec<Item>, facts: Facts, view: &[u32]) -> Program {
     let classes = vec![
         class("word", |byte| byte.is_ascii_alphanumeric() || byte == b'-'),
         class("graph", |byte| byte.is_ascii_graphic()),
@@ -122,20 +122,20 @@ fn program(fields: Vec<Field>, body: Vec<Item>, facts: Facts, view: &[u32]) -> P
 }
 
 /// A grammar under test.
-struct Subject {
-    engines: Engines,
-    parser: FuncId,
+pub struct Subject {
+    pub engines: Engines,
+    pub parser: FuncId,
 }
 
 impl Subject {
-    fn new(program: &Program, parser: &str) -> Self {
+    pub fn new(program: &Program, parser: &str) -> Self {
         let engines = Engines::new(verified(flick_lower::lower(program)));
         let parser = engines.find(&format!("{parser}.client"));
         Self { engines, parser }
     }
 
     /// What the parser says of `data`, however it is cut, and the frame of the last part.
-    fn told(&self, data: &[u8]) -> (Told, Frame) {
+    pub fn told(&self, data: &[u8]) -> (Told, Frame) {
         let parse = |frame: &mut Frame, have: &[u8]| self.engines.parse(self.parser, frame, have);
         let whole = feed(parse, data, 0, &[data.len()]);
         let singles: Vec<usize> = (0..=data.len()).collect();
@@ -152,13 +152,13 @@ impl Subject {
         whole
     }
 
-    fn done(&self, data: &[u8]) -> Frame {
+    pub fn done(&self, data: &[u8]) -> Frame {
         let (told, frame) = self.told(data);
         assert_eq!(told, Told::Done(data.len() as u64), "\"{}\"", data.escape_ascii());
         frame
     }
 
-    fn fault(&self, data: &[u8]) -> u32 {
+    pub fn fault(&self, data: &[u8]) -> u32 {
         match self.told(data).0 {
             Told::Fault(_, cause) => cause,
             other => panic!("{other:?} of \"{}\"", data.escape_ascii()),
@@ -167,7 +167,7 @@ impl Subject {
 }
 
 /// The bytes in a slot behind those of the platform.
-fn slot<'d>(frame: &Frame, index: usize, data: &'d [u8]) -> Option<&'d [u8]> {
+pub fn slot<'d>(frame: &Frame, index: usize, data: &'d [u8]) -> Option<&'d [u8]> {
     let value = BytesRef(frame.slots[FRAME_HEAD_SLOTS + index]);
     (value != BytesRef::MISSING)
         .then(|| value.resolve(|_| Some(data), &[], &[]).expect("it lies in the message"))
@@ -443,7 +443,7 @@ fn binary(view: &[u32]) -> Program {
     program(fields, body, Facts::default(), view)
 }
 
-fn items<'d>(frame: &Frame, index: usize, data: &'d [u8]) -> Vec<&'d [u8]> {
+pub fn items<'d>(frame: &Frame, index: usize, data: &'d [u8]) -> Vec<&'d [u8]> {
     let word = frame.slots[FRAME_HEAD_SLOTS + index];
     let (first, count) = (word as u32 as usize, (word >> 32) as usize);
     let bytes =
@@ -500,7 +500,7 @@ fn block_of_data(optional: bool) -> Program {
     program
 }
 
-fn parts(subject: &Subject, data: &[u8]) -> Vec<(u64, u64)> {
+pub fn parts(subject: &Subject, data: &[u8]) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let parse = |frame: &mut Frame, have: &[u8]| {
         let step = subject.engines.parse(subject.parser, frame, have);
@@ -539,7 +539,7 @@ fn long_data_in_the_middle_passes_and_short_data_is_waited_for() {
 }
 
 /// Frames until a length is reached, and a message that ends with its connection.
-fn streams(end: ListEnd) -> Program {
+pub fn streams(end: ListEnd) -> Program {
     let list = List {
         body: vec![item(2), literal(b":"), item(3)],
         end,

@@ -1,0 +1,250 @@
+//! Corners of parsers that neither the grammars of the library nor random ones come to, from trees written by hand: whole
+//! and cut at every byte.
+
+use flick_abi::limits::FRAME_HEAD_SLOTS;
+use flick_abi::{Frame, Step};
+use flick_check::hir::{
+    BinaryOp, Choice, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, Keyed, List, ListEnd, Span, Ty,
+    ViewField,
+};
+
+use crate::engines::Engines;
+use crate::hand::{self, arithmetic, bytes_field, compare, field, int, int_field, repr};
+use crate::source::verified;
+use crate::structured::{
+    LINE, Subject, WORD, bytes, item, items, literal, named, number, parts, program, run, same, slot,
+    streams, text, until,
+};
+
+/// Longest bytes of a part that are waited for.
+const PART_BYTES: usize = 8192;
+
+fn list(body: Vec<Item>, end: ListEnd) -> List {
+    List {
+        body,
+        end,
+        max: Some(8),
+        element: None,
+        keyed: None,
+        elem_bytes_max: 100,
+        elem_text: false,
+        fields_end: 0,
+        streamed: false,
+    }
+}
+
+/// `self.field`, a text.
+fn text_field(id: u32) -> Expr {
+    let ty = Ty::Bytes { max: 8, text: true };
+    Expr { kind: ExprKind::SelfField(FieldId(id)), ty, span: Span::default() }
+}
+
+#[test]
+fn a_body_of_one_form_passes_though_another_form_ends_with_the_connection() {
+    let spare = || FieldKind::Var { repr: repr(8), parse: field(0), sum: None };
+    let fields = vec![
+        named("kind", number(10, 1)),
+        named("rest", FieldKind::ToClose { text: false }),
+        named("spare", spare()),
+        named("other", spare()),
+        int_field("len", repr(4), None),
+        named("body", bytes(field(4), None)),
+    ];
+    let choice = Choice {
+        on: field(0),
+        arms: vec![(vec![int(0)], vec![item(1), item(2), item(3)])],
+        otherwise: Some(vec![item(4), item(5)]),
+        cause: 4,
+        span: Span::default(),
+    };
+    let program = program(fields, vec![item(0), Item::Switch(choice)], Facts::default(), &[0, 4]);
+    let subject = Subject::new(&program, "parse_request");
+    // More than a head may have.
+    let data = [b"1\x00\x00\x4e\x20", &[b'x'; 20_000][..]].concat();
+    assert_eq!(parts(&subject, &data), [(5, 20_005)]);
+}
+
+#[test]
+fn elements_pass_one_by_one_where_each_field_fits_a_part() {
+    let check = |max: usize, expected: &[(u64, u64)]| {
+        let mut program = streams(ListEnd::Bytes(field(0)));
+        program.units[0].fields[3].kind = bytes(field(2), Some(max as u32));
+        assert_eq!(parts(&Subject::new(&program, "parse_reply"), b"9\n0:1:a2:bc"), expected, "{max}");
+    };
+    check(PART_BYTES, &[(2, 2), (2, 2), (3, 3), (4, 4)]);
+    // What may be longer ends a part itself, before it is there.
+    check(PART_BYTES + 1, &[(2, 2), (2, 2), (2, 3), (2, 4), (0, 0)]);
+}
+
+#[test]
+fn a_fact_that_was_told_before_long_data_passed_is_not_asked_again_behind_it() {
+    let fields = vec![
+        named("kind", number(10, 1)),
+        named("verb", run(WORD, 1, 8)),
+        named("len", number(10, 6)),
+        named("data", bytes(field(2), None)),
+    ];
+    let row = vec![item(1), literal(b" "), item(2), literal(b"\r\n"), item(3), literal(b"\r\n")];
+    let choice = Choice {
+        on: field(0),
+        arms: vec![(vec![int(7)], row)],
+        otherwise: Some(Vec::new()),
+        cause: 4,
+        span: Span::default(),
+    };
+    let facts = Facts { request: Some(same(text_field(1), text(b"put"))), ..Facts::default() };
+    let mut program = program(fields, vec![item(0), Item::Switch(choice)], facts, &[2]);
+    let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
+    view.push(ViewField { field: FieldId(3), max: Some(4), optional: true });
+    let subject = Subject::new(&program, "parse_request");
+    let message = |len: usize| [format!("7put {len}\r\n").as_bytes(), &vec![b'x'; len], b"\r\n"].concat();
+    assert_eq!(parts(&subject, &message(9000)), [(11, 9011), (2, 2)]);
+    subject.done(&message(4));
+    assert_eq!(subject.fault(b"7get 2\r\nab\r\n"), 1);
+}
+
+#[test]
+fn blanks_at_the_end_of_a_trimmed_text_are_no_part_of_it() {
+    let mut line = until(Some(LINE), b"\r\n", 20);
+    let FieldKind::Text { trim, .. } = &mut line else { panic!("it is a text") };
+    *trim = true;
+    let program = program(vec![named("line", line)], vec![item(0)], Facts::default(), &[0]);
+    let subject = Subject::new(&program, "parse_request");
+    let check = |data: &[u8], expected: &[u8]| {
+        assert_eq!(slot(&subject.done(data), 0, data), Some(expected), "\"{}\"", data.escape_ascii());
+    };
+    check(b"a b\r\n", b"a b");
+    check(b"a b \t \r\n", b"a b");
+    check(b" \r\n", b"");
+    check(b"\r\n", b"");
+}
+
+#[test]
+fn an_element_that_is_read_is_in_one_piece_with_its_list() {
+    let all = List {
+        element: Some(FieldId(4)),
+        ..list(vec![item(2), literal(b":"), item(3), item(4)], ListEnd::Count(field(0)))
+    };
+    let fields = vec![
+        named("n", number(10, 1)),
+        named("all", FieldKind::List(Box::new(all))),
+        named("all.len", number(10, 6)),
+        named("all.data", bytes(field(2), None)),
+        named("all.tag", until(None, b";", 8)),
+    ];
+    let body = vec![item(0), literal(b"\n"), item(1)];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[0, 1]), "parse_request");
+    let data = [b"2\n2:xxa;9000:", &[b'x'; 9000][..], b"bc;"].concat();
+    assert_eq!(parts(&subject, &data), [(data.len() as u64, data.len() as u64)]);
+    let data = b"2\n2:xxa;1:xbc;";
+    let frame = subject.done(data);
+    let found = (1..4).find(|index| (frame.slots[FRAME_HEAD_SLOTS + index] >> 32) == 2);
+    assert_eq!(items(&frame, found.expect("the list is kept"), data), [&b"a"[..], b"bc"]);
+}
+
+/// Lines of a name and a value behind data.
+fn data_and_lines(value: FieldKind) -> Vec<Field> {
+    let keyed = Keyed {
+        key: FieldId(3),
+        value: FieldId(4),
+        nocase: true,
+        keys: vec![b"a".to_vec()],
+        once: Vec::new(),
+        cut: Vec::new(),
+        cut_listed: None,
+        keep_cut: None,
+        follows: Vec::new(),
+    };
+    let lines = List {
+        keyed: Some(keyed),
+        ..list(vec![item(3), literal(b":"), item(4)], ListEnd::Until(b"\r\n".to_vec()))
+    };
+    vec![
+        named("len", number(10, 6)),
+        named("data", bytes(field(0), None)),
+        named("lines", FieldKind::List(Box::new(lines))),
+        named("lines.name", run(WORD, 1, 8)),
+        named("lines.value", value),
+    ]
+}
+
+#[test]
+fn lines_that_nobody_looks_into_hold_no_data_up_in_front_of_them() {
+    let fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
+    let body = vec![item(0), literal(b"\n"), item(1), item(2)];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[0, 2]), "parse_request");
+    let data = [b"9000\n", &[b'x'; 9000][..], b"a:b\r\n\r\n"].concat();
+    assert_eq!(parts(&subject, &data), [(5, 9005), (7, 7)]);
+}
+
+#[test]
+fn lines_whose_values_must_not_be_empty_are_refused_where_one_is() {
+    let mut value = until(Some(LINE), b"\r\n", 20);
+    let FieldKind::Text { min_bytes, .. } = &mut value else { panic!("it is a text") };
+    *min_bytes = 1;
+    let fields = data_and_lines(value);
+    let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
+    subject.done(b"a:b\r\nb:c\r\n\r\n");
+    assert_eq!(subject.fault(b"a:b\r\nb:\r\n\r\n"), 1);
+    assert_eq!(subject.fault(b"a:\r\n\r\n"), 1);
+}
+
+#[test]
+fn a_head_has_room_for_an_integer_of_variable_length() {
+    let fields = vec![named("n", FieldKind::Vint { derived: None })];
+    let subject = Subject::new(&program(fields, vec![item(0)], Facts::default(), &[0]), "parse_request");
+    let frame = subject.done(&[0x8e, 0x01, 0x2c]);
+    assert_eq!(frame.slots[FRAME_HEAD_SLOTS], 300);
+    let frame = subject.done(&[0x88, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(frame.slots[FRAME_HEAD_SLOTS], i64::MAX as u64);
+}
+
+#[test]
+fn a_message_of_no_bytes_is_none() {
+    let nothing = named("nothing", bytes(int(0), None));
+    let subject = Subject::new(&program(vec![nothing], vec![item(0)], Facts::default(), &[]), "parse_reply");
+    assert_eq!(subject.fault(b"x"), 2);
+}
+
+/// The parser of a flat unit, whole and cut at every byte.
+fn flat(fields: Vec<Field>, view: &[u32], data: &[u8]) -> (Step, Frame) {
+    let program = hand::program(fields, Facts::default(), view);
+    let engines = Engines::new(verified(flick_lower::lower(&program)));
+    engines.parse_at_every_cut(engines.find("parse_request.client"), data)
+}
+
+#[test]
+fn an_integer_behind_bytes_of_constant_length_is_waited_for() {
+    let fields = || vec![bytes_field("name", int(3), Some(3), false), int_field("n", repr(4), None)];
+    for view in [&[1][..], &[0, 1]] {
+        let (step, frame) = flat(fields(), view, &[b'a', b'b', b'c', 0, 0, 1, 7]);
+        assert_eq!(step, Step::Done);
+        assert_eq!(frame.slots[FRAME_HEAD_SLOTS + view.len() - 1], 0x107);
+    }
+}
+
+#[test]
+fn a_length_outlasts_a_cut_behind_it_and_what_it_is_computed_from_one_before_it() {
+    let less = arithmetic(BinaryOp::Sub, field(0), int(1));
+    let fields = vec![int_field("len", repr(1), None), bytes_field("name", less, Some(9), false)];
+    let (step, frame) = flat(fields, &[1], &[3, b'a', b'b']);
+    assert_eq!((step, frame.total_bytes()), (Step::Done, 3));
+
+    let mut first = int_field("first", repr(1), None);
+    first.requires = vec![compare(BinaryOp::Lt, field(0), int(9))];
+    let both = arithmetic(BinaryOp::Add, field(0), field(1));
+    let fields = vec![first, int_field("second", repr(1), None), bytes_field("name", both, Some(20), false)];
+    let (step, frame) = flat(fields, &[2], &[1, 2, b'a', b'b', b'c']);
+    assert_eq!((step, frame.total_bytes()), (Step::Done, 5));
+}
+
+#[test]
+fn a_message_is_refused_as_soon_as_what_a_check_reads_is_there() {
+    let mut second = int_field("second", repr(1), None);
+    second.requires = vec![compare(BinaryOp::Eq, field(1), int(1))];
+    let fields = vec![int_field("first", repr(1), None), second, int_field("third", repr(4), None)];
+    let (step, _) = flat(fields.clone(), &[0, 1, 2], &[0, 2]);
+    assert_eq!(step, Step::Fault { field: 1, cause: 1 });
+    let (step, _) = flat(fields, &[0, 1, 2], &[0, 1, 0, 0, 0, 0]);
+    assert_eq!(step, Step::Done);
+}
