@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Longest request head.
 pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// Connections at a time; what comes beyond is answered with 503.
+/// Connections at a time; what comes beyond has the place of one that has asked for nothing yet, or is answered with 503.
 pub const CONNECTIONS_MAX: usize = 16;
 /// How long a whole exchange may take, reading and writing each.
 pub const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);

@@ -1,17 +1,19 @@
 //! The socket of the admin side, and the threads that answer on it.
-//! Promises: never a worker's time, only its own threads; at most `CONNECTIONS_MAX` at once, each with a deadline; a
+//! Promises: never a worker's time, only its own threads; at most `CONNECTIONS_MAX` at once, each with a deadline, and whoever
+//! has asked for nothing yet makes room for who comes; a
 //! socket file is removed when its server ends, and one that nobody listens on any more is replaced.
 //! Refuses: an address that others can reach without a token.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -197,12 +199,35 @@ impl Listener {
 /// A connection with deadlines.
 trait Stream: Read + Write + Send {
     fn set_deadlines(&self, left: Duration) -> io::Result<()>;
+
+    /// What ends it from another thread.
+    fn cutter(&self) -> io::Result<Cutter>;
+}
+
+/// Ends a connection that another thread waits on.
+enum Cutter {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Cutter {
+    fn cut(&self) {
+        // It fails where the peer has gone, which is as good.
+        let _ = match self {
+            Cutter::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Cutter::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
 }
 
 impl Stream for TcpStream {
     fn set_deadlines(&self, left: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(left))?;
         self.set_write_timeout(Some(left))
+    }
+
+    fn cutter(&self) -> io::Result<Cutter> {
+        self.try_clone().map(Cutter::Tcp)
     }
 }
 
@@ -211,10 +236,14 @@ impl Stream for UnixStream {
         self.set_read_timeout(Some(left))?;
         self.set_write_timeout(Some(left))
     }
+
+    fn cutter(&self) -> io::Result<Cutter> {
+        self.try_clone().map(Cutter::Unix)
+    }
 }
 
 fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, source: &Arc<dyn Source>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     loop {
         let accepted = listener.accept();
         if is_over.load(Ordering::Acquire) {
@@ -228,32 +257,81 @@ fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, s
                 continue;
             }
         };
-        if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+        let Some(place) = stream.cutter().ok().and_then(|cutter| Places::take(&places, cutter)) else {
             refuse(stream);
             continue;
-        }
-        open.fetch_add(1, Ordering::Relaxed);
-        let (counted, policy, source) = (Arc::clone(&open), Arc::clone(policy), Arc::clone(source));
-        let answering = std::thread::Builder::new()
+        };
+        let (policy, source) = (Arc::clone(policy), Arc::clone(source));
+        // Without a thread the place is given back with the closure.
+        let _ = std::thread::Builder::new()
             .name("flick-answer".to_owned())
             .stack_size(ANSWER_STACK_BYTES)
             .spawn(move || {
-                let _held = Held(counted);
                 // A reader that goes away has had its answer, or does not want it.
-                let _ = exchange(stream, &policy, &*source);
+                let _ = exchange(stream, &place, &policy, &*source);
             });
-        if answering.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 
-/// A place among the connections, given back also by a panic.
-struct Held(Arc<AtomicUsize>);
+/// Who is connected, in the order of coming.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<VecDeque<Taken>>,
+    /// Threads that answer, of those that were cut off too.
+    threads: AtomicUsize,
+    next: AtomicU64,
+}
 
-impl Drop for Held {
+struct Taken {
+    id: u64,
+    cutter: Cutter,
+    /// It has asked for something.
+    is_heard: bool,
+}
+
+/// A place among the connections, given back also by a panic.
+struct Place {
+    of: Arc<Places>,
+    id: u64,
+}
+
+impl Places {
+    /// A place for who has come, if need be that of who has been silent for longest; none while all have asked for something.
+    fn take(places: &Arc<Places>, cutter: Cutter) -> Option<Place> {
+        let mut taken = places.taken();
+        if taken.len() >= CONNECTIONS_MAX {
+            let silent = taken.iter().position(|other| !other.is_heard)?;
+            if places.threads.load(Ordering::Relaxed) >= 2 * CONNECTIONS_MAX {
+                return None;
+            }
+            taken.remove(silent).iter().for_each(|other| other.cutter.cut());
+        }
+        let id = places.next.fetch_add(1, Ordering::Relaxed);
+        places.threads.fetch_add(1, Ordering::Relaxed);
+        taken.push_back(Taken { id, cutter, is_heard: false });
+        Some(Place { of: Arc::clone(places), id })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, VecDeque<Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// It has asked for something, and keeps its place until it is answered.
+    fn keep(&self) {
+        self.of
+            .taken()
+            .iter_mut()
+            .filter(|taken| taken.id == self.id)
+            .for_each(|taken| taken.is_heard = true);
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.of.taken().retain(|taken| taken.id != self.id);
+        self.of.threads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -264,7 +342,12 @@ fn refuse(mut stream: Box<dyn Stream>) {
 }
 
 /// Reads one request and answers it.
-fn exchange(mut stream: Box<dyn Stream>, policy: &Policy, source: &dyn Source) -> io::Result<()> {
+fn exchange(
+    mut stream: Box<dyn Stream>,
+    place: &Place,
+    policy: &Policy,
+    source: &dyn Source,
+) -> io::Result<()> {
     let start = Instant::now();
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -287,6 +370,7 @@ fn exchange(mut stream: Box<dyn Stream>, policy: &Policy, source: &dyn Source) -
         }
         head.extend_from_slice(&piece[..length]);
     };
+    place.keep();
     let answer = answer(request::parse(&head[..end]).as_ref(), policy, source);
     send(stream, &answer)
 }

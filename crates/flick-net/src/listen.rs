@@ -105,7 +105,10 @@ impl AsFd for ListenSocket {
 
 impl ListenSockets {
     /// Opens `count` sockets for one address.
+    ///
+    /// Errors: somebody else has it (`AddrInUse`), though it might let us share it: clients would be split between the two; the system's.
     pub fn open(at: &Endpoint, count: usize) -> io::Result<ListenSockets> {
+        socket::refuse_taken(at)?;
         let first = ListenSocket::open(at)?;
         let at = first.at.clone();
         let mut waiting = Vec::with_capacity(count);
@@ -180,6 +183,17 @@ mod tests {
         let taken: Vec<ListenSocket> = std::iter::from_fn(|| sockets.take()).collect();
         assert_eq!(taken.len(), 3);
         assert!(taken.iter().all(|socket| socket.local_addr() == &at));
+    }
+
+    #[test]
+    fn two_services_on_one_port_shared_its_clients_silently() {
+        let first = ListenSockets::open(&"127.0.0.1:0".parse().expect("an endpoint"), 2).expect("loopback");
+        let second = ListenSockets::open(first.local_addr(), 2).expect_err("it is taken");
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(first.duplicate(3).expect("the holder may have more").len(), 3);
+        let at = first.local_addr().clone();
+        drop(first);
+        ListenSockets::open(&at, 2).expect("it is free again");
     }
 
     #[test]

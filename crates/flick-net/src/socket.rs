@@ -50,6 +50,21 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
     }
 }
 
+/// Whether somebody listens at an address already: the kernel lets sockets of one user share one, each with its part of the
+/// clients, and tells nobody. A file has one owner anyhow.
+pub(crate) fn refuse_taken(at: &Endpoint) -> io::Result<()> {
+    let Endpoint::Tcp(address) = at else { return Ok(()) };
+    if address.port() == 0 {
+        return Ok(());
+    }
+    let socket = stream_socket(family_of(address))?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(rustix::net::bind(&socket, address)?)
+}
+
 /// Binds `path`. A file left by a process that died is removed; one that somebody answers on is not.
 fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream_socket(AddressFamily::UNIX)?;

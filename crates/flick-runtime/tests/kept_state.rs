@@ -80,6 +80,25 @@ fn the_next_life_knows_what_the_last_one_knew() {
 }
 
 #[test]
+fn a_snapshot_that_could_not_be_read_was_overwritten_by_an_empty_one() {
+    let place = Place::new("unread");
+    live(&place, 1, |host| {
+        host.dict_put(0, b"a", b"1");
+    });
+    let before = std::fs::read(place.0.join("hits")).expect("it is kept");
+    live(&place, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
+    let names: Vec<_> = std::fs::read_dir(&place.0)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("it can be read").file_name().into_string().expect("plain names"))
+        .collect();
+    let aside = names.iter().find(|name| name.starts_with("hits.unread-")).expect("it is put aside");
+    // What a wrong program was started over is there for the right one.
+    std::fs::rename(place.0.join(aside), place.0.join("hits")).expect("both are there");
+    assert_eq!(std::fs::read(place.0.join("hits")).expect("it is back"), before);
+    live(&place, 1, |host| assert!(host.dict_has(0, b"a")));
+}
+
+#[test]
 fn a_snapshot_may_not_leave_its_directory() {
     let place = Place::new("leave");
     let state = State::new(&program("../hits", 1), 1, Origin::System(0)).expect("small dictionaries fit");

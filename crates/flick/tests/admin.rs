@@ -148,7 +148,10 @@ fn clients_are_named_with_what_they_do_when_somebody_asks() {
         let (status, text) = get(tcp(admin), "/api/sessions", "");
         assert_eq!(status, 200, "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(read["open"], 2, "{read}");
+        // Who is counted and who is named are asked one behind the other.
+        if read["open"] != 2 {
+            return None;
+        }
         let own = stream.local_addr().expect("it is connected").to_string();
         read["sessions"].as_array()?.iter().find(|session| session["client"] == own.as_str()).cloned()
     };
@@ -349,14 +352,12 @@ fn readers_who_dawdle_hold_up_nobody() {
     for mut dawdler in &dawdlers {
         dawdler.write_all(b"GET /met").expect("a head may come in pieces");
     }
-    wait::until("the dawdlers to be given up", || {
-        let mut stream = tcp(admin);
-        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").ok()?;
-        let mut text = String::new();
-        // One that is refused may be reset.
-        stream.read_to_string(&mut text).ok()?;
-        text.starts_with("HTTP/1.1 200").then_some(())
-    });
+    // Whoever has asked for nothing yet makes room: who watches the service would end it otherwise.
+    let mut stream = tcp(admin);
+    stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("it has a place");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it is answered");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(20_000));
     let mut stream = tcp(admin);
     stream.write_all(long.as_bytes()).expect("it is taken by the kernel");

@@ -1,7 +1,7 @@
 //! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
 //! their own, as they wait for the disk.
-//! Promises: a snapshot that cannot be read is reported and the dictionary starts empty; one that cannot be written is
-//! reported, and the old file stays.
+//! Promises: a snapshot that cannot be read is reported and kept under another name, and the dictionary starts empty; one that
+//! cannot be written is reported, and the old file stays.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl State {
         self.dicts().iter().any(|dict| dict.shape.snapshot.is_some())
     }
 
-    /// Reads back what is kept in `directory`. What cannot be read is logged and starts empty.
+    /// Reads back what is kept in `directory`. What cannot be read is logged, put aside, and starts empty.
     ///
     /// Errors: a file's name that leads out of the directory, and a directory that cannot be made.
     pub fn load_snapshots(&self, directory: &Path) -> Result<(), KeepError> {
@@ -85,7 +85,8 @@ impl State {
                 }
                 Err(LoadError::Missing) => {}
                 Err(error) => {
-                    tracing::warn!(dictionary = name, file = %path.display(), %error, "starts empty");
+                    let kept = keep_unread(&path, now_ns);
+                    tracing::warn!(dictionary = name, file = %path.display(), %error, kept, "starts empty");
                 }
             }
         }
@@ -116,6 +117,18 @@ fn path_of(directory: &Path, file: &str) -> Result<PathBuf, KeepError> {
     match (parts.next(), parts.next()) {
         (Some(Component::Normal(name)), None) if name == file => Ok(directory.join(name)),
         _ => Err(KeepError::Name(file.to_owned())),
+    }
+}
+
+/// Puts a snapshot that could not be read out of the way of those that are written from here on: it may be what a wrong
+/// program was started over. Says where it is.
+fn keep_unread(path: &Path, now_ns: u64) -> String {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".unread-{}", now_ns / 1_000_000_000));
+    let aside = PathBuf::from(name);
+    match std::fs::rename(path, &aside) {
+        Ok(()) => aside.display().to_string(),
+        Err(error) => format!("not: {error}"),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::limits::set;
-use super::units::{Part, Percent, Period};
+use super::units::{Lasting, Part, Percent, Period, Positive};
 
 /// What a check sends or expects: text in which `\r`, `\n`, `\t`, `\\` and `\xNN` stand for bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub struct HealthSettings {
     #[arg(long, value_name = "PERCENT")]
     eject_share: Option<Part>,
     /// Requests of the last ten seconds without which that part says nothing [default: 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    eject_requests_min: Option<u32>,
+    #[arg(long, value_name = "N")]
+    eject_requests_min: Option<Positive>,
     /// For how long; each further time soon after that twice as long [default: 10s]
     #[arg(long, value_name = "TIME")]
     eject_time: Option<Period>,
@@ -92,7 +92,7 @@ pub struct HealthSettings {
     check_every: Option<Period>,
     /// How long a check may take [default: 1s]
     #[arg(long, value_name = "TIME")]
-    check_timeout: Option<Period>,
+    check_timeout: Option<Lasting>,
     /// What a check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`; nothing: it is over when it is connected
     #[arg(long, value_name = "TEXT")]
     check_send: Option<CheckBytes>,
@@ -100,11 +100,11 @@ pub struct HealthSettings {
     #[arg(long, value_name = "TEXT")]
     check_expect: Option<CheckBytes>,
     /// Checks that must fail in a row before a backend gets no requests [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    check_fall: Option<u32>,
+    #[arg(long, value_name = "N")]
+    check_fall: Option<Positive>,
     /// Checks that must succeed in a row before it gets some again [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    check_rise: Option<u32>,
+    #[arg(long, value_name = "N")]
+    check_rise: Option<Positive>,
 }
 
 impl HealthSettings {
@@ -117,18 +117,18 @@ impl HealthSettings {
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
         set(&mut health.eject_failures, self.eject_failures);
         set(&mut health.eject_percent, self.eject_share.map(|part| part.0));
-        set(&mut health.eject_requests_min, self.eject_requests_min);
+        set(&mut health.eject_requests_min, self.eject_requests_min.map(|count| count.0));
         set(&mut health.eject_time, period(self.eject_time));
         set(&mut health.eject_max_percent, self.eject_max.map(|percent| percent.0));
         set(&mut health.slow_start, period(self.slow_start));
         set(&mut health.backend_pending_max, self.backend_pending_max);
         set(&mut health.backend_requests_max, self.backend_requests_max);
         set(&mut health.check_every, period(self.check_every));
-        set(&mut health.check_timeout, period(self.check_timeout));
+        set(&mut health.check_timeout, self.check_timeout.map(|time| time.0));
         set(&mut health.check_send, bytes(&self.check_send));
         set(&mut health.check_expect, bytes(&self.check_expect));
-        set(&mut health.check_fall, self.check_fall);
-        set(&mut health.check_rise, self.check_rise);
+        set(&mut health.check_fall, self.check_fall.map(|count| count.0));
+        set(&mut health.check_rise, self.check_rise.map(|count| count.0));
     }
 }
 

@@ -29,6 +29,20 @@ pub struct Percent(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(pub u32);
 
+/// A count from `MIN` to `MAX`, on the command line and in the file alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count<const MIN: u32, const MAX: u32>(pub u32);
+
+/// One at least.
+pub type Positive = Count<1, { u32::MAX }>;
+
+/// A span of time of `MIN_US` to `MAX_US` microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span<const MIN_US: u64, const MAX_US: u64>(pub Duration);
+
+/// A span of time that is not over at once.
+pub type Lasting = Span<1, { u64::MAX }>;
+
 /// A number of workers: 1 to [`WORKERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers(pub usize);
@@ -96,6 +110,56 @@ impl FromStr for Part {
             "0" | "0%" => Ok(Self(0)),
             _ => text.parse::<Percent>().map(|percent| Self(percent.0)),
         }
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> FromStr for Count<MIN, MAX> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse::<i64>().map_err(|_| format!("`{text}` is no count"))?;
+        Self::try_from(number)
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> TryFrom<i64> for Count<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
+        match u32::try_from(number) {
+            Ok(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
+            _ if MAX == u32::MAX => Err(format!("{number} will not do here; give {MIN} or more")),
+            _ => Err(format!("{number} will not do here; give {MIN} to {MAX}")),
+        }
+    }
+}
+
+impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl<const MIN_US: u64, const MAX_US: u64> FromStr for Span<MIN_US, MAX_US> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Period(time) = text.parse()?;
+        let (least, most) = (Duration::from_micros(MIN_US), Duration::from_micros(MAX_US));
+        if time < least {
+            return Err(format!("`{text}` would be over at once; give {least:?} or more"));
+        }
+        if time > most {
+            return Err(format!("`{text}` is too long here; give {most:?} at most"));
+        }
+        Ok(Self(time))
+    }
+}
+
+impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US, MAX_US> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a span of time in quotes, such as \"250ms\"";
+        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
     }
 }
 
