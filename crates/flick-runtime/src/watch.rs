@@ -169,6 +169,15 @@ impl Watch {
     }
 
     /// Those of the lists, in their order, and behind them those that have left and have not finished.
+    /// Channels whose list of backends is empty now: names that do not resolve, say.
+    pub fn channels_without_backends(&self) -> Vec<&str> {
+        let roster = self.setup.board.latest();
+        let mut empty: Vec<usize> = self.setup.slots.clone();
+        empty.dedup();
+        empty.retain(|channel| roster.list(*channel).next().is_none());
+        empty.into_iter().map(|channel| self.setup.program.channels[channel].name.as_str()).collect()
+    }
+
     fn backends(&self) -> Vec<BackendTotals> {
         let roster = self.setup.board.latest();
         let mut backends: Vec<BackendTotals> =

@@ -80,7 +80,7 @@ pub struct Ready {
 ///
 /// Errors: the file, or one it uses, cannot be read. Mistakes in it are diagnostics, not errors.
 pub fn check_file(path: &Path) -> Result<Checked, Failure> {
-    let text = std::fs::read_to_string(path)
+    let text = crate::console::read_source(path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
     check_text(path, &text)
 }

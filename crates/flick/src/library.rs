@@ -37,7 +37,7 @@ impl Loader {
         let file = format!("{name}.flick");
         let standard = LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
         let path = self.directory.join(&file);
-        let own = match std::fs::read_to_string(&path) {
+        let own = match crate::console::read_source(&path) {
             Ok(text) => Some((path.display().to_string(), text)),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {

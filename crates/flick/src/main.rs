@@ -20,6 +20,7 @@ mod supervise;
 mod takeover;
 mod watching;
 
+mod console;
 mod failure;
 mod report;
 

@@ -285,6 +285,19 @@ fn a_service_is_ready_while_it_has_backends() {
 }
 
 #[test]
+fn a_service_whose_list_of_backends_was_empty_called_itself_ready() {
+    let scratch = Scratch::new("admin-empty-list");
+    let list = scratch.write("list", "# nobody yet\n");
+    let connect = format!("backends=file:{}", list.display());
+    let arguments =
+        ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+    let service = Service::start(&arguments);
+    let (status, why) = get(tcp(service.admin()), "/readyz", "");
+    assert_eq!((status, why.as_str()), (503, "Memcached: `backends` has no backends\n"));
+    service.drained();
+}
+
+#[test]
 fn the_state_is_for_those_with_the_token() {
     let scratch = Scratch::new("admin-token");
     let file = scratch.write("token", "s3cret\nmore\n");

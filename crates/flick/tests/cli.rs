@@ -233,3 +233,22 @@ fn a_file_beside_the_program_is_found() {
     scratch.write("mine.flick", &grammar);
     check(&["check", program.to_str().expect("the path is UTF-8")], 0, &["ok: process `Memcached`"]);
 }
+
+#[test]
+fn a_program_without_end_took_all_memory() {
+    for arguments in [&["check", "/dev/zero"][..], &["run", "/dev/zero"], &["doc", "/dev/zero"]] {
+        let (status, _, stderr) = run(arguments);
+        assert_ne!(status, 0, "{arguments:?}");
+        assert!(stderr.contains("the most is") || stderr.contains("cannot read"), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_was_a_panic() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let mut tool = common::flick();
+    let output = tool.args(["check", common::PROXY]).stdout(full).output().expect("the tool starts");
+    let (status, _, stderr) = common::told(output);
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+}

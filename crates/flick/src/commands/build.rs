@@ -70,7 +70,7 @@ impl Build {
         match &self.output {
             Some(path) => write(path, text),
             None => {
-                anstream::println!("{}", text.trim_end());
+                crate::console::sayln!("{}", text.trim_end());
                 Ok(())
             }
         }
@@ -89,7 +89,7 @@ impl Build {
         for (ending, text) in forms {
             let path = directory.join(format!("{stem}.{ending}"));
             write(&path, &text)?;
-            anstream::println!("{}", path.display());
+            crate::console::sayln!("{}", path.display());
         }
         Ok(())
     }

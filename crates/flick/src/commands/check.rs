@@ -49,16 +49,16 @@ impl Check {
         let program = checked.program.as_ref();
         if self.json {
             let told = json::Told::new(program, &needs, &checked.diagnostics, &checked.sources);
-            anstream::println!("{}", told.text());
+            crate::console::sayln!("{}", told.text());
             return if program.is_none() { Err(Failure::reported()) } else { Ok(()) };
         }
         report::report(&checked.diagnostics, &checked.sources);
         let Some(program) = program else { return Err(Failure::reported()) };
         for program in program.each() {
-            anstream::println!("{}", summary(program));
+            crate::console::sayln!("{}", summary(program));
         }
         for needs in needs {
-            anstream::print!("{}", needs.text());
+            crate::console::say!("{}", needs.text());
         }
         Ok(())
     }

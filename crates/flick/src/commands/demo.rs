@@ -148,7 +148,7 @@ fn verdict(report: &LoadReport) -> Outcome {
     }
     let (replies, errors) = (report.replies, report.faults());
     let (p50, p99) = (report.latency.p50_us, report.latency.p99_us);
-    anstream::println!("replies {replies}, errors {errors}, p50 {p50} us, p99 {p99} us");
+    crate::console::sayln!("replies {replies}, errors {errors}, p50 {p50} us, p99 {p99} us");
     if errors > 0 {
         return Err(Failure::failed(format!("{errors} requests went wrong: {:?}", report.counts)));
     }

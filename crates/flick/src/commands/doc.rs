@@ -49,14 +49,14 @@ impl Doc {
         let target = self.out.join(format!("{name}.html"));
         write(&target, &page)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", target.display())))?;
-        anstream::println!("wrote {}", target.display());
+        crate::console::sayln!("wrote {}", target.display());
         Ok(true)
     }
 }
 
 /// Finds the text: that of a file, else of a library with this name.
 fn read(grammar: &Path) -> Result<(PathBuf, String), Failure> {
-    match fs::read_to_string(grammar) {
+    match crate::console::read_source(grammar) {
         Ok(text) => Ok((grammar.to_owned(), text)),
         Err(error) => {
             let name = grammar.to_str().filter(|name| !name.contains(['/', '.']));

@@ -17,7 +17,7 @@ impl Explain {
         let code = self.code.to_uppercase();
         match flick_check::explain(&code) {
             Some(page) => {
-                anstream::println!("{}", page.trim_end());
+                crate::console::sayln!("{}", page.trim_end());
                 Ok(())
             }
             None => Err(Failure::usage(format!(

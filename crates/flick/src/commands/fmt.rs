@@ -5,15 +5,14 @@
 
 mod changes;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use flick_syntax::limits::SOURCE_BYTES_MAX;
 
 use crate::failure::{Failure, Outcome};
-use crate::report;
+use crate::{console, report};
 
 /// Gives programs their one layout.
 #[derive(Debug, Args)]
@@ -52,7 +51,7 @@ impl Fmt {
 
     fn file(&self, path: &Path) -> Fate {
         let name = path.display().to_string();
-        let text = match read(path) {
+        let text = match console::read_source(path) {
             Ok(text) => text,
             Err(error) => return refuse(&format!("cannot read {name}: {error}")),
         };
@@ -61,12 +60,12 @@ impl Fmt {
             return Fate::AsItWas;
         }
         if self.check {
-            anstream::print!("{}", changes::text(&name, &text, &formatted));
+            crate::console::say!("{}", changes::text(&name, &text, &formatted));
             return Fate::Changed;
         }
         match replace(path, &formatted) {
             Ok(()) => {
-                anstream::println!("formatted {name}");
+                crate::console::sayln!("formatted {name}");
                 Fate::Changed
             }
             Err(error) => refuse(&format!("cannot write {name}: {error}")),
@@ -74,7 +73,7 @@ impl Fmt {
     }
 
     fn stdin(&self) -> Result<Fate, Failure> {
-        let text = read_all(std::io::stdin().lock())
+        let text = console::read_bounded(std::io::stdin().lock())
             .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
         let Some(formatted) = formatted("stdin", &text) else { return Ok(Fate::Refused) };
         let fate = if formatted == text { Fate::AsItWas } else { Fate::Changed };
@@ -82,7 +81,7 @@ impl Fmt {
             let written = std::io::stdout().lock().write_all(formatted.as_bytes());
             written.map_err(|error| Failure::failed(format!("cannot write stdout: {error}")))?;
         } else if fate == Fate::Changed {
-            anstream::print!("{}", changes::text("stdin", &text, &formatted));
+            crate::console::say!("{}", changes::text("stdin", &text, &formatted));
         }
         Ok(fate)
     }
@@ -100,17 +99,6 @@ fn formatted(name: &str, text: &str) -> Option<String> {
 fn refuse(message: &str) -> Fate {
     Failure::failed(message).report();
     Fate::Refused
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    read_all(File::open(path)?)
-}
-
-/// Reads at most one byte more than a source may have, which is enough to have the parser refuse it.
-fn read_all(from: impl Read) -> std::io::Result<String> {
-    let mut text = String::new();
-    from.take(SOURCE_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// Writes a new file beside the old one and puts it in its place; links stay links, permissions stay.

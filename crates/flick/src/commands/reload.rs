@@ -39,7 +39,7 @@ fn ask(address: &Address, token_file: Option<&std::path::Path>, path: &str) -> O
         .map_err(|error| Failure::failed(format!("cannot ask the service at {address}: {error}")))?;
     match reply.status {
         200 => {
-            anstream::println!("{}", reply.body.trim_end());
+            crate::console::sayln!("{}", reply.body.trim_end());
             Ok(())
         }
         _ => Err(Failure::failed(reply.body)),

@@ -80,7 +80,7 @@ impl Test {
             }
         }
         for ((program, process), cases) in &by_program {
-            anstream::println!("{} scenario(s) of {}", cases.len(), program.display());
+            crate::console::sayln!("{} scenario(s) of {}", cases.len(), program.display());
             match self.subjects(program, process.as_deref()) {
                 Ok(subjects) => {
                     let came_true = cases.iter().filter(|case| self.check(case, &subjects)).count();
@@ -93,7 +93,7 @@ impl Test {
                 }
             }
         }
-        anstream::println!("{passed} passed, {failed} failed");
+        crate::console::sayln!("{passed} passed, {failed} failed");
         if failed == 0 { Ok(()) } else { Err(Failure::reported()) }
     }
 
@@ -142,17 +142,17 @@ impl Test {
                 let stage = Simulated::with_seed(&case.scenario, subject, seed);
                 let outcome = stage.and_then(|mut stage| play(&case.scenario, &mut stage));
                 if let Err(what) = outcome {
-                    anstream::println!("  {name} ... FAILED with seed {seed} ({engine})");
+                    crate::console::sayln!("  {name} ... FAILED with seed {seed} ({engine})");
                     for line in what.lines() {
-                        anstream::println!("    {line}");
+                        crate::console::sayln!("    {line}");
                     }
-                    anstream::println!("    again: flick test {name} --seed {seed}");
+                    crate::console::sayln!("    again: flick test {name} --seed {seed}");
                     return false;
                 }
             }
         }
         let seeds = if count == 1 { String::new() } else { format!(", {count} seeds") };
-        anstream::println!("  {name} ... ok ({:.1} ms{seeds})", started.elapsed().as_secs_f64() * 1e3);
+        crate::console::sayln!("  {name} ... ok ({:.1} ms{seeds})", started.elapsed().as_secs_f64() * 1e3);
         true
     }
 }

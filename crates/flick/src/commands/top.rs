@@ -46,7 +46,7 @@ impl Top {
         if self.once || !std::io::stdout().is_terminal() {
             std::thread::sleep(EVERY);
             let second = read()?;
-            anstream::print!("{}", Figures::of(&second, Some(&first)).text());
+            crate::console::say!("{}", Figures::of(&second, Some(&first)).text());
             return Ok(());
         }
         view::show(first, &read)

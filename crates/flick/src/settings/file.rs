@@ -279,7 +279,7 @@ impl Named {
 /// Errors: it cannot be read, or is not what [`File`] describes; shown at its place.
 pub fn read(path: &Path) -> Result<(File, Named), Failure> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let text = crate::console::read_source(path)
         .map_err(|error| Failure::usage(format!("cannot read the settings in {shown}: {error}")))?;
     let file: File = toml::from_str(&text).map_err(|error| {
         let place = error.span().unwrap_or(0..0);

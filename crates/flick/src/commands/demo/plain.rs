@@ -7,7 +7,7 @@ use super::Scene;
 /// Prints a line each second until the load has ended or a signal comes.
 pub fn show(scene: &Scene<'_>) {
     let progress = scene.run.progress();
-    anstream::println!(
+    crate::console::sayln!(
         "{} clients, one proxy ({}), {} {}",
         scene.connections,
         scene.platform.io(),
@@ -28,7 +28,7 @@ pub fn show(scene: &Scene<'_>) {
         let now = progress.snapshot();
         let shares: Vec<String> =
             shares(scene).iter().map(|share| format!("{:.0} %", share * 100.0)).collect();
-        anstream::println!(
+        crate::console::sayln!(
             "{shown_s:>3} s  {:>8.0} requests/s  p50 {:>5} us  p99 {:>6} us  errors {}  backends {}",
             now.rate_since(&before),
             now.latency.p50_us,

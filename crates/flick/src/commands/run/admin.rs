@@ -51,6 +51,9 @@ impl View {
         if self.watch.is_draining() {
             return Err(format!("{} is draining", self.watch.name()));
         }
+        if let Some(channel) = self.watch.channels_without_backends().first() {
+            return Err(format!("{}: `{channel}` has no backends", self.watch.name()));
+        }
         let backends = self.watch.snapshot().backends;
         let is_down = |channel: &str| {
             backends.iter().filter(|backend| backend.channel == channel).all(|backend| backend.up == 0)
