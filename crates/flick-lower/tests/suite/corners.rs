@@ -4,8 +4,8 @@
 use flick_abi::limits::FRAME_HEAD_SLOTS;
 use flick_abi::{Frame, Step};
 use flick_check::hir::{
-    BinaryOp, Choice, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, Keyed, List, ListEnd, Span, Ty,
-    ViewField,
+    BinaryOp, Choice, Class, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, Keyed, List, ListEnd,
+    Span, Ty, ViewField,
 };
 
 use crate::engines::Engines;
@@ -117,6 +117,50 @@ fn blanks_at_the_end_of_a_trimmed_text_are_no_part_of_it() {
     check(b"a b \t \r\n", b"a b");
     check(b" \r\n", b"");
     check(b"\r\n", b"");
+}
+
+#[test]
+fn a_run_may_follow_one_of_all_that_it_is_not_made_of() {
+    let fields = vec![named("word", run(WORD, 1, 8)), named("other", run(LINE + 1, 1, 8))];
+    let mut program = program(fields, vec![item(0), item(1), literal(b"x")], Facts::default(), &[0, 1]);
+    let set = program.classes[WORD as usize].set.map(|word| !word);
+    program.classes.push(Class { name: "other".to_owned(), set, span: Span::default() });
+    let subject = Subject::new(&program, "parse_request");
+    let data = b"ab?! x";
+    let frame = subject.done(data);
+    assert_eq!((slot(&frame, 0, data), slot(&frame, 1, data)), (Some(&b"ab"[..]), Some(&b"?! "[..])));
+}
+
+#[test]
+fn a_text_variable_behind_data_holds_up_no_more_than_what_it_is_made_of() {
+    let variable = |of: u32| FieldKind::TextVar { text: true, max_bytes: 8, parse: text_field(of) };
+    let fields = vec![
+        named("verb", run(WORD, 1, 8)),
+        named("len", number(10, 6)),
+        named("data", bytes(field(1), None)),
+        named("said", variable(0)),
+        named("again", variable(3)),
+    ];
+    let body =
+        vec![item(0), literal(b" "), item(1), literal(b"\n"), item(2), literal(b"\n"), item(3), item(4)];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[4]), "parse_request");
+    let data = [b"put 9000\n", &[b'x'; 9000][..], b"\n"].concat();
+    assert_eq!(parts(&subject, &data), [(9, 9009), (1, 1)]);
+}
+
+#[test]
+fn a_text_longer_than_an_option_of_the_view_is_none_and_no_fault() {
+    let line = named("line", until(Some(LINE), b"\r\n", 8));
+    let mut program = program(vec![line], vec![item(0)], Facts::default(), &[0]);
+    let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
+    (view[0].max, view[0].optional) = (Some(4), true);
+    let subject = Subject::new(&program, "parse_request");
+    let check = |data: &[u8], expected: Option<&[u8]>| {
+        assert_eq!(slot(&subject.done(data), 0, data), expected, "\"{}\"", data.escape_ascii());
+    };
+    check(b"abcd\r\n", Some(b"abcd"));
+    check(b"abcde\r\n", None);
+    assert_eq!(subject.fault(b"abcdefghi\r\n"), 3);
 }
 
 #[test]
