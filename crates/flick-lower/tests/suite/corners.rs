@@ -234,6 +234,17 @@ fn lines_whose_values_must_not_be_empty_are_refused_where_one_is() {
 }
 
 #[test]
+fn lines_end_where_their_end_stands_though_a_name_might_begin_so() {
+    let mut fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
+    fields[3].kind = run(LINE + 1, 1, 8);
+    let mut program = program(fields, vec![item(2), literal(b"foo:x\r\n")], Facts::default(), &[]);
+    let mut set = program.classes[WORD as usize].set;
+    set[0] |= 1 << b'\r' | 1 << b'\n';
+    program.classes.push(Class { name: "broken".to_owned(), set, span: Span::default() });
+    Subject::new(&program, "parse_request").done(b"a:b\r\n\r\nfoo:x\r\n");
+}
+
+#[test]
 fn a_head_has_room_for_an_integer_of_variable_length() {
     let fields = vec![named("n", FieldKind::Vint { derived: None })];
     let subject = Subject::new(&program(fields, vec![item(0)], Facts::default(), &[0]), "parse_request");
@@ -241,6 +252,17 @@ fn a_head_has_room_for_an_integer_of_variable_length() {
     assert_eq!(frame.slots[FRAME_HEAD_SLOTS], 300);
     let frame = subject.done(&[0x88, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(frame.slots[FRAME_HEAD_SLOTS], i64::MAX as u64);
+}
+
+#[test]
+fn a_number_that_replies_are_found_by_lies_behind_the_literals_in_front_of_it() {
+    let fields = vec![int_field("kind", repr(1), None), int_field("id", repr(4), None)];
+    let facts = Facts { correlate: Some(FieldId(1)), ..Facts::default() };
+    let body = vec![literal(b"abc"), item(0), literal(b":"), item(1)];
+    let subject = Subject::new(&program(fields, body, facts, &[]), "parse_reply");
+    subject.done(b"abc\x01:\x00\x00\x00\x07");
+    let id = subject.engines.module.program.protocols[0].correlate.expect("replies have a number");
+    assert_eq!((id.offset, id.width_bytes), (5, 4));
 }
 
 #[test]
