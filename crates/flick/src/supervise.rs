@@ -118,8 +118,9 @@ impl End {
 /// Errors: a worker ended by itself; a second signal.
 pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Failure> {
     let mut ending: Option<End> = None;
-    let watch =
-        |generations: &Generations| generations.settings().watch.then(|| Watching::new(generations.files()));
+    let watch = |generations: &Generations| {
+        generations.settings().watch.then(|| Watching::new(generations.files(), generations.read_at()))
+    };
     let mut watching = watch(&generations);
     loop {
         generations.reap();

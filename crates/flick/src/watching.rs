@@ -8,6 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often the files are looked at, and how long they must be the same.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// How far the time that the kernel gives to what is written may lie behind the clock.
+const STAMP_SLACK: Duration = Duration::from_millis(10);
+
 /// What a file looks like from outside: when it was changed, and how long it is.
 type Stamp = Option<(SystemTime, u64)>;
 
@@ -20,10 +23,12 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Watches these from now on.
-    pub fn new(files: &[PathBuf]) -> Self {
-        let known = stamps(files);
-        Self { files: files.to_vec(), last: known.clone(), known, due: Instant::now() + LOOK_EVERY }
+    /// Watches these, which were read at some time behind `read_at`: what was written since then may not have been seen.
+    pub fn new(files: &[PathBuf], read_at: SystemTime) -> Self {
+        let last = stamps(files);
+        let since = read_at.checked_sub(STAMP_SLACK).unwrap_or(read_at);
+        let known = last.iter().map(|stamp| stamp.filter(|(changed, _)| *changed < since)).collect();
+        Self { files: files.to_vec(), last, known, due: Instant::now() + LOOK_EVERY }
     }
 
     /// Whether they have changed since this was last true, and have settled. Looks only when it is time to.
@@ -49,4 +54,31 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
         Some((found.modified().ok()?, found.len()))
     };
     files.iter().map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a file that was written when it was read `after` that (or before, if negative) counts as changed.
+    fn check(read_ms_after: i64, expected: bool) {
+        let name = format!("flick-watching-{}-{read_ms_after}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "text").expect("the directory for temporary files can be written");
+        let written = std::fs::metadata(&path).and_then(|data| data.modified()).expect("it is there");
+        let by = Duration::from_millis(read_ms_after.unsigned_abs());
+        let read_at = if read_ms_after < 0 { written - by } else { written + by };
+        let mut watching = Watching::new(std::slice::from_ref(&path), read_at);
+        watching.due = Instant::now();
+        assert_eq!(watching.has_changed(), expected, "{read_ms_after}");
+        watching.due = Instant::now();
+        assert!(!watching.has_changed(), "it is told once");
+        std::fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn what_was_written_while_it_was_read_was_never_seen() {
+        check(-100, true);
+        check(1_000, false);
+    }
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use flick_net::IoKind;
 use flick_runtime::{Estate, Outcome, Platform, State};
@@ -39,6 +39,7 @@ pub struct Generations {
     watchers: Watchers,
     seen: Arc<Seen>,
     files: Vec<PathBuf>,
+    read_at: SystemTime,
     admin: Option<flick_admin::Server>,
     /// This binary, as it was called when it was started: a new one may lie there since.
     binary: Option<PathBuf>,
@@ -62,7 +63,7 @@ impl Generations {
         seen: Arc<Seen>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
-        let Prepared { settings, services, modules, opened, files, .. } = prepared;
+        let Prepared { settings, services, modules, opened, files, begun, .. } = prepared;
         access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
@@ -78,6 +79,7 @@ impl Generations {
             watchers,
             seen,
             files,
+            read_at: begun,
             admin,
             binary,
             successor,
@@ -105,6 +107,11 @@ impl Generations {
         &self.settings
     }
 
+    /// When the files were last begun to be read.
+    pub fn read_at(&self) -> SystemTime {
+        self.read_at
+    }
+
     /// The files that the services that run now were made of.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
@@ -126,6 +133,7 @@ impl Generations {
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
+        self.read_at = SystemTime::now();
         // Nothing of what runs is touched before all is prepared, so that not even a broken invariant of the compiler can harm it.
         let prepare = || Prepared::new(&self.flags, &self.access.port());
         let prepared = catch_unwind(AssertUnwindSafe(prepare));

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use flick_ir::data::Module;
 use flick_runtime::access::{Access, Port};
@@ -33,6 +34,8 @@ pub struct Prepared {
     pub times: Vec<String>,
     /// Every file that was read.
     pub files: Vec<PathBuf>,
+    /// When that began.
+    pub begun: SystemTime,
 }
 
 impl Prepared {
@@ -40,6 +43,7 @@ impl Prepared {
     ///
     /// Errors: a mistake in the settings or in a program; more memory than there is.
     pub fn new(flags: &RunFlags, port: &Arc<Port>) -> Result<Self, Failure> {
+        let begun = SystemTime::now();
         let settings = Settings::resolve(flags.clone())?;
         let mut made = Vec::new();
         for (entry, own) in settings.entries.iter().enumerate() {
@@ -64,7 +68,7 @@ impl Prepared {
             Service { name, program, engine: ready.engine, config, group }
         });
         let services = services.collect();
-        Ok(Self { settings, services, modules, opened, times, files })
+        Ok(Self { settings, services, modules, opened, times, files, begun })
     }
 }
 
