@@ -48,6 +48,14 @@ fn engines_agree_on_random_modules() {
     assert!(refused * 20 <= modules, "the verifier refuses {refused} of {modules}");
 }
 
+#[test]
+fn a_load_two_gigabytes_behind_a_constant_base_ended_the_compiler() {
+    assert!(
+        check(212_055, &mut [vec![0; OUT_BYTES_MAX], vec![0; OUT_BYTES_MAX]]),
+        "the verifier lets it pass"
+    );
+}
+
 /// Compares all engines on one module. Returns whether the verifier let it pass.
 fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
     let module = random::module(seed);

@@ -6,6 +6,8 @@ use flick_abi::limits::FRAME_SLOTS_MAX;
 pub const CHANNELS_MAX: usize = 1 << 16;
 /// Farthest offset of a load from its base, in bytes; what a machine's addressing reaches.
 pub const LOAD_OFFSET_MAX: u32 = i32::MAX as u32;
+/// Bytes that one load reads at most.
+pub const LOAD_BYTES_MAX: u32 = 8;
 /// Parts that a split makes at most.
 pub const SPLIT_PARTS_MAX: u32 = 1024;
 /// Longest bytes that a parser seeks, and that a guard keeps out of a field.

@@ -3,6 +3,7 @@
 use super::{Aliases, definitions};
 use crate::cfg::Cfg;
 use crate::data::{Binary, BlockId, Function, Op, Terminator, Type, Value};
+use crate::limits::{LOAD_BYTES_MAX, LOAD_OFFSET_MAX};
 use crate::semantics;
 
 /// Runs the pass. Returns whether it changed anything.
@@ -166,13 +167,22 @@ fn fold_bases(function: &mut Function) -> bool {
         Some(Op::Const(word)) => u32::try_from(word).ok(),
         _ => None,
     };
+    // One that is too far for a load, or for the `Need` that covers it, stays what it is for both.
+    let is_near = |base: Value, bytes: u32| {
+        let end = constant(base).and_then(|word| word.checked_add(bytes));
+        end.is_some_and(|end| end <= LOAD_OFFSET_MAX)
+    };
     let mut unfit: Vec<Value> = Vec::new();
     for block in &function.blocks {
-        if let Terminator::Need { base: Some(base), bytes, .. } = &block.end
-            && constant(*base).is_none_or(|word| word.checked_add(*bytes).is_none())
-        {
-            unfit.push(*base);
-        }
+        let loads = block.insts.iter().filter_map(|inst| match &inst.op {
+            Op::Load { base: Some(base), offset, .. } => Some((*base, offset.saturating_add(LOAD_BYTES_MAX))),
+            _ => None,
+        });
+        let need = match &block.end {
+            Terminator::Need { base: Some(base), bytes, .. } => Some((*base, *bytes)),
+            _ => None,
+        };
+        unfit.extend(loads.chain(need).filter(|(base, bytes)| !is_near(*base, *bytes)).map(|(base, _)| base));
     }
     let fold = |base: &mut Option<Value>, offset: &mut u32| {
         let word = base.filter(|base| !unfit.contains(base)).and_then(constant);

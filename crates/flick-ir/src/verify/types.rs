@@ -11,7 +11,7 @@ use flick_abi::limits::FRAME_SLOTS_MAX;
 use super::Report;
 use crate::cfg::successors;
 use crate::data::{Binary, FuncKind, Function, Inst, Module, Op, Terminator, Type, Value};
-use crate::limits::LOAD_OFFSET_MAX;
+use crate::limits::{LOAD_BYTES_MAX, LOAD_OFFSET_MAX};
 use crate::text::{op_name, type_name};
 
 pub(super) use kinds::acts;
@@ -241,7 +241,7 @@ impl Checker<'_, '_> {
 
     fn load(&mut self, offset: u32, width_bytes: u8) {
         self.width(width_bytes);
-        if offset.saturating_add(8) > LOAD_OFFSET_MAX {
+        if offset.saturating_add(LOAD_BYTES_MAX) > LOAD_OFFSET_MAX {
             self.add(format!("{offset} is too far from the start of a segment"));
         }
     }
