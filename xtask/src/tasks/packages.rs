@@ -7,85 +7,118 @@ use crate::run::{self, Outcome};
 struct Package {
     name: &'static str,
     why: &'static str,
-    probe: &'static [&'static str],
+    probe: Probe,
+}
+
+/// How to see that a package is there.
+enum Probe {
+    /// This program starts, whatever its status: some have one of their own for their version.
+    Starts(&'static [&'static str]),
+    /// This succeeds: the program that is asked may be there without what is asked for.
+    Succeeds(&'static [&'static str]),
+}
+
+impl Probe {
+    fn is_met(&self) -> bool {
+        match self {
+            Self::Starts(line) => run::command(line[0], &line[1..]).output().is_ok(),
+            Self::Succeeds(line) => run::succeeds(run::command(line[0], &line[1..])),
+        }
+    }
 }
 
 const PACKAGES: &[Package] = &[
-    Package { name: "memcached", why: "real backends behind the proxy", probe: &["memcached", "-V"] },
+    Package {
+        name: "memcached",
+        why: "real backends behind the proxy",
+        probe: Probe::Starts(&["memcached", "-V"]),
+    },
     Package {
         name: "libmemcached-tools",
         why: "memccapable and memcslap, clients that we did not write",
-        probe: &["memccapable", "-V"],
+        probe: Probe::Starts(&["memccapable", "-V"]),
     },
     Package {
         name: "mosquitto",
         why: "an MQTT broker, behind a grammar that the library does not have",
-        probe: &["/usr/sbin/mosquitto", "-h"],
+        probe: Probe::Starts(&["/usr/sbin/mosquitto", "-h"]),
     },
     Package {
         name: "mosquitto-clients",
         why: "clients of MQTT that we did not write",
-        probe: &["mosquitto_pub", "--version"],
+        probe: Probe::Starts(&["mosquitto_pub", "--version"]),
     },
     Package {
         name: "nutcracker",
         why: "twemproxy, whose placement of keys ours must equal",
-        probe: &["nutcracker", "-V"],
+        probe: Probe::Starts(&["nutcracker", "-V"]),
     },
     Package {
         name: "redis-server",
         why: "real shards behind the proxy of Redis",
-        probe: &["redis-server", "--version"],
+        probe: Probe::Starts(&["redis-server", "--version"]),
     },
     Package {
         name: "redis-tools",
         why: "redis-cli and redis-benchmark, clients that we did not write",
-        probe: &["redis-cli", "--version"],
+        probe: Probe::Starts(&["redis-cli", "--version"]),
     },
     Package {
         name: "python3-venv",
         why: "a client from PyPI in an environment of its own",
-        probe: &["python3", "-c", "import venv, ensurepip"],
+        probe: Probe::Succeeds(&["python3", "-c", "import venv, ensurepip"]),
     },
-    Package { name: "nginx-light", why: "a real web server behind the balancers", probe: &["nginx", "-v"] },
-    Package { name: "apache2-bin", why: "as nginx, with opinions of its own", probe: &["apache2", "-v"] },
+    Package {
+        name: "nginx-light",
+        why: "a real web server behind the balancers",
+        probe: Probe::Starts(&["nginx", "-v"]),
+    },
+    Package {
+        name: "apache2-bin",
+        why: "as nginx, with opinions of its own",
+        probe: Probe::Starts(&["apache2", "-v"]),
+    },
     Package {
         name: "haproxy",
         why: "as nginx, the strictest reader of the three",
-        probe: &["haproxy", "-v"],
+        probe: Probe::Starts(&["haproxy", "-v"]),
     },
     Package {
         name: "varnish",
         why: "varnishtest: mock clients and servers that we did not write",
-        probe: &["varnishtest", "-h"],
+        probe: Probe::Starts(&["varnishtest", "-h"]),
     },
-    Package { name: "curl", why: "an HTTP client that we did not write", probe: &["curl", "-V"] },
+    Package {
+        name: "curl",
+        why: "an HTTP client that we did not write",
+        probe: Probe::Starts(&["curl", "-V"]),
+    },
     Package {
         name: "chromium",
         why: "a real browser for the pages of `flick doc` and of the admin side",
-        probe: &["chromium", "--version"],
+        probe: Probe::Starts(&["chromium", "--version"]),
     },
     Package {
         name: "slowhttptest",
         why: "clients that are slow in four ways, thousands of them",
-        probe: &["slowhttptest", "-h"],
+        probe: Probe::Starts(&["slowhttptest", "-h"]),
     },
     Package {
         name: "python3-prometheus-client",
         why: "a reader of OpenMetrics that we did not write",
-        probe: &["/usr/bin/python3", "-c", "import prometheus_client.openmetrics.parser"],
+        probe: Probe::Succeeds(&["/usr/bin/python3", "-c", "import prometheus_client.openmetrics.parser"]),
     },
     Package {
         name: "gdb",
         why: "a debugger that is to know compiled functions",
-        probe: &["gdb", "--version"],
+        probe: Probe::Starts(&["gdb", "--version"]),
     },
     Package {
         name: "linux-perf",
         why: "a profiler that is to know compiled functions",
-        probe: &["perf", "--version"],
+        probe: Probe::Starts(&["perf", "--version"]),
     },
-    Package { name: "wrk", why: "a loader with many connections", probe: &["sh", "-c", "command -v wrk"] },
+    Package { name: "wrk", why: "a loader with many connections", probe: Probe::Starts(&["wrk", "-v"]) },
 ];
 
 /// Sees to it that every package is there.
@@ -114,22 +147,27 @@ pub fn ensure() -> Outcome {
 }
 
 fn missing() -> Vec<&'static Package> {
-    PACKAGES
-        .iter()
-        .filter(|package| {
-            let probe = run::command(package.probe[0], &package.probe[1..]);
-            // What matters is that the program is there; some print their version with a status of their own.
-            if package.probe[0] == "python3" { !run::succeeds(probe) } else { !starts(probe) }
-        })
-        .collect()
-}
-
-fn starts(mut command: std::process::Command) -> bool {
-    command.output().is_ok()
+    PACKAGES.iter().filter(|package| !package.probe.is_met()).collect()
 }
 
 fn apt(args: &[&str]) -> Outcome {
     let mut apt = run::command("apt-get", args);
     apt.env("DEBIAN_FRONTEND", "noninteractive");
     run::run(apt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PACKAGES, Probe};
+
+    #[test]
+    fn a_package_that_an_interpreter_is_asked_for_was_never_installed() {
+        assert!(Probe::Starts(&["sh", "-c", "exit 1"]).is_met());
+        assert!(!Probe::Succeeds(&["sh", "-c", "exit 1"]).is_met());
+        assert!(!Probe::Succeeds(&["no such program"]).is_met());
+        for package in PACKAGES {
+            let Probe::Starts(line) = &package.probe else { continue };
+            assert!(!line.contains(&"-c"), "{}: `{}` starts without it", package.name, line[0]);
+        }
+    }
 }
