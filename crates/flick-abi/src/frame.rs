@@ -142,6 +142,8 @@ impl MessageFlags {
     pub const UNTIL_CLOSE: u64 = 128;
     /// `%retry`, of a request: may be sent again when no byte of a reply came.
     pub const RETRY: u64 = 256;
+    /// `%whole`, of a request: if it is short, nothing of it goes on before all of it is there.
+    pub const WHOLE: u64 = 512;
 
     /// Whether all bits of `mask` are set.
     pub fn has(self, mask: u64) -> bool {

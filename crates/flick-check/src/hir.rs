@@ -377,6 +377,8 @@ pub struct Facts {
     pub last: Option<Expr>,
     /// `%retry = e`, on a request: it may be sent again when no byte of a reply came.
     pub retry: Option<Expr>,
+    /// `%whole = e`, on a request: if it is short, nothing of it goes on before all of it is there.
+    pub whole: Option<Expr>,
     /// `%tunnel = e`, on a reply: behind it both directions are raw bytes until close.
     pub tunnel: Option<Expr>,
 }

@@ -218,6 +218,7 @@ impl Text<'_> {
             ("keep", &facts.keep),
             ("last", &facts.last),
             ("retry", &facts.retry),
+            ("whole", &facts.whole),
             ("tunnel", &facts.tunnel),
         ];
         for (name, fact) in truths {

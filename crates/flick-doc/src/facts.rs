@@ -26,6 +26,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("keep", "The number of a request that the reader of its reply is told."),
     ("last", "A message after which its connection is not used again."),
     ("retry", "A request that may be sent again when no byte of a reply came."),
+    ("whole", "A request that goes on once all of it is there, if it is short."),
     ("tunnel", "A reply behind which both directions are raw bytes until close."),
 ];
 

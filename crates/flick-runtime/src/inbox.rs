@@ -45,8 +45,30 @@ pub struct Look {
     pub parser: FuncId,
     /// What the request that it answers kept, if it is a reply.
     pub asked: u64,
-    /// Its head is enough, however short it is: the rest is passed on as it arrives.
-    pub streams: bool,
+    /// How much of it must be there, if it is short.
+    pub wants: Wants,
+}
+
+/// How much of a short message must be there before it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// All of it.
+    All,
+    /// All of it where its grammar says so (`%whole`), else its head.
+    AsTold,
+    /// Its head: the rest is passed on as it arrives.
+    Head,
+}
+
+impl Wants {
+    /// Whether the head of this message is enough.
+    fn is_head(self, frame: &Frame) -> bool {
+        match self {
+            Wants::All => false,
+            Wants::AsTold => !frame.flags().has(MessageFlags::WHOLE),
+            Wants::Head => true,
+        }
+    }
 }
 
 /// What parsing needs from its worker.
@@ -100,13 +122,12 @@ impl Inbox {
     ///
     /// Cost: a parse of what is new; one copy of a message that was cut.
     pub fn next(&mut self, tools: &mut Tools<'_>, look: Look, frame: &mut Frame) -> Next {
-        let Look { parser, asked, streams } = look;
+        let Look { parser, asked, wants } = look;
         frame.restart();
         frame.slots[SLOT_ASKED] = asked;
         let Some(partial) = &self.partial else {
             let Some(front) = tools.pieces.front(&self.queue) else { return Next::Starved };
-            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), streams)
-            {
+            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), wants) {
                 Verdict::Whole => Next::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => Next::Large(front.clone()),
                 Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
@@ -121,7 +142,7 @@ impl Inbox {
                 return self.gather_rest(tools, frame, frame.total_bytes());
             }
         }
-        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, streams) {
+        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, wants) {
             Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
             Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
             verdict => self.gathered(verdict, frame),
@@ -190,7 +211,7 @@ impl Inbox {
 
     /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
     fn gather(&mut self, tools: &mut Tools<'_>, look: Look, frame: &mut Frame, need: u64) -> Next {
-        let Look { parser, streams, .. } = look;
+        let Look { parser, wants, .. } = look;
         let mut need = need;
         loop {
             match self.collect(tools, need) {
@@ -207,7 +228,7 @@ impl Inbox {
                 }
             }
             let partial = self.partial.as_ref().expect("what was collected lies there");
-            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len(), streams) {
+            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len(), wants) {
                 Verdict::Need(more) => {
                     assert!(more > need, "a parser that wants more wants more than it has");
                     need = more;
@@ -270,11 +291,14 @@ impl Inbox {
         if need > tools.whole_bytes_max {
             return Collected::Not(Next::TooLong);
         }
-        if need > u64::from(LARGE_BYTES) && self.len() < LARGE_BYTES {
-            // Who only announces a long message does not get a huge buffer for it.
-            match self.fill(tools, LARGE_BYTES) {
-                Collected::Enough => {}
-                other => return other,
+        // Who only announces a long message does not get a long buffer for it.
+        let at_hand = tools.pieces.front(&self.queue).map_or(0, Slice::len);
+        for shorter in [SMALL_BYTES, LARGE_BYTES] {
+            if need > u64::from(shorter) && self.len() + at_hand < shorter {
+                match self.fill(tools, shorter) {
+                    Collected::Enough => {}
+                    other => return other,
+                }
             }
         }
         self.fill(tools, need as u32)
@@ -363,7 +387,7 @@ enum Verdict {
 
 /// Judges a step on `have` bytes of a part: its head is enough.
 fn judge_part(step: Step, frame: &Frame, have: u32) -> Verdict {
-    if step == Step::Done { judge_head(frame, have) } else { judge(step, frame, have, true) }
+    if step == Step::Done { judge_head(frame, have) } else { judge(step, frame, have, Wants::Head) }
 }
 
 fn judge_head(frame: &Frame, have: u32) -> Verdict {
@@ -371,7 +395,7 @@ fn judge_head(frame: &Frame, have: u32) -> Verdict {
 }
 
 /// Judges a step on `have` bytes of a message.
-fn judge(step: Step, frame: &Frame, have: u32, streams: bool) -> Verdict {
+fn judge(step: Step, frame: &Frame, have: u32, wants: Wants) -> Verdict {
     match step {
         Step::Done if frame.flags().has(MessageFlags::PARTS) => judge_head(frame, have),
         // A long one that is nothing but head is looked at whole.
@@ -379,7 +403,7 @@ fn judge(step: Step, frame: &Frame, have: u32, streams: bool) -> Verdict {
             judge_head(frame, have)
         }
         Step::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
-        Step::Done if streams => judge_head(frame, have),
+        Step::Done if wants.is_head(frame) => judge_head(frame, have),
         Step::Done => Verdict::Rest(frame.total_bytes()),
         Step::NeedMore(bytes) => Verdict::Need(bytes),
         Step::Fault { field, cause } => {

@@ -167,7 +167,7 @@ impl Settings {
         let access_log = path.map(|path| access::Wanted { path, sample: sample.unwrap_or(Sample::ALL) });
         Ok(Self {
             entries,
-            workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0),
+            workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
             pin: !flags.no_pin && file.pin.unwrap_or(true),
             io,
             of_file: Bound {

@@ -73,6 +73,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.keep,
         &facts.last,
         &facts.retry,
+        &facts.whole,
         &facts.tunnel,
     ];
     all.into_iter().flatten()
@@ -112,6 +113,7 @@ impl Reader<'_> {
             "more" => self.facts.more = self.truth(property, "more"),
             "last" => self.facts.last = self.truth(property, "last"),
             "retry" => self.facts.retry = self.truth(property, "retry"),
+            "whole" => self.facts.whole = self.truth(property, "whole"),
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
             "keep" => self.facts.keep = self.kept_number(property),
             "exclusive" => self.facts.exclusive = self.is_exclusive(property),

@@ -19,7 +19,7 @@ use crate::report;
 use crate::types;
 
 /// Properties of which only the parser of a tree tells the platform.
-const TREE_FACTS: &[&str] = &["last", "retry", "tunnel", "keep"];
+const TREE_FACTS: &[&str] = &["last", "retry", "whole", "tunnel", "keep"];
 
 /// Lays a unit out: fills its fields in `items` and returns the drafts beside them.
 pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Drafts {

@@ -22,6 +22,7 @@ const FACTS: &[&str] = &[
     "keep",
     "last",
     "retry",
+    "whole",
     "tunnel",
 ];
 

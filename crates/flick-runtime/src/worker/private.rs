@@ -16,7 +16,7 @@ use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, outgoing};
 use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
-use crate::inbox::{Look, Next, Tools};
+use crate::inbox::{Look, Next, Tools, Wants};
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
@@ -110,7 +110,7 @@ impl<D: Driver> Worker<D> {
         }
         session.clogged = None;
         let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
-        let look = Look { parser: self.setup.view(channel).parse_request, asked: 0, streams: false };
+        let look = Look { parser: self.setup.view(channel).parse_request, asked: 0, wants: Wants::All };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let next = match begins && session.inbox.is_empty() {
@@ -389,7 +389,7 @@ impl<D: Driver> Worker<D> {
             state.inbox.clear(&mut self.pieces, &mut self.frames);
             return Flow::Stop;
         };
-        let look = Look { parser: view.parse_reply, asked: 0, streams: false };
+        let look = Look { parser: view.parse_reply, asked: 0, wants: Wants::All };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let next = match begins && state.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),

@@ -17,7 +17,7 @@ use super::sending::{Outgoing, number_mask, outgoing};
 use super::{Flow, Worker, tools};
 use crate::access::Outcome;
 use crate::backend::{Download, LinkState};
-use crate::inbox::{Look, Next, Tools};
+use crate::inbox::{Look, Next, Tools, Wants};
 use crate::ledger::{RequestId, Tie};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
 use crate::tasks::TaskKind;
@@ -149,7 +149,8 @@ impl<D: Driver> Worker<D> {
         }
         let parser = if state.gathers { view.parse_asked } else { view.parse_reply };
         let asked = entry.map_or(0, |entry| entry.kept);
-        let look = Look { parser, asked, streams: exclusive && !state.gathers };
+        let wants = if exclusive && !state.gathers { Wants::Head } else { Wants::All };
+        let look = Look { parser, asked, wants };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {

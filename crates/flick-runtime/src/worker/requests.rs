@@ -10,8 +10,10 @@ use super::rules::{Scratch, Start};
 use super::sending::Waiter;
 use super::{Flow, Worker, tools};
 use crate::deadlines::Kind;
-use crate::inbox::{Look, Next, Tools};
-use crate::limits::{HELD_BYTES_MAX, HELD_SLICES, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::inbox::{Look, Next, Tools, Wants};
+use crate::limits::{
+    HELD_BYTES_MAX, HELD_SLICES, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
+};
 use crate::session::{Phase, Upload, Wait};
 use crate::slab::Key;
 use crate::tasks::TaskKind;
@@ -187,11 +189,10 @@ impl<D: Driver> Worker<D> {
             }
             sheds = true;
         }
+        let wants = self.wants_of_requests();
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.setup.view(session.channel).parse_request;
-        // A rule that waits for replies keeps its message: that must be there whole.
-        let streams = self.setup.protocol().exclusive && !self.setup.needs.asks;
-        let look = Look { parser, asked: 0, streams };
+        let look = Look { parser, asked: 0, wants };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let tools = &mut Tools { huge_reserve: self.huge_reserve, ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
@@ -225,6 +226,16 @@ impl<D: Driver> Worker<D> {
             self.message_taken(key, shed_before);
         }
         flow
+    }
+
+    /// How much of a short request must be there. A slow body then waits in a buffer, not on a connection to a backend that
+    /// others could use; while buffers are few it is the other way round.
+    fn wants_of_requests(&self) -> Wants {
+        // A rule that waits for replies keeps its message: that must be there whole.
+        if !self.setup.protocol().exclusive || self.setup.needs.asks {
+            return Wants::All;
+        }
+        if self.buffers_are_few(WHOLE_SHARE) { Wants::Head } else { Wants::AsTold }
     }
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {

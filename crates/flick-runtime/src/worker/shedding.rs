@@ -25,14 +25,14 @@ impl<D: Driver> Worker<D> {
     /// Whether the next request is told that there is too much to do.
     pub(super) fn sheds_next(&mut self) -> bool {
         self.shedder.is_on()
-            && (self.shedder.sheds() || self.buffers_are_scarce())
+            && (self.shedder.sheds() || self.buffers_are_few(SCARCE_SHARE))
             && self.ledger.can_answer()
     }
 
-    /// So few buffers are left that they are better kept for what is under way.
-    fn buffers_are_scarce(&self) -> bool {
-        let is_scarce = |class| self.pool.free_count(class) < self.pool.capacity_count(class) / SCARCE_SHARE;
-        is_scarce(Class::Small) || is_scarce(Class::Large)
+    /// Less than one in `share` of the buffers is left: they are better kept for what is under way.
+    pub(super) fn buffers_are_few(&self, share: u32) -> bool {
+        let are_few = |class| self.pool.free_count(class) < self.pool.capacity_count(class) / share;
+        are_few(Class::Small) || are_few(Class::Large)
     }
 
     /// A session whose next message needs what others have stands in line, for so long and no longer.

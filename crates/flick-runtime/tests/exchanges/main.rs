@@ -1,6 +1,7 @@
 //! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios, in the
 //! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
+mod bodies;
 mod patience;
 mod peers;
 mod storm;
@@ -67,19 +68,6 @@ fn requests_of_one_client_run_one_after_another() {
         backend 1 expects "get k1\n", sends "ok len=1\n2"
         backend 0 expects "get k0\n", sends "ok len=1\n3"
         client a  expects "ok len=1\n2ok len=1\n3", closes
-        wait 20 ms
-        expect quiet"#,
-    );
-}
-
-#[test]
-fn a_request_with_a_body_goes_on_before_its_body_is_there() {
-    check(
-        r#"client a  sends "put k0 len=6\nab"
-        backend 0 expects "put k0 len=6\nab", sends "wait more\n"
-        client a  expects "wait more\n", sends "cdef"
-        backend 0 expects "cdef", sends "ok\n"
-        client a  expects "ok\n", closes
         wait 20 ms
         expect quiet"#,
     );

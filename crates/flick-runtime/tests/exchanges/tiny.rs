@@ -66,6 +66,7 @@ fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
             "close" => MessageFlags::UNTIL_CLOSE,
             "last" => MessageFlags::LAST,
             "retry" => MessageFlags::RETRY,
+            "whole" => MessageFlags::WHOLE,
             "tunnel" => MessageFlags::TUNNEL,
             "more" => MessageFlags::MORE,
             "silent" => MessageFlags::SILENT,

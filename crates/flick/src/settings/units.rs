@@ -2,6 +2,7 @@
 //! Promises: a number without a unit is refused where it would be a guess.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde::de::{self, Deserializer, Visitor};
 use crate::access::Sample;
 
 /// Most workers of one process.
-pub const WORKERS_MAX: usize = 1024;
+pub const WORKERS_MAX: u32 = 1024;
 
 /// A span of time: `10s`, `250ms`, `50us`, `5m`; `0` is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,8 @@ pub struct Span<const MIN_US: u64, const MAX_US: u64>(pub Duration);
 /// A span of time that is not over at once.
 pub type Lasting = Span<1, { u64::MAX }>;
 
-/// A number of workers: 1 to [`WORKERS_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workers(pub usize);
+/// A number of workers.
+pub type Workers = Count<1, WORKERS_MAX>;
 
 impl FromStr for Period {
     type Err = String;
@@ -156,43 +156,10 @@ impl<const MIN_US: u64, const MAX_US: u64> FromStr for Span<MIN_US, MAX_US> {
     }
 }
 
-impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US, MAX_US> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "a span of time in quotes, such as \"250ms\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
-}
-
-impl FromStr for Workers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.parse::<i64>().map_err(|_| format!("`{text}` is no number of workers"))?;
-        Self::try_from(number)
-    }
-}
-
-impl TryFrom<i64> for Workers {
-    type Error = String;
-
-    fn try_from(number: i64) -> Result<Self, String> {
-        match usize::try_from(number) {
-            Ok(number) if (1..=WORKERS_MAX).contains(&number) => Ok(Self(number)),
-            _ => Err(format!("{number} workers will not do; give 1 to {WORKERS_MAX}")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Workers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
-
 /// Reads any of these from a string in the file; a bare number is told which unit it may have meant.
 struct Text<T> {
     what: &'static str,
-    kind: std::marker::PhantomData<T>,
+    kind: PhantomData<T>,
 }
 
 impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
@@ -207,39 +174,24 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
     }
 }
 
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "a span of time in quotes, such as \"250ms\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
+/// Lets these be written in quotes in the file; the text says how.
+macro_rules! written_in_quotes {
+    ($([$($generics:tt)*] $kind:ty: $what:literal,)*) => {$(
+        impl<'de, $($generics)*> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Text { what: $what, kind: PhantomData })
+            }
+        }
+    )*};
 }
 
-impl<'de> Deserialize<'de> for Percent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "a part in quotes, such as \"50%\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
-}
-
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "a part in quotes, such as \"20%\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
-}
-
-impl<'de> Deserialize<'de> for Sample {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "a part of the requests in quotes, such as \"1/100\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "an amount of memory in quotes, such as \"512MiB\"";
-        deserializer.deserialize_str(Text { what, kind: std::marker::PhantomData })
-    }
+written_in_quotes! {
+    [] Period: "a span of time in quotes, such as \"250ms\"",
+    [const MIN_US: u64, const MAX_US: u64] Span<MIN_US, MAX_US>: "a span of time in quotes, such as \"250ms\"",
+    [] Percent: "a part in quotes, such as \"50%\"",
+    [] Part: "a part in quotes, such as \"20%\"",
+    [] Sample: "a part of the requests in quotes, such as \"1/100\"",
+    [] Size: "an amount of memory in quotes, such as \"512MiB\"",
 }
 
 /// Digits, then the rest.

@@ -26,11 +26,8 @@ const BREATH: Duration = Duration::from_secs(2);
 /// Memory that the service is allowed, by its certificate; also what it may use.
 const MEMORY_KIB: u64 = 256 * 1024;
 
-/// Of so many slow clients one has a body that trickles: each of those has a connection of the backend for itself, and there
-/// are 1,024 of them (`--exclusive-links-max`).
-const BODY_EVERY: usize = 20;
-/// What the others do.
-const KINDS: [Kind; 3] = [Kind::Head, Kind::Reader, Kind::Silent];
+/// What they do, in turn.
+const KINDS: [Kind; 4] = [Kind::Head, Kind::Body, Kind::Reader, Kind::Silent];
 
 /// How a client takes its time.
 #[derive(Clone, Copy)]
@@ -50,7 +47,7 @@ impl Slow {
     /// A head without an end, a body that trickles, a reply that is hardly read, or nothing at all.
     fn new(address: SocketAddr, number: usize) -> Self {
         let mut stream = connect(address);
-        let kind = if number.is_multiple_of(BODY_EVERY) { Kind::Body } else { KINDS[number % KINDS.len()] };
+        let kind = KINDS[number % KINDS.len()];
         let first: &[u8] = match kind {
             Kind::Head => b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ",
             Kind::Body => b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n",
@@ -90,7 +87,7 @@ impl Crowd {
         for number in 0..count {
             let asked = backend.requests.load(Ordering::SeqCst);
             slow.push(Slow::new(address, number));
-            if matches!(slow[number].kind, Kind::Body | Kind::Reader) {
+            if matches!(slow[number].kind, Kind::Reader) {
                 let is_asked = || (backend.requests.load(Ordering::SeqCst) > asked).then_some(());
                 wait::until("the backend to be asked", is_asked);
             }

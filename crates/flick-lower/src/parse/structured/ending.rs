@@ -51,12 +51,12 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
             (&facts.ends, MessageFlags::ENDS),
             (&facts.mute, MessageFlags::MUTE),
             (&facts.retry, MessageFlags::RETRY),
+            (&facts.whole, MessageFlags::WHOLE),
         ],
-        Role::Reply => [(&facts.tunnel, MessageFlags::TUNNEL), (&facts.last, MessageFlags::LAST), (&None, 0)],
+        Role::Reply => [(&facts.tunnel, MessageFlags::TUNNEL), (&None, 0), (&None, 0), (&None, 0)],
     };
-    let last = (role == Role::Request).then_some((&facts.last, MessageFlags::LAST));
     own.into_iter()
-        .chain(last)
+        .chain([(&facts.last, MessageFlags::LAST)])
         .map(|(fact, bit)| (fact.as_ref(), bit))
         .filter(|(fact, _)| fact.is_some())
         .collect()

@@ -111,7 +111,8 @@ fn outside_keys(
     match role {
         Role::Request => {
             keys.extend(info.echo().into_iter().map(Key::Field));
-            exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep).chain(&facts.retry));
+            exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep));
+            exprs.extend(facts.retry.iter().chain(&facts.whole));
             exprs.extend(facts.loud.iter().map(|(_, expr)| expr));
         }
         Role::Reply => {

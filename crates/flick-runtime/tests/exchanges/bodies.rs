@@ -1,0 +1,84 @@
+//! When the body of a request goes on: as it arrives, or once it is there where its grammar wants it whole.
+
+use super::check;
+
+#[test]
+fn a_short_body_that_trickled_held_a_connection_that_others_needed() {
+    check(
+        r#"limit exclusive_links_max 1
+        client a  sends "put k0 whole len=6\nab"
+        backend 0 expects nothing for 5 ms
+        client b  sends "get j0\n"
+        backend 0 expects "get j0\n", sends "ok\n"
+        client b  expects "ok\n", closes
+        client a  sends "cd"
+        backend 0 expects nothing for 5 ms
+        client a  sends "efget k1\n"
+        backend 0 expects "put k0 whole len=6\nabcdef", sends "ok\n"
+        client a  expects "ok\n"
+        backend 0 expects "get k1\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_long_body_or_one_in_parts_is_not_waited_for() {
+    check(
+        r#"client a  sends "put k0 whole len=20000\nab"
+        backend 0 expects "put k0 whole len=20000\nab", sends "no last\n"
+        client a  expects "no last\n", closes
+        client b  sends "put k0 whole parts\n3\nab"
+        backend 0 expects "put k0 whole parts\n3\nab"
+        client b  resets
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_client_that_ends_inside_a_short_body_reaches_no_backend() {
+    for end in ["closes", "resets"] {
+        check(&format!(
+            r#"client a  sends "put k0 whole len=6\nab", {end}
+            backend 0 expects nothing for 20 ms
+            expect quiet"#
+        ));
+    }
+}
+
+#[test]
+fn bodies_are_not_waited_for_while_buffers_are_few() {
+    let crowd: String =
+        (0..48).map(|n| format!("client c{n} sends \"put k0 whole len=2000\\nab\"\n")).collect();
+    let leave: String = (0..48).map(|n| format!("client c{n} resets\n")).collect();
+    check(&format!(
+        r#"simulator only
+        backends 2
+        limit buffer_bytes 65536
+        {crowd}
+        wait 5 ms
+        client z  sends "put k1 whole len=6\nab"
+        backend 1 expects "put k1 whole len=6\nab"
+        client z  sends "cdef"
+        backend 1 expects "cdef", sends "ok\n"
+        client z  expects "ok\n", closes
+        {leave}
+        wait 20 ms
+        expect quiet"#
+    ));
+}
+
+#[test]
+fn a_request_with_a_body_goes_on_before_its_body_is_there() {
+    check(
+        r#"client a  sends "put k0 len=6\nab"
+        backend 0 expects "put k0 len=6\nab", sends "wait more\n"
+        client a  expects "wait more\n", sends "cdef"
+        backend 0 expects "cdef", sends "ok\n"
+        client a  expects "ok\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
