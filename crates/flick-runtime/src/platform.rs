@@ -45,6 +45,8 @@ pub struct Outcome {
     pub services: Vec<(String, Totals)>,
     /// Workers that ended by an error of the system, with what it said.
     pub errors: Vec<std::io::Error>,
+    /// Kept dictionaries that could not be written at the end.
+    pub unsaved: usize,
 }
 
 /// Running services.
@@ -337,9 +339,10 @@ impl Platform {
         self.services.iter().for_each(|service| service.state.end());
         // The workers have ended: nothing is written any more. Of a program that fell nothing is: who knows what its
         // dictionaries hold.
+        let mut unsaved = 0;
         for (service, keeper) in self.keepers {
             if !self.services[service].group.has_fallen() {
-                keeper.finish();
+                unsaved += keeper.finish();
             }
         }
         if let Some(panic) = panic {
@@ -355,7 +358,7 @@ impl Platform {
             }
             services.push((service.name.clone(), of_service));
         }
-        Outcome { totals, services, errors }
+        Outcome { totals, services, errors, unsaved }
     }
 }
 

@@ -19,6 +19,7 @@ pub use user::{User, is_root};
 use crate::commands::run::backends::Opened;
 use crate::commands::run::prepare::Prepared;
 use crate::failure::Failure;
+use crate::holding;
 use crate::settings::Settings;
 
 /// How much is given up.
@@ -89,14 +90,11 @@ pub struct Paths {
 
 /// Closes the files: for this thread and those it starts, so before the workers.
 ///
-/// Errors: a directory that is written to cannot be made.
+/// Errors: a directory that is written to cannot be given to the user.
 pub fn files(prepared: &Prepared) -> Result<Held, Failure> {
     let settings = &prepared.settings;
-    for service in &prepared.services {
-        let keeps = service.program.dicts.iter().any(|dict| dict.snapshot.is_some());
-        if let Some(directory) = service.config.state_dir.as_deref().filter(|_| keeps) {
-            own_directory(directory, settings.user.as_ref())?;
-        }
+    for directory in prepared.services.iter().filter_map(holding::kept_in) {
+        give_directory(directory, settings.user.as_ref())?;
     }
     if settings.confine == Confine::Off {
         return Ok(Held::Off);
@@ -115,13 +113,10 @@ fn inherits() -> bool {
     std::env::var_os(crate::takeover::VARIABLE).is_some() && is_held()
 }
 
-/// Makes the directory of kept dictionaries while that can still be done, the user's own if we are to become one.
-fn own_directory(directory: &Path, user: Option<&User>) -> Result<(), Failure> {
+/// Makes the directory of kept dictionaries the user's own while that can still be done, if we are to become one.
+fn give_directory(directory: &Path, user: Option<&User>) -> Result<(), Failure> {
     let refused =
-        |error| Failure::failed(format!("cannot make the directory {}: {error}", directory.display()));
-    if !directory.exists() {
-        std::fs::create_dir_all(directory).map_err(refused)?;
-    }
+        |error| Failure::failed(format!("cannot give the directory {} away: {error}", directory.display()));
     if let Some((user, group)) = user.map(User::ids).filter(|_| user::is_root()) {
         std::os::unix::fs::chown(directory, Some(user), Some(group)).map_err(refused)?;
     }

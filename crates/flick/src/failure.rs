@@ -3,7 +3,7 @@
 //! | status | meaning |
 //! |---|---|
 //! | 0 | it worked; a service was drained |
-//! | 1 | the program is wrong, or the run failed |
+//! | 1 | the program is wrong, or the run failed, a last snapshot for one |
 //! | 2 | the command line or `flick.toml` is wrong |
 //! | 128 + n | a second signal of number n stopped a service at once |
 

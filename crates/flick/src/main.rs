@@ -13,6 +13,7 @@ mod sources;
 
 mod access;
 mod confine;
+mod holding;
 mod logging;
 mod notify;
 mod perf_map;

@@ -115,7 +115,7 @@ impl End {
 
 /// Stays until the services have ended.
 ///
-/// Errors: a worker ended by itself; a second signal.
+/// Errors: a worker ended by itself; a second signal; a kept dictionary could not be written at the end.
 pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Failure> {
     let mut ending: Option<End> = None;
     let watch = |generations: &Generations| {
@@ -198,6 +198,9 @@ fn ended(generations: Generations, ending: Option<End>) -> Result<(), Failure> {
     if let Some(first) = outcome.errors.first() {
         return Err(Failure::failed(format!("a worker ended: {first}")));
     }
+    if outcome.unsaved > 0 {
+        return Err(Failure::failed(unsaved(outcome.unsaved)));
+    }
     match ending {
         Some(end) if end.start.elapsed() >= end.deadline => {
             warn!(deadline_ms = millis(end.deadline), "the deadline passed before every client was served");
@@ -209,6 +212,12 @@ fn ended(generations: Generations, ending: Option<End>) -> Result<(), Failure> {
         }
         None => Err(Failure::failed("all workers ended without being asked to")),
     }
+}
+
+/// Whoever restarts a service must learn that it begins with what was there before; which files, the log has said.
+fn unsaved(count: usize) -> String {
+    let them = if count == 1 { "a dictionary".to_owned() } else { format!("{count} dictionaries") };
+    format!("{them} could not be written at the end: what has changed since the last snapshot is lost")
 }
 
 fn log_totals(outcome: &Outcome) {

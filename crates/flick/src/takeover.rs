@@ -1,9 +1,10 @@
 //! One process takes another's place: a new binary, or the same one, with the listening sockets and clients of the old.
 //! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; no listening
 //! socket is ever closed meanwhile; a client that changes hands notices nothing.
-//! Refuses: dictionaries, which go by their snapshots, if they have any.
+//! Refuses: dictionaries, which go by their snapshots, if they have any; the directory that these are in changes hands while
+//! it is held, so that nobody else gets it meanwhile.
 //!
-//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS` and `go`; from the new,
+//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state` and `go`; from the new,
 //! `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,13 +13,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flick_net::passage::{Passage, Passed};
 use flick_net::{Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Estate, Handed, Heir};
 
 use crate::failure::Failure;
+use crate::holding::Held;
 use crate::supervise::Call;
 
 /// Set in a process whose standard input is the way to the process whose place it takes.
@@ -34,21 +36,23 @@ impl Predecessor {
     /// systemd has opened.
     ///
     /// Errors: what comes is not what should.
-    pub fn meet() -> Result<(Option<Self>, Estate), Failure> {
-        let failed =
-            |error: std::io::Error| Failure::failed(format!("cannot take listening sockets over: {error}"));
+    pub fn meet() -> Result<(Option<Self>, Estate, Held), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("cannot take listening sockets over: {}", said(&error)))
+        };
         if std::env::var_os(VARIABLE).is_none() {
             let inherited = flick_net::passage::inherited().map_err(failed)?;
             let asked = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
-            return Ok((None, estate(asked)));
+            return Ok((None, estate(asked), Held::default()));
         }
         let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
-        let mut sockets = Vec::new();
+        let (mut sockets, mut directories) = (Vec::new(), Vec::new());
         loop {
             let passed = passage.receive().map_err(failed)?;
             match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
                 Some(("go", _)) => break,
+                Some(("state", _)) => directories.extend(passed.and_then(|passed| passed.fd)),
                 Some(("listen", at)) => {
                     let at: Result<Endpoint, _> = at.parse();
                     let fd = passed.and_then(|passed| passed.fd);
@@ -60,7 +64,7 @@ impl Predecessor {
                 _ => return Err(Failure::failed("the process whose place this one takes has gone")),
             }
         }
-        Ok((Some(Self(passage)), estate(sockets)))
+        Ok((Some(Self(passage)), estate(sockets), Held::inherited(directories)))
     }
 
     /// Tells that this process does not start, and why. The old one goes on.
@@ -120,13 +124,15 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with `arguments`, gives it the listening sockets, and waits until it is ready.
+    /// Starts `program` with `arguments`, gives it the listening sockets and the directories that are held, and waits until
+    /// it is ready.
     ///
     /// Errors: why there is none; nothing has changed then.
     pub fn start(
         program: &PathBuf,
         arguments: &[std::ffi::OsString],
         estate: &Estate,
+        held: &Held,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
         let (near, far) = Passage::pair().map_err(|error| failed("make a way to a new process", error))?;
@@ -138,7 +144,7 @@ impl Successor {
         // The child's end is closed here with the command, so that its end is noticed.
         drop(command);
         let pid = child.id();
-        match offer(&near, estate) {
+        match offer(&near, estate, held) {
             Ok(()) => {}
             Err(why) => {
                 give_up(child);
@@ -176,22 +182,32 @@ impl Successor {
     }
 }
 
-/// Offers the sockets, and waits for the answer.
-fn offer(passage: &Passage, estate: &Estate) -> Result<(), String> {
+/// Offers the sockets and directories, and waits for the answer.
+fn offer(passage: &Passage, estate: &Estate, held: &Held) -> Result<(), String> {
     let gone = |error: std::io::Error| format!("the new process has gone: {error}");
-    let start = Instant::now();
     passage.set_patience(Some(READY_TIME_MAX)).map_err(gone)?;
     for (at, sockets) in estate.sockets() {
         for socket in sockets.iter() {
             passage.send(&format!("listen {at}"), Some(socket.as_fd())).map_err(gone)?;
         }
     }
+    for directory in held.directories() {
+        passage.send("state", Some(directory)).map_err(gone)?;
+    }
     passage.send("go", None).map_err(gone)?;
     match passage.receive() {
         Ok(Some(passed)) if passed.text == "ready" => Ok(()),
         Ok(Some(passed)) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
         Ok(None) => Err("the new process ended before it was ready; its log says why".to_owned()),
-        Err(error) => Err(format!("the new process was not ready in {:?}: {error}", start.elapsed())),
+        Err(error) => Err(format!("the new process was not ready: {}", said(&error))),
+    }
+}
+
+/// The system reports a time-out as an operation that would block.
+fn said(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => format!("it said nothing for {READY_TIME_MAX:?}"),
+        _ => error.to_string(),
     }
 }
 

@@ -11,7 +11,7 @@ mod underway;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
-use common::process::held;
+use common::process::{Orphan, held};
 use common::service::Service;
 use common::{Scratch, wait};
 use load::{Http, Load, get};
@@ -103,23 +103,6 @@ fn figure(admin: SocketAddr, name: &str) -> u64 {
 
 fn connect(address: SocketAddr) -> TcpStream {
     common::client::connect(address)
-}
-
-/// Ends a process that is nobody's child any more, whatever happens.
-struct Orphan(u32);
-
-impl Orphan {
-    fn is_there(&self) -> bool {
-        std::path::Path::new(&format!("/proc/{}", self.0)).exists()
-    }
-}
-
-impl Drop for Orphan {
-    fn drop(&mut self) {
-        if self.is_there() {
-            common::peers::signal(self.0, "KILL");
-        }
-    }
 }
 
 /// Reloads again and again under load.

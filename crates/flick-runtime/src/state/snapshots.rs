@@ -19,7 +19,8 @@ use crate::limits::SNAPSHOT_EVERY_MIN;
 #[derive(Debug)]
 pub struct Keeper {
     stop: Sender<Stop>,
-    thread: JoinHandle<()>,
+    /// Ends with how many files it could not write at last.
+    thread: JoinHandle<usize>,
 }
 
 /// How the thread is to end.
@@ -170,7 +171,7 @@ impl Keeper {
             while let Some(next) = due.iter().flatten().min().copied() {
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
-                    Ok(Stop::Leave) => return,
+                    Ok(Stop::Leave) => return 0,
                     Ok(Stop::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 }
                 for (dict, due) in state.dicts().iter().zip(&mut due) {
@@ -183,14 +184,15 @@ impl Keeper {
                     }
                 }
             }
-            state.save_snapshots(&directory);
+            state.save_snapshots(&directory)
         })?;
         Ok(Some(Self { stop, thread }))
     }
 
-    /// Writes everything a last time, when the workers have ended. A panic of the thread is passed on.
-    pub fn finish(self) {
-        self.end(Stop::Finish);
+    /// Writes everything a last time, when the workers have ended, and says how many files could not be written. A panic of
+    /// the thread is passed on.
+    pub fn finish(self) -> usize {
+        self.end(Stop::Finish)
     }
 
     /// Writes nothing more: another keeper does.
@@ -198,12 +200,10 @@ impl Keeper {
         self.end(Stop::Leave);
     }
 
-    fn end(self, how: Stop) {
+    fn end(self, how: Stop) -> usize {
         // A thread that has ended by itself needs no telling.
         let _ = self.stop.send(how);
-        if let Err(panic) = self.thread.join() {
-            std::panic::resume_unwind(panic);
-        }
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 

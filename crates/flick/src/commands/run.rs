@@ -21,6 +21,7 @@ use flick_runtime::{Estate, StartError};
 
 use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
+use crate::holding::Held;
 use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls, Early};
@@ -40,8 +41,8 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
-        let (predecessor, estate) = Predecessor::meet()?;
-        let outcome = self.start(estate);
+        let (predecessor, estate, held) = Predecessor::meet()?;
+        let outcome = self.start(estate, held);
         let (generations, calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
@@ -58,7 +59,7 @@ impl Run {
     }
 
     /// Makes, opens and shows everything.
-    fn start(self, estate: Estate) -> Result<(Generations, Calls), Failure> {
+    fn start(self, estate: Estate, inherited: Held) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port())?;
@@ -71,6 +72,7 @@ impl Run {
         if settings.perf_map {
             perf_map::keep();
         }
+        let held = Held::take(&prepared.services, &inherited)?;
         let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new(early)?;

@@ -50,3 +50,21 @@ pub fn want_descriptors(needed: u64) {
     let raised = Rlimit { current: Some(most), maximum: limit.maximum };
     rustix::process::setrlimit(Resource::Nofile, raised).expect("up to the hard limit anybody may");
 }
+
+/// Ends a process that is nobody's child any more, whatever happens.
+pub struct Orphan(pub u32);
+
+impl Orphan {
+    /// Whether it is there.
+    pub fn is_there(&self) -> bool {
+        std::path::Path::new(&format!("/proc/{}", self.0)).exists()
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        if self.is_there() {
+            super::peers::signal(self.0, "KILL");
+        }
+    }
+}

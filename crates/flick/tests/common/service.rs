@@ -111,6 +111,11 @@ impl Service {
         super::peers::signal(self.pid(), name);
     }
 
+    /// Waits for its end, while another process that it has started may still write to its log.
+    pub fn gone(&mut self) -> ExitStatus {
+        wait::until("the service to end", || self.child.try_wait().expect("our own child"))
+    }
+
     /// Waits for its end; its status and log.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let status = wait::until("the service to end", || self.child.try_wait().expect("our own child"));

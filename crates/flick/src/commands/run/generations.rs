@@ -21,6 +21,7 @@ use super::{admin, backends, not_started};
 use crate::access::AccessLog;
 use crate::confine::User;
 use crate::failure::Failure;
+use crate::holding::Held;
 use crate::settings::{RunFlags, Settings};
 use crate::sources::Watchers;
 use crate::sys;
@@ -28,6 +29,9 @@ use crate::takeover::Successor;
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
+
+/// How long whoever asked for an upgrade may take to hear that it worked, when nobody else is left.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// All generations of the services.
 pub struct Generations {
@@ -38,6 +42,8 @@ pub struct Generations {
     /// Reads lists of backends for the current one.
     watchers: Watchers,
     seen: Arc<Seen>,
+    /// Where the current one keeps dictionaries.
+    held: Held,
     files: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
@@ -60,6 +66,7 @@ impl Generations {
         flags: RunFlags,
         prepared: Prepared,
         estate: Estate,
+        held: Held,
         seen: Arc<Seen>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
@@ -78,6 +85,7 @@ impl Generations {
             older,
             watchers,
             seen,
+            held,
             files,
             read_at: begun,
             admin,
@@ -148,6 +156,7 @@ impl Generations {
         if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
             return Err(Failure::failed(error));
         }
+        let held = Held::take(&services, &self.held)?;
         let estate = self
             .current
             .estate()
@@ -170,6 +179,8 @@ impl Generations {
         let mut before = std::mem::replace(&mut self.current, next);
         before.replace(&self.current, deadline);
         self.older.push(before);
+        // The one before writes nothing any more: what it kept elsewhere is free.
+        self.held = held;
         self.watchdog = Watchdog::new(settings.hang_after);
         if self.older.len() > GENERATIONS_MAX {
             warn!("the oldest of {} generations is told to end at once", self.older.len());
@@ -208,7 +219,7 @@ impl Generations {
         // The new process opens its own at the same address.
         self.admin = None;
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-        let successor = Successor::start(binary, &arguments, &estate)?;
+        let successor = Successor::start(binary, &arguments, &estate, &self.held)?;
         let deadline = self.settings.reload_deadline;
         for platform in self.older.iter_mut().chain([&mut self.current]) {
             platform.give_away(deadline, |service| successor.heir_of(service));
