@@ -131,6 +131,9 @@ impl Text {
             "Faults that the tail of them does not show any more.",
         );
         self.sample("flick_faults_lost", "_total", &[], state.faults_lost);
+        let help = "Lines of the access log that its file did not take: the disk is full, say.";
+        self.family("flick_access_unwritten", Kind::Counter, "", help);
+        self.sample("flick_access_unwritten", "_total", &[], state.access_unwritten);
     }
 
     fn reloads(&mut self, reloads: &Reloads) {

@@ -23,6 +23,9 @@ pub struct State {
     pub faults: Vec<Fault>,
     /// Faults that are not kept any more, or could not be.
     pub faults_lost: u64,
+    /// Lines of the access log that its file did not take.
+    #[serde(default)]
+    pub access_unwritten: u64,
 }
 
 /// Some of the clients that there are.

@@ -9,10 +9,11 @@ mod line;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZeroU32;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -90,17 +91,22 @@ pub struct AccessLog {
 #[derive(Default)]
 struct Orders {
     /// Write here from now on.
-    to: Mutex<Option<Sink>>,
+    to: Mutex<Option<File>>,
     /// Write what there is, and end.
     must_end: AtomicBool,
+    /// Lines that the file did not take.
+    unwritten: Arc<AtomicU64>,
 }
-
-type Sink = Box<dyn Write + Send>;
 
 impl AccessLog {
     /// Where workers leave what they note.
     pub fn port(&self) -> Arc<Port> {
         Arc::clone(&self.port)
+    }
+
+    /// How many lines the system did not take so far.
+    pub fn unwritten(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.orders.unwritten)
     }
 
     /// Writes to what is wanted from here on.
@@ -128,11 +134,13 @@ impl AccessLog {
         let refused = |error: io::Error| {
             Failure::failed(format!("cannot write the access log {}: {error}", wanted.path.display()))
         };
-        let sink: Sink = match wanted.file() {
-            Some(path) => Box::new(append(path, user).map_err(refused)?),
-            None => Box::new(io::stdout()),
+        let file = match wanted.file() {
+            Some(path) => append(path, user),
+            // Not through a buffer, which would take lines that nobody gets.
+            None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         };
-        *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink);
+        let file = file.map_err(refused)?;
+        *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         if self.writer.is_none() {
             let (port, orders) = (self.port(), Arc::clone(&self.orders));
             let thread = std::thread::Builder::new().name("access-log".to_owned());
@@ -177,11 +185,10 @@ struct Writer {
     port: Arc<Port>,
     orders: Arc<Orders>,
     feeds: Vec<Feed>,
-    to: Option<Sink>,
+    to: Option<File>,
     lines: Vec<u8>,
-    /// Lines in there.
-    count: u64,
-    lost: u64,
+    /// Lines that were not written and of which nobody has been told.
+    untold: u64,
     told: Option<Instant>,
 }
 
@@ -189,7 +196,7 @@ impl Writer {
     fn new(port: Arc<Port>, orders: Arc<Orders>) -> Self {
         port.attend();
         let lines = Vec::with_capacity(2 * WRITE_BYTES);
-        Self { port, orders, feeds: Vec::new(), to: None, lines, count: 0, lost: 0, told: None }
+        Self { port, orders, feeds: Vec::new(), to: None, lines, untold: 0, told: None }
     }
 
     fn run(mut self) {
@@ -203,7 +210,7 @@ impl Writer {
             self.take();
             self.write();
             if must_end {
-                return;
+                return self.tell(None);
             }
             let mut rests = true;
             for feed in &mut self.feeds {
@@ -226,7 +233,6 @@ impl Writer {
             let (service, worker) = (feed.service.clone(), feed.worker);
             feed.drain(|record| {
                 line::write(&mut self.lines, &clock, (&service, worker), record);
-                self.count += 1;
                 if self.lines.len() >= WRITE_BYTES {
                     self.write();
                 }
@@ -241,17 +247,41 @@ impl Writer {
             return;
         }
         let Some(to) = &mut self.to else { return };
-        let outcome = to.write_all(&self.lines).and_then(|()| to.flush());
-        let count = std::mem::take(&mut self.count);
+        let outcome = write_most(to, &self.lines);
         self.lines.clear();
-        if let Err(error) = outcome {
-            self.lost += count;
+        if let Err((error, lines)) = outcome {
+            self.untold += lines;
+            self.orders.unwritten.fetch_add(lines, Ordering::Relaxed);
             if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
                 self.told = Some(Instant::now());
-                warn!(%error, lines = self.lost, "lines of the access log could not be written");
+                self.tell(Some(&error));
             }
         }
     }
+
+    fn tell(&mut self, error: Option<&io::Error>) {
+        let lines = std::mem::take(&mut self.untold);
+        if lines > 0 {
+            let error = error.map(tracing::field::display);
+            warn!(error, lines, "lines of the access log could not be written");
+        }
+    }
+}
+
+/// Writes what the file takes. Errors: the system's, with how many lines are not there whole.
+fn write_most(to: &mut File, lines: &[u8]) -> Result<(), (io::Error, u64)> {
+    let mut rest = lines;
+    while !rest.is_empty() {
+        match to.write(rest) {
+            Ok(length) if length > 0 => rest = &rest[length..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => {
+                let error = outcome.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
+                return Err((error, rest.iter().filter(|byte| **byte == b'\n').count() as u64));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -229,6 +229,27 @@ fn counted(log: &str, name: &str) -> usize {
 }
 
 #[test]
+fn lines_that_a_full_disk_refused_were_counted_nowhere() {
+    let backend = http_backend();
+    let service = balancer(&backend, Path::new("/dev/full"), &["--admin", "0"]);
+    let mut stream = client::connect(service.address);
+    for _ in 0..3 {
+        exchange(&mut stream, "/kept").expect("an answer");
+    }
+    let admin = flick_admin::Address::Tcp(service.admin_address());
+    wait::until("the count of three lines", || {
+        let metrics =
+            flick_admin::client::get(&admin, "/metrics", None).expect("the admin side answers").body;
+        metrics.lines().any(|line| line == "flick_access_unwritten_total 3").then_some(())
+    });
+    let log = service.drained();
+    assert!(
+        log.contains("lines of the access log could not be written") && log.contains("os error 28"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_log_that_cannot_be_written_starts_nothing() {
     let output = flick()
         .args(["run", SERVER, "--listen", "client=127.0.0.1:0", "--access-log", "/nowhere/at/all.log"])

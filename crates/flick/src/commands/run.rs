@@ -77,8 +77,8 @@ impl Run {
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new(early)?;
         spare_memory();
-        let seen = Arc::new(Seen::new(faults, calls.sender()));
-        let generations = Generations::start(self.flags, prepared, estate, Arc::clone(&seen), access)?;
+        let seen = Arc::new(Seen::new(faults, access.unwritten(), calls.sender()));
+        let generations = Generations::start(self.flags, prepared, estate, held, Arc::clone(&seen), access)?;
         seen.confined(confine::rights(generations.settings(), files)?.line());
         generations.tell_addresses();
         sys::give_memory_back();

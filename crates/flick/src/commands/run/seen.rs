@@ -2,7 +2,8 @@
 //! Promises: a service's counters go on over a reload; what an older generation still does is counted, too.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +21,8 @@ use crate::supervise::Call;
 pub struct Seen {
     shown: Mutex<Shown>,
     faults: Faults,
+    /// Lines of the access log that its file did not take.
+    access_unwritten: Arc<AtomicU64>,
     start: Instant,
     confined: OnceLock<String>,
     /// The control thread. Of several readers one is heard at a time.
@@ -41,7 +44,7 @@ struct Shown {
 
 impl Seen {
     /// Shows nothing yet.
-    pub fn new(faults: Faults, control: Sender<Call>) -> Self {
+    pub fn new(faults: Faults, access_unwritten: Arc<AtomicU64>, control: Sender<Call>) -> Self {
         let start = Instant::now();
         let shown = Shown {
             views: Vec::new(),
@@ -53,7 +56,8 @@ impl Seen {
             hung: Vec::new(),
         };
         let confined = OnceLock::new();
-        Self { shown: Mutex::new(shown), faults, start, confined, control: Mutex::new(control) }
+        let (shown, control) = (Mutex::new(shown), Mutex::new(control));
+        Self { shown, faults, access_unwritten, start, confined, control }
     }
 
     /// From here on shows these services, which run these modules; the others are older.
@@ -156,6 +160,7 @@ impl Source for Seen {
             },
             faults,
             faults_lost,
+            access_unwritten: self.access_unwritten.load(Ordering::Relaxed),
         }
     }
 
