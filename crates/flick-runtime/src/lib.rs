@@ -30,6 +30,7 @@ mod locals;
 pub mod memory;
 mod merge;
 mod needs;
+pub mod open_files;
 pub mod pick;
 mod pieces;
 mod platform;

@@ -156,3 +156,30 @@ fn an_address_that_is_taken_is_named() {
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains(&address) && stderr.contains("listen"), "{stderr}");
 }
+
+/// Runs the proxy under these limits on open files, as a shell sets them.
+fn with_limits(limits: &str) -> Service {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("ulimit {limits}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", PROXY, "--sessions-max", "300"]);
+    command.args(["--workers", "1", "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"]);
+    command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
+    Service::start_as(command)
+}
+
+#[test]
+fn nothing_said_that_there_were_fewer_open_files_than_clients_need() {
+    let service = with_limits("-n 200");
+    let log = service.drained();
+    let needed = log.split("LimitNOFILE=").nth(1).and_then(|rest| rest.split('`').next());
+    let needed: u64 = needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{log}"));
+    assert!((300..1000).contains(&needed) && log.contains("limit=200"), "{log}");
+    // The soft limit is raised, and what is enough is not spoken of.
+    let service = with_limits(&format!("-Sn 200; ulimit -Hn {needed}"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", service.pid())).expect("it is there");
+    let of_files = limits.lines().find(|line| line.starts_with("Max open files")).expect("Linux says so");
+    let soft = of_files.split_whitespace().nth(3).and_then(|soft| soft.parse().ok());
+    assert_eq!(soft, Some(needed), "{of_files}");
+    let log = service.drained();
+    assert!(!log.contains("open files"), "{log}");
+}

@@ -4,6 +4,7 @@ pub mod backends;
 pub mod prepare;
 
 mod memory;
+mod open_files;
 mod pulse;
 mod services;
 
@@ -69,6 +70,7 @@ impl Run {
         }
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
+        open_files::provide(&prepared.services)?;
         if settings.perf_map {
             perf_map::keep();
         }

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::prepare::Prepared;
 use super::pulse::Watchdog;
 use super::seen::Seen;
-use super::{admin, backends, not_started};
+use super::{admin, backends, not_started, open_files};
 use crate::access::AccessLog;
 use crate::confine::User;
 use crate::failure::Failure;
@@ -156,6 +156,7 @@ impl Generations {
         if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
             return Err(Failure::failed(error));
         }
+        open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self
             .current
