@@ -16,5 +16,5 @@ mod request;
 pub mod server;
 pub mod state;
 
-pub use server::{Address, Ask, Config, Server, Source};
+pub use server::{Address, Answers, Ask, Config, Server, Source};
 pub use state::State;

@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,8 @@ pub struct Config {
 pub struct Server {
     address: Address,
     is_over: Arc<AtomicBool>,
+    policy: Arc<Mutex<Policy>>,
+    places: Arc<Places>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -123,17 +125,42 @@ impl Server {
         let (listener, address) = Listener::open(&config.address)?;
         let is_tcp = matches!(address, Address::Tcp(_));
         let policy = Policy { is_local_only: is_tcp && config.token.is_none(), token: config.token };
+        let policy = Arc::new(Mutex::new(policy));
         let is_over = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&is_over);
+        let places = Arc::new(Places::default());
+        let (seen, taken, holds) = (Arc::clone(&is_over), Arc::clone(&places), Arc::clone(&policy));
         let thread = std::thread::Builder::new()
             .name("flick-admin".to_owned())
-            .spawn(move || accept_all(&listener, &seen, &Arc::new(policy), &source))?;
-        Ok(Self { address, is_over, thread: Some(thread) })
+            .spawn(move || accept_all(&listener, &seen, &taken, &holds, &source))?;
+        Ok(Self { address, is_over, policy, places, thread: Some(thread) })
     }
 
     /// Where it listens: with the port that it was given if it asked for any.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Readers of the state must show this one from here on.
+    pub fn set_token(&self, token: String) {
+        let policy = Policy { token: Some(token), is_local_only: false };
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// What is being answered, which goes on when this has been dropped.
+    pub fn answers(&self) -> Answers {
+        Answers(Arc::clone(&self.places))
+    }
+}
+
+/// Answers under way.
+pub struct Answers(Arc<Places>);
+
+impl Answers {
+    /// Waits until whoever has asked for something has its answer, so long at most.
+    pub fn finish(&self, time_max: Duration) {
+        let is_heard = |taken: &mut VecDeque<Taken>| taken.iter().any(|other| other.is_heard);
+        // Who does not take it in time goes without.
+        drop(self.0.given_back.wait_timeout_while(self.0.taken(), time_max, is_heard));
     }
 }
 
@@ -197,7 +224,7 @@ impl Listener {
 }
 
 /// A connection with deadlines.
-trait Stream: Read + Write + Send {
+pub(crate) trait Stream: Read + Write + Send {
     fn set_deadlines(&self, left: Duration) -> io::Result<()>;
 
     /// What ends it from another thread.
@@ -205,7 +232,7 @@ trait Stream: Read + Write + Send {
 }
 
 /// Ends a connection that another thread waits on.
-enum Cutter {
+pub(crate) enum Cutter {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -242,8 +269,13 @@ impl Stream for UnixStream {
     }
 }
 
-fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, source: &Arc<dyn Source>) {
-    let places = Arc::new(Places::default());
+fn accept_all(
+    listener: &Listener,
+    is_over: &AtomicBool,
+    places: &Arc<Places>,
+    policy: &Arc<Mutex<Policy>>,
+    source: &Arc<dyn Source>,
+) {
     loop {
         let accepted = listener.accept();
         if is_over.load(Ordering::Acquire) {
@@ -257,7 +289,7 @@ fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, s
                 continue;
             }
         };
-        let Some(place) = stream.cutter().ok().and_then(|cutter| Places::take(&places, cutter)) else {
+        let Some(place) = stream.cutter().ok().and_then(|cutter| Places::take(places, cutter)) else {
             refuse(stream);
             continue;
         };
@@ -277,6 +309,8 @@ fn accept_all(listener: &Listener, is_over: &AtomicBool, policy: &Arc<Policy>, s
 #[derive(Default)]
 struct Places {
     taken: Mutex<VecDeque<Taken>>,
+    /// Called when one is given back.
+    given_back: Condvar,
     /// Threads that answer, of those that were cut off too.
     threads: AtomicUsize,
     next: AtomicU64,
@@ -332,6 +366,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.of.taken().retain(|taken| taken.id != self.id);
         self.of.threads.fetch_sub(1, Ordering::Relaxed);
+        self.of.given_back.notify_all();
     }
 }
 
@@ -345,7 +380,7 @@ fn refuse(mut stream: Box<dyn Stream>) {
 fn exchange(
     mut stream: Box<dyn Stream>,
     place: &Place,
-    policy: &Policy,
+    policy: &Mutex<Policy>,
     source: &dyn Source,
 ) -> io::Result<()> {
     let start = Instant::now();
@@ -371,7 +406,9 @@ fn exchange(
         head.extend_from_slice(&piece[..length]);
     };
     place.keep();
-    let answer = answer(request::parse(&head[..end]).as_ref(), policy, source);
+    // What holds when it has asked.
+    let policy = policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let answer = answer(request::parse(&head[..end]).as_ref(), &policy, source);
     send(stream, &answer)
 }
 

@@ -5,7 +5,7 @@
 //! Source: RFC 1035 §4, RFC 2782, RFC 2308.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -144,9 +144,17 @@ fn parsed(name: &str) -> Result<Name<Vec<u8>>, String> {
 fn exchange(server: SocketAddr, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Vec<u8>, String> {
     let question = question(name, kind)?;
     let asked = Message::from_octets(question.as_slice()).map_err(|error| error.to_string())?;
-    let answer = over_udp(server, &asked).map_err(|error| error.to_string())?;
+    let answer = over_udp(server, &asked).map_err(told)?;
     let is_cut = Message::from_octets(answer.as_slice()).is_ok_and(|answer| answer.header().tc());
-    if is_cut { over_tcp(server, &asked).map_err(|error| error.to_string()) } else { Ok(answer) }
+    if is_cut { over_tcp(server, &asked).map_err(told) } else { Ok(answer) }
+}
+
+/// What went wrong. The system reports a time-out as an operation that would block.
+fn told(error: std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer in {ANSWER_WAIT:?}"),
+        _ => error.to_string(),
+    }
 }
 
 fn question(name: &Name<Vec<u8>>, kind: Rtype) -> Result<Vec<u8>, String> {
@@ -180,7 +188,7 @@ fn over_udp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u
             return Ok(bytes);
         }
     }
-    Err(std::io::ErrorKind::TimedOut.into())
+    Err(ErrorKind::TimedOut.into())
 }
 
 fn over_tcp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u8>> {
@@ -193,7 +201,7 @@ fn over_tcp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u
     stream.read_exact(&mut len)?;
     let mut bytes = vec![0; usize::from(u16::from_be_bytes(len))];
     stream.read_exact(&mut bytes)?;
-    if answers(&bytes, asked) { Ok(bytes) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+    if answers(&bytes, asked) { Ok(bytes) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
 /// Whether it is the answer to that question.

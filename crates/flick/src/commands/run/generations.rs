@@ -47,6 +47,8 @@ pub struct Generations {
     files: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
+    /// What the admin side was asked before another process had its address: to have that process, for one.
+    answers: Option<flick_admin::Answers>,
     /// This binary, as it was called when it was started: a new one may lie there since.
     binary: Option<PathBuf>,
     /// The process that has our place.
@@ -77,7 +79,7 @@ impl Generations {
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
         let watchdog = Watchdog::new(settings.hang_after);
-        let (older, admin, successor, panic) = (Vec::new(), None, None, None);
+        let (older, admin, answers, successor, panic) = (Vec::new(), None, None, None, None);
         let mut made = Self {
             flags,
             settings,
@@ -89,6 +91,7 @@ impl Generations {
             files,
             read_at: begun,
             admin,
+            answers,
             binary,
             successor,
             panic,
@@ -218,7 +221,7 @@ impl Generations {
             warn!(unsaved, "dictionaries cannot be written for the new process");
         }
         // The new process opens its own at the same address.
-        self.admin = None;
+        self.answers = self.admin.take().map(|admin| admin.answers());
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let successor = Successor::start(binary, &arguments, &estate, &self.held)?;
         let deadline = self.settings.reload_deadline;
@@ -336,6 +339,9 @@ impl Generations {
         let mut outcome = self.current.wait();
         if let Some(successor) = self.successor {
             successor.finish();
+        }
+        if let Some(answers) = self.answers {
+            answers.finish(ANSWER_TIME_MAX);
         }
         if let Some(panic) = self.panic {
             std::panic::resume_unwind(panic);

@@ -201,6 +201,31 @@ impl Source for Seen {
             return Err("the service is ending".to_owned());
         }
         drop(control);
-        answer.recv_timeout(ASK_TIME_MAX).unwrap_or_else(|_| Err("it takes too long; see the log".to_owned()))
+        answer.recv_timeout(ASK_TIME_MAX).unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => {
+                    format!("it is not done in {ASK_TIME_MAX:?}; it goes on, and the log will say what comes of it")
+                }
+                RecvTimeoutError::Disconnected => "the service ended before it was done".to_owned(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seen;
+    use flick_admin::faults::Faults;
+    use flick_admin::{Ask, Source};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_service_that_ended_meanwhile_was_said_to_take_too_long() {
+        let (calls, receiver) = mpsc::channel();
+        let seen = Seen::new(Faults::default(), Default::default(), calls);
+        let ends = std::thread::spawn(move || receiver.recv().map(drop));
+        assert_eq!(seen.ask(Ask::Reload), Err("the service ended before it was done".to_owned()));
+        ends.join().expect("no panic").expect("it was called");
+        assert_eq!(seen.ask(Ask::Reload), Err("the service is ending".to_owned()));
     }
 }
