@@ -158,6 +158,7 @@ impl Platform {
             service.workers.push(watch.clone());
             let WorkerWatch { counters, backend_counters, ways } = watch;
             let config = WorkerConfig {
+                service: service.name.clone(),
                 setup: Arc::clone(&service.setup),
                 shared: Arc::clone(&service.shared),
                 state: Arc::clone(&service.state),

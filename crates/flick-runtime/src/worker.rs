@@ -118,6 +118,8 @@ pub struct Worker<D: Driver> {
     leaving: u32,
     /// By the number of a connection. It may be of one that has ended: see [`Worker::role`].
     roles: Vec<Role>,
+    /// What operators call its service.
+    service: String,
     /// Which worker it is.
     index: usize,
     /// Where clients of a worker that it replaces are left for it.
@@ -181,6 +183,8 @@ pub struct Worker<D: Driver> {
 
 /// What a worker is built from.
 pub struct WorkerConfig {
+    /// What operators call the service.
+    pub service: String,
     /// The bound program.
     pub setup: Arc<Setup>,
     /// What it shares with the other workers and the control thread.
@@ -210,29 +214,29 @@ pub struct WorkerConfig {
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
     pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let WorkerConfig { index, workers, seed, time_slices, .. } = config;
+        let WorkerConfig { service, index, workers, seed, time_slices, .. } = config;
         let WorkerConfig { setup, shared, state, counters, backend_counters, ways, hub, access, .. } = config;
         shared.prepare(&setup.limits);
-        let (limits, sessions_max) = (&setup.limits, setup.limits.sessions_max as usize);
+        let (needs, sessions_max) = (&setup.needs, setup.limits.sessions_max as usize);
         let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
-        let buffers = pool_of(&setup, workers);
+        let (buffers, activations_max) = (pool_of(&setup, workers), needs.activations_of_worker(workers));
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
-        let activations_max = setup.needs.activations_of_worker(workers);
         Self {
             every: events::timers(&setup.program, index, driver.now_ns()),
             driver,
             pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
             sessions: Slab::new(sessions_max),
+            service,
             index,
             intake: shared.intake(index),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
-            ledger: Ledger::new((limits.requests_max as usize / workers).max(1024)),
+            ledger: Ledger::new((setup.limits.requests_max as usize / workers).max(1024)),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(sessions_max + links.len()),
-            activations: Activations::new(activations_max, setup.needs.shape),
-            locals: Locals::new(sessions_max + activations_max, setup.needs.state_words),
+            activations: Activations::new(activations_max, needs.shape),
+            locals: Locals::new(sessions_max + activations_max, needs.state_words),
             due_ns: Some(0),
             timers_ns: 0,
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),

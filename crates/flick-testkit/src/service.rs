@@ -153,6 +153,7 @@ impl Service {
         let mut worker = Worker::new(
             driver,
             WorkerConfig {
+                service: setup.program.name.clone(),
                 setup: Arc::clone(&setup),
                 shared: Arc::clone(&shared),
                 state: Arc::clone(&state),

@@ -235,11 +235,11 @@ impl Watchers {
         let mut threads = Vec::new();
         for watched in watched {
             let (stop, stopped) = mpsc::channel::<()>();
-            let Watched { lists, channel, mut reader, after } = watched;
+            let Watched { service, lists, channel, mut reader, after } = watched;
             let work = move || {
                 let mut wait = after;
                 while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                    wait = turn(&lists, &channel, &mut reader);
+                    wait = turn(&lists, (&service, &channel), &mut reader);
                 }
             };
             threads.push((stop, std::thread::Builder::new().name("backends".to_owned()).spawn(work)?));
@@ -258,6 +258,8 @@ impl Drop for Watchers {
 /// A channel whose list is read.
 pub struct Watched {
     /// Of which service.
+    pub service: String,
+    /// Its lists.
     pub lists: Lists,
     /// Its name.
     pub channel: String,
@@ -268,7 +270,7 @@ pub struct Watched {
 }
 
 /// Reads once and passes on what is new; when to do so again.
-fn turn(lists: &Lists, channel: &str, reader: &mut Reader) -> Duration {
+fn turn(lists: &Lists, (service, channel): (&str, &str), reader: &mut Reader) -> Duration {
     let (read, again) = reader.read();
     let source = reader.source.to_string();
     let set = read.and_then(|list| match list {
@@ -279,13 +281,13 @@ fn turn(lists: &Lists, channel: &str, reader: &mut Reader) -> Duration {
         Ok(Some((is_new, elements))) => {
             reader.is_news(None);
             if is_new {
-                info!(channel, source, elements, "a new list of backends");
+                info!(service, channel, source, elements, "a new list of backends");
             }
         }
         Ok(None) => {}
         Err(error) => {
             if reader.is_news(Some(&error)) {
-                warn!(channel, source, error, "the list of backends stays as it was");
+                warn!(service, channel, source, error, "the list of backends stays as it was");
             }
         }
     }

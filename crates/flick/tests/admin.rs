@@ -275,6 +275,18 @@ fn counters_of_programs_stand_under_their_own_names() {
 }
 
 #[test]
+fn a_line_about_a_backend_named_neither_service_nor_worker() {
+    let gone = free_address();
+    let service = Service::proxy(&[gone], &["--workers", "1", "--admin", "0"]);
+    let admin = service.admin();
+    wait::until("the line", || get(tcp(admin), "/api/state", "").1.contains("backend is down").then_some(()));
+    let log = service.drained();
+    let line = log.lines().find(|line| line.contains("backend is down")).expect("it was seen");
+    let expected = format!("service=\"Memcached\" worker=0 address={gone}");
+    assert!(line.contains(&expected), "{line}");
+}
+
+#[test]
 fn a_service_is_ready_while_it_has_backends() {
     let service = Service::proxy(&[free_address()], &["--admin", "0"]);
     let admin = service.admin();

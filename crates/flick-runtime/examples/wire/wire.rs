@@ -169,6 +169,7 @@ pub fn worker(
     };
     let ways = Arc::new(Ways::of(&program));
     let worker_config = WorkerConfig {
+        service: "wire".to_owned(),
         setup: Arc::new(Setup::new(program, engine, &config).expect("it fits")),
         shared: Arc::new(Shared::default()),
         state: Arc::new(state),

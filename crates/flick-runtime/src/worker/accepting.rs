@@ -195,7 +195,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn accept_failed(&mut self, errno: i32) {
-        tracing::warn!(errno, "accepting failed; paused");
+        tracing::warn!(service = self.service, worker = self.index, errno, "accepting failed; paused");
         self.counters.accept_pauses.add(1);
         self.accept_paused = true;
         self.accept_again();

@@ -9,6 +9,26 @@ use flick_net::{Driver, Endpoint, Handle};
 use super::{Role, Worker};
 use crate::backend::Life;
 
+/// What a line about a backend says beside what is wrong.
+pub(super) struct Told<'a> {
+    /// Whose backend it is.
+    pub service: &'a str,
+    /// Who has seen it.
+    pub worker: usize,
+    pub address: &'a Endpoint,
+    /// Lines that were left out before.
+    pub left_out: u64,
+}
+
+/// Warns of a backend.
+macro_rules! warn_of {
+    ($told:expr, $($rest:tt)*) => {{
+        let $crate::worker::health::Told { service, worker, address, left_out } = $told;
+        tracing::warn!(service, worker, %address, left_out, $($rest)*)
+    }};
+}
+pub(super) use warn_of;
+
 impl<D: Driver> Worker<D> {
     /// A request that a backend had was not answered, and it is to blame.
     pub(super) fn note_failure(&mut self, at: usize) {
@@ -32,7 +52,8 @@ impl<D: Driver> Worker<D> {
         let backend = &mut self.backends[at];
         let until_ns = backend.health.eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
-        tracing::warn!(address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
+        let (service, worker) = (&self.service, self.index);
+        tracing::warn!(service, worker, address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
         self.backend_counters[at].ejections.add(1);
         self.note_due(until_ns);
         self.show_health(at);
@@ -137,12 +158,12 @@ impl<D: Driver> Worker<D> {
         let needed = if is_good { limits.check_rise } else { limits.check_fall };
         if is_news && health.check.against >= needed.max(1) {
             (health.fails_checks, health.check.against) = (!is_good, 0);
-            let address = &self.backends[at].endpoint;
+            let (service, worker, address) = (&self.service, self.index, &self.backends[at].endpoint);
             if is_good {
-                tracing::info!(%address, "backend passes its checks again");
+                tracing::info!(service, worker, %address, "backend passes its checks again");
                 self.is_back(at);
             } else {
-                tracing::warn!(%address, "backend fails its checks");
+                tracing::warn!(service, worker, %address, "backend fails its checks");
             }
             self.weigh_checks(self.backends[at].channel);
             self.unblock = true;
@@ -200,13 +221,14 @@ impl<D: Driver> Worker<D> {
         is_crowded
     }
 
-    /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets its address and how
-    /// often it was left out.
-    pub(super) fn say(&mut self, link: u32, line: impl FnOnce(&Endpoint, u64)) {
+    /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets whose it
+    /// is and how often it was left out.
+    pub(super) fn say(&mut self, link: u32, line: impl FnOnce(Told<'_>)) {
         let now_ns = self.driver.now_ns();
         let backend = &mut self.backends[self.links[link as usize].backend as usize];
         if let Some(left_out) = backend.health.said.admit(now_ns) {
-            line(&backend.endpoint, left_out);
+            let (service, worker, address) = (&self.service, self.index, &backend.endpoint);
+            line(Told { service, worker, address, left_out });
         }
     }
 }

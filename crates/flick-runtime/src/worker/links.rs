@@ -4,6 +4,7 @@
 use flick_abi::{Event, FailureReason};
 use flick_net::{Driver, Endpoint};
 
+use super::health::warn_of;
 use super::sending::Mishap;
 use super::{Role, Worker};
 use crate::backend::{Life, LinkState};
@@ -31,10 +32,7 @@ impl<D: Driver> Worker<D> {
         let conn = match self.driver.connect(&self.backends[backend as usize].endpoint) {
             Ok(conn) => conn,
             Err(error) => {
-                self.say(
-                    link,
-                    |address, left_out| tracing::warn!(%address, left_out, %error, "cannot dial a backend"),
-                );
+                self.say(link, |told| warn_of!(told, %error, "cannot dial a backend"));
                 return false;
             }
         };
@@ -69,7 +67,8 @@ impl<D: Driver> Worker<D> {
             self.backends[backend].health.note_answer(now_ns);
         } else if self.backends[backend].failures > 0 {
             self.is_back(backend);
-            tracing::info!(address = %self.address_of(link), "backend is up");
+            let address = self.address_of(link);
+            tracing::info!(service = self.service, worker = self.index, %address, "backend is up");
         }
         if self.backends[backend].exclusive {
             self.pool_connected(link);
@@ -211,7 +210,8 @@ impl<D: Driver> Worker<D> {
         }
         let timeouts = &self.setup.timeouts;
         if self.backends[backend].failures == 0 {
-            tracing::warn!(address = %self.address_of(link), "backend is down");
+            let address = self.address_of(link);
+            tracing::warn!(service = self.service, worker = self.index, %address, "backend is down");
         }
         let shift = self.backends[backend].failures.min(BACKOFF_SHIFT_MAX);
         let pause = (timeouts.backoff_min.as_nanos() as u64) << shift;

@@ -84,7 +84,8 @@ impl<D: Driver> Worker<D> {
         let backend = &mut self.backends[at];
         if backend.life == Life::Listed {
             self.leaving += 1;
-            tracing::info!(address = %backend.endpoint, "backend has left its list");
+            let (service, worker) = (&self.service, self.index);
+            tracing::info!(service, worker, address = %backend.endpoint, "backend has left its list");
         }
         backend.life = Life::Leaving { until_ns };
         self.drop_check(at);

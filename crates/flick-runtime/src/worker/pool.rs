@@ -6,6 +6,7 @@
 use flick_abi::FailureReason;
 use flick_net::Driver;
 
+use super::health::warn_of;
 use super::{Flow, Worker};
 use crate::backend::LinkState;
 use crate::limits::{IDLE_LINK_MS, LENT_REST_MS};
@@ -87,7 +88,7 @@ impl<D: Driver> Worker<D> {
         }
         let says_more = !state.inbox.is_empty();
         if says_more {
-            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend sent more than it was asked for"));
+            self.say(link, |told| warn_of!(told, "backend sent more than it was asked for"));
             self.counters.peer_faults_backend.add(1);
         }
         let state = &self.links[link as usize];

@@ -12,6 +12,7 @@ use flick_buffers::{Class, Slice};
 use flick_net::Driver;
 
 use super::deliver::append;
+use super::health::warn_of;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, outgoing};
 use super::{Flow, Worker, tools};
@@ -403,7 +404,7 @@ impl<D: Driver> Worker<D> {
             Next::TooLong => panic!("a parser asks for a longer head than its bound"),
             Next::Fault { field, cause, .. } => {
                 let why = flick_abi::engine::cause_text(cause);
-                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent what is not of the grammar"));
+                self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
                 self.counters.peer_faults_backend.add(1);
                 self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
                 Flow::Stop

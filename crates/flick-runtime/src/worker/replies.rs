@@ -11,6 +11,7 @@ use flick_net::Driver;
 use super::asks::reply_patches;
 use super::bodies::{Piece, next_piece};
 use super::deliver::restore_echo;
+use super::health::warn_of;
 use super::judging::Verdict;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, number_mask, outgoing};
@@ -131,10 +132,7 @@ impl<D: Driver> Worker<D> {
             if state.inbox.is_empty() {
                 return Flow::Stop;
             }
-            self.say(
-                link,
-                |address, left_out| tracing::warn!(%address, left_out, "backend sent what nobody asked for"),
-            );
+            self.say(link, |told| warn_of!(told, "backend sent what nobody asked for"));
             return self.backend_fault(link);
         }
         let channel = self.backends[state.backend as usize].channel;
@@ -160,7 +158,7 @@ impl<D: Driver> Worker<D> {
             Next::TooLong => self.reply_too_long(link),
             Next::Fault { field, cause, .. } => {
                 let why = flick_abi::engine::cause_text(cause);
-                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent what is not of the grammar"));
+                self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
                 self.backend_fault(link)
             }
             Next::NoBuffers => {
@@ -219,12 +217,12 @@ impl<D: Driver> Worker<D> {
     /// One reply: `seen` is all of it, or of a large one at least its head.
     fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
         let Some(request) = self.links[link as usize].requests.front() else {
-            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend sent a reply that nobody asked for"));
+            self.say(link, |told| warn_of!(told, "backend sent a reply that nobody asked for"));
             return self.backend_fault(link);
         };
         let entry = self.ledger.get(request);
         if !self.has_number(channel, &scratch.frame, entry.number) {
-            self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend answered another request than the next one"));
+            self.say(link, |told| warn_of!(told, "backend answered another request than the next one"));
             return self.backend_fault(link);
         }
         if let Tie::Ask { activation, ask } = entry.tie {
@@ -419,7 +417,9 @@ impl<D: Driver> Worker<D> {
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
                 let why = flick_abi::engine::cause_text(cause);
-                self.say(link, |address, left_out| tracing::warn!(%address, left_out, field, why, "backend sent a body that is not of the grammar"));
+                self.say(link, |told| {
+                    warn_of!(told, field, why, "backend sent a body that is not of the grammar")
+                });
                 self.backend_fault(link)
             }
             Piece::NoBuffers => {

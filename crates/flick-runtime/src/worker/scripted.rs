@@ -116,6 +116,7 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
     let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
     let ways = Arc::new(Ways::of(&program));
     let config = WorkerConfig {
+        service: "Hand".to_owned(),
         ways,
         setup: Arc::new(Setup::new(program, Arc::new(common::Hand), &config).expect("it fits")),
         shared: Arc::clone(shared),

@@ -6,6 +6,7 @@ use flick_abi::{Event, FailureReason};
 use flick_net::Driver;
 
 use super::Worker;
+use super::health::warn_of;
 use crate::backend::{Backend, LinkState};
 use crate::deadlines::Kind;
 use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
@@ -114,7 +115,7 @@ impl<D: Driver> Worker<D> {
                 None if self.has_just_spoken(link) => {}
                 None if !self.is_over_time(link) && self.upload_goes_on(link) => {}
                 None => {
-                    self.say(link, |address, left_out| tracing::warn!(%address, left_out, "backend did not answer in time"));
+                    self.say(link, |told| warn_of!(told, "backend did not answer in time"));
                     self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },

@@ -216,6 +216,7 @@ impl Service {
             let counters = Arc::new(Counters::default());
             let ways = Arc::new(Ways::of(&setup.program));
             let worker_config = WorkerConfig {
+                service: setup.program.name.clone(),
                 setup: Arc::clone(&setup),
                 shared: Arc::clone(&shared),
                 state: Arc::clone(&state),

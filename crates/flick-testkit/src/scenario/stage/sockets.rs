@@ -184,6 +184,7 @@ impl Sockets {
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let state = Arc::new(state);
         let worker_config = WorkerConfig {
+            service: setup.program.name.clone(),
             setup,
             shared: Arc::clone(&shared),
             state: Arc::clone(&state),

@@ -72,8 +72,9 @@ pub fn open(
 pub fn watch(platform: &Platform, opened: Vec<Vec<Opened>>) -> Result<Watchers, Failure> {
     let services = platform.services().iter().zip(opened);
     let watched = services.flat_map(|(service, opened)| {
-        let lists = service.lists();
+        let (name, lists) = (service.name().to_owned(), service.lists());
         opened.into_iter().map(move |Opened { channel, reader, after, .. }| Watched {
+            service: name.clone(),
             lists: lists.clone(),
             channel,
             reader,
