@@ -7,6 +7,7 @@ mod file;
 mod flags;
 mod health;
 mod limits;
+mod together;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -149,7 +150,9 @@ impl Settings {
             Some(directory) => directory.join(program),
             None => program,
         };
-        let entries = chosen(&flags, services, beside_file)?
+        let programs = chosen(&flags, services, beside_file)?;
+        together::check(&flags, &file, &programs, place.as_ref())?;
+        let entries = programs
             .into_iter()
             .map(|(program, service)| entry(&flags, &file, program, service, beside_file))
             .collect();

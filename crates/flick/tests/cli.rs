@@ -176,6 +176,22 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn settings_that_contradict_each_other_or_did_nothing_were_taken() {
+    check(
+        &["run", PROXY, "--check-expect", "PONG"],
+        2,
+        &["`--check-expect` does nothing", "`--check-every`"],
+    );
+    check(
+        &["run", PROXY, "--backoff-min", "2s", "--backoff-max", "1s"],
+        2,
+        &["`--backoff-min` of 2s is longer than `--backoff-max` of 1s"],
+    );
+    // Not to check today, what would be checked otherwise, is no mistake; channels are looked at behind that.
+    check(&["run", PROXY, "--check-expect", "PONG", "--check-every", "0"], 2, &["are not bound"]);
+}
+
+#[test]
 fn a_run_without_program_or_settings_says_what_it_needs() {
     let scratch = Scratch::new("nothing");
     let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");

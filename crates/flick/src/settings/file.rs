@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::addresses::{Connect, Part};
 use super::health::HealthSettings;
@@ -272,6 +273,50 @@ impl Named {
         let path = self.path.display().to_string();
         Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
     }
+}
+
+impl Named {
+    /// A failure at a setting, named by its table and key, of the service of that number or of the file's own; without a place
+    /// where it does not stand there.
+    pub fn at_setting(
+        &self,
+        service: Option<usize>,
+        path: &[&str],
+        title: &str,
+        help: Option<&str>,
+    ) -> Failure {
+        match place_of(&self.text, service, path) {
+            Some(place) => {
+                let file = self.path.display().to_string();
+                Failure::usage(report::excerpt(title, &file, &self.text, place, help))
+            }
+            None => Failure::usage([Some(title), help].into_iter().flatten().collect::<Vec<_>>().join("; ")),
+        }
+    }
+}
+
+/// Where a setting stands, with its value.
+fn place_of(text: &str, service: Option<usize>, path: &[&str]) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let mut table = root.get_ref();
+    if let Some(number) = service {
+        table = match entry(table, "service")?.1.get_ref() {
+            DeValue::Array(all) => all.get(number)?.get_ref().as_table()?,
+            one => one.as_table()?,
+        };
+    }
+    let (last, tables) = path.split_last()?;
+    for name in tables {
+        table = entry(table, name)?.1.get_ref().as_table()?;
+    }
+    let (key, value) = entry(table, last)?;
+    Some(key.start..value.span().end)
+}
+
+/// A key of a table, with what it is set to.
+fn entry<'t, 'f>(table: &'t DeTable<'f>, name: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'f>>)> {
+    let found = table.iter().find(|(key, _)| key.get_ref() == name);
+    found.map(|(key, value)| (key.span(), value))
 }
 
 /// Reads the settings file at `path`.

@@ -108,6 +108,23 @@ pub struct HealthSettings {
 }
 
 impl HealthSettings {
+    /// Whether it says how often backends are checked, be it never.
+    pub fn sets_checks(&self) -> bool {
+        self.check_every.is_some()
+    }
+
+    /// A setting that says how, if one is there.
+    pub fn of_checks(&self) -> Option<&'static str> {
+        let all = [
+            ("check_expect", self.check_expect.is_some()),
+            ("check_send", self.check_send.is_some()),
+            ("check_timeout", self.check_timeout.is_some()),
+            ("check_fall", self.check_fall.is_some()),
+            ("check_rise", self.check_rise.is_some()),
+        ];
+        all.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key)
+    }
+
     /// Overwrites what is set here.
     pub fn apply(&self, limits: &mut Limits) {
         set(&mut limits.retries.percent, self.retry_budget.map(|percent| percent.0));

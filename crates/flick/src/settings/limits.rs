@@ -1,5 +1,7 @@
 //! Limits and time-outs: the same fields as options and as keys of `flick.toml`.
 
+use std::time::Duration;
+
 use clap::Args;
 use flick_runtime::{Limits, Overflow, Policy, Timeouts};
 use serde::Deserialize;
@@ -180,6 +182,12 @@ pub struct TimeoutSettings {
 }
 
 impl TimeoutSettings {
+    /// `backoff_min` or `backoff_max`.
+    pub fn backoff(&self, key: &str) -> Option<Duration> {
+        let period = if key == "backoff_min" { self.backoff_min } else { self.backoff_max };
+        period.map(|period| period.0)
+    }
+
     /// Overwrites what is set here.
     pub fn apply(&self, timeouts: &mut Timeouts) {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
