@@ -325,6 +325,30 @@ fn the_state_is_for_those_with_the_token() {
 }
 
 #[test]
+fn a_new_token_was_read_at_the_next_start_only() {
+    let scratch = Scratch::new("admin-token-new");
+    let file = scratch.write("token", "old\n");
+    let file = file.to_str().expect("the path is UTF-8");
+    let service = Service::proxy(&[free_address()], &["--admin", "0", "--admin-token-file", file]);
+    let admin = service.admin();
+    let status = |token: &str| get(tcp(admin), "/metrics", &format!("Authorization: Bearer {token}\r\n")).0;
+    assert_eq!((status("old"), status("new")), (200, 401));
+    scratch.write("token", "new\n");
+    service.signal("HUP");
+    wait::until("the new token to hold", || (status("new") == 200).then_some(()));
+    assert_eq!(status("old"), 401);
+    // One that cannot be read changes nothing.
+    std::fs::remove_file(file).expect("it is there");
+    service.signal("HUP");
+    let fields = "Authorization: Bearer new\r\n";
+    wait::until("the refusal", || {
+        get(tcp(admin), "/metrics", fields).1.contains("flick_reloads_failed_total 1").then_some(())
+    });
+    let log = service.drained();
+    assert!(log.contains("not reloaded") && log.contains("cannot read the token in "), "{log}");
+}
+
+#[test]
 fn what_others_could_read_needs_a_token() {
     let arguments =
         ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];

@@ -159,6 +159,7 @@ impl Generations {
         if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
             return Err(Failure::failed(error));
         }
+        let token = settings.admin_token_file.as_deref().map(admin::read_token).transpose()?;
         open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self
@@ -189,6 +190,9 @@ impl Generations {
         if self.older.len() > GENERATIONS_MAX {
             warn!("the oldest of {} generations is told to end at once", self.older.len());
             self.older[0].drain(Duration::ZERO);
+        }
+        if let (Some(admin), Some(token)) = (&self.admin, token) {
+            admin.set_token(token);
         }
         (self.settings, self.files) = (settings, files);
         Ok(told)
@@ -370,7 +374,7 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
     let changed = [
         ("io", before.io != after.io),
         ("admin.listen", before.admin != after.admin),
-        ("admin.token_file", before.admin_token_file != after.admin_token_file),
+        ("admin.token_file", before.admin_token_file.is_some() && after.admin_token_file.is_none()),
         ("user", before.user.as_ref().map(User::ids) != after.user.as_ref().map(User::ids)),
         ("perf_map", before.perf_map != after.perf_map),
         ("confine", before.confine != after.confine),
