@@ -168,7 +168,7 @@ pub const BUSY_ENTRIES: usize = 256;
 /// The part of the buffers of which fewer are left when new requests are answered *busy*.
 pub const SCARCE_SHARE: u32 = 64;
 /// The part of the buffers of which fewer are left when the bodies of requests are not gathered in them any more.
-pub const WHOLE_SHARE: u32 = 2;
+pub const WHOLE_SHARE: u32 = 8;
 /// The part of a second's new clients that may come at once.
 pub const ACCEPT_BURST_SHARE: u32 = 10;
 /// Lines of the log that one worker's rules may write in a second; what is more is counted.

@@ -51,8 +51,8 @@ fn a_client_that_ends_inside_a_short_body_reaches_no_backend() {
 #[test]
 fn bodies_are_not_waited_for_while_buffers_are_few() {
     let crowd: String =
-        (0..48).map(|n| format!("client c{n} sends \"put k0 whole len=2000\\nab\"\n")).collect();
-    let leave: String = (0..48).map(|n| format!("client c{n} resets\n")).collect();
+        (0..60).map(|n| format!("client c{n} sends \"put k0 whole len=2000\\nab\"\n")).collect();
+    let leave: String = (0..60).map(|n| format!("client c{n} resets\n")).collect();
     check(&format!(
         r#"simulator only
         backends 2
