@@ -49,6 +49,15 @@ impl Failure {
         Self { status: 128 + (number & 0x7f), message: String::new(), is_titled: false }
     }
 
+    /// The same, shown where it comes from; what says its place already stays as it is.
+    pub fn shown(self, excerpt: impl FnOnce(&str) -> Option<String>) -> Self {
+        let is_plain = !self.is_titled && !self.message.is_empty() && !self.message.contains('\n');
+        match is_plain.then(|| excerpt(&self.message)).flatten() {
+            Some(message) => Self { message, is_titled: true, ..self },
+            None => self,
+        }
+    }
+
     /// What it says, without colours: for whoever is not at the terminal.
     pub fn text(&self) -> String {
         anstream::adapter::strip_str(self.message.trim_end()).to_string()

@@ -128,6 +128,8 @@ pub struct Settings {
     pub verbose: bool,
     /// Which name server is asked; `None`: those of the machine.
     pub resolver: Option<std::net::SocketAddr>,
+    /// Whether the programs are those of the settings file.
+    names_programs: bool,
     /// The settings file, if one was read.
     pub file: Option<file::Named>,
 }
@@ -165,7 +167,8 @@ impl Settings {
         let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
         let path = flags.access_log.or_else(|| file.access_log.map(beside));
         if path.is_none() && sample.is_some() {
-            return Err(Failure::usage("`access_log_sample` is set, but there is no `access_log` to write"));
+            let of_file = place.as_ref().filter(|_| flags.access_log_sample.is_none());
+            return Err(sample_of_nothing(of_file));
         }
         let access_log = path.map(|path| access::Wanted { path, sample: sample.unwrap_or(Sample::ALL) });
         Ok(Self {
@@ -198,8 +201,26 @@ impl Settings {
             perf_map: flags.perf_map || file.perf_map.unwrap_or(false),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
+            names_programs: flags.programs.is_empty(),
             file: place,
         })
+    }
+
+    /// A failure that has to do with a program, shown where the settings file names it, if it does.
+    pub fn at_program(&self, entry: usize, failure: Failure) -> Failure {
+        match &self.file {
+            Some(file) if self.names_programs => file.shown_at(Some(entry), &["program"], failure),
+            _ => failure,
+        }
+    }
+}
+
+/// What to say of a part of an access log that there is not.
+fn sample_of_nothing(file: Option<&file::Named>) -> Failure {
+    let refused = Failure::usage("`access_log_sample` is set, but there is no `access_log` to write");
+    match file {
+        Some(file) => file.shown_at(None, &["access_log_sample"], refused),
+        None => refused,
     }
 }
 

@@ -295,6 +295,17 @@ impl Named {
     }
 }
 
+impl Named {
+    /// A failure that comes from what a setting names, shown there if it stands there.
+    pub fn shown_at(&self, service: Option<usize>, path: &[&str], failure: Failure) -> Failure {
+        let file = self.path.display().to_string();
+        failure.shown(|title| {
+            let place = place_of(&self.text, service, path)?;
+            Some(report::excerpt(title, &file, &self.text, place, None))
+        })
+    }
+}
+
 /// Where a setting stands, with its value.
 fn place_of(text: &str, service: Option<usize>, path: &[&str]) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;

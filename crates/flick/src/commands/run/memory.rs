@@ -24,7 +24,8 @@ pub fn check(services: &[(&Named<'_>, &PlatformConfig)], settings: &Settings) ->
     let mut all = Vec::new();
     let mut entries: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
     for (index, (service, config)) in services.iter().enumerate() {
-        let mut own = parts(service.program, config).map_err(not_started)?;
+        let own = parts(service.program, config).map_err(not_started);
+        let mut own = own.map_err(|failure| settings.at_program(service.entry, failure))?;
         let shares = services[..index].iter().any(|(other, _)| other.entry == service.entry);
         if shares {
             // The dictionaries of a program are there once, however many processes it has.

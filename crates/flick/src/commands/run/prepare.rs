@@ -47,7 +47,8 @@ impl Prepared {
         let settings = Settings::resolve(flags.clone())?;
         let mut made = Vec::new();
         for (entry, own) in settings.entries.iter().enumerate() {
-            let each = compile::each(&own.program, None, own.engine)?;
+            let each = compile::each(&own.program, None, own.engine);
+            let each = each.map_err(|failure| settings.at_program(entry, failure))?;
             made.extend(each.into_iter().map(|ready| (entry, ready)));
         }
         let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();

@@ -41,10 +41,11 @@ pub fn named<'a>(settings: &Settings, programs: &[(usize, &'a Program)]) -> Resu
             None => program.name.clone(),
         };
         if out.iter().any(|known| known.name == name) {
-            return Err(Failure::usage(format!(
+            let refused = format!(
                 "two services are called `{name}`; give one of them another `name = \"...\"` in its [[service]] of a \
                  settings file"
-            )));
+            );
+            return Err(settings.at_program(*entry, Failure::usage(refused)));
         }
         out.push(Named { name, entry: *entry, program });
     }
