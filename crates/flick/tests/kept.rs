@@ -72,6 +72,21 @@ fn a_service_that_could_not_write_its_last_snapshot_ended_with_0() {
 }
 
 #[test]
+fn an_upgrade_that_could_not_write_a_dictionary_lost_it() {
+    let scratch = Scratch::new("kept-lost");
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let service = kept(&scratch, "state", &["--admin", &admin]);
+    check_asked(&service, "1");
+    let in_the_way = scratch.path().join("state/seen.new");
+    std::fs::create_dir(&in_the_way).expect("the directory is ours");
+    let (status, _, error) = run(&["upgrade", &admin]);
+    assert!(status == 1 && error.contains("snapshots cannot be written for the new process: 1"), "{error}");
+    check_asked(&service, "2");
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    service.drained();
+}
+
+#[test]
 fn a_second_process_with_one_state_directory_overwrote_the_snapshots_of_the_first() {
     let scratch = Scratch::new("kept-held");
     let admin = format!("unix:{}", scratch.path().join("admin").display());

@@ -222,7 +222,9 @@ impl Generations {
         let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
         let unsaved = self.current.save_snapshots();
         if unsaved > 0 {
-            warn!(unsaved, "dictionaries cannot be written for the new process");
+            return Err(format!(
+                "snapshots cannot be written for the new process: {unsaved}; the log says why"
+            ));
         }
         // The new process opens its own at the same address.
         self.answers = self.admin.take().map(|admin| admin.answers());
