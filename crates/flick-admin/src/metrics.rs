@@ -213,6 +213,19 @@ impl Text {
                 }
             }
         }
+        let name = "flick_task_slice_seconds";
+        self.family(
+            name,
+            Kind::Histogram,
+            "seconds",
+            "How long a task ran at a time, in one turn of sixteen.",
+        );
+        for service in services {
+            for (index, worker) in service.workers.iter().enumerate() {
+                let labels = [("service", service.name.as_str()), ("worker", &index.to_string())];
+                self.histogram(name, &labels, &worker.slices);
+            }
+        }
     }
 
     fn requests(&mut self, services: &[Service]) {

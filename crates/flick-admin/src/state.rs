@@ -141,6 +141,9 @@ pub struct Worker {
     pub values: Vec<i64>,
     /// How long its requests took.
     pub times: Times,
+    /// How long its tasks ran at a time, in a part of the turns.
+    #[serde(default)]
+    pub slices: Times,
     /// By kind of task: what it ran.
     #[serde(default)]
     pub tasks: Vec<TaskRuns>,

@@ -44,6 +44,8 @@ macro_rules! counters {
             $(#[doc = $doc] pub $name: Counter,)+
             /// From the request that was taken in to its last reply, handed to the connection of its client.
             pub times: Latency,
+            /// How long a task ran at a time, in one turn of a few.
+            pub slices: Latency,
             /// By kind of task.
             pub tasks: Tasks,
         }

@@ -78,6 +78,8 @@ pub struct WorkerTotals {
     pub totals: Totals,
     /// How long its requests took.
     pub times: Times,
+    /// How long its tasks ran at a time, in one turn of a few.
+    pub slices: Times,
     /// Its tasks, in the order of `KINDS`.
     pub tasks: [TaskTotals; KINDS.len()],
 }
@@ -223,6 +225,7 @@ impl Snapshot {
         for (own, other) in self.workers.iter_mut().zip(&earlier.workers) {
             own.totals.merge(&other.totals);
             own.times.merge(&other.times);
+            own.slices.merge(&other.slices);
             own.tasks.iter_mut().zip(&other.tasks).for_each(|(own, other)| own.merge(other));
         }
         self.workers.extend_from_slice(&earlier.workers[known..]);
@@ -259,13 +262,14 @@ impl Snapshot {
 
 impl WorkerWatch {
     fn totals(&self) -> WorkerTotals {
-        let (mut totals, mut times) = (Totals::default(), Times::default());
+        let (mut totals, mut times, mut slices) = (Totals::default(), Times::default(), Times::default());
         totals.absorb(&self.counters);
         times.absorb(&self.counters.times);
+        slices.absorb(&self.counters.slices);
         let mut tasks = [TaskTotals::default(); KINDS.len()];
         for (totals, (kind, _)) in tasks.iter_mut().zip(KINDS) {
             totals.absorb(self.counters.tasks.of(kind));
         }
-        WorkerTotals { totals, times, tasks }
+        WorkerTotals { totals, times, slices, tasks }
     }
 }

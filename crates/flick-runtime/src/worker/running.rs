@@ -170,8 +170,9 @@ impl<D: Driver> Worker<D> {
         counters.runs.add(1);
         if let Some(before) = sampled {
             let now = Instant::now();
-            let took = now.duration_since(std::mem::replace(before, now));
-            counters.busy_ns.add(took.as_nanos() as u64 * u64::from(SAMPLE_EVERY_TURNS));
+            let took_ns = now.duration_since(std::mem::replace(before, now)).as_nanos() as u64;
+            counters.busy_ns.add(took_ns * u64::from(SAMPLE_EVERY_TURNS));
+            self.counters.slices.note(took_ns);
         }
     }
 

@@ -246,6 +246,7 @@ fn each_service_has_its_own_figures_behind_a_unix_socket_and_a_token() {
         ("flick_request_seconds_count", &["service", "channel", "worker"][..]),
         ("flick_backend_reply_seconds_count", &["service", "channel", "backend", "address"]),
         ("flick_task_seconds_total", &["service", "worker", "task"]),
+        ("flick_task_slice_seconds_count", &["service", "worker"]),
         ("flick_edge_messages_total", &["service", "from", "to", "kind"]),
     ] {
         let sample = seen.samples(name).next().unwrap_or_else(|| panic!("there is `{name}`"));

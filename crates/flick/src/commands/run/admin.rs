@@ -149,7 +149,12 @@ fn worker(worker: &flick_runtime::WorkerTotals) -> Worker {
         slices_exceeded: totals.slices_exceeded,
         stolen: totals.stolen,
     });
-    Worker { values: values.collect(), times: times(&worker.times), tasks: tasks.collect() }
+    Worker {
+        values: values.collect(),
+        times: times(&worker.times),
+        slices: times(&worker.slices),
+        tasks: tasks.collect(),
+    }
 }
 
 fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
