@@ -84,32 +84,35 @@ pub(crate) struct CompileArgs {
     pub(crate) rounds: u32,
 }
 
-/// Which parsers, how often.
+/// How often short pieces of code are measured.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ParsingArgs {
+pub(crate) struct BatchArgs {
     /// Rounds; each takes the best of ten batches
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: u32,
+    /// Writes the table there
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// Which parsers, how often.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ParsingArgs {
+    #[command(flatten)]
+    pub(crate) batches: BatchArgs,
     /// Only rows whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// Prints the parsers in the IR's text form, and the generated code
     #[arg(long)]
     pub(crate) asm: bool,
-    /// Writes the table there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
 }
 
 /// How often, beside Kaitai Struct.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KaitaiArgs {
-    /// Rounds; each takes the best of ten batches
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: u32,
-    /// Writes the table there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) batches: BatchArgs,
 }
 
 /// Which functions, how often.
@@ -118,15 +121,11 @@ pub(crate) struct KernelArgs {
     /// Only this one
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// Rounds; each takes the best of ten batches
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) batches: BatchArgs,
     /// Prints the generated code
     #[arg(long)]
     pub(crate) asm: bool,
-    /// Writes the table there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
 }
 
 /// The aggregator comparison.
@@ -211,15 +210,27 @@ impl FlickArgs {
     }
 }
 
+/// How a service is measured.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RunArgs {
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) flick: FlickArgs,
+    /// Writes the page there, and the picture if there is one
+    #[arg(long)]
+    pub(crate) results: Option<PathBuf>,
+}
+
 /// Long bodies.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RelayArgs {
     /// Length of a body in MiB
     #[arg(long, default_value_t = 1024)]
     pub(crate) mib: u64,
-    /// Rounds; the median counts
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
     /// Only shapes whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
@@ -227,12 +238,7 @@ pub(crate) struct RelayArgs {
     #[arg(long)]
     pub(crate) no_rivals: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
-    /// Writes the page there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    pub(crate) run: RunArgs,
 }
 
 /// Short HTTP requests.
@@ -247,16 +253,8 @@ pub(crate) struct BalancerArgs {
     /// Seconds of each round before the measured ones
     #[arg(long, default_value_t = 1)]
     pub(crate) warmup_seconds: u64,
-    /// Rounds; the median counts
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
-    /// Writes the page there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    pub(crate) run: RunArgs,
 }
 
 /// Services that share a thread.
@@ -268,16 +266,8 @@ pub(crate) struct NeighboursArgs {
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
-    /// Rounds; the median counts
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
-    /// Writes the page there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    pub(crate) run: RunArgs,
     /// Options of flick
     #[arg(last = true)]
     pub(crate) more: Vec<String>,
@@ -301,16 +291,8 @@ pub(crate) struct CountingArgs {
 /// What the platform adds to a message.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HandoverArgs {
-    /// Rounds; the median counts
-    #[arg(long, default_value_t = 9)]
-    pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
-    /// Writes the page there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    pub(crate) run: RunArgs,
 }
 
 /// Tasks that share a worker.
@@ -322,16 +304,8 @@ pub(crate) struct SharingArgs {
     /// Only policies whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// Rounds; the median counts
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
-    /// Writes the page and the picture there
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
+    pub(crate) run: RunArgs,
 }
 
 /// The relay that looks at nothing.

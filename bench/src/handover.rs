@@ -39,7 +39,7 @@ const BATCH: u64 = 32;
 
 /// Runs all and writes the page.
 pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
-    let _boost = args.place.take()?;
+    let _boost = args.run.place.take()?;
     let mut rows: Vec<(&str, f64, Vec<f64>)> = vec![
         ("a message to a task on the same worker, each by itself", 30.0, Vec::new()),
         ("the same, 32 at once", 30.0, Vec::new()),
@@ -62,13 +62,13 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
         ),
     ];
     let mut idle = idle_sessions().map_err(io::Error::other)?;
-    for _ in 0..args.rounds.max(1) {
+    for _ in 0..args.run.rounds.max(1) {
         rows[0].2.push(on_one_worker(1));
         rows[1].2.push(on_one_worker(BATCH));
         rows[2].2.push(across(args, 1)?);
         rows[3].2.push(across(args, BATCH)?);
         rows[4].2.push(each_ns(|| idle.worker.go_round(SWITCH_ROUNDS)));
-        rows[5].2.push(sharing::switch_ns(&args.flick, &args.place)?);
+        rows[5].2.push(sharing::switch_ns(&args.run.flick, &args.run.place)?);
         rows[6].2.push(each_ns(|| idle.worker.reopen_sessions(POOL_ROUNDS)));
     }
     let mut table = String::from("| what | ns | goal |\n|---|---|--:|\n");
@@ -79,14 +79,14 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
         let _ = writeln!(table, "| {name} | {median:.1} ({min:.1}–{max:.1}) | {goal} |");
     }
     print!("{table}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.run.results {
         std::fs::create_dir_all(results)?;
-        let machine = Machine::describe(&args.flick.path());
+        let machine = Machine::describe(&args.run.flick.path());
         let page = format!(
             "# Handing over and switching\n\nMessages of {MESSAGE_BYTES} bytes through a ring (copied in, published, copied out, room given \
              back), and what one more turn of a task costs in the platform. Medians of {} rounds, extremes in brackets; see \
              METHOD.md.\n\n- Linux {}, {} cores\n\n{table}",
-            args.rounds, machine.kernel, machine.cores,
+            args.run.rounds, machine.kernel, machine.cores,
         );
         std::fs::write(results.join("handover.md"), page)?;
     }
@@ -173,7 +173,7 @@ fn on_one_worker(batch: u64) -> f64 {
 
 fn across(args: &HandoverArgs, batch: u64) -> io::Result<f64> {
     let (mut push, mut pop) = ring(RING_BYTES);
-    let core = args.place.server_core;
+    let core = args.run.place.server_core;
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let producer = scope.spawn(move || -> io::Result<()> {

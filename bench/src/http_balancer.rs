@@ -51,12 +51,12 @@ struct Round {
 
 /// Runs all sides and writes the page.
 pub(crate) fn run(args: &BalancerArgs) -> io::Result<()> {
-    let _boost = args.place.take()?;
+    let _boost = args.run.place.take()?;
     let scratch = ScratchDir::new("balancer")?;
     let backends =
         (0..BACKENDS).map(|number| backend(args, number, &scratch)).collect::<io::Result<Vec<_>>>()?;
     let mut rows: Vec<(Side, Vec<Round>)> = SIDES.map(|side| (side, Vec::new())).into();
-    for number in 1..=args.rounds.max(1) {
+    for number in 1..=args.run.rounds.max(1) {
         for (side, rounds) in &mut rows {
             let failed = |error| io::Error::other(format!("{}, round {number}: {error}", side.name()));
             let server = start(args, *side, &backends, &scratch).map_err(failed)?;
@@ -79,16 +79,16 @@ pub(crate) fn run(args: &BalancerArgs) -> io::Result<()> {
     }
     let table = table(&rows);
     print!("{table}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.run.results {
         std::fs::create_dir_all(results)?;
         let text = format!(
             "# The HTTP balancer beside HAProxy and nginx\n\n{} connections that stay, one short GET each at a time, replies of \
              98 bytes; {BACKENDS} nginx servers behind the balancer; {} rounds of {} s, medians with extremes; see \
              METHOD.md.\n\n{}\n{table}",
             args.clients,
-            args.rounds,
+            args.run.rounds,
             args.seconds,
-            Machine::describe(&args.flick.path()).forwarders()
+            Machine::describe(&args.run.flick.path()).forwarders()
         );
         std::fs::write(results.join("http-balancer.md"), text)?;
     }
@@ -142,7 +142,7 @@ fn backend(args: &BalancerArgs, number: usize, scratch: &ScratchDir) -> io::Resu
     let addr = free_addr()?;
     let config = BACKEND.replace("{listen}", &addr.to_string()).replace("{number}", &number.to_string());
     let command = nginx(&config, &format!("backend-{number}.conf"), scratch)?;
-    Server::start(command, args.place.load_core, args.place.load_core, addr)
+    Server::start(command, args.run.place.load_core, args.run.place.load_core, addr)
 }
 
 fn start(args: &BalancerArgs, side: Side, backends: &[Server], scratch: &ScratchDir) -> io::Result<Server> {
@@ -155,7 +155,7 @@ fn start(args: &BalancerArgs, side: Side, backends: &[Server], scratch: &Scratch
         Side::Flick => {
             let example = workspace().join("examples/http_balancer/round_robin.flick");
             let addrs: Vec<String> = backends.iter().map(|server| server.addr.to_string()).collect();
-            let mut command = args.flick.run(&example);
+            let mut command = args.run.flick.run(&example);
             command.arg("--listen").arg(format!("client={addr}"));
             command.arg("--connect").arg(format!("backends={}", addrs.join(",")));
             command
@@ -173,6 +173,6 @@ fn start(args: &BalancerArgs, side: Side, backends: &[Server], scratch: &Scratch
         }
     };
     let told = in_words(&command);
-    Server::start(command, args.place.server_core, args.place.load_core, addr)
+    Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)
         .map_err(|error| io::Error::other(format!("{told}: {error}")))
 }

@@ -42,11 +42,11 @@ pub fn run(args: &KernelArgs) -> Result<(), String> {
         if args.only.as_ref().is_some_and(|only| only != kernel.name) {
             continue;
         }
-        let (flick, rust) = measure(&kernel, args.rounds, args.asm)?;
+        let (flick, rust) = measure(&kernel, args.batches.rounds, args.asm)?;
         let _ = writeln!(table, "| {} | {flick:.1} | {rust:.1} | {:.2} |", kernel.name, rust / flick);
     }
     println!("{table}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.batches.results {
         std::fs::create_dir_all(results).map_err(|error| error.to_string())?;
         let path = results.join("kernels.md");
         let heading = "# Compiled functions beside Rust\n\nMedian over rounds of the best batch, in nanoseconds per message; \

@@ -113,13 +113,13 @@ type Row = (&'static str, &'static str, Vec<Round>);
 
 /// Runs all cases and writes the page.
 pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
-    let _boost = args.place.take()?;
+    let _boost = args.run.place.take()?;
     let scratch = ScratchDir::new("neighbours")?;
     let mut rows: Vec<Row> = vec![(ALONE.0, ALONE.1, Vec::new())];
     for (flood, _) in FLOODS {
         rows.extend(PLACES.map(|(place, _)| (flood, place, Vec::new())));
     }
-    for number in 1..=args.rounds.max(1) {
+    for number in 1..=args.run.rounds.max(1) {
         for (name, place_name, rounds) in &mut rows {
             let floods = FLOODS.iter().find(|(flood, _)| flood == name).map_or(&[][..], |(_, floods)| floods);
             let place =
@@ -137,15 +137,15 @@ pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
     let cost = cost(args, &scratch.0)?;
     let text = format!("{}\n{cost}", table(&rows));
     print!("{text}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.run.results {
         std::fs::create_dir_all(results)?;
-        let machine = Machine::describe(&args.flick.path());
+        let machine = Machine::describe(&args.run.flick.path());
         let page = format!(
             "# A service beside one that is flooded\n\nTwo key-value servers on one core. One has {} requests/s in an open loop on 16 \
              connections; the other is flooded with what the table says. Medians of {} rounds of {} s, extremes in brackets; see \
              METHOD.md.\n\n- Linux {}, {} cores\n\n{text}\n{}",
             args.rate,
-            args.rounds,
+            args.run.rounds,
             args.seconds,
             machine.kernel,
             machine.cores,
@@ -165,26 +165,26 @@ fn start(args: &NeighboursArgs, scratch: &Path) -> io::Result<(Server, SocketAdd
     };
     let settings = scratch.join("flick.toml");
     std::fs::write(&settings, service("critical", critical) + &service("hostile", hostile))?;
-    let mut command = Command::new(args.flick.path());
+    let mut command = Command::new(args.run.flick.path());
     command.arg("run").arg("--config").arg(&settings).args(["--workers", "1"]).args(&args.more);
-    command.args(args.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
+    command.args(args.run.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
     command.arg("--state-dir").arg(scratch.join("state"));
-    Ok((Server::start(command, args.place.server_core, args.place.load_core, critical)?, hostile))
+    Ok((Server::start(command, args.run.place.server_core, args.run.place.load_core, critical)?, hostile))
 }
 
 /// The service that matters by itself, and its neighbour in a process beside it.
 fn start_apart(args: &NeighboursArgs, scratch: &Path, yields: bool) -> io::Result<(Server, Server)> {
     let start = |name: &str, yields: bool| {
         let addr = free_addr()?;
-        let mut command = if yields { Command::new("chrt") } else { Command::new(args.flick.path()) };
+        let mut command = if yields { Command::new("chrt") } else { Command::new(args.run.flick.path()) };
         if yields {
-            command.args(["--idle", "0"]).arg(args.flick.path());
+            command.args(["--idle", "0"]).arg(args.run.flick.path());
         }
         command.arg("run").arg(workspace().join("examples/key_value_server/binary_server.flick"));
         command.arg("--listen").arg(format!("client={addr}")).args(["--workers", "1"]).args(&args.more);
-        command.args(args.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
+        command.args(args.run.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
         command.arg("--state-dir").arg(scratch.join(name));
-        Server::start(command, args.place.server_core, args.place.load_core, addr)
+        Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)
     };
     Ok((start("critical", false)?, start("hostile", yields)?))
 }
@@ -270,20 +270,20 @@ fn cost(args: &NeighboursArgs, scratch: &Path) -> io::Result<String> {
         ("alone, `--gather-max 0ms`", Vec::new()),
         ("beside an idle service", Vec::new()),
     ];
-    for _ in 0..args.rounds.max(1) {
+    for _ in 0..args.run.rounds.max(1) {
         for (name, rounds) in &mut rows {
             let server = match *name {
                 "beside an idle service" => start(args, scratch)?.0,
                 _ => {
                     let addr = free_addr()?;
                     let program = workspace().join("examples/key_value_server/binary_server.flick");
-                    let mut command = args.flick.run(&program);
+                    let mut command = args.run.flick.run(&program);
                     command.arg("--listen").arg(format!("client={addr}"));
                     command.arg("--state-dir").arg(scratch.join("state"));
                     if name.contains("gather") {
                         command.args(["--gather-max", "0ms"]);
                     }
-                    Server::start(command, args.place.server_core, args.place.load_core, addr)?
+                    Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)?
                 }
             };
             let config = LoadConfig {

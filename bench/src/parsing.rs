@@ -46,7 +46,7 @@ pub fn run(args: &ParsingArgs) -> Result<(), String> {
         if args.only.as_ref().is_some_and(|only| !row.name.contains(only)) {
             continue;
         }
-        let (flick, rival) = measure(&row, args.rounds);
+        let (flick, rival) = measure(&row, args.batches.rounds);
         let _ = writeln!(
             table,
             "| {} | {flick:.1} | {} | {rival:.1} | {:.2} |",
@@ -56,7 +56,7 @@ pub fn run(args: &ParsingArgs) -> Result<(), String> {
         );
     }
     println!("{table}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.batches.results {
         std::fs::create_dir_all(results).map_err(|error| error.to_string())?;
         let path = results.join("parsing.md");
         let heading = "# Parsers of grammars beside parsers in Rust\n\nMedian over rounds of the best batch, in nanoseconds per \

@@ -60,7 +60,7 @@ struct Round {
 
 /// Runs all sides on all shapes and writes the page.
 pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
-    let _boost = args.place.take()?;
+    let _boost = args.run.place.take()?;
     let scratch = ScratchDir::new("relay")?;
     let mut page = String::new();
     for shape in Shape::ALL {
@@ -71,14 +71,14 @@ pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
         page.push_str(&table(shape, &rows));
     }
     print!("{page}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.run.results {
         std::fs::create_dir_all(results)?;
         let heading = format!(
             "# Forwarding long bodies\n\nBodies of {} MiB, one connection at a time; {} rounds, medians with extremes; \
              see METHOD.md.\n\n{}\n",
             args.mib,
-            args.rounds,
-            Machine::describe(&args.flick.path()).forwarders()
+            args.run.rounds,
+            Machine::describe(&args.run.flick.path()).forwarders()
         );
         std::fs::write(results.join("relay.md"), format!("{heading}{page}"))?;
     }
@@ -102,7 +102,7 @@ fn compare(args: &RelayArgs, shape: Shape, scratch: &ScratchDir) -> io::Result<V
     }
     let mut rows: Vec<(Side, Vec<Round>)> = sides.into_iter().map(|side| (side, Vec::new())).collect();
     let peers = Peers::new(shape)?;
-    for number in 1..=args.rounds.max(1) {
+    for number in 1..=args.run.rounds.max(1) {
         for (side, rounds) in &mut rows {
             let server = start(args, *side, shape, &peers, scratch)?;
             let failed = |error| io::Error::other(format!("{}, {}: {error}", shape.name(), side.name()));
@@ -165,7 +165,7 @@ fn start(
             let example =
                 if shape.is_http() { "http_balancer/round_robin.flick" } else { "tcp_relay/tcp_relay.flick" };
             let channel = if shape.is_http() { "backends" } else { "server" };
-            let mut command = args.flick.run(&workspace().join("examples").join(example));
+            let mut command = args.run.flick.run(&workspace().join("examples").join(example));
             command.arg("--listen").arg(format!("client={addr}"));
             command.arg("--connect").arg(format!("{channel}={backend}"));
             command
@@ -176,7 +176,7 @@ fn start(
         Side::Nginx => nginx(&filled(NGINX_CONFIG), "nginx.conf", scratch)?,
     };
     let told = in_words(&command);
-    Server::start(command, args.place.server_core, args.place.load_core, addr)
+    Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)
         .map_err(|error| io::Error::other(format!("{told}: {error}")))
 }
 

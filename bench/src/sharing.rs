@@ -153,27 +153,27 @@ struct Round {
 
 /// Runs all policies and writes the page and the pictures.
 pub(crate) fn run(args: &SharingArgs) -> io::Result<()> {
-    let _boost = args.place.take()?;
-    let machine = Machine::describe(&args.flick.path());
+    let _boost = args.run.place.take()?;
+    let machine = Machine::describe(&args.run.flick.path());
     let mut page = format!(
         "# Sharing a worker: Figure 7 of the paper\n\n{} clients of one worker, half with items of 1 KiB and half with items of 16 KiB, \
          as many of them each; the service adds up the bytes of an item and answers with the sum. Medians of {} rounds, extremes \
          in brackets; see METHOD.md.\n\n- Linux {}, {} cores\n",
-        args.tasks, args.rounds, machine.kernel, machine.cores,
+        args.tasks, args.run.rounds, machine.kernel, machine.cores,
     );
     for (name, what, items) in SHAPES {
         let rows = shape(args, items)?;
         let table = table(&rows);
         println!("{what}\n\n{table}");
         let _ = writeln!(page, "\n## {what}\n\n![When tasks are done]({name}.svg)\n\n{table}");
-        if let Some(results) = &args.results {
+        if let Some(results) = &args.run.results {
             std::fs::create_dir_all(results)?;
             let bars: Vec<plot::Bars<'_>> =
                 rows.iter().map(|(policy, rounds)| bars(policy, rounds)).collect();
             std::fs::write(results.join(format!("{name}.svg")), plot::svg(&bars))?;
         }
     }
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.run.results {
         page.push_str(include_str!("sharing/notes.md"));
         std::fs::write(results.join("sharing.md"), page)?;
     }
@@ -195,10 +195,10 @@ fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<
     let wanted = |policy: &&str| args.only.as_ref().is_none_or(|only| policy.contains(only.as_str()));
     let mut rows: Vec<(&'static str, Vec<Round>)> =
         POLICIES.into_iter().filter(wanted).map(|policy| (policy, Vec::new())).collect();
-    for number in 1..=args.rounds.max(1) {
+    for number in 1..=args.run.rounds.max(1) {
         for (policy, rounds) in &mut rows {
             let shape = Shape { tasks: args.tasks, items, bytes: [LIGHT_BYTES, HEAVY_BYTES] };
-            let round = round(&args.flick, &args.place, policy, &shape)
+            let round = round(&args.run.flick, &args.run.place, policy, &shape)
                 .map_err(|error| io::Error::other(format!("{policy}, round {number}: {error}")))?;
             eprintln!(
                 "round {number} {policy:<18} light {:.3} s (mean {:.3}), heavy {:.3} s (mean {:.3}), {:.3} s of a core",

@@ -47,9 +47,9 @@ pub(crate) fn run(args: &KaitaiArgs) -> Result<(), String> {
     let mut table =
         String::from("| messages | flick, ns | rival | rival, ns | times as fast |\n|---|--:|---|--:|--:|\n");
     for (grammar, parser, messages) in sides {
-        let theirs = theirs(&scratch.0, grammar, args.rounds, &messages)?;
+        let theirs = theirs(&scratch.0, grammar, args.batches.rounds, &messages)?;
         for ((name, message), theirs) in messages.iter().zip(theirs) {
-            let ours = ours(parser, args.rounds, message);
+            let ours = ours(parser, args.batches.rounds, message);
             let _ = writeln!(
                 table,
                 "| {grammar}, {name}, {} bytes | {ours:.1} | Kaitai, Java | {theirs:.1} | {:.2} |",
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &KaitaiArgs) -> Result<(), String> {
         }
     }
     println!("{table}");
-    if let Some(results) = &args.results {
+    if let Some(results) = &args.batches.results {
         fs::create_dir_all(results).map_err(|error| error.to_string())?;
         let text = format!(
             "# Parsers of grammars beside Kaitai Struct's\n\n{COMPILER} (Java), {RUNTIME}, {}; median over rounds of the \
