@@ -83,12 +83,11 @@ impl Passage {
         let mut bytes = vec![0; PASSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = rustix::net::recvmsg(
-            &self.0,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )?;
+        // Where there is a time-out the system does not go on by itself behind a signal.
+        let received = rustix::io::retry_on_intr(|| {
+            let into = &mut [IoSliceMut::new(&mut bytes)];
+            rustix::net::recvmsg(&self.0, into, &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
         let mut fd = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {

@@ -118,6 +118,12 @@ impl Inbox {
         self.partial.is_some()
     }
 
+    /// What was read of the front message, and the bytes that came so far, where only bytes of it are waited for.
+    pub fn begun<'a>(&'a self, frames: &'a Slab<Frame>) -> Option<(&'a Frame, &'a [u8])> {
+        let partial = self.partial.as_ref().filter(|_| self.is_read)?;
+        Some((frames.get(self.saved?)?, partial.bytes()))
+    }
+
     /// Looks at the front message and leaves it there; `consume` takes it.
     ///
     /// Cost: a parse of what is new; one copy of a message that was cut.
@@ -139,7 +145,10 @@ impl Inbox {
         if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
             frame.copy_from(saved);
             if self.is_read {
-                return self.gather_rest(tools, frame, frame.total_bytes());
+                return match judge_read(frame, have, wants) {
+                    Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
+                    verdict => self.gathered(verdict, frame),
+                };
             }
         }
         match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, wants) {
@@ -392,6 +401,16 @@ fn judge_part(step: Step, frame: &Frame, have: u32) -> Verdict {
 
 fn judge_head(frame: &Frame, have: u32) -> Verdict {
     if u64::from(have) >= frame.head_bytes() { Verdict::Large } else { Verdict::Need(frame.head_bytes()) }
+}
+
+/// Judges a message that has been read, of which `have` bytes are there: what was to be gathered goes on as it is once its head
+/// is enough.
+fn judge_read(frame: &Frame, have: u32, wants: Wants) -> Verdict {
+    if wants.is_head(frame) && u64::from(have) >= frame.head_bytes() {
+        Verdict::Large
+    } else {
+        Verdict::Rest(frame.total_bytes())
+    }
 }
 
 /// Judges a step on `have` bytes of a message.

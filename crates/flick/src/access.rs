@@ -109,28 +109,39 @@ impl AccessLog {
         Arc::clone(&self.orders.unwritten)
     }
 
-    /// Writes to what is wanted from here on.
+    /// Opens what is wanted; `write_to` has it written to.
     ///
-    /// Errors: it cannot be opened; everything stays as it was.
-    pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<(), Failure> {
-        let is_new = wanted.map(|wanted| &wanted.path) != self.wanted.as_ref().map(|wanted| &wanted.path);
-        if let Some(wanted) = wanted.filter(|_| is_new) {
-            self.write_to(wanted, user)?;
+    /// Errors: it cannot be opened.
+    pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<Opened, Failure> {
+        let path = |wanted: &Wanted| wanted.path.clone();
+        let is_new = wanted.map(path) != self.wanted.as_ref().map(path);
+        let file = wanted.filter(|_| is_new).map(|wanted| self.opened(wanted, user)).transpose()?;
+        Ok(Opened { wanted: wanted.cloned(), file })
+    }
+
+    /// Writes there from here on.
+    pub fn write_to(&mut self, opened: Opened) {
+        if let Some(file) = opened.file {
+            *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+            self.port.call();
         }
-        self.wanted = wanted.cloned().or(self.wanted.take());
-        Ok(())
+        self.wanted = opened.wanted.or(self.wanted.take());
     }
 
     /// Opens the file anew: it may have been moved away.
     pub fn reopen(&mut self, user: Option<&User>) {
         let Some(wanted) = self.wanted.clone() else { return info!("there is no access log to open anew") };
-        match self.write_to(&wanted, user) {
-            Ok(()) => info!(path = %wanted.path.display(), "access log opened anew"),
+        match self.opened(&wanted, user) {
+            Ok(file) => {
+                info!(path = %wanted.path.display(), "access log opened anew");
+                self.write_to(Opened { wanted: Some(wanted), file: Some(file) });
+            }
             Err(failure) => warn!("the access log goes on where it was: {}", failure.text()),
         }
     }
 
-    fn write_to(&mut self, wanted: &Wanted, user: Option<&User>) -> Result<(), Failure> {
+    /// Opens a file, and has somebody there who can write to it.
+    fn opened(&mut self, wanted: &Wanted, user: Option<&User>) -> Result<File, Failure> {
         let refused = |error: io::Error| {
             Failure::failed(format!("cannot write the access log {}: {error}", wanted.path.display()))
         };
@@ -140,7 +151,6 @@ impl AccessLog {
             None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         };
         let file = file.map_err(refused)?;
-        *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         if self.writer.is_none() {
             let (port, orders) = (self.port(), Arc::clone(&self.orders));
             let thread = std::thread::Builder::new().name("access-log".to_owned());
@@ -152,9 +162,16 @@ impl AccessLog {
             thread.spawn(run).map_err(refused)?;
             self.writer = Some(ended);
         }
-        self.port.call();
-        Ok(())
+        Ok(file)
     }
+}
+
+/// What is written to next.
+#[must_use]
+pub struct Opened {
+    wanted: Option<Wanted>,
+    /// Nothing, where it is what is written to already.
+    file: Option<File>,
 }
 
 impl Drop for AccessLog {
@@ -187,6 +204,8 @@ struct Writer {
     feeds: Vec<Feed>,
     to: Option<File>,
     lines: Vec<u8>,
+    /// The file has the beginning of a line at its end, of which it did not take the rest.
+    is_torn: bool,
     /// Lines that were not written and of which nobody has been told.
     untold: u64,
     told: Option<Instant>,
@@ -196,7 +215,7 @@ impl Writer {
     fn new(port: Arc<Port>, orders: Arc<Orders>) -> Self {
         port.attend();
         let lines = Vec::with_capacity(2 * WRITE_BYTES);
-        Self { port, orders, feeds: Vec::new(), to: None, lines, untold: 0, told: None }
+        Self { port, orders, feeds: Vec::new(), to: None, lines, is_torn: false, untold: 0, told: None }
     }
 
     fn run(mut self) {
@@ -205,7 +224,7 @@ impl Writer {
             let must_end = self.orders.must_end.load(Ordering::Acquire);
             self.feeds.extend(self.port.arrivals());
             if let Some(to) = self.orders.to.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                self.to = Some(to);
+                (self.to, self.is_torn) = (Some(to), false);
             }
             self.take();
             self.write();
@@ -247,9 +266,15 @@ impl Writer {
             return;
         }
         let Some(to) = &mut self.to else { return };
+        // Or the first line that is whole would be lost with the one that is not.
+        if self.is_torn && to.write(b"\n").is_ok_and(|length| length > 0) {
+            self.is_torn = false;
+        }
         let outcome = write_most(to, &self.lines);
-        self.lines.clear();
-        if let Err((error, lines)) = outcome {
+        if let Err(Unwritten { error, from }) = outcome {
+            let (taken, rest) = self.lines.split_at(from);
+            let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.is_torn = taken.last().map_or(self.is_torn, |last| *last != b'\n');
             self.untold += lines;
             self.orders.unwritten.fetch_add(lines, Ordering::Relaxed);
             if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
@@ -257,6 +282,7 @@ impl Writer {
                 self.tell(Some(&error));
             }
         }
+        self.lines.clear();
     }
 
     fn tell(&mut self, error: Option<&io::Error>) {
@@ -268,16 +294,22 @@ impl Writer {
     }
 }
 
-/// Writes what the file takes. Errors: the system's, with how many lines are not there whole.
-fn write_most(to: &mut File, lines: &[u8]) -> Result<(), (io::Error, u64)> {
-    let mut rest = lines;
-    while !rest.is_empty() {
-        match to.write(rest) {
-            Ok(length) if length > 0 => rest = &rest[length..],
+/// Why bytes were not written, and the first of them.
+struct Unwritten {
+    error: io::Error,
+    from: usize,
+}
+
+/// Writes what the file takes. Errors: the system's, with how far it came.
+fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
+    let mut from = 0;
+    while from < lines.len() {
+        match to.write(&lines[from..]) {
+            Ok(length) if length > 0 => from += length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             outcome => {
                 let error = outcome.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
-                return Err((error, rest.iter().filter(|byte| **byte == b'\n').count() as u64));
+                return Err(Unwritten { error, from });
             }
         }
     }
@@ -286,7 +318,33 @@ fn write_most(to: &mut File, lines: &[u8]) -> Result<(), (io::Error, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Sample;
+    use super::{Orders, Sample, Writer};
+    use std::fs::File;
+    use std::io::Read;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_line_behind_one_that_was_torn_was_lost_with_it() {
+        let (reader, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+        let (mut reader, orders) = (File::from(reader), Arc::new(Orders::default()));
+        let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
+        writer.to = Some(File::from(to));
+        let mut written = |line: &[u8]| {
+            writer.lines.extend_from_slice(line);
+            writer.write();
+        };
+        // More than a pipe takes.
+        let long = vec![b'x'; 4 << 20];
+        written(&[&long[..], b"\n"].concat());
+        let mut found = vec![0; long.len()];
+        let length = reader.read(&mut found).expect("something was written");
+        assert!(length > 0 && found[..length].iter().all(|byte| *byte == b'x'));
+        while reader.read(&mut found).is_ok_and(|length| length > 0) {}
+        written(b"whole\n");
+        let length = reader.read(&mut found).expect("something was written");
+        assert_eq!(&found[..length], b"\nwhole\n");
+        assert_eq!(orders.unwritten.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn a_part_of_the_requests_is_one_in_so_many() {

@@ -250,6 +250,32 @@ fn lines_that_a_full_disk_refused_were_counted_nowhere() {
 }
 
 #[test]
+fn a_reload_that_was_refused_had_moved_the_access_log() {
+    let (scratch, backend) = (Scratch::new("access-refused"), http_backend());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    let taken = taken.local_addr().expect("it listens");
+    let program = common::root().join(BALANCER);
+    let settings = |log: &str, listen: SocketAddr| {
+        let top = format!("workers = 1\naccess_log = \"{log}\"\nadmin.listen = \"127.0.0.1:0\"");
+        let listen = format!(
+            "listen = {{ client = \"{listen}\" }}\nconnect = {{ backends = \"{}\" }}",
+            backend.address
+        );
+        let text = format!("{top}\n[service]\nprogram = \"{}\"\n{listen}\n", program.display());
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let service = Service::start(&["run", "--config", &settings("one.log", any)]);
+    settings("two.log", taken);
+    let (status, _, error) = common::run(&["reload", &service.admin_address().to_string()]);
+    assert!(status == 1 && error.contains("cannot listen on"), "{error}");
+    exchange(&mut client::connect(service.address), "/kept").expect("an answer");
+    service.drained();
+    assert_eq!(lines(&scratch.path().join("one.log")).len(), 1);
+    assert_eq!(lines(&scratch.path().join("two.log")).len(), 0);
+}
+
+#[test]
 fn a_log_that_cannot_be_written_starts_nothing() {
     let output = flick()
         .args(["run", SERVER, "--listen", "client=127.0.0.1:0", "--access-log", "/nowhere/at/all.log"])

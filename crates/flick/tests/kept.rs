@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use common::client::connect;
@@ -110,6 +110,29 @@ fn a_second_process_with_one_state_directory_overwrote_the_snapshots_of_the_firs
     wait::until("it to end", || (!second.is_there()).then_some(()));
     // Nobody holds what nobody is there to hold.
     kept(&scratch, "state", &[]).drained();
+}
+
+#[test]
+fn a_process_that_had_been_replaced_held_the_state_directory_for_its_last_client() {
+    let scratch = Scratch::new("kept-left");
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let mut first = kept(&scratch, "state", &["--admin", &admin]);
+    // It stays with the first, as it still owes the body of what is answered already.
+    let mut stays = connect(first.address);
+    stays.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n").expect("it is connected");
+    stays.read_exact(&mut [0]).expect("it is answered");
+    let (status, told, error) = run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = Orphan(second.expect("it says which"));
+    check_refused(&scratch, "state", second.0);
+    common::peers::signal(second.0, "TERM");
+    let state = std::fs::File::open(scratch.path().join("state")).expect("it is there");
+    wait::until("the directory to be free", || state.try_lock().ok());
+    drop(state);
+    kept(&scratch, "state", &[]).drained();
+    drop(stays);
+    assert_eq!(first.gone().code(), Some(0));
 }
 
 #[test]

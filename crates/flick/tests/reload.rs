@@ -10,6 +10,8 @@ mod underway;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::process::{Orphan, held};
 use common::service::Service;
@@ -284,4 +286,35 @@ fn a_new_process_takes_the_place_of_the_old_one_under_load() {
     let (status, log) = first.ended();
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn a_signal_that_came_while_the_new_process_started_ended_an_upgrade() {
+    let scratch = Scratch::new("upgrade-signals");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let connect_to = format!("backends={}", load::origin());
+    let path = program.to_str().expect("the path is UTF-8");
+    let mut args = vec!["run", path, "--listen", "client=127.0.0.1:0", "--connect", &connect_to];
+    args.extend(["--admin", &admin, "--workers", "1"]);
+    let mut first = Service::start(&args);
+    let (pid, is_over) = (first.pid(), AtomicBool::new(false));
+    let (status, told, error) = std::thread::scope(|scope| {
+        // As of a rotation of logs. Until we have waited for it there is a process of that number.
+        scope.spawn(|| {
+            // A hundred a second: each is a process of its own, of which a kernel does not like to see thousands.
+            while !is_over.load(Ordering::Relaxed) {
+                common::peers::signal(pid, "USR1");
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+        });
+        let outcome = common::run(&["upgrade", &admin]);
+        is_over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let _second = Orphan(second.expect("it says which"));
+    assert_eq!(get(&mut connect(first.address), "/version"), Ok("version 0".to_owned()));
+    assert_eq!(first.gone().code(), Some(0));
 }

@@ -114,6 +114,7 @@ impl<D: Driver> Worker<D> {
             let alone = self.setup.protocol().exclusive;
             let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
             self.abandon_upload(key, reason);
+            self.fail_begun(key, reason);
         }
         if over
             && mid_message
@@ -392,6 +393,25 @@ impl<D: Driver> Worker<D> {
             self.fail_new_request(key, &scratch.frame, reason);
         }
         self.stop_reading(key);
+    }
+
+    /// A request that was to be gathered will not be there whole: it is answered as one whose body goes on as it comes.
+    pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
+        // Where others are under way, their answers could not be told from this one's.
+        let begun = self.sessions.get(key).filter(|session| session.requests.is_empty());
+        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(&self.frames)) else {
+            return;
+        };
+        if !self.setup.protocol().exclusive {
+            return;
+        }
+        let frame = frame.clone();
+        if let Some(books) = &mut self.access {
+            books.look(bytes, bytes.len() as u32);
+        }
+        self.counters.requests.add(1);
+        self.fail_new_request(key, &frame, reason);
+        self.log_looked();
     }
 
     /// Counts a request to which a rule adds more than its grammar has room for, as one that is too long by itself.

@@ -203,6 +203,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             if session.phase == Phase::Open && (quiet || late) {
+                self.fail_begun(key, FailureReason::Unavailable);
                 self.stop_reading(key);
                 self.abandon_upload(key, FailureReason::Unavailable);
                 self.close_if_finished(key);

@@ -49,6 +49,63 @@ fn a_client_that_ends_inside_a_short_body_reaches_no_backend() {
 }
 
 #[test]
+fn a_client_that_ended_inside_a_short_body_was_told_nothing() {
+    check(
+        r#"client a  sends "get k0\nput k0 whole len=6\nab", half-closes
+        backend 0 expects "get k0\n", sends "ok len=1\n!"
+        client a  expects "ok len=1\n!fail 3\n", expects closed
+        backend 0 expects nothing for 20 ms
+        expect counter truncated == 1
+        expect counter requests == 2
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_drain_told_nothing_to_a_client_inside_a_short_body() {
+    check(
+        r#"simulator only
+        client a  sends "put k0 whole len=6\nab"
+        wait 5 ms
+        drain within 50 ms
+        client a  expects "fail 0\n", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn clients_were_closed_whose_short_bodies_grew_while_buffers_were_few() {
+    let begin = |n: usize| format!("client c{n} sends \"put k0 whole len=3000\\nab\"\n");
+    let go_on = |n: usize| format!("client c{n} sends 2500 bytes\n");
+    let each = |clients: std::ops::Range<usize>, line: &dyn Fn(usize) -> String| -> String {
+        clients.map(line).collect()
+    };
+    check(&format!(
+        r#"simulator only
+        backends 1
+        limit buffer_bytes 65536
+        limit sessions_max 100
+        {}{}
+        wait 5 ms
+        {}
+        wait 5 ms
+        expect counter streamed == 0
+        {}
+        wait 5 ms
+        expect counter exhausted == 0
+        expect counter sessions_open == 80
+        {}
+        wait 20 ms
+        expect quiet"#,
+        each(0..50, &begin),
+        each(0..50, &go_on),
+        each(50..80, &begin),
+        each(50..80, &go_on),
+        each(0..80, &|n| format!("client c{n} resets\n")),
+    ));
+}
+
+#[test]
 fn bodies_are_not_waited_for_while_buffers_are_few() {
     let crowd: String =
         (0..60).map(|n| format!("client c{n} sends \"put k0 whole len=2000\\nab\"\n")).collect();

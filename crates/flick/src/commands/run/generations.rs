@@ -73,7 +73,8 @@ impl Generations {
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
         let Prepared { settings, services, modules, opened, files, begun, .. } = prepared;
-        access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
+        let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
+        access.write_to(log);
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
         let watchers = backends::watch(&current, opened)?;
@@ -166,8 +167,9 @@ impl Generations {
             .current
             .estate()
             .map_err(|error| Failure::failed(format!("cannot take the listening sockets over: {error}")))?;
-        self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
+        let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let next = Platform::start_with(services, estate).map_err(not_started)?;
+        self.access.write_to(log);
         match backends::watch(&next, opened) {
             Ok(watchers) => self.watchers = watchers,
             Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
@@ -234,6 +236,9 @@ impl Generations {
         for platform in self.older.iter_mut().chain([&mut self.current]) {
             platform.give_away(deadline, |service| successor.heir_of(service));
         }
+        // The new process has the same hold, and it alone writes there: whoever is still served here must not keep others out
+        // when that one has ended.
+        self.held = Held::default();
         let told = format!("process {}", successor.pid());
         self.successor = Some(successor);
         Ok(told)
