@@ -349,6 +349,32 @@ fn a_new_token_was_read_at_the_next_start_only() {
 }
 
 #[test]
+fn a_failed_upgrade_opened_the_state_to_those_without_the_token() {
+    let scratch = Scratch::new("admin-token-gone");
+    let token = scratch.write("token", "secret\n");
+    let token = token.to_str().expect("the path is UTF-8");
+    scratch
+        .write("a.flick", &std::fs::read_to_string(common::root().join(common::PROXY)).expect("an example"));
+    let admin = free_address();
+    let settings = |extra: &str| {
+        let service = "program = \"a.flick\"\nlisten = { client = \"127.0.0.1:0\" }\nconnect = { backends = \"127.0.0.1:1\" }";
+        let text = format!("workers = 1\n[admin]\nlisten = \"{admin}\"\n{extra}\n[service]\n{service}\n");
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let service = Service::start(&["run", "--config", &settings("token_file = \"token\"")]);
+    settings("");
+    let asked = |what: &str| run(&[what, &admin.to_string(), "--token-file", token]);
+    let (status, _, error) = asked("reload");
+    assert_eq!(status, 0, "{error}");
+    scratch.write("a.flick", "this is no program");
+    let (status, _, error) = asked("upgrade");
+    assert_eq!(status, 1, "{error}");
+    let status = || get(tcp(admin), "/api/state", "").0;
+    assert_eq!(status(), 401);
+    service.drained();
+}
+
+#[test]
 fn what_others_could_read_needs_a_token() {
     let arguments =
         ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];

@@ -155,7 +155,7 @@ impl Generations {
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
-        let Prepared { settings, services, modules, opened, files, .. } = prepared;
+        let Prepared { mut settings, services, modules, opened, files, .. } = prepared;
         // The services that run now know their backends; the next ones would begin without.
         if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
             return Err(Failure::failed(error));
@@ -196,6 +196,9 @@ impl Generations {
         if let (Some(admin), Some(token)) = (&self.admin, token) {
             admin.set_token(token);
         }
+        // What holds from the next start on does not hold before, where the admin side is opened again.
+        settings.admin = self.settings.admin.take();
+        settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
         (self.settings, self.files) = (settings, files);
         Ok(told)
     }
