@@ -1,5 +1,7 @@
 //! Every bound of this crate, and how they relate.
 
+use std::time::Duration;
+
 use flick_buffers::LARGE_BYTES;
 
 /// Connections the kernel keeps for one listener before they are accepted (it lowers this to its own limit).
@@ -40,6 +42,9 @@ pub const LINGER_SCRATCH_BYTES: usize = 16 * 1024;
 
 /// How long a closing connection waits for its peer to stop sending.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
+
+/// How long a peer is waited for that was there and that another driver on the same socket takes in that moment.
+pub const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// How often connections on a ring are looked at whose peer may be gone untold.
 pub const LOOK_NS: u64 = 500_000_000;

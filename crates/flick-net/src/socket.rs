@@ -17,7 +17,7 @@ use rustix::net::{
 
 use crate::address::{Endpoint, PeerAddr};
 use crate::driver::ConnFault;
-use crate::limits::LISTEN_BACKLOG_MAX;
+use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
 
 /// How a dial began.
 pub(crate) enum Dial {
@@ -110,6 +110,25 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<(OwnedFd, PeerAddr), Errno> 
     Ok((socket, peer_addr(peer)))
 }
 
+/// Takes one connection if any waits, also where the socket itself would wait for one. `None`: nobody does, or others were quicker.
+///
+/// Cost: a system call where nobody waits; a millisecond where others are quicker between that and the next.
+pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
+    loop {
+        if !polls(&listener, PollFlags::IN) {
+            return None;
+        }
+        // The flag that has a socket not wait is shared with all who have a descriptor of it; this is too, and harms nobody.
+        sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX)).ok()?;
+        match rustix::net::acceptfrom_with(&listener, SocketFlags::CLOEXEC) {
+            Ok((socket, _)) => return Some(socket),
+            // The peer gave up while it waited.
+            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Who is at the other end of a connected socket.
 pub(crate) fn peer_of(socket: impl AsFd) -> PeerAddr {
     peer_addr(rustix::net::getpeername(socket).ok().flatten())
@@ -162,11 +181,15 @@ pub(crate) fn dial_outcome(socket: impl AsFd) -> Option<ConnFault> {
 
 /// Whether the peer has ended its side or reset the connection. It clears nothing.
 pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
-    let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
+    polls(socket, PollFlags::RDHUP)
+}
+
+/// Whether one of these holds now, or the socket is over. One that cannot be asked is found out when it is used.
+fn polls(socket: impl AsFd, what: PollFlags) -> bool {
+    let mut polled = [PollFd::new(&socket, what)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // One that cannot be asked is found out when it is used.
     let asked = rustix::event::poll(&mut polled, Some(&at_once));
-    asked.is_ok() && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    asked.is_ok() && polled[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// The error a connected socket has, if any; asking clears it.

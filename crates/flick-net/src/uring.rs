@@ -372,10 +372,15 @@ impl Driver for UringDriver {
         listener.is_left = true;
         listener.is_accepting = false;
         listener.waits_for_slot = false;
-        if listener.is_armed {
+        let socket = listener.socket.take();
+        if let Some(socket) = socket.filter(|_| listener.is_armed) {
             self.ring.cancel_now(token(KIND_ACCEPT, id.0));
+            // The kernel tells one of all who wait on a socket that somebody is there. That may have been us, who no longer wait: the
+            // others would be told of nobody before the next one comes.
+            listener
+                .parked
+                .extend(std::iter::from_fn(|| socket::accept_if_any(&socket)).take(ACCEPTS_PARKED_MAX));
         }
-        listener.socket = None;
         self.forget_left(id);
     }
 

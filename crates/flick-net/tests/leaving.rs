@@ -12,6 +12,8 @@ use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind, ListenSocket};
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 const ROUNDS: usize = 200;
+/// Rounds in which the moment is sought that has to be met; `FLICK_ROUNDS` asks for another number.
+const CLOSE_ROUNDS: usize = 1_000;
 
 /// How many peers a poll hands out.
 fn accepted(driver: &mut AnyDriver, pool: &Pool, wait: Duration, events: &mut Vec<Event>) -> usize {
@@ -55,4 +57,52 @@ fn who_comes_while_a_listener_is_left_is_not_lost_over_epoll() {
 #[test]
 fn who_comes_while_a_listener_is_left_is_not_lost_over_uring() {
     check(IoKind::Uring);
+}
+
+/// Both listen already when the old driver leaves, as at a reload, and the peer comes in that very moment.
+fn check_beside(kind: IoKind) {
+    let (pool, mut events) = (pool(), Vec::new());
+    let rounds =
+        std::env::var("FLICK_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(CLOSE_ROUNDS);
+    for round in 0..rounds {
+        let (Some(mut old), Some(mut new)) = (open(kind, LIMITS), open(kind, LIMITS)) else { return };
+        let socket = ListenSocket::open(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+        let at = socket.local_addr().to_string();
+        let other = socket.duplicate().expect("a descriptor");
+        let listener = old.listen_on(socket).expect("it listens");
+        assert_eq!(accepted(&mut old, &pool, Duration::ZERO, &mut events), 0);
+        new.listen_on(other).expect("it listens");
+        assert_eq!(accepted(&mut new, &pool, Duration::ZERO, &mut events), 0);
+        let (ready, go) = std::sync::mpsc::channel();
+        let peer = std::thread::spawn(move || {
+            ready.send(()).expect("the test waits");
+            TcpStream::connect(&at).expect("somebody listens")
+        });
+        go.recv().expect("the peer is about to come");
+        (0..round % 50 * 40).for_each(|_| std::hint::spin_loop());
+        old.leave_listener(listener);
+        let peer = peer.join().expect("it does not panic");
+        let (mut found, end) = (0, Instant::now() + Duration::from_secs(5));
+        while old.is_leaving() {
+            assert!(Instant::now() < end, "round {round}: the old driver does not let go");
+            found += accepted(&mut old, &pool, Duration::from_millis(10), &mut events);
+        }
+        while found == 0 {
+            assert!(Instant::now() < end, "round {round}: nobody has the peer");
+            found += accepted(&mut old, &pool, Duration::ZERO, &mut events);
+            found += accepted(&mut new, &pool, Duration::from_millis(1), &mut events);
+        }
+        assert_eq!(found, 1, "round {round}");
+        drop(peer);
+    }
+}
+
+#[test]
+fn who_comes_while_both_listen_and_one_leaves_waits_for_nobody_else_over_epoll() {
+    check_beside(IoKind::Epoll);
+}
+
+#[test]
+fn who_comes_while_both_listen_and_one_leaves_waits_for_nobody_else_over_uring() {
+    check_beside(IoKind::Uring);
 }
