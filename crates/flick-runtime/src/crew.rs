@@ -14,10 +14,8 @@ use std::time::Duration;
 
 use flick_net::{AnyDriver, Arrival, Door, Waker, Watch, monotonic_ns};
 
-use crate::limits::{
-    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_AFTER_NS,
-    LONE_TURN_NS, SENT_BYTES_SHARED_MAX, TURN_NS, TURN_NS_MAX,
-};
+use crate::budget::Budget;
+use crate::limits::{LONE_AFTER_NS, TURN_NS};
 use crate::shared::Shared;
 use crate::worker::Worker;
 
@@ -76,29 +74,17 @@ pub struct Member {
     has_slept: bool,
     /// It has used more than its turns and waits until that is made up for.
     is_waiting: bool,
-    /// The round in which it last got time.
-    paid_in: u64,
     /// Something has come for it since the last look.
     is_named: bool,
     /// When something last came for it.
     heard_ns: u64,
-    /// Events that it may take in one turn: fewer where they make its turns too long.
-    events_max: usize,
-    /// Time of one turn.
-    turn_ns: i64,
-    /// Time that it may use now; below zero it has used more than its turns.
-    credit_ns: i64,
-    max_percent: i64,
-    /// Time that it may use in this window.
-    allowed_ns: i64,
-    refilled_ns: u64,
+    budget: Budget,
 }
 
 impl Member {
     /// A worker that has its listeners and has not started.
     pub fn new(worker: Worker<AnyDriver>, name: String, group: Arc<Group>, shared: Arc<Shared>) -> Self {
         let (weight, max_percent) = worker.share();
-        let turn_ns = (TURN_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, TURN_NS_MAX);
         Self {
             worker: Some(worker),
             name,
@@ -109,15 +95,9 @@ impl Member {
             is_held: false,
             has_slept: true,
             is_waiting: false,
-            paid_in: 0,
             is_named: false,
             heard_ns: 0,
-            events_max: EVENTS_SHARED_MIN,
-            turn_ns: turn_ns as i64,
-            credit_ns: 0,
-            max_percent: i64::from(max_percent),
-            allowed_ns: CPU_WINDOW_NS as i64,
-            refilled_ns: 0,
+            budget: Budget::new(weight, max_percent),
         }
     }
 
@@ -135,29 +115,9 @@ impl Member {
         }
     }
 
-    /// When it may run though it has used its part of the processor; `None`: now.
-    fn held_until_ns(&mut self, now_ns: u64) -> Option<u64> {
-        if self.max_percent >= 100 {
-            return None;
-        }
-        let passed = now_ns.saturating_sub(std::mem::replace(&mut self.refilled_ns, now_ns));
-        let passed = passed.min(100 * CPU_WINDOW_NS) as i64;
-        let full = CPU_WINDOW_NS as i64 * self.max_percent / 100;
-        self.allowed_ns = (self.allowed_ns + passed * self.max_percent / 100).min(full);
-        (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
-    }
-
     /// It has something to do, and may.
     fn is_runnable(&self) -> bool {
         self.is_ready && !self.is_held && self.worker.is_some()
-    }
-
-    /// Gives it the time of a turn, once in each round; says whether it has time left.
-    fn pay(&mut self, round: u64) -> bool {
-        if std::mem::replace(&mut self.paid_in, round) != round {
-            self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
-        }
-        self.credit_ns > 0
     }
 
     /// Notes that it must wait although it has something to do.
@@ -181,27 +141,15 @@ impl Member {
         // Who has slept may have answered all that came; whoever always has something to do sends in its next turn, all at once.
         let flushes = self.has_slept && !is_lone;
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
-        let is_lone = is_lone && self.max_percent >= 100;
-        let (length_ns, events_max, sent_bytes_max) = if is_lone {
-            (LONE_TURN_NS, EVENTS_LONE_MAX, usize::MAX)
-        } else {
-            (self.credit_ns.max(0) as u64, self.events_max, SENT_BYTES_SHARED_MAX)
-        };
-        let length = Duration::from_nanos(length_ns);
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| worker.short_turn(length, events_max, sent_bytes_max, flushes)));
+        let turn = self.budget.turn(is_lone);
+        let length = Duration::from_nanos(turn.length_ns);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            worker.short_turn(length, turn.events_max, turn.sent_bytes_max, flushes)
+        }));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_turn(used_ns);
-        // What nobody else wanted is no debt.
-        self.credit_ns -= if is_lone { 0 } else { used_ns as i64 };
-        self.allowed_ns -= used_ns as i64;
-        // What the kernel does for the events of a turn is not in the time that the worker looks at.
-        if used_ns as i64 > self.turn_ns && !is_lone {
-            self.events_max = (events_max / 2).max(EVENTS_SHARED_MIN);
-        } else if !is_lone {
-            self.events_max = (events_max + 1).min(EVENTS_SHARED_MAX);
-        }
+        self.budget.spend(&turn, used_ns);
         let end = match outcome {
             Ok(Ok(true)) => return after_ns,
             Ok(Ok(false)) => End::Over(Ok(())),
@@ -336,8 +284,7 @@ impl Crew {
         let round = self.round;
         let awake = self.members.iter_mut().enumerate();
         let awake = awake.filter(|(_, member)| member.has_slept && member.is_runnable());
-        let with_time =
-            awake.filter_map(|(index, member)| member.pay(round).then_some((member.credit_ns, index)));
+        let with_time = awake.filter_map(|(index, member)| Some((member.budget.pay(round)?, index)));
         with_time.max_by_key(|(credit_ns, _)| *credit_ns).map(|(_, index)| index)
     }
 
@@ -351,7 +298,7 @@ impl Crew {
             if !member.is_runnable() {
                 continue;
             }
-            if member.pay(self.round) {
+            if member.budget.pay(self.round).is_some() {
                 return Some(index);
             }
             member.wait();
@@ -376,7 +323,7 @@ impl Crew {
                     None => member.has_slept = true,
                 }
             }
-            let held = if member.is_ready { member.held_until_ns(now_ns) } else { None };
+            let held = if member.is_ready { member.budget.held_until_ns(now_ns) } else { None };
             if let Some(until_ns) = held {
                 note(until_ns);
             } else if member.is_ready {

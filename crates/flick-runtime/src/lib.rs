@@ -11,6 +11,7 @@ mod alarms;
 mod backend;
 mod balance;
 mod body;
+mod budget;
 pub mod census;
 pub mod config;
 pub mod counters;

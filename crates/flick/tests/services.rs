@@ -249,7 +249,7 @@ fn a_service_that_is_flooded_does_not_slow_another_down() {
 }
 
 #[test]
-fn a_service_has_no_more_of_a_thread_than_its_part() {
+fn a_service_that_has_used_its_part_of_a_thread_waits() {
     let limited = |name: &str, config: &mut PlatformConfig| {
         config.limits.cpu_max_percent = if name == "Text" { 10 } else { 100 };
     };
@@ -263,14 +263,11 @@ fn a_service_has_no_more_of_a_thread_than_its_part() {
             std::thread::spawn(move || flood(&at, &stop))
         };
         wait::until("a wait", || (totals(&platform, "Text").share_waits > 0).then_some(()));
-        let (begun, before) = (Instant::now(), totals(&platform, "Text").busy_ns);
+        // Each is as long as what it has used too much takes to be made up for: `budget/tests.rs`.
         wait::until("many waits", || (totals(&platform, "Text").share_waits > 30).then_some(()));
-        let busy = totals(&platform, "Text").busy_ns - before;
-        let passed = begun.elapsed().as_nanos() as u64;
         stop.store(true, Ordering::Relaxed);
         assert!(flooding.join().expect("every request is answered") > 0);
-        // What it may save up, and a turn that was longer than it should be, come on top.
-        assert!(busy < passed / 10 + passed / 20 + 5_000_000, "{busy} ns of {passed} ns");
+        assert_eq!(totals(&platform, "Binary").share_waits, 0, "nobody waits for another's part");
         check(&mut dial(&address(&platform, "Binary")), &[0x80, 1], &[0x81, 1]);
         platform.stop();
         platform.wait();

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use flick_load::binary::{Opcode, Status};
 
@@ -155,27 +154,22 @@ fn a_service_over_its_share_waits_and_the_others_do_not_notice() {
     wait::until("the store to wait", || {
         (of(&metrics(admin), "flick_share_waits_total", "store") > 5.0).then_some(())
     });
-    let (begun, before) = (Instant::now(), metrics(admin));
+    let before = metrics(admin);
     four.check_others(200);
     wait::until("the store to wait again", || {
         let waits = |seen: &Metrics| of(seen, "flick_share_waits_total", "store");
         (waits(&metrics(admin)) - waits(&before) > 30.0).then_some(())
     });
-    let (seen, passed) = (metrics(admin), begun.elapsed().as_nanos() as f64);
+    let seen = metrics(admin);
     stop.store(true, Ordering::Relaxed);
     floods.into_iter().for_each(|flood| flood.join().expect("every request is answered"));
     let since = |name: &str, service: &str| of(&seen, name, service) - of(&before, name, service);
-    let busy = since("flick_busy_ns_total", "store");
-    // What it may save up, and a turn that was longer than it should be, come on top.
-    assert!(busy < passed * 0.15 + 5e6, "{busy} ns of {passed} ns");
+    // How much of the processor it had is for `budget/tests.rs`, whose machine does nothing else.
     for service in ["proxy", "page"] {
         assert_eq!(since("flick_replies_total", service), 200.0, "{service}");
         for nothing in ["flick_shed_total", "flick_failed_overload_total"] {
             assert_eq!(since(nothing, service), 0.0, "{nothing} of {service}");
         }
-        // A turn that the machine made longer than it should be is made up for by a wait, now and then.
-        let waits = since("flick_share_waits_total", service);
-        assert!(waits <= 5.0, "{service} waited {waits} times");
     }
     four.service.drained();
 }
