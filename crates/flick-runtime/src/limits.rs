@@ -145,6 +145,10 @@ pub const CLIENT_LOAD_PER_MILLE: u32 = 50;
 pub const SCAVENGED_MAX: usize = 64;
 /// How often a part of the dictionaries is swept.
 pub const SWEEP_TICK_MS: u64 = 100;
+/// A time-out that is found over so much later than it was is a sign that the worker stood still.
+pub const STOOD_STILL_MS: u64 = 20;
+/// How long what a backend may have said meanwhile is awaited then.
+pub const SECOND_LOOK_MS: u64 = 20;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;
 /// Times that a client is offered to who takes the place of a service, while others take theirs.

@@ -177,6 +177,13 @@ fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
 
 #[test]
 fn a_reply_that_had_come_was_late_because_the_machine_had_paused() {
+    for polls_between in 0..3 {
+        check_pause(polls_between);
+    }
+}
+
+/// A backend's reply that is handed out so many polls behind the one in which the machine had stood still, and one that never comes.
+fn check_pause(polls_between: usize) {
     let client = Handle { index: 1, generation: 0 };
     let accepted = Event::Accepted { listener: ListenerId(0), conn: client, peer: PeerAddr::Unix };
     // On the connection to a backend requests have numbers of their own, from 0.
@@ -188,11 +195,15 @@ fn a_reply_that_had_come_was_late_because_the_machine_had_paused() {
         .push_back(vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)]);
     script.polls.push_back(vec![Happens::Bytes(client, get(7))]);
     script.polls.push_back(vec![]);
-    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60)), Happens::Bytes(BACKEND, reply)]);
+    let mut behind = vec![vec![Happens::Pause(Duration::from_secs(60))]];
+    behind.resize_with(polls_between + 1, Vec::new);
+    behind[polls_between].push(Happens::Bytes(BACKEND, reply));
+    script.polls.extend(behind);
     script.polls.push_back(vec![Happens::Bytes(client, get(8))]);
     script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
+    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
     let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
-    (0..10).for_each(|_| turn(&mut worker));
+    (0..12).for_each(|_| turn(&mut worker));
     assert_eq!(
         told(&mut worker, client),
         [(7, 0), (8, UNAVAILABLE)],

@@ -7,9 +7,12 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::health::warn_of;
-use crate::backend::{Backend, LinkState};
+use crate::backend::{Backend, Link, LinkState};
 use crate::deadlines::Kind;
-use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
+use crate::limits::{
+    DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SECOND_LOOK_MS, STOOD_STILL_MS, SWEEP_TICK_MS,
+    TICK_MAX_MS,
+};
 use crate::session::Phase;
 
 /// Nanoseconds of a millisecond.
@@ -49,7 +52,16 @@ impl<D: Driver> Worker<D> {
         self.note_due(at_ns);
     }
 
-    fn link_due_ns(&self, link: &crate::backend::Link) -> Option<u64> {
+    fn link_due_ns(&self, link: &Link) -> Option<u64> {
+        let due_ns = self.link_over_ns(link)?;
+        match link.pardon {
+            Some((over_ns, until_ns)) if over_ns == due_ns => Some(until_ns),
+            _ => Some(due_ns),
+        }
+    }
+
+    /// When the patience with a connection is over, whatever the worker itself did meanwhile.
+    fn link_over_ns(&self, link: &Link) -> Option<u64> {
         match link.state {
             LinkState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
             LinkState::Connecting => Some(link.deadline_ns),
@@ -104,6 +116,9 @@ impl<D: Driver> Worker<D> {
     }
 
     fn link_due(&mut self, link: u32) {
+        if self.pardons(link) {
+            return;
+        }
         let state = &self.links[link as usize];
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
@@ -120,6 +135,26 @@ impl<D: Driver> Worker<D> {
                 }
             },
         }
+    }
+
+    /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
+    /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look.
+    fn pardons(&mut self, link: u32) -> bool {
+        let now_ns = self.driver.now_ns();
+        let state = &self.links[link as usize];
+        let can_be_late = state.state != LinkState::Down && !state.is_idle;
+        let over_ns = self.link_over_ns(state).filter(|_| can_be_late);
+        let Some(over_ns) = over_ns.filter(|over_ns| now_ns.saturating_sub(*over_ns) >= STOOD_STILL_MS * MS)
+        else {
+            return false;
+        };
+        if state.pardon.is_some_and(|(pardoned_ns, _)| pardoned_ns == over_ns) {
+            return false;
+        }
+        let until_ns = now_ns + SECOND_LOOK_MS * MS;
+        self.links[link as usize].pardon = Some((over_ns, until_ns));
+        self.note_due(until_ns);
+        true
     }
 
     /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
