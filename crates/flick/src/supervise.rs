@@ -1,8 +1,10 @@
 //! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
 //! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
-//! takes this one's place; SIGUSR1 opens the access log anew.
+//! takes this one's place; SIGUSR1 opens the access log anew. Whoever asks for a reload while one is under way has the next one,
+//! together with all others who did; what ends the process goes before all that waits.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -18,7 +20,9 @@ use crate::notify;
 use crate::watching::Watching;
 
 /// How long a worker that ended by itself may stay unnoticed.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The same while somebody is to end: an older generation, or all.
+const LOOK_AT_ENDS_EVERY: Duration = Duration::from_millis(20);
 
 /// Somebody wants something of the control thread.
 #[derive(Debug)]
@@ -40,6 +44,16 @@ pub enum Call {
     },
 }
 
+impl Call {
+    fn is_reload(&self) -> bool {
+        matches!(self, Call::Signal(SIGHUP) | Call::Reload(_))
+    }
+
+    fn is_end(&self) -> bool {
+        matches!(self, Call::Signal(SIGTERM | SIGINT))
+    }
+}
+
 /// What came of something that was asked for: what has changed, or why nothing has.
 pub type Answer = Result<String, String>;
 
@@ -47,6 +61,8 @@ pub type Answer = Result<String, String>;
 pub struct Calls {
     sender: Sender<Call>,
     receiver: Receiver<Call>,
+    /// Who has called and was not heard yet.
+    waiting: VecDeque<Call>,
 }
 
 /// Reloads and the like that are asked for before there is anything to reload: they wait, where the system would end the
@@ -63,8 +79,8 @@ impl Early {
 impl Calls {
     /// Delivers signals as calls from here on, and those that came early. Errors: the kernel refuses the handlers.
     pub fn new(mut early: Early) -> Result<Self, Failure> {
-        let (sender, receiver) = mpsc::channel();
-        let calls = Self { sender: sender.clone(), receiver };
+        let calls = Self::quiet();
+        let sender = calls.sender();
         deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2], move |signal| {
             sender.send(Call::Signal(signal)).is_ok()
         })?;
@@ -73,6 +89,34 @@ impl Calls {
             let _ = calls.sender.send(Call::Signal(signal));
         }
         Ok(calls)
+    }
+
+    /// Without signals.
+    fn quiet() -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self { sender, receiver, waiting: VecDeque::new() }
+    }
+
+    /// The next call, if one comes within `patience`: first what ends the process.
+    fn next(&mut self, patience: Duration) -> Option<Call> {
+        if self.waiting.is_empty() {
+            match self.receiver.recv_timeout(patience) {
+                Ok(call) => self.waiting.push_back(call),
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => panic!("the control thread holds a sender itself"),
+            }
+        }
+        self.waiting.extend(self.receiver.try_iter());
+        let end = self.waiting.iter().position(Call::is_end);
+        self.waiting.remove(end.unwrap_or(0))
+    }
+
+    /// All others who wait for a reload: one that begins now is as good for them.
+    fn take_reloads(&mut self) -> Vec<Call> {
+        let (reloads, others) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|call| call.is_reload());
+        self.waiting = others;
+        Vec::from(reloads)
     }
 
     /// For whoever calls.
@@ -116,7 +160,7 @@ impl End {
 /// Stays until the services have ended.
 ///
 /// Errors: a worker ended by itself; a second signal; a kept dictionary could not be written at the end.
-pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Failure> {
+pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), Failure> {
     let mut ending: Option<End> = None;
     let watch = |generations: &Generations| {
         generations.settings().watch.then(|| Watching::new(generations.files(), generations.read_at()))
@@ -138,30 +182,29 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
             // Who goes on cannot be handed over to any more.
             generations.drain(generations.settings().drain_deadline);
         }
-        let call = match calls.receiver.recv_timeout(LOOK_EVERY) {
-            Ok(call) => call,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => panic!("the control thread holds a sender itself"),
-        };
+        let is_ending = ending.is_some() || generations.has_older();
+        let patience = if is_ending { LOOK_AT_ENDS_EVERY } else { LOOK_EVERY };
+        let Some(call) = calls.next(patience) else { continue };
         match call {
             Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
             Call::Signal(SIGUSR1) => generations.reopen_logs(),
             Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
-                answer(call, Err("the service is ending".to_owned()));
+                answer(call, &Err("the service is ending".to_owned()));
             }
             Call::Signal(SIGHUP) | Call::Reload(_) => {
+                let others = calls.take_reloads();
                 notify::reloading();
                 let outcome = generations.reload();
                 notify::ready();
                 watching = watch(&generations);
-                answer(call, outcome);
+                std::iter::once(call).chain(others).for_each(|call| answer(call, &outcome));
             }
             Call::Signal(SIGUSR2) | Call::Upgrade(_) => {
                 let outcome = generations.upgrade();
                 if outcome.is_ok() {
                     ending = Some(End::new(generations.settings().reload_deadline, true));
                 }
-                answer(call, outcome);
+                answer(call, &outcome);
             }
             Call::Signal(signal) if ending.as_ref().is_some_and(|end| !end.is_upgrade) => {
                 warn!(signal = name(signal), "stopping at once");
@@ -184,10 +227,10 @@ pub fn supervise(mut generations: Generations, calls: &Calls) -> Result<(), Fail
 }
 
 /// Tells who asked what came of it, if somebody did.
-fn answer(call: Call, outcome: Answer) {
+fn answer(call: Call, outcome: &Answer) {
     if let Call::Reload(asked) | Call::Upgrade(asked) = call {
         // Who has gone does not want to know.
-        let _ = asked.send(outcome);
+        let _ = asked.send(outcome.clone());
     }
 }
 
@@ -275,4 +318,49 @@ fn name(signal: i32) -> &'static str {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, Calls};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn called(signals: &[i32]) -> Calls {
+        let calls = Calls::quiet();
+        signals.iter().for_each(|signal| calls.sender().send(Call::Signal(*signal)).expect("it is held"));
+        calls
+    }
+
+    fn next(calls: &mut Calls) -> Option<i32> {
+        match calls.next(Duration::ZERO)? {
+            Call::Signal(signal) => Some(signal),
+            other => panic!("only signals were sent: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_service_that_was_told_to_end_reloaded_as_often_as_it_had_been_told_before() {
+        let mut calls = called(&[SIGHUP, SIGUSR1, SIGHUP, SIGTERM, SIGHUP, SIGINT]);
+        let heard: Vec<_> = std::iter::from_fn(|| next(&mut calls)).collect();
+        assert_eq!(heard, [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGHUP, SIGHUP]);
+    }
+
+    #[test]
+    fn who_asks_while_a_reload_is_under_way_has_the_next_one_with_all_others() {
+        let mut calls = called(&[SIGHUP, SIGUSR2, SIGHUP]);
+        let (asked, told) = mpsc::channel();
+        calls.sender().send(Call::Reload(asked)).expect("it is held");
+        assert_eq!(next(&mut calls), Some(SIGHUP));
+        let others = calls.take_reloads();
+        assert_eq!(others.len(), 2);
+        others.into_iter().for_each(|call| super::answer(call, &Ok("1 service".to_owned())));
+        assert_eq!(told.try_recv(), Ok(Ok("1 service".to_owned())));
+        assert_eq!((next(&mut calls), next(&mut calls)), (Some(SIGUSR2), None));
+        // Who asks later has one of their own.
+        calls.sender().send(Call::Signal(SIGHUP)).expect("it is held");
+        assert_eq!(next(&mut calls), Some(SIGHUP));
+        assert!(calls.take_reloads().is_empty());
+    }
 }

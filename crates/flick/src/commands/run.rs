@@ -44,7 +44,7 @@ impl Run {
     pub fn run(self) -> Outcome {
         let (predecessor, estate, held) = Predecessor::meet()?;
         let outcome = self.start(estate, held);
-        let (generations, calls) = match (outcome, &predecessor) {
+        let (generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
                 return Err(failure);
@@ -56,7 +56,7 @@ impl Run {
             succeeded.map_err(|error| Failure::failed(format!("cannot take a process's place: {error}")))?;
         }
         notify::ready();
-        supervise::supervise(generations, &calls)
+        supervise::supervise(generations, &mut calls)
     }
 
     /// Makes, opens and shows everything.
