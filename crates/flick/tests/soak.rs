@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::http::{Backend, echoed, exchange};
+use common::lateness::Lateness;
 use common::peers::{self, Memcached};
 use common::process::held;
 use common::service::Service;
@@ -32,6 +34,9 @@ const AFTERMATH: Duration = Duration::from_millis(2_500);
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 /// Descriptors that may be open beyond those after the start: clients that misbehave come and go.
 const DESCRIPTORS_MORE_MAX: usize = 40;
+
+/// Events that a failure is told with.
+const DIARY_LINES: usize = 12;
 
 struct Random(u64);
 
@@ -69,26 +74,38 @@ struct HttpLoad {
     stop: Arc<AtomicBool>,
     served: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<Result<(), String>>>,
+    threads: Vec<JoinHandle<()>>,
+    wrong: Arc<Mutex<Option<String>>>,
 }
 
 impl HttpLoad {
     fn start(address: SocketAddr, outages: &Arc<Outages>) -> Self {
         let (stop, served, failed) = (Arc::<AtomicBool>::default(), Arc::default(), Arc::default());
+        let wrong = Arc::<Mutex<Option<String>>>::default();
         let client = |number: usize| {
             let (stop, outages) = (Arc::clone(&stop), Arc::clone(outages));
-            let counts = (Arc::clone(&served), Arc::clone(&failed));
-            std::thread::spawn(move || ask(address, number, &stop, &outages, (&counts.0, &counts.1)))
+            let (counts, wrong) = ((Arc::clone(&served), Arc::clone(&failed)), Arc::clone(&wrong));
+            std::thread::spawn(move || {
+                if let Err(what) = ask(address, number, &stop, &outages, (&counts.0, &counts.1)) {
+                    wrong.lock().expect("nobody panics with it").get_or_insert(what);
+                }
+            })
         };
         let threads = (0..HTTP_CLIENTS).map(client).collect();
-        Self { stop, served, failed, threads }
+        Self { stop, served, failed, threads, wrong }
     }
 
-    fn end(self) -> (u64, u64) {
+    /// What a client was told first that nothing explains.
+    fn wrong(&self) -> Option<String> {
+        self.wrong.lock().expect("nobody panics with it").clone()
+    }
+
+    fn end(mut self) -> (u64, u64) {
         self.stop.store(true, Ordering::SeqCst);
-        for thread in self.threads {
-            thread.join().expect("a client does not panic").unwrap_or_else(|what| panic!("{what}"));
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a client does not panic");
         }
+        assert_eq!(self.wrong(), None);
         (self.served.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst))
     }
 }
@@ -119,7 +136,12 @@ fn ask(
                     stream = common::client::connect(address);
                 }
             }
-            other => return Err(format!("{target}: {other:?}, and no backend was away")),
+            other => {
+                return Err(format!(
+                    "{target}: {other:?} after {:?}, and no backend was away",
+                    from.elapsed()
+                ));
+            }
         }
         // A pace that leaves the machine to the others.
         std::thread::sleep(Duration::from_millis(1));
@@ -156,6 +178,31 @@ fn misbehave(random: &mut Random, addresses: &[SocketAddr]) {
     let _ = stream.write_all(said);
 }
 
+/// What happened last, for whoever reads why a soak failed.
+struct Diary {
+    begun: Instant,
+    lines: VecDeque<String>,
+    lateness: Lateness,
+}
+
+impl Diary {
+    fn note(&mut self, what: &str, from: Instant) {
+        if self.lines.len() == DIARY_LINES {
+            self.lines.pop_front();
+        }
+        let late = self.lateness.worst_since();
+        self.lines.push_back(format!(
+            "{:?} to {:?}: {what}; a thread was woken {late:?} late",
+            from - self.begun,
+            self.begun.elapsed()
+        ));
+    }
+
+    fn told(&self) -> String {
+        self.lines.iter().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
 /// Everything that runs beside the service.
 struct Scene {
     http: SocketAddr,
@@ -169,8 +216,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Something happens.
-    fn event(&mut self, random: &mut Random, service: &Service, addresses: &[SocketAddr]) {
+    /// Something happens; what it was.
+    fn event(&mut self, random: &mut Random, service: &Service, addresses: &[SocketAddr]) -> &'static str {
         match random.below(6) {
             0 | 1 => {
                 let text = std::fs::read_to_string(common::root().join(BALANCER)).expect("an example");
@@ -178,6 +225,7 @@ impl Scene {
                 let text = format!("{text}\n# Version {}.\n", self.versions);
                 std::fs::write(&self.program, text).expect("the directory can be written");
                 service.signal("HUP");
+                "a reload"
             }
             2 => {
                 let which = random.below(self.memcacheds.len() as u64) as usize;
@@ -186,6 +234,7 @@ impl Scene {
                 let again = wait::until("its port to be free", || Memcached::start_at(address));
                 self.memcacheds[which] = Some(again);
                 self.kills += 1;
+                "a memcached was killed and is back"
             }
             3 => {
                 self.outages.begin();
@@ -194,8 +243,12 @@ impl Scene {
                 self.echo =
                     Some(wait::until("its port to be free", || Backend::start_at(self.http, echoed, 0)));
                 self.outages.end();
+                "the balancer's backend was away"
             }
-            _ => (0..5).for_each(|_| misbehave(random, addresses)),
+            _ => {
+                (0..5).for_each(|_| misbehave(random, addresses));
+                "clients misbehaved"
+            }
         }
     }
 }
@@ -261,9 +314,15 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
     let web = HttpLoad::start(addresses[0], &scene.outages);
     let (begun, mut warm, mut most) = (Instant::now(), (0, 0), (0, 0));
     let mut told = Instant::now();
+    let mut diary = Diary { begun, lines: VecDeque::new(), lateness: Lateness::watch() };
     while begun.elapsed() < time {
         std::thread::sleep(Duration::from_millis(100 + random.below(700)));
-        scene.event(&mut random, &service, &addresses);
+        let from = Instant::now();
+        let what = scene.event(&mut random, &service, &addresses);
+        diary.note(what, from);
+        if let Some(wrong) = web.wrong() {
+            panic!("after {:?}: {wrong}\n{}", begun.elapsed(), diary.told());
+        }
         let now = held(service.pid());
         // A third of the time for everything to have been used once; of the other two, the peaks are compared: how much there
         // is swings with the generations that are there at a time.

@@ -5,6 +5,7 @@
 pub mod client;
 pub mod hadoop;
 pub mod http;
+pub mod lateness;
 pub mod peers;
 pub mod process;
 pub mod service;

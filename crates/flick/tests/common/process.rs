@@ -32,6 +32,17 @@ pub fn processor_time(pid: u32) -> Duration {
     Duration::from_nanos(used_ns.sum())
 }
 
+/// How often the threads of a process that it has now have gone to sleep.
+pub fn sleeps(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let sleeps = threads.flatten().filter_map(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    });
+    sleeps.sum()
+}
+
 /// Gives this process as many descriptors as it may have, and those it starts after it; panics when those are fewer
 /// than `needed`.
 pub fn want_descriptors(needed: u64) {

@@ -118,7 +118,7 @@ impl Service {
 
     /// Waits for its end; its status and log.
     pub fn ended(mut self) -> (ExitStatus, String) {
-        let status = wait::until("the service to end", || self.child.try_wait().expect("our own child"));
+        let status = self.gone();
         let log = self.log.take().map(|log| log.join().expect("the reader of a log does not panic"));
         (status, log.unwrap_or_default())
     }

@@ -1,14 +1,12 @@
-//! What a test must know of the machine: whose turn it is, how late it wakes, what a process uses.
+//! What a test must know of the machine: whose turn it is, what a process uses.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
+pub use crate::common::lateness::Lateness;
 use crate::common::process::{self, resident_kib};
-pub use crate::common::process::{processor_time, want_descriptors};
+pub use crate::common::process::{processor_time, sleeps, want_descriptors};
 
 static TURN: RwLock<()> = RwLock::new(());
 
@@ -25,45 +23,6 @@ pub fn alone() -> RwLockWriteGuard<'static, ()> {
 /// How often a test with a peer that misbehaves plays it; `FLICK_MOCKS=n` asks for so many.
 pub fn rounds(usual: u32) -> u32 {
     std::env::var("FLICK_MOCKS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-}
-
-/// Measures how late this machine wakes a thread: what it adds to every time that a test measures.
-pub struct Lateness {
-    stop: Arc<AtomicBool>,
-    worst_ns: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Lateness {
-    /// Begins to measure.
-    pub fn watch() -> Self {
-        let (stop, worst_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, worst) = (Arc::clone(&stop), Arc::clone(&worst_ns));
-        let thread = std::thread::spawn(move || {
-            let nap = Duration::from_millis(1);
-            while !stopped.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                std::thread::sleep(nap);
-                let late = begun.elapsed().saturating_sub(nap);
-                worst.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
-            }
-        });
-        Self { stop, worst_ns, thread: Some(thread) }
-    }
-
-    /// The worst so far, several times over: a reply wakes several threads on its way.
-    pub fn allowance(&self) -> Duration {
-        Duration::from_nanos(self.worst_ns.load(Ordering::Relaxed)) * 4
-    }
-}
-
-impl Drop for Lateness {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 /// Resident memory of a process, in bytes.
