@@ -113,8 +113,7 @@ impl AccessLog {
     ///
     /// Errors: it cannot be opened.
     pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<Opened, Failure> {
-        let path = |wanted: &Wanted| wanted.path.clone();
-        let is_new = wanted.map(path) != self.wanted.as_ref().map(path);
+        let is_new = wanted.map(|wanted| &wanted.path) != self.wanted.as_ref().map(|wanted| &wanted.path);
         let file = wanted.filter(|_| is_new).map(|wanted| self.opened(wanted, user)).transpose()?;
         Ok(Opened { wanted: wanted.cloned(), file })
     }

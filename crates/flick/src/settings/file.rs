@@ -273,36 +273,29 @@ impl Named {
         let path = self.path.display().to_string();
         Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
     }
-}
 
-impl Named {
     /// A failure at a setting, named by its table and key, of the service of that number or of the file's own; without a place
     /// where it does not stand there.
-    pub fn at_setting(
+    pub fn at_setting(&self, service: Option<usize>, path: &[&str], title: &str, help: &str) -> Failure {
+        let shown = self.excerpt(service, path, title, Some(help));
+        Failure::usage(shown.unwrap_or_else(|| format!("{title}; {help}")))
+    }
+
+    /// A failure that comes from what a setting names, shown there if it stands there.
+    pub fn shown_at(&self, service: Option<usize>, path: &[&str], failure: Failure) -> Failure {
+        failure.shown(|title| self.excerpt(service, path, title, None))
+    }
+
+    /// What is wrong at a setting, shown there; nothing where it does not stand there.
+    fn excerpt(
         &self,
         service: Option<usize>,
         path: &[&str],
         title: &str,
         help: Option<&str>,
-    ) -> Failure {
-        match place_of(&self.text, service, path) {
-            Some(place) => {
-                let file = self.path.display().to_string();
-                Failure::usage(report::excerpt(title, &file, &self.text, place, help))
-            }
-            None => Failure::usage([Some(title), help].into_iter().flatten().collect::<Vec<_>>().join("; ")),
-        }
-    }
-}
-
-impl Named {
-    /// A failure that comes from what a setting names, shown there if it stands there.
-    pub fn shown_at(&self, service: Option<usize>, path: &[&str], failure: Failure) -> Failure {
-        let file = self.path.display().to_string();
-        failure.shown(|title| {
-            let place = place_of(&self.text, service, path)?;
-            Some(report::excerpt(title, &file, &self.text, place, None))
-        })
+    ) -> Option<String> {
+        let place = place_of(&self.text, service, path)?;
+        Some(report::excerpt(title, &self.path.display().to_string(), &self.text, place, help))
     }
 }
 

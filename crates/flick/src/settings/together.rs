@@ -87,7 +87,7 @@ impl Whole<'_> {
 
     fn failure(&self, at: At, path: [&str; 2], title: &str, help: &str) -> Failure {
         match (at, self.named) {
-            (At::File(service), Some(named)) => named.at_setting(service, &path, title, Some(help)),
+            (At::File(service), Some(named)) => named.at_setting(service, &path, title, help),
             _ => Failure::usage(format!("{title}; {help}")),
         }
     }

@@ -46,18 +46,18 @@ enum What {
 /// The flags of a message and the facts that set them.
 fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
     let facts = &info.unit.facts;
-    let own = match role {
-        Role::Request => [
+    let own: &[(&Option<Expr>, u64)] = match role {
+        Role::Request => &[
             (&facts.ends, MessageFlags::ENDS),
             (&facts.mute, MessageFlags::MUTE),
             (&facts.retry, MessageFlags::RETRY),
             (&facts.whole, MessageFlags::WHOLE),
         ],
-        Role::Reply => [(&facts.tunnel, MessageFlags::TUNNEL), (&None, 0), (&None, 0), (&None, 0)],
+        Role::Reply => &[(&facts.tunnel, MessageFlags::TUNNEL)],
     };
-    own.into_iter()
-        .chain([(&facts.last, MessageFlags::LAST)])
-        .map(|(fact, bit)| (fact.as_ref(), bit))
+    own.iter()
+        .chain(&[(&facts.last, MessageFlags::LAST)])
+        .map(|(fact, bit)| (fact.as_ref(), *bit))
         .filter(|(fact, _)| fact.is_some())
         .collect()
 }
