@@ -122,8 +122,9 @@ pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
         sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX)).ok()?;
         match rustix::net::acceptfrom_with(&listener, SocketFlags::CLOEXEC) {
             Ok((socket, _)) => return Some(socket),
-            // The peer gave up while it waited.
-            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+            // The peer gave up while it waited (accept(2) lists these as such).
+            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+            Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
             Err(_) => return None,
         }
     }

@@ -12,7 +12,7 @@ use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind, ListenSocket};
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 const ROUNDS: usize = 200;
-/// Rounds in which the moment is sought that has to be met; `FLICK_ROUNDS` asks for another number.
+/// Rounds in which the moment is sought that has to be met (one in a few hundred meets it, where two threads run at once); `FLICK_ROUNDS` asks for another number.
 const CLOSE_ROUNDS: usize = 1_000;
 
 /// How many peers a poll hands out.

@@ -97,7 +97,8 @@ impl Calls {
         Self { sender, receiver, waiting: VecDeque::new() }
     }
 
-    /// The next call, if one comes within `patience`: first what ends the process.
+    /// The next call, if one comes within `patience`: first what ends the process, but for clients that came before that. Nobody would
+    /// take them in behind it.
     fn next(&mut self, patience: Duration) -> Option<Call> {
         if self.waiting.is_empty() {
             match self.receiver.recv_timeout(patience) {
@@ -108,7 +109,9 @@ impl Calls {
         }
         self.waiting.extend(self.receiver.try_iter());
         let end = self.waiting.iter().position(Call::is_end);
-        self.waiting.remove(end.unwrap_or(0))
+        let is_client = |call: &Call| matches!(call, Call::Client { .. });
+        let before = |end: usize| self.waiting.iter().take(end).position(is_client).unwrap_or(end);
+        self.waiting.remove(end.map_or(0, before))
     }
 
     /// All others who wait for a reload: one that begins now is as good for them.
@@ -183,8 +186,9 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
             generations.drain(generations.settings().drain_deadline);
         }
         let is_ending = ending.is_some() || generations.has_older();
+        let others = generations.look_due_in().into_iter().chain(watching.as_ref().map(Watching::due_in));
         let patience = if is_ending { LOOK_AT_ENDS_EVERY } else { LOOK_EVERY };
-        let Some(call) = calls.next(patience) else { continue };
+        let Some(call) = calls.next(others.fold(patience, Duration::min)) else { continue };
         match call {
             Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
             Call::Signal(SIGUSR1) => generations.reopen_logs(),
@@ -345,6 +349,22 @@ mod tests {
         let mut calls = called(&[SIGHUP, SIGUSR1, SIGHUP, SIGTERM, SIGHUP, SIGINT]);
         let heard: Vec<_> = std::iter::from_fn(|| next(&mut calls)).collect();
         assert_eq!(heard, [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGHUP, SIGHUP]);
+    }
+
+    #[test]
+    fn clients_that_came_before_the_end_are_taken_in_before_it() {
+        let mut calls = called(&[SIGHUP]);
+        for worker in 0..2 {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            let client = Call::Client { service: "one".to_owned(), worker, socket: socket.into() };
+            calls.sender().send(client).expect("it is held");
+        }
+        calls.sender().send(Call::Signal(SIGTERM)).expect("it is held");
+        for number in 0..2 {
+            let call = calls.next(Duration::ZERO);
+            assert!(matches!(&call, Some(Call::Client { worker, .. }) if *worker == number), "{call:?}");
+        }
+        assert_eq!((next(&mut calls), next(&mut calls)), (Some(SIGTERM), Some(SIGHUP)));
     }
 
     #[test]

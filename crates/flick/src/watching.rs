@@ -31,6 +31,11 @@ impl Watching {
         Self { files: files.to_vec(), last, known, due: Instant::now() + LOOK_EVERY }
     }
 
+    /// When it is time to look again.
+    pub fn due_in(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
     /// Whether they have changed since this was last true, and have settled. Looks only when it is time to.
     pub fn has_changed(&mut self) -> bool {
         let now = Instant::now();

@@ -94,8 +94,11 @@ impl Changing {
 }
 
 fn figure(admin: SocketAddr, name: &str) -> u64 {
-    let reply = flick_admin::client::get(&flick_admin::Address::Tcp(admin), "/metrics", None);
-    let text = reply.expect("the admin side answers").body;
+    let at = flick_admin::Address::Tcp(admin);
+    // Its client has less patience than a machine needs on which thirty others want to run.
+    let reply =
+        wait::until("the admin side to answer", || flick_admin::client::get(&at, "/metrics", None).ok());
+    let text = reply.body;
     let of_name = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
     };

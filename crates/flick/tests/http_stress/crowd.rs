@@ -183,9 +183,10 @@ fn a_crowd_of_slow_clients_leaves_the_normal_load_its_throughput() {
          {:.1} µs of the service for each beside {:.1} and {:.1} ({cost:.2}), {memory} KiB resident",
         beside.per_second, before.per_second, after.per_second, beside.cost_us, before.cost_us, after.cost_us,
     );
-    // A figure of a machine that does other things too is none: it counts where somebody asks for it.
+    // A figure of a machine that does other things too says little: it is judged where somebody asks for it.
+    let least = if asked.is_some() { 0.9 } else { 0.1 };
+    assert!(throughput >= least, "{throughput:.2} of the throughput is left");
     if asked.is_some() {
-        assert!(throughput >= 0.9, "{throughput:.2} of the throughput is left");
         assert!(cost <= 1.25, "a request costs {cost:.2} of what it costs without slow clients");
     }
     assert!(memory <= MEMORY_KIB, "{memory} KiB, and {MEMORY_KIB} were allowed");

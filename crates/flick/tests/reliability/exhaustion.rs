@@ -84,8 +84,8 @@ fn file_descriptors_exhausted_is_borne_without_spinning_and_left_again() {
         }
         let busy = machine::processor_time(service.pid()) - used_before;
         println!("{io}: {busy:?} of processor time in {:?} without descriptors", begun.elapsed());
-        // Who spins uses both workers' cores whole.
-        assert!(busy < begun.elapsed(), "{io}: {busy:?}");
+        // One worker that spins uses a core whole.
+        assert!(busy < begun.elapsed() / 2, "{io}: {busy:?}");
         machine::limit_descriptors(service.pid(), before);
         let released = Instant::now();
         for client in &mut waiting {

@@ -38,6 +38,8 @@ fn check(what: &str, service: &Service, addresses: &[SocketAddr]) {
     );
     let per_s = wakes as f64 / took.as_secs_f64();
     assert!(per_s <= WAKES_PER_S_MAX, "{what}: {per_s:.1} wake-ups a second");
+    // Who spins does not sleep either.
+    assert!(used < took / 4, "{what}: {percent:.3} % of a core");
     assert!(asked.is_none() || used < took / SHARE, "{what}: {percent:.3} % of a core");
     drop(clients);
 }

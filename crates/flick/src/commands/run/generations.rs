@@ -283,6 +283,11 @@ impl Generations {
         parts.join("; ")
     }
 
+    /// When [`Generations::look_after_workers`] is due, if it ever is.
+    pub fn look_due_in(&self) -> Option<Duration> {
+        self.watchdog.due_in()
+    }
+
     /// Looks whether workers hang, if it is time for that, and has those turn that sleep.
     pub fn look_after_workers(&mut self) {
         if !self.watchdog.is_due() {

@@ -35,6 +35,11 @@ impl Watchdog {
         Self { every: hang_after / LOOKS_MAX, last: Instant::now(), known: Vec::new() }
     }
 
+    /// When it is time for a look, if it ever is.
+    pub fn due_in(&self) -> Option<Duration> {
+        (!self.every.is_zero()).then(|| self.every.saturating_sub(self.last.elapsed()))
+    }
+
     /// Whether it is time for a look.
     pub fn is_due(&mut self) -> bool {
         let is_due = !self.every.is_zero() && self.last.elapsed() >= self.every;
