@@ -158,9 +158,7 @@ impl Door {
                     Looked::Gone => {}
                 },
                 Err(Errno::AGAIN) => return,
-                // The peer gave up while it waited (accept(2) lists these as such).
-                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
-                Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
+                Err(errno) if socket::is_of_one_peer(errno) => {}
                 Err(errno) => {
                     tracing::warn!(errno = errno.raw_os_error(), "accepting failed; paused");
                     // One that stays registered is tried again at once, which is as well.

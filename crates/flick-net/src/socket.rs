@@ -122,12 +122,26 @@ pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
         sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX)).ok()?;
         match rustix::net::acceptfrom_with(&listener, SocketFlags::CLOEXEC) {
             Ok((socket, _)) => return Some(socket),
-            // The peer gave up while it waited (accept(2) lists these as such).
-            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
-            Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
+            Err(errno) if is_of_one_peer(errno) => {}
             Err(_) => return None,
         }
     }
+}
+
+/// Whether an accept failed for one peer only, who gave up while it waited (accept(2) lists these as such), or was interrupted:
+/// the next one may go well.
+pub(crate) fn is_of_one_peer(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::PERM
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::HOSTDOWN
+    )
 }
 
 /// Who is at the other end of a connected socket.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{open, pool};
 use flick_buffers::Pool;
-use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind, ListenSocket};
+use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind, ListenSocket, ListenerId};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
@@ -21,24 +21,51 @@ fn accepted(driver: &mut AnyDriver, pool: &Pool, wait: Duration, events: &mut Ve
     events.drain(..).filter(|event| matches!(event, Event::Accepted { .. })).count()
 }
 
-fn check(kind: IoKind) {
-    let pool = pool();
-    let mut events = Vec::new();
-    for round in 0..ROUNDS {
-        let (Some(mut old), Some(mut new)) = (open(kind, LIMITS), open(kind, LIMITS)) else { return };
+/// Two drivers, of which the old one listens, and the same socket for the new one.
+struct Pair {
+    old: AnyDriver,
+    new: AnyDriver,
+    listener: ListenerId,
+    other: ListenSocket,
+    at: String,
+}
+
+impl Pair {
+    /// `None`: this kernel has no such driver.
+    fn listening(kind: IoKind, pool: &Pool, events: &mut Vec<Event>) -> Option<Self> {
+        let (mut old, new) = (open(kind, LIMITS)?, open(kind, LIMITS)?);
         let socket = ListenSocket::open(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
         let at = socket.local_addr().to_string();
         let other = socket.duplicate().expect("a descriptor");
         let listener = old.listen_on(socket).expect("it listens");
-        assert_eq!(accepted(&mut old, &pool, Duration::ZERO, &mut events), 0);
+        assert_eq!(accepted(&mut old, pool, Duration::ZERO, events), 0);
+        Some(Self { old, new, listener, other, at })
+    }
+}
+
+/// How many peers a driver hands out until it has let go of the listener that it leaves.
+fn let_go(round: usize, old: &mut AnyDriver, pool: &Pool, end: Instant, events: &mut Vec<Event>) -> usize {
+    let mut found = 0;
+    while old.is_leaving() {
+        assert!(Instant::now() < end, "round {round}: the old driver does not let go");
+        found += accepted(old, pool, Duration::from_millis(10), events);
+    }
+    found
+}
+
+fn check(kind: IoKind) {
+    let pool = pool();
+    let mut events = Vec::new();
+    for round in 0..ROUNDS {
+        let Some(Pair { mut old, mut new, listener, other, at }) = Pair::listening(kind, &pool, &mut events)
+        else {
+            return;
+        };
         let peer = TcpStream::connect(&at).expect("the old driver listens");
         old.leave_listener(listener);
         new.listen_on(other).expect("it listens");
-        let (mut found, end) = (0, Instant::now() + Duration::from_secs(20));
-        while old.is_leaving() {
-            assert!(Instant::now() < end, "round {round}: the old driver does not let go");
-            found += accepted(&mut old, &pool, Duration::from_millis(10), &mut events);
-        }
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut found = let_go(round, &mut old, &pool, end, &mut events);
         drop(old);
         while found == 0 {
             assert!(Instant::now() < end, "round {round}: nobody has the peer");
@@ -65,12 +92,10 @@ fn check_beside(kind: IoKind) {
     let rounds =
         std::env::var("FLICK_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(CLOSE_ROUNDS);
     for round in 0..rounds {
-        let (Some(mut old), Some(mut new)) = (open(kind, LIMITS), open(kind, LIMITS)) else { return };
-        let socket = ListenSocket::open(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
-        let at = socket.local_addr().to_string();
-        let other = socket.duplicate().expect("a descriptor");
-        let listener = old.listen_on(socket).expect("it listens");
-        assert_eq!(accepted(&mut old, &pool, Duration::ZERO, &mut events), 0);
+        let Some(Pair { mut old, mut new, listener, other, at }) = Pair::listening(kind, &pool, &mut events)
+        else {
+            return;
+        };
         new.listen_on(other).expect("it listens");
         assert_eq!(accepted(&mut new, &pool, Duration::ZERO, &mut events), 0);
         let (ready, go) = std::sync::mpsc::channel();
@@ -82,11 +107,8 @@ fn check_beside(kind: IoKind) {
         (0..round % 50 * 40).for_each(|_| std::hint::spin_loop());
         old.leave_listener(listener);
         let peer = peer.join().expect("it does not panic");
-        let (mut found, end) = (0, Instant::now() + Duration::from_secs(5));
-        while old.is_leaving() {
-            assert!(Instant::now() < end, "round {round}: the old driver does not let go");
-            found += accepted(&mut old, &pool, Duration::from_millis(10), &mut events);
-        }
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut found = let_go(round, &mut old, &pool, end, &mut events);
         while found == 0 {
             assert!(Instant::now() < end, "round {round}: nobody has the peer");
             found += accepted(&mut old, &pool, Duration::ZERO, &mut events);

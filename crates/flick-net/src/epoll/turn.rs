@@ -354,9 +354,7 @@ impl EpollDriver {
         match outcome {
             Ok(event) => sink.put(event),
             Err(Errno::AGAIN) => return false,
-            // The peer gave up while it waited (accept(2) lists these as such).
-            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
-            Err(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {}
+            Err(errno) if socket::is_of_one_peer(errno) => {}
             Err(errno) => {
                 self.accept(id, false);
                 if let Some(listener) = self.listener_mut(id) {

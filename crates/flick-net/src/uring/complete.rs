@@ -190,10 +190,8 @@ impl UringDriver {
                 true
             }
             None => match errno(completion) {
-                Errno::CANCELED | Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO => true,
-                Errno::PERM | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN => {
-                    true
-                }
+                Errno::CANCELED | Errno::AGAIN => true,
+                errno if socket::is_of_one_peer(errno) => true,
                 errno => {
                     self.accept(id, false);
                     sink.put(Event::AcceptFailed { listener: id, errno: errno.raw_os_error() });

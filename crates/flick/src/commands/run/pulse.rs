@@ -42,7 +42,7 @@ impl Watchdog {
 
     /// Whether it is time for a look.
     pub fn is_due(&mut self) -> bool {
-        let is_due = !self.every.is_zero() && self.last.elapsed() >= self.every;
+        let is_due = self.due_in().is_some_and(|wait| wait.is_zero());
         if is_due {
             self.last = Instant::now();
         }
