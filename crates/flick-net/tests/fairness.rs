@@ -8,7 +8,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{open, pool};
-use flick_buffers::{Class, Pool};
+use flick_buffers::{Class, LARGE_BYTES, Pool};
+use flick_net::limits::PROVIDED_BUFS_MAX;
 use flick_net::{AnyDriver, Driver, DriverLimits, Event, Handle, IoKind};
 
 const LIMITS: DriverLimits =
@@ -89,6 +90,35 @@ fn every_fast_sender_has_its_part_of_epoll() {
 #[test]
 fn the_first_of_many_fast_senders_had_all_buffers_of_the_ring() {
     check(IoKind::Uring);
+}
+
+/// Everybody has sent much before anybody is received from: when the last one has had a buffer, most of the others have had no more.
+#[test]
+fn who_had_a_buffer_of_the_ring_had_all_it_wanted_before_others_had_any() {
+    let Some((mut driver, pool, mut peers, conns)) = connected(IoKind::Uring) else { return };
+    let buf_bytes = u64::from(LARGE_BYTES);
+    let offer = vec![1; 4 * LARGE_BYTES as usize];
+    for peer in &mut peers {
+        peer.write_all(&offer).expect("a socket takes so much");
+    }
+    conns.iter().for_each(|conn| driver.receive(*conn, true));
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    let mut received: BTreeMap<u32, u64> = BTreeMap::new();
+    for _ in 0..POLLS {
+        driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+        for event in events.drain(..) {
+            let Event::Data { conn, data } = event else { panic!("unexpected {event:?}") };
+            *received.entry(conn.index).or_default() += u64::from(data.len());
+        }
+        if received.len() == PEERS {
+            break;
+        }
+    }
+    assert_eq!(received.len(), PEERS, "everybody has been received from: {received:?}");
+    // The first turn is that of who comes first. In the last one some have had their second already.
+    let most = (PEERS as u64 + 2 * u64::from(PROVIDED_BUFS_MAX)) * buf_bytes;
+    let all: u64 = received.values().sum();
+    assert!(all <= most, "{all} bytes until the last one had any: {received:?}");
 }
 
 /// Pieces of output of each connection, of which one fills a large buffer.

@@ -107,6 +107,13 @@ impl Ring {
         self.push(entry, user_data);
     }
 
+    /// Receives once, at most what one provided buffer has room for.
+    pub(super) fn receive_once(&mut self, socket: impl AsFd, user_data: u64) {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let entry = opcode::Recv::new(fd, std::ptr::null_mut(), 0).buf_group(GROUP).build();
+        self.push(entry.flags(squeue::Flags::BUFFER_SELECT), user_data);
+    }
+
     /// Accepts until told otherwise.
     pub(super) fn accept(&mut self, socket: impl AsFd, user_data: u64) {
         let entry =

@@ -60,9 +60,11 @@ impl UringDriver {
         self.allowance.renew();
         self.start_sends();
         if self.ring.provide(pool) {
-            // The kernel fills buffers in this order: whoever was left without comes before whoever had some.
+            // The kernel fills buffers in this order: whoever was left without comes before whoever had some. While there are too few
+            // for all, nobody has a second one before everybody has had one.
+            let is_short = !self.hungry.is_empty();
             while let Some(index) = self.hungry.pop().or_else(|| self.unarmed.pop()) {
-                self.arm(index);
+                self.arm(index, is_short);
             }
         }
     }
@@ -90,7 +92,8 @@ impl UringDriver {
         }
     }
 
-    fn arm(&mut self, index: u32) {
+    /// Has the kernel receive from a connection that is wanted, until told otherwise or `once`.
+    fn arm(&mut self, index: u32, once: bool) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let is_wanted = match conn.phase {
             Phase::Open => conn.wants && (conn.fault.is_none() || conn.reads_on) && !conn.met_eof,
@@ -102,7 +105,11 @@ impl UringDriver {
             conn.is_fed = false;
             conn.requests += 1;
             self.looks.set(&mut conn.doubt, Doubt::Fresh);
-            self.ring.receive(&conn.socket, token(KIND_RECEIVE, index));
+            if once {
+                self.ring.receive_once(&conn.socket, token(KIND_RECEIVE, index));
+            } else {
+                self.ring.receive(&conn.socket, token(KIND_RECEIVE, index));
+            }
         }
     }
 
