@@ -101,8 +101,6 @@ pub struct Link {
     pub impatience: u32,
     /// Time this connection has spent stalled: deadlines of its requests do not count it.
     pub clock_lag_ns: u64,
-    /// A time that was over while the worker itself stood still, and until when what may have come meanwhile is awaited.
-    pub pardon: Option<(u64, u64)>,
     /// Connecting: when to give up. Down: when to dial again.
     pub deadline_ns: u64,
     /// The driver receives for it.
@@ -149,7 +147,6 @@ impl Link {
             dropped_ns: 0,
             impatience: 0,
             clock_lag_ns: 0,
-            pardon: None,
             deadline_ns: if lent { u64::MAX } else { 0 },
             receiving: false,
             queued: false,

@@ -147,7 +147,7 @@ pub const SCAVENGED_MAX: usize = 64;
 pub const SWEEP_TICK_MS: u64 = 100;
 /// A time-out that is found over so much later than it was is a sign that the worker stood still.
 pub const STOOD_STILL_MS: u64 = 20;
-/// How long what a backend may have said meanwhile is awaited then.
+/// How long what others may have said meanwhile is awaited then.
 pub const SECOND_LOOK_MS: u64 = 20;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;

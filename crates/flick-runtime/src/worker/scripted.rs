@@ -43,6 +43,7 @@ struct Script {
     polls: VecDeque<Vec<Happens>>,
     now_ns: u64,
     sent: Vec<(Handle, Vec<u8>)>,
+    aborted: Vec<Handle>,
     is_lost: bool,
 }
 
@@ -74,7 +75,9 @@ impl Driver for Script {
     fn set_marks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
     fn shutdown(&mut self, _conn: Handle) {}
     fn close(&mut self, _conn: Handle) {}
-    fn abort(&mut self, _conn: Handle) {}
+    fn abort(&mut self, conn: Handle) {
+        self.aborted.push(conn);
+    }
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -209,4 +212,38 @@ fn check_pause(polls_between: usize) {
         [(7, 0), (8, UNAVAILABLE)],
         "the first had its reply, the second had none"
     );
+}
+
+#[test]
+fn the_rest_of_a_request_had_come_late_because_the_machine_had_paused() {
+    for polls_between in 0..3 {
+        check_pause_of_client(polls_between);
+    }
+}
+
+/// A request whose second half is handed out so many polls behind the one in which the machine had stood still, and one of which half never comes.
+fn check_pause_of_client(polls_between: usize) {
+    let client = Handle { index: 1, generation: 0 };
+    let accepted = Event::Accepted { listener: ListenerId(0), conn: client, peer: PeerAddr::Unix };
+    let (first, second) = (get(7)[..12].to_vec(), get(7)[12..].to_vec());
+    let mut script = Script::default();
+    script
+        .polls
+        .push_back(vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)]);
+    script.polls.push_back(vec![Happens::Bytes(client, first)]);
+    script.polls.push_back(vec![]);
+    let mut behind = vec![vec![Happens::Pause(Duration::from_secs(60))]];
+    behind.resize_with(polls_between + 1, Vec::new);
+    behind[polls_between].push(Happens::Bytes(client, second));
+    script.polls.extend(behind);
+    let mut reply = get(0)[..24].to_vec();
+    (reply[0], reply[3], reply[11]) = (0x81, 0, 0);
+    script.polls.push_back(vec![Happens::Bytes(BACKEND, reply)]);
+    script.polls.push_back(vec![Happens::Bytes(client, get(8)[..12].to_vec())]);
+    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
+    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
+    let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
+    (0..12).for_each(|_| turn(&mut worker));
+    assert_eq!(told(&mut worker, client), [(7, 0)], "the first had its reply");
+    assert_eq!(worker.driver().aborted, [client], "the second had no more time");
 }

@@ -52,16 +52,8 @@ impl<D: Driver> Worker<D> {
         self.note_due(at_ns);
     }
 
+    /// When the patience with a connection is over.
     fn link_due_ns(&self, link: &Link) -> Option<u64> {
-        let due_ns = self.link_over_ns(link)?;
-        match link.pardon {
-            Some((over_ns, until_ns)) if over_ns == due_ns => Some(until_ns),
-            _ => Some(due_ns),
-        }
-    }
-
-    /// When the patience with a connection is over, whatever the worker itself did meanwhile.
-    fn link_over_ns(&self, link: &Link) -> Option<u64> {
         match link.state {
             LinkState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
             LinkState::Connecting => Some(link.deadline_ns),
@@ -80,45 +72,66 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.driver.now_ns();
-        if self.due_ns.is_some_and(|due| due <= now_ns) {
-            for backend in 0..self.backends.len() {
-                for link in self.backends[backend].links() {
-                    if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
-                        self.link_due(link);
-                    }
-                }
+        let due_ns = self.due_ns.filter(|due_ns| *due_ns <= now_ns);
+        if !due_ns.is_some_and(|due_ns| self.looks_again(due_ns, now_ns)) {
+            if due_ns.is_some() {
+                self.run_due(now_ns);
             }
-            while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
-                self.session_due(slot, kind);
-            }
-            self.run_health(now_ns);
-            self.run_ask_timers(now_ns);
-            self.run_every(now_ns);
-            self.sweep(now_ns);
-            if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
-                self.resume_accept();
-            }
-            if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
-                self.merge_due();
-            }
-            let links = self.backends.iter().flat_map(Backend::links);
-            let links = links.filter_map(|link| self.link_due_ns(&self.links[link as usize]));
-            let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
-            let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
-            let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
-            self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
+            self.timers_ns = now_ns;
         }
-        self.timers_ns = now_ns;
         if self.leaving > 0 {
             self.see_off(now_ns);
         }
         self.run_drain(now_ns);
     }
 
-    fn link_due(&mut self, link: u32) {
-        if self.pardons(link) {
-            return;
+    /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
+    /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look, once.
+    fn looks_again(&mut self, due_ns: u64, now_ns: u64) -> bool {
+        let until_ns = match self.second_look_ns {
+            Some(until_ns) => until_ns,
+            None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
+            None => now_ns + SECOND_LOOK_MS * MS,
+        };
+        let waits = now_ns < until_ns;
+        self.second_look_ns = waits.then_some(until_ns);
+        if waits {
+            self.due_ns = Some(until_ns);
         }
+        waits
+    }
+
+    /// Acts on everything whose time is over, and notes what is due next.
+    fn run_due(&mut self, now_ns: u64) {
+        for backend in 0..self.backends.len() {
+            for link in self.backends[backend].links() {
+                if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
+                    self.link_due(link);
+                }
+            }
+        }
+        while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
+            self.session_due(slot, kind);
+        }
+        self.run_health(now_ns);
+        self.run_ask_timers(now_ns);
+        self.run_every(now_ns);
+        self.sweep(now_ns);
+        if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
+            self.resume_accept();
+        }
+        if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
+            self.merge_due();
+        }
+        let links = self.backends.iter().flat_map(Backend::links);
+        let links = links.filter_map(|link| self.link_due_ns(&self.links[link as usize]));
+        let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
+        let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
+        let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
+        self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
+    }
+
+    fn link_due(&mut self, link: u32) {
         let state = &self.links[link as usize];
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
@@ -135,26 +148,6 @@ impl<D: Driver> Worker<D> {
                 }
             },
         }
-    }
-
-    /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
-    /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look.
-    fn pardons(&mut self, link: u32) -> bool {
-        let now_ns = self.driver.now_ns();
-        let state = &self.links[link as usize];
-        let can_be_late = state.state != LinkState::Down && !state.is_idle;
-        let over_ns = self.link_over_ns(state).filter(|_| can_be_late);
-        let Some(over_ns) = over_ns.filter(|over_ns| now_ns.saturating_sub(*over_ns) >= STOOD_STILL_MS * MS)
-        else {
-            return false;
-        };
-        if state.pardon.is_some_and(|(pardoned_ns, _)| pardoned_ns == over_ns) {
-            return false;
-        }
-        let until_ns = now_ns + SECOND_LOOK_MS * MS;
-        self.links[link as usize].pardon = Some((over_ns, until_ns));
-        self.note_due(until_ns);
-        true
     }
 
     /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
