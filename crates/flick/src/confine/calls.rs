@@ -80,6 +80,8 @@ const CALLS: &[c_long] = &[
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
     libc::SYS_getcpu,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use flick_net::IoKind;
@@ -29,6 +30,9 @@ use crate::takeover::Successor;
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
+
+/// What a reload compiles with: a tenth of the processor time of those who serve, where they want all of it.
+const COMPILER_NICE: i32 = 10;
 
 /// How long whoever asked for an upgrade may take to hear that it worked, when nobody else is left.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
@@ -146,12 +150,7 @@ impl Generations {
 
     fn try_reload(&mut self) -> Result<String, Failure> {
         self.read_at = SystemTime::now();
-        // Nothing of what runs is touched before all is prepared, so that not even a broken invariant of the compiler can harm it.
-        let prepare = || Prepared::new(&self.flags, &self.access.port());
-        let prepared = catch_unwind(AssertUnwindSafe(prepare));
-        let mut prepared = prepared.map_err(|_| {
-            Failure::failed("the compiler broke an invariant of its own; standard error says which")
-        })??;
+        let mut prepared = self.prepare()?;
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
@@ -201,6 +200,26 @@ impl Generations {
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
         (self.settings, self.files) = (settings, files);
         Ok(told)
+    }
+
+    /// Reads and compiles what comes next, behind the work of what runs: on a thread of its own, because a priority that was
+    /// lowered is not had again. Nothing of what runs is touched, so that not even a broken invariant of the compiler can harm it.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let (flags, port) = (&self.flags, self.access.port());
+        let prepare = || {
+            // Without the right to it the priority is what it was.
+            let _ = rustix::process::nice(COMPILER_NICE);
+            Prepared::new(flags, &port)
+        };
+        thread::scope(|scope| {
+            let compiler =
+                thread::Builder::new().name("flick-compiler".to_owned()).spawn_scoped(scope, prepare);
+            let compiler = compiler
+                .map_err(|error| Failure::failed(format!("cannot start a thread to compile in: {error}")))?;
+            compiler.join().map_err(|_| {
+                Failure::failed("the compiler broke an invariant of its own; standard error says which")
+            })?
+        })
     }
 
     /// Starts the binary that lies where this one did, with the same arguments; it takes the listening sockets and the clients
