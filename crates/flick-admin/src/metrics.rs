@@ -288,8 +288,13 @@ impl Text {
                 self.sample(name, "_total", labels, read(backend));
             }
         }
-        let gauges: [(&str, &str, Read); 2] = [
+        let gauges: [(&str, &str, Read); 3] = [
             ("flick_backend_out", "Workers that send the backend nothing.", |backend| backend.out),
+            (
+                "flick_backend_failing",
+                "Workers whose checks of the backend fail; where too many fail it gets requests all the same.",
+                |backend| backend.failing,
+            ),
             (
                 "flick_backend_leaving",
                 "1 when the backend has left its list and finishes what it has.",

@@ -214,6 +214,8 @@ pub struct Backend {
     pub is_leaving: bool,
     /// Workers that send it nothing: too many requests have failed, or its checks do.
     pub out: u64,
+    /// Workers whose checks of it fail, whether they send it nothing for that or not.
+    pub failing: u64,
     /// Times that a worker put it out because too many requests in a row had failed.
     pub ejections: u64,
     /// Checks that failed.

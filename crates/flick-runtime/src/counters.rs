@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::ailing::Ails;
 use crate::latencies::Latency;
 use crate::tasks::Tasks;
 
@@ -145,6 +146,8 @@ pub struct BackendCounters {
     pub shed: Counter,
     /// 1 while the worker has to do with it: it is in the list, or has left it and has not finished.
     pub held: Counter,
+    /// What is wrong with it.
+    pub ails: Ails,
     /// From the request that was sent to its last reply.
     pub times: Latency,
 }
@@ -164,6 +167,7 @@ impl BackendCounters {
         ] {
             counter.clear();
         }
+        self.ails.clear();
         self.times.clear();
     }
 }

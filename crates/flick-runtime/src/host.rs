@@ -90,6 +90,8 @@ pub struct WorkerHost {
     places: Arc<Places>,
     worker: usize,
     turns: Turns,
+    /// Those of picks for what has failed elsewhere: they take nobody's turn.
+    other_turns: Turns,
     now_ns: i64,
     random: u64,
     log: LogLimit,
@@ -102,7 +104,7 @@ impl WorkerHost {
     /// The host of worker number `worker`.
     pub fn new(state: Arc<State>, places: Arc<Places>, worker: usize) -> Self {
         assert!(worker < state.workers(), "the state was made for fewer workers");
-        let turns = places.turns(worker);
+        let [turns, other_turns] = [places.turns(worker), places.turns(worker)];
         let random = state.seed_of(worker);
         let now_ns = state.wall_ns(0);
         Self {
@@ -110,6 +112,7 @@ impl WorkerHost {
             places,
             worker,
             turns,
+            other_turns,
             now_ns,
             random,
             log: LogLimit::default(),
@@ -128,6 +131,7 @@ impl WorkerHost {
     pub fn set_places(&mut self, places: Arc<Places>) {
         self.places = places;
         self.places.begin(&mut self.turns);
+        self.places.begin(&mut self.other_turns);
     }
 
     /// The last pick without a key since this was asked last.
@@ -135,10 +139,11 @@ impl WorkerHost {
         self.picked.take()
     }
 
-    /// Picks without a key once more, among other backends.
+    /// Picks without a key once more, among other backends. The turns of first picks stay as they are: otherwise who comes next
+    /// behind each retry would be the backend that fails.
     pub fn pick_again<B: Backends + ?Sized>(&mut self, policy: Policy, channel: u32, backends: &B) -> u64 {
-        let WorkerHost { places, turns, random, .. } = self;
-        places.pick(turns, policy, channel, b"", backends, || draw(random))
+        let WorkerHost { places, other_turns, random, .. } = self;
+        places.pick(other_turns, policy, channel, b"", backends, || draw(random))
     }
 
     /// The shared state.

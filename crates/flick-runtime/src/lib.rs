@@ -7,6 +7,7 @@
 
 pub mod access;
 mod activations;
+mod ailing;
 mod alarms;
 mod backend;
 mod balance;

@@ -94,6 +94,11 @@ impl Needs {
         (self.activations_max as usize).div_ceil(workers)
     }
 
+    /// Requests that one of `workers` may have under way: its part, and what one message needs at least.
+    pub fn requests_of_worker(&self, requests_max: u32, workers: usize) -> usize {
+        (requests_max as usize / workers).max(self.entries_per_message)
+    }
+
     /// Memory for state, in bytes: that of sessions, and that of activations that wait.
     fn state_bytes(&self, sessions_max: u32) -> (u64, u64) {
         let words = self.state_words as u64 * 8;

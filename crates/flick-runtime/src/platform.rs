@@ -420,7 +420,7 @@ fn bind(
                 (state, Arc::default())
             }
         };
-        let shared = Arc::new(Shared::new(workers, estate.shared_of(&name).as_deref()));
+        let shared = Arc::new(estate.shared_for(&name, workers));
         group.add_service(Arc::clone(&shared));
         groups.push(number);
         running.push(Running {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, ListenSockets};
 
+use crate::ailing::Ailing;
 use crate::balance::Loads;
 use crate::census::Question;
 use crate::config::Limits;
@@ -37,6 +38,10 @@ pub struct Shared {
     /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
     /// when it takes no clients any more, or they would wait for nobody.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
+    /// What was wrong with backends when it took another's place.
+    ailing: Vec<Ailing>,
+    /// How many workers had seen that.
+    ailing_workers: usize,
     /// Who goes on with its clients.
     heir: Mutex<Option<Arc<dyn Heir>>>,
 }
@@ -48,6 +53,17 @@ impl Shared {
         let intakes = (0..workers).map(|_| Arc::default()).collect();
         let questions = (0..workers).map(|_| Question::default()).collect();
         Self { sessions, intakes, questions, loads: Arc::new(Loads::new(workers)), ..Self::default() }
+    }
+
+    /// It begins with what that other's workers, as many as these, knew of backends.
+    pub(crate) fn knowing(self, ailing: Vec<Ailing>, ailing_workers: usize) -> Self {
+        Self { ailing, ailing_workers, ..self }
+    }
+
+    /// What a worker knows of backends from the start.
+    pub(crate) fn ailing(&self, worker: usize) -> impl Iterator<Item = &Ailing> {
+        let before = worker % self.ailing_workers.max(1);
+        self.ailing.iter().filter(move |ailing| ailing.worker == before)
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.

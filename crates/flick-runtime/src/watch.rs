@@ -59,6 +59,8 @@ pub struct BackendTotals {
     pub up: u64,
     /// Workers that send it nothing: too many requests have failed, or its checks do.
     pub out: u64,
+    /// Workers whose checks of it fail, whether it is out for that or not.
+    pub failing: u64,
     /// Times that a worker put it out because too many requests in a row had failed.
     pub ejections: u64,
     /// Checks that failed.
@@ -206,6 +208,7 @@ impl Watch {
             failures: counters().map(|counters| counters.failures.get()).sum(),
             up: counters().map(|counters| counters.up.get()).sum(),
             out: counters().map(|counters| counters.out.get()).sum(),
+            failing: counters().map(|counters| u64::from(counters.ails.get().fails_checks)).sum(),
             ejections: counters().map(|counters| counters.ejections.get()).sum(),
             check_failures: counters().map(|counters| counters.check_failures.get()).sum(),
             shed: counters().map(|counters| counters.shed.get()).sum(),

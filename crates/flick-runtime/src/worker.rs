@@ -234,7 +234,7 @@ impl<D: Driver> Worker<D> {
             intake: shared.intake(index),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
-            ledger: Ledger::new((setup.limits.requests_max as usize / workers).max(1024)),
+            ledger: Ledger::new(needs.requests_of_worker(setup.limits.requests_max, workers)),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(sessions_max + links.len()),
             activations: Activations::new(activations_max, needs.shape),
@@ -313,6 +313,7 @@ impl<D: Driver> Worker<D> {
     /// Dials every backend.
     pub fn start(&mut self) {
         self.take_over_lists();
+        self.take_over_ailing();
     }
 
     /// Runs until asked to stop or drained.

@@ -203,3 +203,28 @@ fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
     service.signal("KILL");
     service.ended();
 }
+
+#[test]
+fn requests_under_way_were_bounded_at_a_thousand_and_not_where_they_were_told_to_be() {
+    const CLIENTS: usize = 20;
+    const REQUESTS_MAX: usize = 8;
+    // Its connections are made by the kernel, and nobody ever answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let backends = format!("backends={}", silent.local_addr().expect("it is bound"));
+    let program = "examples/http_balancer/round_robin.flick";
+    let fixed = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &backends, "--workers", "1"];
+    let limits = ["--requests-max", "8", "--queue-timeout", "200ms", "--reply-timeout", "3s"];
+    let service = Service::start(&[&fixed[..], &limits[..]].concat());
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(service.address)).collect();
+    for client in &mut clients {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+    }
+    let told: Vec<u16> =
+        clients.iter_mut().map(|client| reply(client).expect("each is answered").0).collect();
+    let late = told.iter().filter(|status| **status == 504).count();
+    let busy = told.iter().filter(|status| **status == 503).count();
+    assert_eq!(late + busy, CLIENTS, "{told:?}");
+    // A request has room for one more entry than it needs.
+    assert!((REQUESTS_MAX - 2..=REQUESTS_MAX).contains(&late), "{late} were under way: {told:?}");
+    service.drained();
+}

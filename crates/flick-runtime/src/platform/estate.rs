@@ -8,6 +8,7 @@ use std::sync::Arc;
 use flick_net::{Endpoint, ListenSockets};
 
 use super::Running;
+use crate::ailing::Ailing;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -15,7 +16,17 @@ use crate::state::State;
 #[derive(Debug, Default)]
 pub struct Estate {
     sockets: Vec<(Endpoint, ListenSockets)>,
-    services: Vec<(String, Arc<Shared>, Arc<State>)>,
+    services: Vec<Left>,
+}
+
+/// What a service leaves.
+#[derive(Debug)]
+struct Left {
+    name: String,
+    shared: Arc<Shared>,
+    state: Arc<State>,
+    ailing: Vec<Ailing>,
+    workers: usize,
 }
 
 impl Estate {
@@ -26,8 +37,12 @@ impl Estate {
 
     pub(super) fn of(services: &[Running]) -> io::Result<Self> {
         let duplicate = |(at, sockets): &(Endpoint, ListenSockets)| Ok((at.clone(), sockets.duplicate(0)?));
-        let of = |service: &Running| {
-            (service.name.clone(), Arc::clone(&service.shared), Arc::clone(&service.state))
+        let of = |service: &Running| Left {
+            name: service.name.clone(),
+            shared: Arc::clone(&service.shared),
+            state: Arc::clone(&service.state),
+            ailing: service.ailing(),
+            workers: service.workers.len(),
         };
         let mut sockets = Vec::new();
         for service in services {
@@ -52,10 +67,18 @@ impl Estate {
     }
 
     pub(super) fn state_of(&self, service: &str) -> Option<Arc<State>> {
-        self.services.iter().find(|(name, ..)| name == service).map(|(_, _, state)| Arc::clone(state))
+        self.left_by(service).map(|left| Arc::clone(&left.state))
     }
 
-    pub(super) fn shared_of(&self, service: &str) -> Option<Arc<Shared>> {
-        self.services.iter().find(|(name, ..)| name == service).map(|(_, shared, _)| Arc::clone(shared))
+    /// What the workers of a service share, which may take another's place.
+    pub(super) fn shared_for(&self, service: &str, workers: usize) -> Shared {
+        match self.left_by(service) {
+            Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.ailing.clone(), left.workers),
+            None => Shared::new(workers, None),
+        }
+    }
+
+    fn left_by(&self, service: &str) -> Option<&Left> {
+        self.services.iter().find(|left| left.name == service)
     }
 }

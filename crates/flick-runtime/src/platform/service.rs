@@ -7,6 +7,7 @@ use std::time::Duration;
 use flick_abi::{Engine, Program};
 use flick_net::{Endpoint, Waker};
 
+use crate::ailing::{Ailing, Ailment};
 use crate::config::PlatformConfig;
 use crate::crew::Group;
 use crate::handover::Heir;
@@ -85,6 +86,22 @@ impl Running {
     /// Where clients can connect, by channel.
     pub fn addresses(&self) -> &[(String, Endpoint)] {
         &self.addresses
+    }
+
+    /// Backends with which something is wrong, as its workers have seen it.
+    pub(super) fn ailing(&self) -> Vec<Ailing> {
+        let roster = self.setup.board.latest();
+        let slots = || roster.slots().iter().enumerate().filter(|(_, slot)| slot.element.is_some());
+        let of_worker = |(worker, watch): (usize, &WorkerWatch)| {
+            let ailing = slots().filter_map(|(at, slot)| {
+                let ailment = watch.backend_counters[at].ails.get();
+                let channel = self.setup.program.channels[self.setup.slots[at]].name.clone();
+                let ailing = Ailing { worker, channel, endpoint: slot.endpoint.clone()?, ailment };
+                (ailment != Ailment::default()).then_some(ailing)
+            });
+            ailing.collect::<Vec<_>>()
+        };
+        self.workers.iter().enumerate().flat_map(of_worker).collect()
     }
 
     /// What its code shares: its program's counters and dictionaries.

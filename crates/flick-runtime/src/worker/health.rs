@@ -3,10 +3,13 @@
 //! fail their checks, checks do not count; a check has a connection of its own and ends within its time.
 //! Refuses: knowing what a reply means: a backend that answers is good, whatever it answers.
 
+use std::sync::Arc;
+
 use flick_buffers::{Class, Slice};
 use flick_net::{Driver, Endpoint, Handle};
 
 use super::{Role, Worker};
+use crate::ailing::Ailment;
 use crate::backend::Life;
 
 /// What a line about a backend says beside what is wrong.
@@ -193,10 +196,38 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn show_health(&mut self, at: usize) {
+    pub(super) fn show_health(&mut self, at: usize) {
         let counters = &self.backend_counters[at];
         counters.out.clear();
         counters.out.add(u64::from(self.backends[at].health.is_out()));
+        counters.ails.show(&self.backends[at]);
+    }
+
+    /// What was known of backends before a reload holds until something else is found out.
+    pub(super) fn take_over_ailing(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let now_ns = self.driver.now_ns();
+        for ailing in shared.ailing(self.index) {
+            let channels = &self.setup.program.channels;
+            let is_it = |backend: &crate::backend::Backend| {
+                backend.life == Life::Listed
+                    && backend.endpoint == ailing.endpoint
+                    && channels[backend.channel].name == ailing.channel
+            };
+            let Some(at) = self.backends.iter().position(is_it) else { continue };
+            let Ailment { ejected_until_ns, fails_checks, is_down } = ailing.ailment;
+            let backend = &mut self.backends[at];
+            let checks = !self.setup.limits.health.check_every.is_zero();
+            backend.health.fails_checks = fails_checks && checks;
+            if ejected_until_ns > now_ns {
+                (backend.health.is_ejected, backend.health.until_ns) = (true, ejected_until_ns);
+                backend.health.ejections = 1;
+                self.note_due(ejected_until_ns);
+            }
+            self.backends[at].failures = u32::from(is_down);
+            self.show_health(at);
+            self.weigh_checks(self.backends[at].channel);
+        }
     }
 
     /// Whether a backend has as much under way as it may; then counted.

@@ -76,6 +76,7 @@ impl<D: Driver> Worker<D> {
             self.backends[backend].failures = 0;
             self.backend_counters[backend].up.add(1);
         }
+        self.show_health(backend);
         self.unblock = true;
     }
 
@@ -143,6 +144,12 @@ impl<D: Driver> Worker<D> {
         if exclusive {
             if self.send_again(link, event) {
                 return;
+            }
+            let has_request = self.links[link as usize].requests.front().is_some();
+            if has_request && was == LinkState::Up && matches!(event, Some(Event::Closed | Event::Broken)) {
+                self.say(link, |told| {
+                    warn_of!(told, "backend ended a connection before its reply was whole")
+                });
             }
             self.send_elsewhere(link, event);
             self.pool_lost(link, was == LinkState::Connecting && event.is_some());
@@ -217,6 +224,7 @@ impl<D: Driver> Worker<D> {
         let pause = (timeouts.backoff_min.as_nanos() as u64) << shift;
         let pause = pause.min(timeouts.backoff_max.as_nanos() as u64).max(1);
         self.backends[backend].failures = self.backends[backend].failures.saturating_add(1);
+        self.show_health(backend);
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -97,6 +97,7 @@ impl<D: Driver> Worker<D> {
         (entry.resend, entry.lent_link, entry.sent_ns) = (kept, Some(fresh), now_ns);
         self.ledger.push_link(&mut self.links[fresh as usize].requests, request);
         self.backend_counters[target as usize].requests.add(1);
+        self.backend_counters[failed as usize].failures.add(1);
         self.note_failure(failed as usize);
         self.log_sent(Waiter::Booked(request), Some(request), target);
         self.send_kept(fresh, request);

@@ -15,7 +15,7 @@ use flick_ir::graph::{self, EdgeKind};
 use flick_net::PeerAddr;
 use flick_runtime::census::Listed;
 use flick_runtime::ways::WayTotals;
-use flick_runtime::{Snapshot, Totals, Watch};
+use flick_runtime::{BackendTotals, Snapshot, Totals, Watch};
 use tracing::info;
 
 use super::seen::Seen;
@@ -54,15 +54,21 @@ impl View {
         if let Some(channel) = self.watch.channels_without_backends().first() {
             return Err(format!("{}: `{channel}` has no backends", self.watch.name()));
         }
-        let backends = self.watch.snapshot().backends;
-        let is_down = |channel: &str| {
-            backends.iter().filter(|backend| backend.channel == channel).all(|backend| backend.up == 0)
+        let snapshot = self.watch.snapshot();
+        let workers = snapshot.workers.len() as u64;
+        let listed = || snapshot.backends.iter().filter(|backend| !backend.is_leaving);
+        let are_all = |channel: &str, is_so: &dyn Fn(&BackendTotals) -> bool| {
+            listed().filter(|backend| backend.channel == channel).all(is_so)
         };
-        let watched = backends.iter().filter(|backend| backend.is_watched);
-        match watched.map(|backend| &backend.channel).find(|channel| is_down(channel)) {
-            Some(channel) => Err(format!("{}: no backend of `{channel}` is up", self.watch.name())),
-            None => Ok(()),
+        for BackendTotals { channel, .. } in listed() {
+            if are_all(channel, &|backend| backend.is_watched && backend.up == 0) {
+                return Err(format!("{}: no backend of `{channel}` is up", self.watch.name()));
+            }
+            if are_all(channel, &|backend| backend.out >= workers || backend.is_watched && backend.up == 0) {
+                return Err(format!("{}: every backend of `{channel}` is out or down", self.watch.name()));
+            }
         }
+        Ok(())
     }
 
     /// The service, with these counts.
@@ -167,6 +173,7 @@ fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
         up: backend.up,
         is_leaving: backend.is_leaving,
         out: backend.out,
+        failing: backend.failing,
         ejections: backend.ejections,
         check_failures: backend.check_failures,
         shed: backend.shed,

@@ -169,6 +169,7 @@ fn backends(pairs: &[Pair<'_>]) -> Table {
         let state = match (backend.is_watched, backend.up as usize) {
             _ if backend.is_leaving => "leaving".to_owned(),
             _ if backend.out > 0 => format!("out on {} of {}", backend.out, pair.now.workers.len()),
+            _ if backend.failing > 0 => "fails its checks".to_owned(),
             (false, _) => "by session".to_owned(),
             (true, 0) => "down".to_owned(),
             (true, up) if up < pair.now.workers.len() => format!("up on {up} of {}", pair.now.workers.len()),

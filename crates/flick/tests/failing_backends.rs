@@ -1,0 +1,164 @@
+//! Backends that fail under a running service: who else gets how many requests, what is seen of it, and what a reload still knows.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::http::{Backend, exchange, numbered};
+use common::peers::free_address;
+use common::service::Service;
+use common::{Scratch, client, wait};
+
+/// The balancer that gives each backend its turn.
+const BALANCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/http_balancer/round_robin.flick");
+
+/// What a bad backend says to a request, before it closes.
+const NOTHING: &[u8] = b"";
+const FAILED: &[u8] = b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n";
+
+/// A backend that reads one request of each connection, says this, and closes.
+struct Bad {
+    address: SocketAddr,
+    requests: Arc<AtomicU64>,
+}
+
+impl Bad {
+    fn start(says: &'static [u8]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let requests = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut lines = BufReader::new(stream.try_clone().expect("a descriptor is free")).lines();
+                if lines.by_ref().map_while(Result::ok).any(|line| line.is_empty()) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    // Who has gone does not hear it.
+                    let _ = stream.write_all(says);
+                }
+            }
+        });
+        Self { address, requests }
+    }
+}
+
+fn good() -> Backend {
+    Backend::start_at(free_address(), numbered, 7).expect("the port is free")
+}
+
+/// Runs the balancer with one worker before these.
+fn balancer(backends: &[SocketAddr], extra: &[&str]) -> Service {
+    let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
+    let connect = format!("backends={}", list.join(","));
+    let fixed = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", &connect];
+    Service::start(&[&fixed[..], &["--admin", "0", "--workers", "1"], extra].concat())
+}
+
+/// What the admin side says.
+fn seen(service: &Service, path: &str) -> (u16, String) {
+    let at = flick_admin::Address::Tcp(service.admin_address());
+    let reply = wait::until("the admin side to answer", || flick_admin::client::get(&at, path, None).ok());
+    (reply.status, reply.body)
+}
+
+/// A figure of one backend.
+fn figure(service: &Service, name: &str, backend: SocketAddr) -> u64 {
+    let (_, text) = seen(service, "/metrics");
+    let is_it = |line: &&str| line.starts_with(name) && line.contains(&backend.to_string());
+    let value = text.lines().find(is_it).and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} of {backend} in\n{text}"))
+}
+
+fn is_up(service: &Service, backend: SocketAddr) {
+    wait::until("a backend to be up", || (figure(service, "flick_backend_up{", backend) == 1).then_some(()));
+}
+
+/// The statuses of so many requests, one after the other.
+fn statuses(stream: &mut TcpStream, count: usize) -> Vec<u16> {
+    (0..count).map(|_| exchange(stream, "/").expect("each is answered").0).collect()
+}
+
+#[test]
+fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
+    const REQUESTS: usize = 40;
+    for budget in
+        [["--retry-budget", "0%", "--retry-min", "0"], ["--retry-budget", "100%", "--retry-min", "50"]]
+    {
+        let (good, bad) = (good(), Bad::start(NOTHING));
+        let service = balancer(&[good.address, bad.address], &budget);
+        [good.address, bad.address].iter().for_each(|backend| is_up(&service, *backend));
+        let told = statuses(&mut client::connect(service.address), REQUESTS);
+        let failed = told.iter().filter(|status| **status == 502).count();
+        let tried = bad.requests.load(Ordering::SeqCst) as usize;
+        assert_eq!(tried, REQUESTS / 2, "{budget:?}: every other turn is its: {told:?}");
+        let may_fail = if budget[1] == "0%" { REQUESTS / 2 } else { 0 };
+        assert_eq!(failed, may_fail, "{budget:?}: {told:?}");
+        let failures = figure(&service, "flick_backend_failures_total{", bad.address);
+        assert_eq!(failures as usize, tried, "failures count, sent again or not");
+        let log = service.drained();
+        assert!(log.contains("backend ended a connection before its reply was whole"), "{log}");
+    }
+}
+
+#[test]
+fn a_service_whose_only_backend_is_out_called_itself_ready() {
+    let bad = Bad::start(NOTHING);
+    let ejects = ["--eject-failures", "3", "--eject-max", "100%", "--eject-time", "600s"];
+    let service = balancer(&[bad.address], &ejects);
+    is_up(&service, bad.address);
+    assert_eq!(seen(&service, "/readyz").0, 200);
+    assert_eq!(statuses(&mut client::connect(service.address), 3), [502; 3]);
+    let (status, why) = seen(&service, "/readyz");
+    assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is out or down\n"));
+    service.drained();
+}
+
+#[test]
+fn what_is_known_of_backends_is_known_behind_a_reload() {
+    let scratch = Scratch::new("reload-health");
+    let (good, fails, closes) = (good(), Bad::start(FAILED), Bad::start(NOTHING));
+    // The second time nobody can find out by checks before the test has ended.
+    let settings = |every: &str| {
+        let list = [good.address, fails.address, closes.address].map(|at| format!("\"{at}\"")).join(", ");
+        format!(
+            "workers = 1\n[admin]\nlisten = \"0\"\n[[service]]\nprogram = \"{BALANCER}\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+             connect = {{ backends = [{list}] }}\n[health]\ncheck_every = \"{every}\"\ncheck_send = \"GET /c HTTP/1.1\\\\r\\\\nHost: c\\\\r\\\\n\\\\r\\\\n\"\n\
+             check_expect = \"HTTP/1.1 200\"\ncheck_fall = 2\neject_failures = 2\neject_max = \"70%\"\neject_time = \"600s\"\n"
+        )
+    };
+    let file = scratch.write("flick.toml", &settings("20ms"));
+    let service = Service::start(&["run", "--config", file.to_str().expect("the path is UTF-8")]);
+    for backend in [fails.address, closes.address] {
+        wait::until("a backend to be out", || {
+            (figure(&service, "flick_backend_out{", backend) == 1).then_some(())
+        });
+    }
+    assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12]);
+    scratch.write("flick.toml", &settings("600s"));
+    service.signal("HUP");
+    wait::until("the reload", || {
+        seen(&service, "/metrics").1.contains("flick_reloads_total 1").then_some(())
+    });
+    assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12], "behind the reload");
+    for backend in [fails.address, closes.address] {
+        assert_eq!(figure(&service, "flick_backend_out{", backend), 1);
+    }
+    service.drained();
+}
+
+#[test]
+fn a_backend_that_fails_its_checks_was_shown_as_up_because_it_is_needed() {
+    let bad = Bad::start(FAILED);
+    let send = "GET /c HTTP/1.1\\r\\nHost: c\\r\\n\\r\\n";
+    let checks = ["--check-every", "20ms", "--check-send", send, "--check-expect", "HTTP/1.1 200"];
+    let service = balancer(&[bad.address], &checks);
+    wait::until("its checks to fail", || {
+        (figure(&service, "flick_backend_failing{", bad.address) == 1).then_some(())
+    });
+    assert_eq!(figure(&service, "flick_backend_out{", bad.address), 0, "nobody else is there");
+    assert_eq!(statuses(&mut client::connect(service.address), 1), [500]);
+    service.drained();
+}
