@@ -11,7 +11,7 @@ use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYT
 use crate::needs::{activations_of, shape_of};
 use crate::roster::Room;
 use crate::session::Session;
-use crate::setup::{BoundBackends, StartError, lent_links_max};
+use crate::setup::{BoundBackends, LinksMax, StartError, backends_are_exclusive};
 use crate::state::dict_bytes_of;
 
 /// A part of a service's memory.
@@ -100,20 +100,11 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
 /// requests share connections.
 fn exchanges(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Option<Part> {
     let limits = &config.limits;
-    let listened = config.listen.first().map(|binding| &binding.channel)?;
-    let listened = program.channels.iter().find(|channel| channel.name == *listened)?;
-    let private = program.protocols[listened.protocol].is_private() && program.merges.is_empty();
-    let backends: u32 = rooms.iter().map(|room| room.slots.len() as u32).sum();
-    let links_of = |(channel, room): (&flick_abi::Channel, &Room)| {
-        let protocol = &program.protocols[channel.protocol];
-        room.slots.len() as u64 * u64::from(lent_links_max(limits, protocol, private, backends))
-    };
-    let exclusive = program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive);
-    if !exclusive && !private {
+    let most = LinksMax::of(program, config, rooms);
+    if !backends_are_exclusive(program) && !most.are_private {
         return None;
     }
-    let links = program.channels.iter().zip(rooms).map(links_of).sum::<u64>();
-    let links = links * config.workers.max(1) as u64;
+    let links = most.lent * config.workers.max(1) as u64;
     let bodies = u64::from(limits.sessions_max) + links;
     Some(Part {
         what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),

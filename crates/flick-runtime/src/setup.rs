@@ -226,7 +226,7 @@ fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError
 }
 
 /// Connections of one worker to one of so many backends that are lent to single exchanges, or sessions have for themselves.
-pub(crate) fn lent_links_max(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
+fn lent_links_max(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
     if private {
         // As many as sessions could want, but in all not many times their number.
         let sessions = limits.sessions_max;
@@ -239,7 +239,38 @@ pub(crate) fn lent_links_max(limits: &Limits, protocol: &Protocol, private: bool
     }
 }
 
-fn backends_are_exclusive(program: &Program) -> bool {
+/// How many backend connections a service may have, by its bindings alone.
+pub(crate) struct LinksMax {
+    /// Sessions have backend connections of their own.
+    pub are_private: bool,
+    /// Slots of backends.
+    pub backends: u64,
+    /// Connections of one worker that are lent.
+    pub lent: u64,
+}
+
+impl LinksMax {
+    /// Of a program whose channels have these rooms.
+    pub fn of(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Self {
+        let is_listened = |channel: &&flick_abi::Channel| {
+            config.listen.first().is_some_and(|binding| binding.channel == channel.name)
+        };
+        let listened = program.channels.iter().find(is_listened);
+        let are_private = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
+            && program.merges.is_empty();
+        let backends: usize = rooms.iter().map(|room| room.slots.len()).sum();
+        let lent_of = |(channel, room): (&flick_abi::Channel, &Room)| {
+            let protocol = &program.protocols[channel.protocol];
+            let each = lent_links_max(&config.limits, protocol, are_private, backends as u32);
+            room.slots.len() as u64 * u64::from(each)
+        };
+        let lent = program.channels.iter().zip(rooms).map(lent_of).sum();
+        Self { are_private, backends: backends as u64, lent }
+    }
+}
+
+/// Whether exchanges of some channel have a connection each.
+pub(crate) fn backends_are_exclusive(program: &Program) -> bool {
     program.channels.iter().any(|channel| program.protocols[channel.protocol].exclusive)
 }
 

@@ -31,8 +31,8 @@ use crate::takeover::Successor;
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
 
-/// What a reload compiles with: a tenth of the processor time of those who serve, where they want all of it.
-const COMPILER_NICE: i32 = 10;
+/// What a reload compiles with: a quarter of a core that somebody who serves wants all of.
+const COMPILER_NICE: i32 = 5;
 
 /// How long whoever asked for an upgrade may take to hear that it worked, when nobody else is left.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
