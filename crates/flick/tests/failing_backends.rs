@@ -76,6 +76,12 @@ fn is_up(service: &Service, backend: SocketAddr) {
     wait::until("a backend to be up", || (figure(service, "flick_backend_up{", backend) == 1).then_some(()));
 }
 
+/// Reloads it for the first time.
+fn reload(service: &Service) {
+    service.signal("HUP");
+    wait::until("the reload", || seen(service, "/metrics").1.contains("flick_reloads_total 1").then_some(()));
+}
+
 /// The statuses of so many requests, one after the other.
 fn statuses(stream: &mut TcpStream, count: usize) -> Vec<u16> {
     (0..count).map(|_| exchange(stream, "/").expect("each is answered").0).collect()
@@ -113,6 +119,8 @@ fn a_service_whose_only_backend_is_out_called_itself_ready() {
     assert_eq!(statuses(&mut client::connect(service.address), 3), [502; 3]);
     let (status, why) = seen(&service, "/readyz");
     assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is out or down\n"));
+    reload(&service);
+    assert_eq!(figure(&service, "flick_backend_out{", bad.address), 1, "also behind a reload");
     service.drained();
 }
 
@@ -138,10 +146,7 @@ fn what_is_known_of_backends_is_known_behind_a_reload() {
     }
     assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12]);
     scratch.write("flick.toml", &settings("600s"));
-    service.signal("HUP");
-    wait::until("the reload", || {
-        seen(&service, "/metrics").1.contains("flick_reloads_total 1").then_some(())
-    });
+    reload(&service);
     assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12], "behind the reload");
     for backend in [fails.address, closes.address] {
         assert_eq!(figure(&service, "flick_backend_out{", backend), 1);
