@@ -1,11 +1,11 @@
 //! One process takes another's place: a new binary, or the same one, with the listening sockets and clients of the old.
 //! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; no listening
-//! socket is ever closed meanwhile; a client that changes hands notices nothing.
+//! socket is ever closed meanwhile, nor that of the admin side; a client that changes hands notices nothing.
 //! Refuses: dictionaries, which go by their snapshots, if they have any; the directory that these are in changes hands while
 //! it is held, so that nobody else gets it meanwhile.
 //!
-//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state` and `go`; from the new,
-//! `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
+//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state`, `admin ADDRESS`,
+//! `token TOKEN` and `go`; from the new, `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -15,10 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flick_admin::{Address, Server};
 use flick_net::passage::{Passage, Passed};
 use flick_net::{Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Estate, Handed, Heir};
 
+use crate::commands::run::admin;
 use crate::failure::Failure;
 use crate::holding::Held;
 use crate::supervise::Call;
@@ -28,6 +30,26 @@ pub const VARIABLE: &str = "FLICK_TAKEOVER";
 /// How long a new process may take until it is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// What the process before leaves.
+pub struct Legacy {
+    /// Listening sockets.
+    pub estate: Estate,
+    /// Directories that are held.
+    pub held: Held,
+    /// The admin side.
+    pub admin: admin::Inherited,
+}
+
+/// What this process leaves.
+pub struct Bequest<'a> {
+    /// Listening sockets.
+    pub estate: &'a Estate,
+    /// Directories that are held.
+    pub held: &'a Held,
+    /// The admin side, where it was asked for.
+    pub admin: Option<(&'a Address, &'a Server)>,
+}
+
 /// The new side: the process whose place this one takes.
 pub struct Predecessor(Passage);
 
@@ -36,23 +58,34 @@ impl Predecessor {
     /// systemd has opened.
     ///
     /// Errors: what comes is not what should.
-    pub fn meet() -> Result<(Option<Self>, Estate, Held), Failure> {
+    pub fn meet() -> Result<(Option<Self>, Legacy), Failure> {
         let failed = |error: std::io::Error| {
             Failure::failed(format!("cannot take listening sockets over: {}", said(&error)))
         };
         if std::env::var_os(VARIABLE).is_none() {
             let inherited = flick_net::passage::inherited().map_err(failed)?;
             let asked = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
-            return Ok((None, estate(asked), Held::default()));
+            let (held, admin) = (Held::default(), admin::Inherited::default());
+            return Ok((None, Legacy { estate: estate(asked), held, admin }));
         }
         let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
         let (mut sockets, mut directories) = (Vec::new(), Vec::new());
+        let mut admin = admin::Inherited::default();
         loop {
             let passed = passage.receive().map_err(failed)?;
             match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
                 Some(("go", _)) => break,
                 Some(("state", _)) => directories.extend(passed.and_then(|passed| passed.fd)),
+                Some(("token", token)) => admin.token = Some(token.to_owned()),
+                Some(("admin", at)) => {
+                    let at: Result<Address, _> = at.parse();
+                    let fd = passed.and_then(|passed| passed.fd);
+                    let (Ok(at), Some(fd)) = (at, fd) else {
+                        return Err(Failure::failed("the admin side's socket came without its address"));
+                    };
+                    admin.socket = Some((at, fd));
+                }
                 Some(("listen", at)) => {
                     let at: Result<Endpoint, _> = at.parse();
                     let fd = passed.and_then(|passed| passed.fd);
@@ -61,10 +94,13 @@ impl Predecessor {
                     };
                     sockets.push((at, ListenSocket::adopt(fd).map_err(failed)?));
                 }
-                _ => return Err(Failure::failed("the process whose place this one takes has gone")),
+                // A later version may leave what this one does not know.
+                Some(_) => {}
+                None => return Err(Failure::failed("the process whose place this one takes has gone")),
             }
         }
-        Ok((Some(Self(passage)), estate(sockets), Held::inherited(directories)))
+        let (estate, held) = (estate(sockets), Held::inherited(directories));
+        Ok((Some(Self(passage)), Legacy { estate, held, admin }))
     }
 
     /// Tells that this process does not start, and why. The old one goes on.
@@ -124,15 +160,13 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with `arguments`, gives it the listening sockets and the directories that are held, and waits until
-    /// it is ready.
+    /// Starts `program` with `arguments`, gives it what this process leaves, and waits until it is ready.
     ///
     /// Errors: why there is none; nothing has changed then.
     pub fn start(
         program: &PathBuf,
         arguments: &[std::ffi::OsString],
-        estate: &Estate,
-        held: &Held,
+        bequest: &Bequest<'_>,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
         let (near, far) = Passage::pair().map_err(|error| failed("make a way to a new process", error))?;
@@ -144,7 +178,7 @@ impl Successor {
         // The child's end is closed here with the command, so that its end is noticed.
         drop(command);
         let pid = child.id();
-        match offer(&near, estate, held) {
+        match offer(&near, bequest) {
             Ok(()) => {}
             Err(why) => {
                 give_up(child);
@@ -182,17 +216,23 @@ impl Successor {
     }
 }
 
-/// Offers the sockets and directories, and waits for the answer.
-fn offer(passage: &Passage, estate: &Estate, held: &Held) -> Result<(), String> {
+/// Offers what this process leaves, and waits for the answer.
+fn offer(passage: &Passage, bequest: &Bequest<'_>) -> Result<(), String> {
     let gone = |error: std::io::Error| format!("the new process has gone: {error}");
     passage.set_patience(Some(READY_TIME_MAX)).map_err(gone)?;
-    for (at, sockets) in estate.sockets() {
+    for (at, sockets) in bequest.estate.sockets() {
         for socket in sockets.iter() {
             passage.send(&format!("listen {at}"), Some(socket.as_fd())).map_err(gone)?;
         }
     }
-    for directory in held.directories() {
+    for directory in bequest.held.directories() {
         passage.send("state", Some(directory)).map_err(gone)?;
+    }
+    if let Some((at, admin)) = bequest.admin {
+        passage.send(&format!("admin {at}"), Some(admin.socket())).map_err(gone)?;
+        if let Some(token) = admin.token() {
+            passage.send(&format!("token {token}"), None).map_err(gone)?;
+        }
     }
     passage.send("go", None).map_err(gone)?;
     match passage.receive() {

@@ -7,6 +7,8 @@ mod load;
 mod settings;
 #[path = "reload/underway.rs"]
 mod underway;
+#[path = "reload/upgrade.rs"]
+mod upgrade;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::faults::Faults;
-use flick_runtime::{Estate, StartError};
+use flick_runtime::StartError;
 
 use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
@@ -26,7 +26,7 @@ use crate::holding::Held;
 use crate::notify;
 use crate::settings::RunFlags;
 use crate::supervise::{self, Calls, Early};
-use crate::takeover::Predecessor;
+use crate::takeover::{Legacy, Predecessor};
 use crate::{confine, logging, perf_map, sys};
 use generations::Generations;
 use prepare::Prepared;
@@ -42,9 +42,9 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
-        let (predecessor, estate, held) = Predecessor::meet()?;
-        let outcome = self.start(estate, held);
-        let (generations, mut calls) = match (outcome, &predecessor) {
+        let (predecessor, legacy) = Predecessor::meet()?;
+        let outcome = self.start(legacy);
+        let (mut generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
                 return Err(failure);
@@ -55,12 +55,13 @@ impl Run {
             let succeeded = predecessor.succeed(calls.sender());
             succeeded.map_err(|error| Failure::failed(format!("cannot take a process's place: {error}")))?;
         }
+        generations.serve_admin();
         notify::ready();
         supervise::supervise(generations, &mut calls)
     }
 
     /// Makes, opens and shows everything.
-    fn start(self, estate: Estate, inherited: Held) -> Result<(Generations, Calls), Failure> {
+    fn start(self, legacy: Legacy) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port())?;
@@ -74,13 +75,14 @@ impl Run {
         if settings.perf_map {
             perf_map::keep();
         }
-        let held = Held::take(&prepared.services, &inherited)?;
+        let held = Held::take(&prepared.services, &legacy.held)?;
         let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new(early)?;
         spare_memory();
         let seen = Arc::new(Seen::new(faults, access.unwritten(), calls.sender()));
-        let generations = Generations::start(self.flags, prepared, estate, held, Arc::clone(&seen), access)?;
+        let legacy = Legacy { held, ..legacy };
+        let generations = Generations::start(self.flags, prepared, legacy, Arc::clone(&seen), access)?;
         seen.confined(confine::rights(generations.settings(), files)?.line());
         generations.tell_addresses();
         sys::give_memory_back();

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use flick_admin::Address;
 use flick_net::IoKind;
-use flick_runtime::{Estate, Outcome, Platform, State};
+use flick_runtime::{Outcome, Platform, State};
 use tracing::{info, warn};
 
 use super::prepare::Prepared;
@@ -26,7 +27,7 @@ use crate::holding::Held;
 use crate::settings::{RunFlags, Settings};
 use crate::sources::Watchers;
 use crate::sys;
-use crate::takeover::Successor;
+use crate::takeover::{Bequest, Legacy, Successor};
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
@@ -51,6 +52,8 @@ pub struct Generations {
     files: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
+    /// Where the process before had its own, if that is elsewhere.
+    admin_before: Option<Address>,
     /// What the admin side was asked before another process had its address: to have that process, for one.
     answers: Option<flick_admin::Answers>,
     /// This binary, as it was called when it was started: a new one may lie there since.
@@ -71,12 +74,12 @@ impl Generations {
     pub fn start(
         flags: RunFlags,
         prepared: Prepared,
-        estate: Estate,
-        held: Held,
+        legacy: Legacy,
         seen: Arc<Seen>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
         let Prepared { settings, services, modules, opened, files, begun, .. } = prepared;
+        let Legacy { estate, held, admin: inherited } = legacy;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
         let binary = std::env::current_exe().ok();
@@ -84,8 +87,13 @@ impl Generations {
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
         let watchdog = Watchdog::new(settings.hang_after);
-        let (older, admin, answers, successor, panic) = (Vec::new(), None, None, None, None);
-        let mut made = Self {
+        let (older, answers, successor, panic) = (Vec::new(), None, None, None);
+        // A socket that is not wanted any more is closed here, and its file goes when this process has the other's place.
+        let before = inherited.socket.as_ref().map(|(at, _)| at.clone());
+        let admin_before = before.filter(|at| settings.admin.as_ref() != Some(at));
+        let (address, token_file) = (settings.admin.clone(), settings.admin_token_file.as_deref());
+        let admin = admin::open(address, token_file, inherited, Arc::clone(&seen))?;
+        Ok(Self {
             flags,
             settings,
             current,
@@ -96,21 +104,23 @@ impl Generations {
             files,
             read_at: begun,
             admin,
+            admin_before,
             answers,
             binary,
             successor,
             panic,
             watchdog,
             access,
-        };
-        made.open_admin()?;
-        Ok(made)
+        })
     }
 
-    fn open_admin(&mut self) -> Result<(), Failure> {
-        let (address, token_file) = (self.settings.admin.clone(), self.settings.admin_token_file.as_deref());
-        self.admin = admin::start(address, token_file, Arc::clone(&self.seen))?;
-        Ok(())
+    /// From here on answers on the admin side; the process before has ended its own.
+    pub fn serve_admin(&mut self) {
+        if let Some(Address::Unix(path)) = self.admin_before.take() {
+            // Somebody may have removed it before us, which is what we want.
+            let _ = std::fs::remove_file(path);
+        }
+        self.admin.iter_mut().for_each(flick_admin::Server::serve);
     }
 
     /// Says where clients can connect.
@@ -159,7 +169,10 @@ impl Generations {
         if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
             return Err(Failure::failed(error));
         }
-        let token = settings.admin_token_file.as_deref().map(admin::read_token).transpose()?;
+        let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
+        let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
+        let token = settings.admin_token_file.as_deref().map(|path| admin::token_in(path, known));
+        let token = token.transpose()?;
         open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self
@@ -195,7 +208,7 @@ impl Generations {
         if let (Some(admin), Some(token)) = (&self.admin, token) {
             admin.set_token(token);
         }
-        // What holds from the next start on does not hold before, where the admin side is opened again.
+        // What holds from the next start on does not hold before, where a new process is told what this one has.
         settings.admin = self.settings.admin.take();
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
         (self.settings, self.files) = (settings, files);
@@ -230,12 +243,7 @@ impl Generations {
         let outcome = self.try_upgrade();
         match &outcome {
             Ok(told) => info!("upgraded: {told}"),
-            Err(why) => {
-                warn!("not upgraded, everything goes on as before: {why}");
-                if let Err(failure) = self.open_admin() {
-                    warn!("without its admin side: {}", failure.text());
-                }
-            }
+            Err(why) => warn!("not upgraded, everything goes on as before: {why}"),
         }
         outcome
     }
@@ -250,10 +258,12 @@ impl Generations {
                 "snapshots cannot be written for the new process: {unsaved}; the log says why"
             ));
         }
-        // The new process opens its own at the same address.
-        self.answers = self.admin.take().map(|admin| admin.answers());
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-        let successor = Successor::start(binary, &arguments, &estate, &self.held)?;
+        let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
+        let bequest = Bequest { estate: &estate, held: &self.held, admin };
+        let successor = Successor::start(binary, &arguments, &bequest)?;
+        // Who asks from here on is heard by the new process, which listens on the same socket.
+        self.answers = self.admin.take().map(flick_admin::Server::give_away);
         let deadline = self.settings.reload_deadline;
         for platform in self.older.iter_mut().chain([&mut self.current]) {
             platform.give_away(deadline, |service| successor.heir_of(service));
