@@ -1,19 +1,21 @@
 //! One process takes another's place: a new binary, or the same one, with the listening sockets and clients of the old.
-//! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; no listening
-//! socket is ever closed meanwhile, nor that of the admin side; a client that changes hands notices nothing.
+//! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; it waits for it no
+//! longer than until it is told to end; no listening socket is ever closed meanwhile, nor that of the admin side; a client
+//! that changes hands notices nothing.
 //! Refuses: dictionaries, which go by their snapshots, if they have any; the directory that these are in changes hands while
 //! it is held, so that nobody else gets it meanwhile.
 //!
 //! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state`, `admin ADDRESS`,
 //! `token TOKEN` and `go`; from the new, `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flick_admin::{Address, Server};
 use flick_net::passage::{Passage, Passed};
@@ -29,6 +31,8 @@ use crate::supervise::Call;
 pub const VARIABLE: &str = "FLICK_TAKEOVER";
 /// How long a new process may take until it is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long what ends the old one may stay unheard meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the process before leaves.
 pub struct Legacy {
@@ -160,13 +164,15 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with `arguments`, gives it what this process leaves, and waits until it is ready.
+    /// Starts `program` with `arguments`, gives it what this process leaves, and waits until it is ready, or until this one is
+    /// to end.
     ///
     /// Errors: why there is none; nothing has changed then.
     pub fn start(
         program: &PathBuf,
         arguments: &[std::ffi::OsString],
         bequest: &Bequest<'_>,
+        is_to_end: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
         let (near, far) = Passage::pair().map_err(|error| failed("make a way to a new process", error))?;
@@ -178,7 +184,7 @@ impl Successor {
         // The child's end is closed here with the command, so that its end is noticed.
         drop(command);
         let pid = child.id();
-        match offer(&near, bequest) {
+        match offer(&near, bequest, is_to_end) {
             Ok(()) => {}
             Err(why) => {
                 give_up(child);
@@ -193,9 +199,13 @@ impl Successor {
                 }
             }
         };
-        let sends = std::thread::Builder::new().name("successor".to_owned()).spawn(send);
-        let sends = sends.map_err(|error| failed("start a thread", error))?;
-        Ok(Self { pid, clients, sends })
+        match std::thread::Builder::new().name("successor".to_owned()).spawn(send) {
+            Ok(sends) => Ok(Self { pid, clients, sends }),
+            Err(error) => {
+                give_up(child);
+                Err(failed("start a thread", error))
+            }
+        }
     }
 
     /// Its number.
@@ -217,36 +227,60 @@ impl Successor {
 }
 
 /// Offers what this process leaves, and waits for the answer.
-fn offer(passage: &Passage, bequest: &Bequest<'_>) -> Result<(), String> {
+fn offer(
+    passage: &Passage,
+    bequest: &Bequest<'_>,
+    is_to_end: &mut dyn FnMut() -> bool,
+) -> Result<(), String> {
     let gone = |error: std::io::Error| format!("the new process has gone: {error}");
-    passage.set_patience(Some(READY_TIME_MAX)).map_err(gone)?;
+    passage.set_patience(Some(LOOK_EVERY)).map_err(gone)?;
+    let begun = Instant::now();
+    let mut wait = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock if is_to_end() => {
+            Err("this one is told to end, and waits for the new process no longer".to_owned())
+        }
+        ErrorKind::WouldBlock if begun.elapsed() < READY_TIME_MAX => Ok(()),
+        ErrorKind::WouldBlock => Err(format!("the new process was not ready: {}", said(&error))),
+        _ => Err(gone(error)),
+    };
+    let mut send = |text: &str, fd: Option<BorrowedFd<'_>>| {
+        while let Err(error) = passage.send(text, fd) {
+            wait(error)?;
+        }
+        Ok::<(), String>(())
+    };
     for (at, sockets) in bequest.estate.sockets() {
         for socket in sockets.iter() {
-            passage.send(&format!("listen {at}"), Some(socket.as_fd())).map_err(gone)?;
+            send(&format!("listen {at}"), Some(socket.as_fd()))?;
         }
     }
     for directory in bequest.held.directories() {
-        passage.send("state", Some(directory)).map_err(gone)?;
+        send("state", Some(directory))?;
     }
     if let Some((at, admin)) = bequest.admin {
-        passage.send(&format!("admin {at}"), Some(admin.socket())).map_err(gone)?;
+        send(&format!("admin {at}"), Some(admin.socket()))?;
         if let Some(token) = admin.token() {
-            passage.send(&format!("token {token}"), None).map_err(gone)?;
+            send(&format!("token {token}"), None)?;
         }
     }
-    passage.send("go", None).map_err(gone)?;
-    match passage.receive() {
-        Ok(Some(passed)) if passed.text == "ready" => Ok(()),
-        Ok(Some(passed)) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
-        Ok(None) => Err("the new process ended before it was ready; its log says why".to_owned()),
-        Err(error) => Err(format!("the new process was not ready: {}", said(&error))),
+    send("go", None)?;
+    let answer = loop {
+        match passage.receive() {
+            Ok(answer) => break answer,
+            Err(error) => wait(error)?,
+        }
+    };
+    match answer {
+        Some(passed) if passed.text == "ready" => passage.set_patience(None).map_err(gone),
+        Some(passed) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
+        None => Err("the new process ended before it was ready; its log says why".to_owned()),
     }
 }
 
 /// The system reports a time-out as an operation that would block.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::WouldBlock => format!("it said nothing for {READY_TIME_MAX:?}"),
+        ErrorKind::WouldBlock => format!("it said nothing for {READY_TIME_MAX:?}"),
         _ => error.to_string(),
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::common::process::Orphan;
 use super::common::service::Service;
 use super::common::{self, wait};
-use super::{balancer, connect, get, load};
+use super::{balancer, connect, figure, get, load};
 
 /// A copy of the tool beside a program, in a directory where everybody may pass, unlike the target directory perhaps.
 struct Copied(PathBuf);
@@ -106,4 +106,18 @@ fn a_user_who_may_not_make_the_socket_of_the_admin_side_lost_it_in_an_upgrade() 
 #[test]
 fn a_user_who_may_not_take_the_port_of_the_admin_side_lost_it_in_an_upgrade() {
     check_of_a_user("upgrade-port", |_| format!("127.0.0.1:{}", low_port()));
+}
+
+#[test]
+fn a_service_that_waited_for_a_new_process_did_not_hear_that_it_was_to_end() {
+    let copied = Copied::new("upgrade-hangs");
+    let service = copied.start(&["--confine", "off", "--admin", "0"]);
+    // Beside its place, so that nobody starts it half written.
+    let hangs = copied.write("hangs", "#!/bin/sh\n: > started\nexec sleep 100\n", 0o755);
+    std::fs::rename(hangs, copied.tool()).expect("the directory is ours");
+    service.signal("USR2");
+    wait::until("the new process", || copied.0.join("started").exists().then_some(()));
+    assert_eq!(figure(service.admin_address(), "flick_generation"), 1, "the admin side answers meanwhile");
+    let log = service.drained();
+    assert!(log.contains("not upgraded") && log.contains("told to end") && log.contains("drained"), "{log}");
 }

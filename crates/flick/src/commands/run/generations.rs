@@ -236,11 +236,11 @@ impl Generations {
     }
 
     /// Starts the binary that lies where this one did, with the same arguments; it takes the listening sockets and the clients
-    /// over. Says which process it is.
+    /// over. Says which process it is. The new process is not waited for any more once this one is to end.
     ///
     /// Errors: why everything goes on as before.
-    pub fn upgrade(&mut self) -> Result<String, String> {
-        let outcome = self.try_upgrade();
+    pub fn upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        let outcome = self.try_upgrade(is_to_end);
         match &outcome {
             Ok(told) => info!("upgraded: {told}"),
             Err(why) => warn!("not upgraded, everything goes on as before: {why}"),
@@ -248,7 +248,7 @@ impl Generations {
         outcome
     }
 
-    fn try_upgrade(&mut self) -> Result<String, String> {
+    fn try_upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
         let Some(binary) = &self.binary else { return Err("nobody knows where the binary lies".to_owned()) };
         let estate = self.current.estate();
         let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
@@ -261,7 +261,7 @@ impl Generations {
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
         let bequest = Bequest { estate: &estate, held: &self.held, admin };
-        let successor = Successor::start(binary, &arguments, &bequest)?;
+        let successor = Successor::start(binary, &arguments, &bequest, is_to_end)?;
         // Who asks from here on is heard by the new process, which listens on the same socket.
         self.answers = self.admin.take().map(flick_admin::Server::give_away);
         let deadline = self.settings.reload_deadline;
