@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::http::{self, Backend, numbered};
+use common::process::Orphan;
 use common::service::Service;
 use common::wait;
 use common::{Scratch, client, peers};
@@ -217,9 +218,14 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
 
 /// A balancer before `source`, which asks a name server of this zone.
 fn balancer(source: &str, zone: &Arc<Mutex<Zone>>) -> Service {
+    balancer_with(source, zone, &[])
+}
+
+/// The same with further arguments.
+fn balancer_with(source: &str, zone: &Arc<Mutex<Zone>>, extra: &[&str]) -> Service {
     let (connect, resolver) = (format!("backends={source}"), name_server(zone).to_string());
     let listen = ["--listen", "client=127.0.0.1:0", "--connect", &connect, "--resolver", &resolver];
-    Service::start(&[&["run", BALANCER, "--workers", "1"][..], &listen].concat())
+    Service::start(&[&["run", BALANCER, "--workers", "1"][..], &listen, extra].concat())
 }
 
 #[test]
@@ -277,4 +283,26 @@ fn a_service_starts_without_its_name_server_and_finds_its_backends_later() {
     *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
     check(&service, &[2], &[502]);
     service.drained();
+}
+
+#[test]
+fn an_upgrade_while_the_name_server_failed_had_no_backends() {
+    let origins = origins(1);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let scratch = Scratch::new("changing-upgrade");
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let source = format!("dns:origin.test:{}", origins[0].port());
+    let mut service = balancer_with(&source, &zone, &["--admin", &admin]);
+    check(&service, &[2], &[]);
+    *zone.lock().expect("nobody panics") = Zone { fails: true, ..Zone::default() };
+    let (status, _, error) = common::run(&["upgrade", &admin]);
+    assert!(status == 1 && error.contains("it says SERVFAIL"), "{error}");
+    stays(&service, &[2]);
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
+    let (status, told, error) = common::run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let _second = Orphan(second.expect("it says which"));
+    assert_eq!(service.gone().code(), Some(0));
+    check(&service, &[2], &[]);
 }

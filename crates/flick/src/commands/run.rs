@@ -43,7 +43,7 @@ impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
         let (predecessor, legacy) = Predecessor::meet()?;
-        let outcome = self.start(legacy);
+        let outcome = self.start(legacy, predecessor.is_some());
         let (mut generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
@@ -60,8 +60,8 @@ impl Run {
         supervise::supervise(generations, &mut calls)
     }
 
-    /// Makes, opens and shows everything.
-    fn start(self, legacy: Legacy) -> Result<(Generations, Calls), Failure> {
+    /// Makes, opens and shows everything. Who takes a process's place refuses what a reload of that one would.
+    fn start(self, legacy: Legacy, takes_place: bool) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port())?;
@@ -71,6 +71,9 @@ impl Run {
         }
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
+        if takes_place {
+            backends::complete(&prepared.opened)?;
+        }
         open_files::provide(&prepared.services)?;
         if settings.perf_map {
             perf_map::keep();

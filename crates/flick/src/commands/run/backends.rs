@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flick_runtime::{Binding, Limits, Member, Platform};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::settings::addresses::Connect;
 use crate::sources::names::Resolver;
 use crate::sources::{Reader, Source, Watched, Watchers};
@@ -64,6 +64,14 @@ pub fn open(
         bindings.push(binding);
     }
     Ok((bindings, opened))
+}
+
+/// Whether there is every list that was asked for: who has them already would be followed by services without.
+///
+/// Errors: why one is not there.
+pub fn complete(opened: &[Vec<Opened>]) -> Outcome {
+    let missing = opened.iter().flatten().find_map(|opened| opened.error.clone());
+    missing.map_or(Ok(()), |error| Err(Failure::failed(error)))
 }
 
 /// Goes on reading. By service, in their order: what was opened for it.

@@ -166,9 +166,7 @@ impl Generations {
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
         let Prepared { mut settings, services, modules, opened, files, .. } = prepared;
         // The services that run now know their backends; the next ones would begin without.
-        if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
-            return Err(Failure::failed(error));
-        }
+        backends::complete(&opened)?;
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
         let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
         let token = settings.admin_token_file.as_deref().map(|path| admin::token_in(path, known));
