@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -97,14 +98,55 @@ impl std::fmt::Display for Source {
     }
 }
 
+/// The list that a source gave last, if it gave one.
+#[derive(Clone, Debug, Default)]
+pub struct Last(Arc<Mutex<Option<Vec<Member>>>>);
+
+impl Last {
+    fn set(&self, list: &[Member]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(list.to_vec());
+    }
+
+    fn get(&self) -> Option<Vec<Member>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the sources of a generation gave last.
+#[derive(Debug, Default)]
+pub struct Known(Vec<(Source, Last)>);
+
+impl Known {
+    /// Of these, from here on.
+    pub fn of<'a>(readers: impl Iterator<Item = &'a Reader>) -> Self {
+        Self(readers.map(|reader| (reader.source.clone(), reader.last.clone())).collect())
+    }
+
+    /// The list that this source gave last, to whichever channel.
+    fn list(&self, of: &Source) -> Option<Vec<Member>> {
+        self.0.iter().filter(|(source, _)| source == of).find_map(|(_, last)| last.get())
+    }
+}
+
 /// Reads one source again and again.
 pub struct Reader {
     source: Source,
+    last: Last,
     resolver: Resolver,
     /// Of a file: what it looked like when it was read.
     seen: Option<Stamp>,
     failures: u32,
     last_error: Option<String>,
+}
+
+/// What a reader begins with.
+pub struct Begun {
+    /// The list.
+    pub list: Vec<Member>,
+    /// When to read again.
+    pub after: Duration,
+    /// Why it is what it was before.
+    pub failed: Option<String>,
 }
 
 /// What changes when a file does.
@@ -113,7 +155,31 @@ type Stamp = (u64, Option<SystemTime>, u64);
 impl Reader {
     /// A reader that asks these name servers.
     pub fn new(source: Source, resolver: Resolver) -> Self {
-        Self { source, resolver, seen: None, failures: 0, last_error: None }
+        Self { source, last: Last::default(), resolver, seen: None, failures: 0, last_error: None }
+    }
+
+    /// The list to begin with, when to read again, and why the list is not what the source says now: it could not be read, so
+    /// that it is what it was before.
+    ///
+    /// Errors: there is none, and none is known from before.
+    pub fn begin(&mut self, known: &Known) -> Result<Begun, String> {
+        let (list, after) = self.read();
+        let (list, failed) = match list {
+            Ok(list) => (list.unwrap_or_default(), None),
+            Err(error) => {
+                let list = known.list(&self.source).ok_or_else(|| error.clone())?;
+                // It is said by whoever begins with it.
+                self.is_news(Some(&error));
+                (list, Some(error))
+            }
+        };
+        self.last.set(&list);
+        Ok(Begun { list, after, failed })
+    }
+
+    /// Where it reads.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// The file that it reads, if it reads one.
@@ -274,7 +340,10 @@ fn turn(lists: &Lists, (service, channel): (&str, &str), reader: &mut Reader) ->
     let (read, again) = reader.read();
     let source = reader.source.to_string();
     let set = read.and_then(|list| match list {
-        Some(list) => lists.set(channel, &list).map(|is_new| Some((is_new, list.len()))),
+        Some(list) => lists.set(channel, &list).map(|is_new| {
+            reader.last.set(&list);
+            Some((is_new, list.len()))
+        }),
         None => Ok(None),
     });
     match set {

@@ -306,3 +306,38 @@ fn an_upgrade_while_the_name_server_failed_had_no_backends() {
     assert_eq!(service.gone().code(), Some(0));
     check(&service, &[2], &[]);
 }
+
+#[test]
+fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
+    let origins = origins(2);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let say = |to: Zone| *zone.lock().expect("nobody panics") = to;
+    let scratch = Scratch::new("changing-reload");
+    let program = common::root().join(BALANCER).display().to_string();
+    let write = |name: &str| {
+        let source = format!("dns:{name}:{}", origins[0].port());
+        let text = format!(
+            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
+             listen = {{ client = \"127.0.0.1:0\" }}\nconnect = {{ backends = [\"{source}\"] }}\n"
+        );
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let (settings, resolver) = (write("origin.test"), name_server(&zone).to_string());
+    let service = Service::start(&["run", "--config", &settings, "--resolver", &resolver]);
+    let admin = service.admin_address().to_string();
+    check(&service, &[2], &[]);
+    say(Zone { fails: true, ..Zone::default() });
+    let (status, told, error) = common::run(&["reload", &admin]);
+    assert!(status == 0 && told.contains("stays as it was") && told.contains("SERVFAIL"), "{told}{error}");
+    stays(&service, &[2]);
+    // One that nobody has an answer to is refused.
+    write("other.test");
+    let (status, _, error) = common::run(&["reload", &admin]);
+    assert!(status == 1 && error.contains("`other.test`") && error.contains("SERVFAIL"), "{error}");
+    stays(&service, &[2]);
+    // Whoever began with what was known goes on asking.
+    say(Zone { addresses: vec![3], ..Zone::default() });
+    check(&service, &[3], &[2]);
+    let log = service.drained();
+    assert!(log.contains("begins as it was"), "{log}");
+}

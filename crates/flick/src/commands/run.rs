@@ -25,6 +25,7 @@ use crate::failure::{Failure, Outcome};
 use crate::holding::Held;
 use crate::notify;
 use crate::settings::RunFlags;
+use crate::sources::Known;
 use crate::supervise::{self, Calls, Early};
 use crate::takeover::{Legacy, Predecessor};
 use crate::{confine, logging, perf_map, sys};
@@ -64,7 +65,7 @@ impl Run {
     fn start(self, legacy: Legacy, takes_place: bool) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
-        let prepared = Prepared::new(&self.flags, &access.port())?;
+        let prepared = Prepared::new(&self.flags, &access.port(), &Known::default())?;
         let settings = &prepared.settings;
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));

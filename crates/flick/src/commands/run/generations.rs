@@ -16,6 +16,7 @@ use flick_net::IoKind;
 use flick_runtime::{Outcome, Platform, State};
 use tracing::{info, warn};
 
+use super::backends::Opened;
 use super::prepare::Prepared;
 use super::pulse::Watchdog;
 use super::seen::Seen;
@@ -25,7 +26,7 @@ use crate::confine::User;
 use crate::failure::Failure;
 use crate::holding::Held;
 use crate::settings::{RunFlags, Settings};
-use crate::sources::Watchers;
+use crate::sources::{Known, Watchers};
 use crate::sys;
 use crate::takeover::{Bequest, Legacy, Successor};
 
@@ -46,6 +47,8 @@ pub struct Generations {
     older: Vec<Platform>,
     /// Reads lists of backends for the current one.
     watchers: Watchers,
+    /// What they read last.
+    known: Known,
     seen: Arc<Seen>,
     /// Where the current one keeps dictionaries.
     held: Held,
@@ -84,6 +87,7 @@ impl Generations {
         access.write_to(log);
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
+        let known = Known::of(opened.iter().flatten().map(Opened::reader));
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
         let watchdog = Watchdog::new(settings.hang_after);
@@ -99,6 +103,7 @@ impl Generations {
             current,
             older,
             watchers,
+            known,
             seen,
             held,
             files,
@@ -165,7 +170,7 @@ impl Generations {
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
         let Prepared { mut settings, services, modules, opened, files, .. } = prepared;
-        // The services that run now know their backends; the next ones would begin without.
+        // A list that neither its source gives nor the services know that run now would begin empty.
         backends::complete(&opened)?;
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
         let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
@@ -180,11 +185,13 @@ impl Generations {
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let next = Platform::start_with(services, estate).map_err(not_started)?;
         self.access.write_to(log);
+        let known = Known::of(opened.iter().flatten().map(Opened::reader));
+        let kept = kept(&next, &opened);
         match backends::watch(&next, opened) {
-            Ok(watchers) => self.watchers = watchers,
+            Ok(watchers) => (self.watchers, self.known) = (watchers, known),
             Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
         }
-        let told = self.changes(&next);
+        let told = std::iter::once(self.changes(&next)).chain(kept).collect::<Vec<_>>().join("; ");
         for name in only_at_start(&self.settings, &settings) {
             warn!(setting = name, "takes effect at the next start only");
         }
@@ -216,11 +223,11 @@ impl Generations {
     /// Reads and compiles what comes next, behind the work of what runs: on a thread of its own, because a priority that was
     /// lowered is not had again. Nothing of what runs is touched, so that not even a broken invariant of the compiler can harm it.
     fn prepare(&self) -> Result<Prepared, Failure> {
-        let (flags, port) = (&self.flags, self.access.port());
+        let (flags, port, known) = (&self.flags, self.access.port(), &self.known);
         let prepare = || {
             // Without the right to it the priority is what it was.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port)
+            Prepared::new(flags, &port, known)
         };
         thread::scope(|scope| {
             let compiler =
@@ -409,6 +416,19 @@ fn tell_addresses(platform: &Platform, workers: usize) {
             info!(process, channel, %address, io = platform.io(), workers, "listening");
         }
     }
+}
+
+/// Lists of backends that could not be read and begin as they were, in words.
+fn kept(platform: &Platform, opened: &[Vec<Opened>]) -> Vec<String> {
+    let services = platform.services().iter().zip(opened);
+    let each = services.flat_map(|(service, opened)| opened.iter().map(move |opened| (service.name(), opened)));
+    let kept = each.filter_map(|(service, opened)| Some((service, opened, opened.kept.as_ref()?)));
+    let told = kept.map(|(service, opened, error)| {
+        let (channel, source) = (opened.channel(), opened.reader().source());
+        warn!(service, channel, %source, error, "the list of backends cannot be read and begins as it was");
+        format!("the list of {service}.{channel} stays as it was: {error}")
+    });
+    told.collect()
 }
 
 /// Names of settings that belong to the process and have changed.
