@@ -18,7 +18,7 @@ use flick_runtime::{Lists, Member};
 use tracing::{info, warn};
 
 use crate::settings::addresses;
-use names::{Answer, Resolver};
+use names::{Answer, Lack, Resolver};
 
 /// How often a file is looked at.
 const FILE_LOOK: Duration = Duration::from_millis(250);
@@ -135,8 +135,13 @@ pub struct Reader {
     resolver: Resolver,
     /// Of a file: what it looked like when it was read.
     seen: Option<Stamp>,
+    /// What a name server said when it last said anything.
+    found: Vec<Ranked>,
     failures: u32,
     last_error: Option<String>,
+    /// Why it gave addresses of one kind only, if it did.
+    half: Option<String>,
+    half_told: Option<String>,
 }
 
 /// What a reader begins with.
@@ -155,7 +160,17 @@ type Stamp = (u64, Option<SystemTime>, u64);
 impl Reader {
     /// A reader that asks these name servers.
     pub fn new(source: Source, resolver: Resolver) -> Self {
-        Self { source, last: Last::default(), resolver, seen: None, failures: 0, last_error: None }
+        Self {
+            source,
+            last: Last::default(),
+            resolver,
+            seen: None,
+            found: Vec::new(),
+            failures: 0,
+            last_error: None,
+            half: None,
+            half_told: None,
+        }
     }
 
     /// The list to begin with, when to read again, and why the list is not what the source says now: it could not be read, so
@@ -203,20 +218,26 @@ impl Reader {
                 self.seen = now;
                 return (read_file(path).map(Some), FILE_LOOK);
             }
-            Source::Host { name, port } => self.resolver.addresses(name).map(|answer| {
-                let list = answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect();
-                (list, hold(&answer))
+            Source::Host { name, port } => self.resolver.addresses(name).map(|answer| Found {
+                list: answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect(),
+                holds: hold(&answer),
+                lacks: answer.lacks.into_iter().collect(),
             }),
             Source::Service(name) => service(&self.resolver, name),
         };
         match read {
-            Ok((mut list, hold)) => {
+            Ok(Found { mut list, holds, lacks }) => {
                 self.failures = 0;
+                // What the server failed to give is as it was.
+                let is_lacking = |at: &SocketAddr| lacks.iter().any(|lack| lack.has(at.ip()));
+                list.extend(self.found.iter().filter(|(_, at, _)| is_lacking(at)));
+                self.half = lacks.first().map(|lack| lack.why.clone());
                 // An address that has several ranks has the first of them.
                 list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
                 list.dedup_by_key(|(_, at, _)| *at);
+                self.found.clone_from(&list);
                 let member = |(rank, at, weight)| Member::weighing(Endpoint::Tcp(at), weight).ranking(rank);
-                (Ok(Some(list.into_iter().map(member).collect())), hold)
+                (Ok(Some(list.into_iter().map(member).collect())), holds)
             }
             Err(error) => {
                 let again = AGAIN_MIN.saturating_mul(1 << self.failures.min(5)).min(AGAIN_MAX);
@@ -224,6 +245,15 @@ impl Reader {
                 (Err(error), again)
             }
         }
+    }
+
+    /// Says what a server failed to give beside what it gave, if that is new.
+    fn tell_half(&mut self) {
+        if let Some(error) = self.half.as_ref().filter(|error| self.half_told.as_ref() != Some(*error)) {
+            let source = &self.source;
+            warn!(%source, error, "addresses of one kind stay as they were, those of the other are new");
+        }
+        self.half_told.clone_from(&self.half);
     }
 
     /// Notes what went wrong; whether it is worth saying, because it is new.
@@ -272,20 +302,29 @@ fn hold<T>(answer: &Answer<T>) -> Duration {
 /// Rank, address and weight.
 type Ranked = (u16, SocketAddr, u32);
 
+/// What a name server has given.
+struct Found {
+    list: Vec<Ranked>,
+    holds: Duration,
+    /// What it failed to give.
+    lacks: Vec<Lack>,
+}
+
 /// The addresses of the targets of a service, with their priorities and weights: a target of several addresses weighs as much as it
 /// says at each of them.
-fn service(resolver: &Resolver, name: &str) -> Result<(Vec<Ranked>, Duration), String> {
+fn service(resolver: &Resolver, name: &str) -> Result<Found, String> {
     let mut answer = resolver.targets(name)?;
     let mut holds = hold(&answer);
     answer.found.sort_by_key(|target| target.priority);
-    let mut list = Vec::new();
+    let (mut list, mut lacks) = (Vec::new(), Vec::new());
     for target in answer.found.iter().take(TARGETS_MAX) {
         let addresses = resolver.addresses(&target.name)?;
         holds = holds.min(hold(&addresses));
         let at = |ip: &IpAddr| (target.priority, SocketAddr::new(*ip, target.port), u32::from(target.weight));
         list.extend(addresses.found.iter().map(at));
+        lacks.extend(addresses.lacks);
     }
-    Ok((list, holds))
+    Ok(Found { list, holds, lacks })
 }
 
 /// Readers at work; they end with this.
@@ -338,6 +377,7 @@ pub struct Watched {
 /// Reads once and passes on what is new; when to do so again.
 fn turn(lists: &Lists, (service, channel): (&str, &str), reader: &mut Reader) -> Duration {
     let (read, again) = reader.read();
+    reader.tell_half();
     let source = reader.source.to_string();
     let set = read.and_then(|list| match list {
         Some(list) => lists.set(channel, &list).map(|is_new| {

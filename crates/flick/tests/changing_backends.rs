@@ -140,6 +140,8 @@ struct Zone {
     targets: Vec<(u16, u16, u16, &'static str)>,
     /// It refuses to answer.
     fails: bool,
+    /// It fails to look this kind up.
+    fails_for: Option<Rtype>,
     /// There is no such name.
     is_gone: bool,
     /// Answers over UDP are cut.
@@ -150,7 +152,7 @@ impl Zone {
     fn answer(&self, question: &[u8], over_udp: bool) -> Vec<u8> {
         let message = Message::from_octets(question).expect("a question");
         let asked = message.sole_question().expect("one question");
-        let code = match (self.fails, self.is_gone) {
+        let code = match (self.fails || self.fails_for == Some(asked.qtype()), self.is_gone) {
             (true, _) => Rcode::SERVFAIL,
             (_, true) => Rcode::NXDOMAIN,
             _ => Rcode::NOERROR,
@@ -340,4 +342,25 @@ fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
     check(&service, &[3], &[2]);
     let log = service.drained();
     assert!(log.contains("begins as it was"), "{log}");
+}
+
+#[test]
+fn addresses_of_one_kind_did_not_count_where_the_server_failed_for_the_other() {
+    let origins = origins(2);
+    let zone =
+        |addresses: &[u8], fails_for| Zone { addresses: addresses.to_vec(), fails_for, ..Zone::default() };
+    let held = Arc::new(Mutex::new(zone(&[2], Some(Rtype::AAAA))));
+    let say = |to: Zone| *held.lock().expect("nobody panics") = to;
+    let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &held);
+    check(&service, &[2], &[]);
+    say(zone(&[3], Some(Rtype::AAAA)));
+    check(&service, &[3], &[2]);
+    // Nothing of the kind that is left is no answer, and what was there stays.
+    say(zone(&[2], Some(Rtype::A)));
+    stays(&service, &[3]);
+    let log = service.drained();
+    assert!(
+        log.contains("AAAA records of `origin.test`") && log.contains("A records of `origin.test`"),
+        "{log}"
+    );
 }

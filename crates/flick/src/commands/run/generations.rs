@@ -421,7 +421,8 @@ fn tell_addresses(platform: &Platform, workers: usize) {
 /// Lists of backends that could not be read and begin as they were, in words.
 fn kept(platform: &Platform, opened: &[Vec<Opened>]) -> Vec<String> {
     let services = platform.services().iter().zip(opened);
-    let each = services.flat_map(|(service, opened)| opened.iter().map(move |opened| (service.name(), opened)));
+    let each =
+        services.flat_map(|(service, opened)| opened.iter().map(move |opened| (service.name(), opened)));
     let kept = each.filter_map(|(service, opened)| Some((service, opened, opened.kept.as_ref()?)));
     let told = kept.map(|(service, opened, error)| {
         let (channel, source) = (opened.channel(), opened.reader().source());
