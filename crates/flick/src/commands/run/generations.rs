@@ -1,7 +1,7 @@
 //! The services that run now, and those before them that still serve somebody.
 //! Promises: a reload happens whole or not at all: what cannot be read, compiled or opened changes nothing and says why;
 //! at most [`GENERATIONS_MAX`] older generations are there, beyond which the oldest is told to end at once.
-//! Refuses: settings that belong to the process: they take effect at the next start, and the log says which.
+//! Refuses: settings that belong to the process: they take effect at the next start, and the log and the answer say which.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -191,10 +191,12 @@ impl Generations {
             Ok(watchers) => (self.watchers, self.known) = (watchers, known),
             Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
         }
-        let told = std::iter::once(self.changes(&next)).chain(kept).collect::<Vec<_>>().join("; ");
-        for name in only_at_start(&self.settings, &settings) {
+        let later = only_at_start(&self.settings, &settings).into_iter().map(|name| {
             warn!(setting = name, "takes effect at the next start only");
-        }
+            format!("`{name}` takes effect at the next start only")
+        });
+        let told: Vec<String> = std::iter::once(self.changes(&next)).chain(kept).chain(later).collect();
+        let told = told.join("; ");
         tell_addresses(&next, settings.workers);
         let deadline = settings.reload_deadline;
         // Who is being replaced already hands over to the newest before the current one begins to leave.
