@@ -86,8 +86,8 @@ impl Run {
         spare_memory();
         let seen = Arc::new(Seen::new(faults, access.unwritten(), calls.sender()));
         let legacy = Legacy { held, ..legacy };
-        let generations = Generations::start(self.flags, prepared, legacy, Arc::clone(&seen), access)?;
-        seen.confined(confine::rights(generations.settings(), files)?.line());
+        let mut generations = Generations::start(self.flags, prepared, legacy, seen, access)?;
+        generations.confined(confine::rights(generations.settings(), files)?);
         generations.tell_addresses();
         sys::give_memory_back();
         Ok((generations, calls))

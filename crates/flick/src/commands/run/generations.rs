@@ -22,7 +22,7 @@ use super::pulse::Watchdog;
 use super::seen::Seen;
 use super::{admin, backends, not_started, open_files};
 use crate::access::AccessLog;
-use crate::confine::User;
+use crate::confine::{InForce, User};
 use crate::failure::Failure;
 use crate::holding::Held;
 use crate::settings::{RunFlags, Settings};
@@ -50,6 +50,8 @@ pub struct Generations {
     /// What they read last.
     known: Known,
     seen: Arc<Seen>,
+    /// What the process has given up, once it has.
+    in_force: Option<InForce>,
     /// Where the current one keeps dictionaries.
     held: Held,
     files: Vec<PathBuf>,
@@ -105,6 +107,7 @@ impl Generations {
             watchers,
             known,
             seen,
+            in_force: None,
             held,
             files,
             read_at: begun,
@@ -152,15 +155,24 @@ impl Generations {
     ///
     /// Errors: why nothing has changed.
     pub fn reload(&mut self) -> Result<String, String> {
-        let outcome = self.try_reload();
+        let outcome = self.try_reload().map_err(|failure| match &self.in_force {
+            Some(in_force) => in_force.explain(failure.text()),
+            None => failure.text(),
+        });
         match &outcome {
             Ok(told) => info!(generation = self.seen.generation(), "reloaded: {told}"),
-            Err(failure) => {
+            Err(why) => {
                 self.seen.failed();
-                warn!("not reloaded, everything goes on as before: {}", failure.text());
+                warn!("not reloaded, everything goes on as before: {why}");
             }
         }
-        outcome.map_err(|failure| failure.text())
+        outcome
+    }
+
+    /// What the process has given up.
+    pub fn confined(&mut self, in_force: InForce) {
+        self.seen.confined(in_force.line());
+        self.in_force = Some(in_force);
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
@@ -256,6 +268,10 @@ impl Generations {
     }
 
     fn try_upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        if self.in_force.as_ref().is_some_and(InForce::starts_nothing) {
+            let why = "this process is confined strictly and starts no other; end it and start it anew";
+            return Err(why.to_owned());
+        }
         let Some(binary) = &self.binary else { return Err("nobody knows where the binary lies".to_owned()) };
         let estate = self.current.estate();
         let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
