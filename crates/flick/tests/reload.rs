@@ -3,6 +3,8 @@
 mod common;
 #[path = "reload/load.rs"]
 mod load;
+#[path = "reload/memory.rs"]
+mod memory;
 #[path = "reload/settings.rs"]
 mod settings;
 #[path = "reload/underway.rs"]

@@ -65,7 +65,7 @@ impl Run {
     fn start(self, legacy: Legacy, takes_place: bool) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
-        let prepared = Prepared::new(&self.flags, &access.port(), &Known::default())?;
+        let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
         let settings = &prepared.settings;
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use flick_admin::Address;
 use flick_net::IoKind;
+use flick_runtime::memory::Part;
 use flick_runtime::{Outcome, Platform, State};
 use tracing::{info, warn};
 
@@ -50,6 +51,8 @@ pub struct Generations {
     /// What they read last.
     known: Known,
     seen: Arc<Seen>,
+    /// Its dictionaries, as far as memory goes.
+    dicts: Vec<Part>,
     /// What the process has given up, once it has.
     in_force: Option<InForce>,
     /// Where the current one keeps dictionaries.
@@ -83,7 +86,7 @@ impl Generations {
         seen: Arc<Seen>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
-        let Prepared { settings, services, modules, opened, files, begun, .. } = prepared;
+        let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
         let Legacy { estate, held, admin: inherited } = legacy;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
@@ -107,6 +110,7 @@ impl Generations {
             watchers,
             known,
             seen,
+            dicts,
             in_force: None,
             held,
             files,
@@ -181,7 +185,7 @@ impl Generations {
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
-        let Prepared { mut settings, services, modules, opened, files, .. } = prepared;
+        let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
         // A list that neither its source gives nor the services know that run now would begin empty.
         backends::complete(&opened)?;
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
@@ -230,18 +234,18 @@ impl Generations {
         // What holds from the next start on does not hold before, where a new process is told what this one has.
         settings.admin = self.settings.admin.take();
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
-        (self.settings, self.files) = (settings, files);
+        (self.settings, self.files, self.dicts) = (settings, files, dicts);
         Ok(told)
     }
 
     /// Reads and compiles what comes next, behind the work of what runs: on a thread of its own, because a priority that was
     /// lowered is not had again. Nothing of what runs is touched, so that not even a broken invariant of the compiler can harm it.
     fn prepare(&self) -> Result<Prepared, Failure> {
-        let (flags, port, known) = (&self.flags, self.access.port(), &self.known);
+        let (flags, port, known, there) = (&self.flags, self.access.port(), &self.known, &self.dicts);
         let prepare = || {
             // Without the right to it the priority is what it was.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port, known)
+            Prepared::new(flags, &port, known, there)
         };
         thread::scope(|scope| {
             let compiler =

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use flick_ir::data::Module;
 use flick_runtime::access::{Access, Port};
+use flick_runtime::memory::Part;
 use flick_runtime::{PlatformConfig, Service};
 
 use super::backends::{self, Opened};
@@ -31,6 +32,8 @@ pub struct Prepared {
     pub modules: Vec<Arc<Module>>,
     /// By service: lists of backends that are read from elsewhere.
     pub opened: Vec<Vec<Opened>>,
+    /// Their dictionaries.
+    pub dicts: Vec<Part>,
     /// How long each program took, in words.
     pub times: Vec<String>,
     /// Every file that was read.
@@ -41,10 +44,10 @@ pub struct Prepared {
 
 impl Prepared {
     /// Reads and compiles what the command line asks for; an access log goes through that port. Lists of backends that are
-    /// `known` stand in for those that cannot be read.
+    /// `known` stand in for those that cannot be read; dictionaries that are `there` need no addresses again.
     ///
     /// Errors: a mistake in the settings or in a program; more memory than there is.
-    pub fn new(flags: &RunFlags, port: &Arc<Port>, known: &Known) -> Result<Self, Failure> {
+    pub fn new(flags: &RunFlags, port: &Arc<Port>, known: &Known, there: &[Part]) -> Result<Self, Failure> {
         let begun = SystemTime::now();
         let settings = Settings::resolve(flags.clone())?;
         let mut made = Vec::new();
@@ -57,7 +60,7 @@ impl Prepared {
         let named = services::named(&settings, &programs)?;
         let (configs, opened) = configs(&settings, &named, port, known)?;
         let asked: Vec<_> = named.iter().zip(&configs).collect();
-        memory::check(&asked, &settings)?;
+        let dicts = memory::check(&asked, &settings, there)?;
         let modules = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
         let times = made.iter().map(|(_, ready)| ready.times.line()).collect();
         let mut files: Vec<PathBuf> =
@@ -71,7 +74,7 @@ impl Prepared {
             Service { name, program, engine: ready.engine, config, group }
         });
         let services = services.collect();
-        Ok(Self { settings, services, modules, opened, times, files, begun })
+        Ok(Self { settings, services, modules, opened, dicts, times, files, begun })
     }
 }
 
