@@ -55,7 +55,11 @@ pub struct Bequest<'a> {
 }
 
 /// The new side: the process whose place this one takes.
-pub struct Predecessor(Passage);
+pub struct Predecessor {
+    passage: Passage,
+    /// Its listening sockets, whose files stay its own until this process is ready.
+    sockets: Vec<ListenSocket>,
+}
 
 impl Predecessor {
     /// The process that started this one to take its place, if one did, with what it leaves; without one, the sockets that
@@ -74,7 +78,7 @@ impl Predecessor {
         }
         let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
-        let (mut sockets, mut directories) = (Vec::new(), Vec::new());
+        let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
         let mut admin = admin::Inherited::default();
         loop {
             let passed = passage.receive().map_err(failed)?;
@@ -96,7 +100,10 @@ impl Predecessor {
                     let (Ok(at), Some(fd)) = (at, fd) else {
                         return Err(Failure::failed("a listening socket came without its address"));
                     };
-                    sockets.push((at, ListenSocket::adopt(fd).map_err(failed)?));
+                    let socket = ListenSocket::adopt(fd).map_err(failed)?;
+                    socket.give_away();
+                    shared.push(socket.duplicate().map_err(failed)?);
+                    sockets.push((at, socket));
                 }
                 // A later version may leave what this one does not know.
                 Some(_) => {}
@@ -104,23 +111,26 @@ impl Predecessor {
             }
         }
         let (estate, held) = (estate(sockets), Held::inherited(directories));
-        Ok((Some(Self(passage)), Legacy { estate, held, admin }))
+        Ok((Some(Self { passage, sockets: shared }), Legacy { estate, held, admin }))
     }
 
     /// Tells that this process does not start, and why. The old one goes on.
     pub fn refuse(&self, failure: &Failure) {
         // It notices our end in any case.
-        let _ = self.0.send(&format!("failed {}", failure.text()), None);
+        let _ = self.passage.send(&format!("failed {}", failure.text()), None);
     }
 
     /// Tells that this process serves, and takes the other's clients in from here on.
     ///
     /// Errors: the system's.
     pub fn succeed(self, calls: Sender<Call>) -> std::io::Result<()> {
-        self.0.set_patience(None)?;
-        self.0.send("ready", None)?;
+        let Self { passage, sockets } = self;
+        passage.set_patience(None)?;
+        passage.send("ready", None)?;
+        sockets.iter().for_each(ListenSocket::take_over);
+        drop(sockets);
         let take_in = move || {
-            while let Ok(Some(Passed { text, fd })) = self.0.receive() {
+            while let Ok(Some(Passed { text, fd })) = passage.receive() {
                 let mut words = text.splitn(3, ' ');
                 let (kind, worker, service) = (words.next(), words.next(), words.next());
                 let worker = worker.and_then(|worker| worker.parse().ok());

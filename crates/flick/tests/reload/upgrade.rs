@@ -1,12 +1,13 @@
 //! Upgrades of a process that has given up what it had at its start, and by a binary that is not what it should be.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::common::process::Orphan;
 use super::common::service::Service;
-use super::common::{self, wait};
+use super::common::{self, Scratch, wait};
 use super::{balancer, connect, figure, get, load};
 
 /// A copy of the tool beside a program, in a directory where everybody may pass, unlike the target directory perhaps.
@@ -120,4 +121,42 @@ fn a_service_that_waited_for_a_new_process_did_not_hear_that_it_was_to_end() {
     assert_eq!(figure(service.admin_address(), "flick_generation"), 1, "the admin side answers meanwhile");
     let log = service.drained();
     assert!(log.contains("not upgraded") && log.contains("told to end") && log.contains("drained"), "{log}");
+}
+
+#[test]
+fn an_upgrade_that_failed_took_the_file_of_a_socket_with_it() {
+    let scratch = Scratch::new("upgrade-file");
+    scratch.write("balancer.flick", &balancer(0));
+    let (path, admin) = (scratch.path().join("socket"), scratch.path().join("admin"));
+    let origin = load::origin();
+    let service = |name: &str, at: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\nprogram = \"balancer.flick\"\nlisten = {{ client = \"{at}\" }}\n\
+             connect = {{ backends = [\"{origin}\"] }}\n"
+        )
+    };
+    let at = format!("unix:{}", path.display());
+    let text = format!("workers = 1\n{}{}", service("first", "127.0.0.1:0"), service("second", &at));
+    let settings = scratch.write("flick.toml", &text).display().to_string();
+    let admin_at = format!("unix:{}", admin.display());
+    let mut first = Service::start(&["run", "--config", &settings, "--admin", &admin_at]);
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    scratch.write("balancer.flick", "nothing that compiles");
+    let (status, _, error) = common::run(&["upgrade", &admin_at]);
+    assert!(status == 1 && error.contains("balancer.flick"), "{error}");
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    // They are the new one's when there is one, and go with it.
+    scratch.write("balancer.flick", &balancer(1));
+    let (status, told, error) = common::run(&["upgrade", &admin_at]);
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = Orphan(second.expect("it says which"));
+    assert_eq!(first.gone().code(), Some(0));
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    common::peers::signal(second.0, "TERM");
+    wait::until("the second process to end", || (!second.is_there()).then_some(()));
+    assert!(!path.exists() && !admin.exists(), "nobody listens there any more");
 }
