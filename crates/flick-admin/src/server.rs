@@ -1,21 +1,26 @@
 //! The socket of the admin side, and the threads that answer on it.
 //! Promises: never a worker's time, only its own threads; at most `CONNECTIONS_MAX` at once, each with a deadline, and whoever
 //! has asked for nothing yet makes room for who comes; a
-//! socket file is removed when its server ends, and one that nobody listens on any more is replaced.
+//! socket file is removed when its server ends, and one that nobody listens on any more is replaced; nobody is accepted before
+//! the server is told to serve, nor behind its end, whoever else holds the socket: who comes meanwhile waits.
 //! Refuses: an address that others can reach without a token.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::answer::{Answer, Policy, answer};
 use crate::limits::{
@@ -103,17 +108,22 @@ pub struct Config {
 /// The admin side, until it is dropped.
 pub struct Server {
     address: Address,
-    is_over: Arc<AtomicBool>,
+    listener: Arc<Listener>,
+    /// A byte through it lets the thread that accepts begin, its end lets it end.
+    door: Option<UnixStream>,
     policy: Arc<Mutex<Policy>>,
     places: Arc<Places>,
     thread: Option<JoinHandle<()>>,
+    /// Another process listens there, too, and its file is that one's.
+    is_shared: bool,
 }
 
 impl Server {
-    /// Listens and answers from here on.
+    /// Listens from here on, on a socket that somebody else has opened for this address if there is one, and answers when it
+    /// is told to serve.
     ///
     /// Errors: the address cannot be had, or is for everybody and there is no token.
-    pub fn start(config: Config, source: Arc<dyn Source>) -> io::Result<Self> {
+    pub fn open(config: Config, opened: Option<OwnedFd>, source: Arc<dyn Source>) -> io::Result<Self> {
         let is_local = match &config.address {
             Address::Tcp(address) => address.ip().is_loopback(),
             Address::Unix(_) => true,
@@ -122,17 +132,47 @@ impl Server {
             let why = format!("{} can be reached by others: that needs a token", config.address);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let (listener, address) = Listener::open(&config.address)?;
+        let is_shared = opened.is_some();
+        let (listener, address) = match opened {
+            Some(socket) => Listener::adopt(&config.address, socket)?,
+            None => Listener::open(&config.address)?,
+        };
+        listener.set_nonblocking()?;
+        let listener = Arc::new(listener);
         let is_tcp = matches!(address, Address::Tcp(_));
         let policy = Policy { is_local_only: is_tcp && config.token.is_none(), token: config.token };
         let policy = Arc::new(Mutex::new(policy));
-        let is_over = Arc::new(AtomicBool::new(false));
         let places = Arc::new(Places::default());
-        let (seen, taken, holds) = (Arc::clone(&is_over), Arc::clone(&places), Arc::clone(&policy));
+        let (door, inside) = UnixStream::pair()?;
+        let (accepts, taken, holds) = (Arc::clone(&listener), Arc::clone(&places), Arc::clone(&policy));
         let thread = std::thread::Builder::new()
             .name("flick-admin".to_owned())
-            .spawn(move || accept_all(&listener, &seen, &taken, &holds, &source))?;
-        Ok(Self { address, is_over, policy, places, thread: Some(thread) })
+            .spawn(move || accept_all(&accepts, &inside, &taken, &holds, &source))?;
+        let (door, thread) = (Some(door), Some(thread));
+        Ok(Self { address, listener, door, policy, places, thread, is_shared })
+    }
+
+    /// Answers from here on; whoever opened the socket does not any more.
+    pub fn serve(&mut self) {
+        self.is_shared = false;
+        // A thread that has panicked reads nothing, and that was reported when it happened.
+        let _ = self.door.as_ref().map(|mut door| door.write_all(&[0]));
+    }
+
+    /// The socket that listens, for a process that takes this one's place.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// What a reader of the state must show.
+    pub fn token(&self) -> Option<String> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).token.clone()
+    }
+
+    /// Ends, where another process listens on the same socket from here on. What is being answered goes on.
+    pub fn give_away(mut self) -> Answers {
+        self.is_shared = true;
+        Answers(Arc::clone(&self.places))
     }
 
     /// Where it listens: with the port that it was given if it asked for any.
@@ -144,11 +184,6 @@ impl Server {
     pub fn set_token(&self, token: String) {
         let policy = Policy { token: Some(token), is_local_only: false };
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
-    }
-
-    /// What is being answered, which goes on when this has been dropped.
-    pub fn answers(&self) -> Answers {
-        Answers(Arc::clone(&self.places))
     }
 }
 
@@ -166,17 +201,12 @@ impl Answers {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
-        // The thread that accepts looks at the flag behind every connection; this is one.
-        let is_called = match &self.address {
-            Address::Tcp(address) => TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX).is_ok(),
-            Address::Unix(path) => UnixStream::connect(path).is_ok(),
-        };
-        if let Some(thread) = self.thread.take().filter(|_| is_called) {
+        drop(self.door.take());
+        if let Some(thread) = self.thread.take() {
             // A panic there was reported when it happened.
             let _ = thread.join();
         }
-        if let Address::Unix(path) = &self.address {
+        if let (Address::Unix(path), false) = (&self.address, self.is_shared) {
             // Somebody else may have removed it.
             let _ = std::fs::remove_file(path);
         }
@@ -215,11 +245,44 @@ impl Listener {
         }
     }
 
+    /// A socket that listens at this address already. Where its file has gone nobody finds it, and there is a new one.
+    fn adopt(address: &Address, socket: OwnedFd) -> io::Result<(Self, Address)> {
+        match address {
+            Address::Tcp(_) => {
+                let listener = TcpListener::from(socket);
+                let address = Address::Tcp(listener.local_addr()?);
+                Ok((Self::Tcp(listener), address))
+            }
+            Address::Unix(path) => match std::fs::symlink_metadata(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open(address),
+                // Who may not look any more may still accept.
+                _ => Ok((Self::Unix(UnixListener::from(socket)), address.clone())),
+            },
+        }
+    }
+
+    /// Several processes may accept from one socket: whoever comes late must not wait there.
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener) => listener.set_nonblocking(true),
+        }
+    }
+
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(listener) => Box::new(listener.accept()?.0),
             Self::Unix(listener) => Box::new(listener.accept()?.0),
         })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
     }
 }
 
@@ -269,20 +332,37 @@ impl Stream for UnixStream {
     }
 }
 
+/// Waits until somebody comes; whether he is let in.
+fn waits(listener: &Listener, inside: &UnixStream) -> bool {
+    let mut both = [PollFd::new(listener, PollFlags::IN), PollFd::new(inside, PollFlags::IN)];
+    match poll(&mut both, None) {
+        Ok(_) => both[1].revents().is_empty(),
+        Err(Errno::INTR) => true,
+        Err(error) => {
+            tracing::debug!(%error, "the admin side cannot wait");
+            std::thread::sleep(ACCEPT_PAUSE);
+            true
+        }
+    }
+}
+
 fn accept_all(
     listener: &Listener,
-    is_over: &AtomicBool,
+    mut inside: &UnixStream,
     places: &Arc<Places>,
     policy: &Arc<Mutex<Policy>>,
     source: &Arc<dyn Source>,
 ) {
-    loop {
-        let accepted = listener.accept();
-        if is_over.load(Ordering::Acquire) {
-            return;
-        }
-        let stream = match accepted {
+    let mut told = [0];
+    if inside.read_exact(&mut told).is_err() {
+        return;
+    }
+    while waits(listener, inside) {
+        let stream = match listener.accept() {
             Ok(stream) => stream,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                continue;
+            }
             Err(error) => {
                 tracing::debug!(%error, "the admin side cannot accept");
                 std::thread::sleep(ACCEPT_PAUSE);

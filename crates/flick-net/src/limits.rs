@@ -84,6 +84,6 @@ const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);
 const _: () = assert!(WRITE_SLICES_MAX <= 1024, "the kernel's UIO_MAXIOV");
 /// Longest message between a process and the one that takes its place.
-pub const PASSAGE_BYTES_MAX: usize = 4096;
+pub const PASSAGE_BYTES_MAX: usize = 8192;
 /// Listening sockets that somebody else may have opened for this process.
 pub const INHERITED_MAX: u32 = 256;

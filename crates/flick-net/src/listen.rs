@@ -75,6 +75,13 @@ impl ListenSocket {
         }
     }
 
+    /// No other process listens on it any more: its file goes with the last of ours.
+    pub fn take_over(&self) {
+        if let Some(file) = &self.file {
+            file.is_given_away.store(false, Ordering::Release);
+        }
+    }
+
     /// A second socket for the same address: see the module.
     pub fn share(&self) -> io::Result<ListenSocket> {
         match &self.at {

@@ -52,16 +52,17 @@ impl Passage {
         self.0
     }
 
-    /// How long `receive` waits; `None`: for as long as it takes.
+    /// How long `receive` and `send` wait; `None`: for as long as it takes.
     ///
     /// Errors: the system's.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        set_socket_timeout(&self.0, Timeout::Send, patience)?;
         Ok(set_socket_timeout(&self.0, Timeout::Recv, patience)?)
     }
 
     /// Sends a message; waits while the other end does not take what came before.
     ///
-    /// Errors: the other end is gone, for one.
+    /// Errors: the other end is gone, for one, or did not take it in time (`WouldBlock`).
     pub fn send(&self, text: &str, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -72,7 +73,10 @@ impl Passage {
         }
         let end = text.floor_char_boundary(PASSAGE_BYTES_MAX);
         let bytes = [IoSlice::new(&text.as_bytes()[..end])];
-        rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL)?;
+        // Where there is a time-out the system does not go on by itself behind a signal.
+        rustix::io::retry_on_intr(|| {
+            rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL)
+        })?;
         Ok(())
     }
 
@@ -83,7 +87,7 @@ impl Passage {
         let mut bytes = vec![0; PASSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        // Where there is a time-out the system does not go on by itself behind a signal.
+        // As above.
         let received = rustix::io::retry_on_intr(|| {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             rustix::net::recvmsg(&self.0, into, &mut control, RecvFlags::CMSG_CLOEXEC)

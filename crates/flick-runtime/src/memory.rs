@@ -21,6 +21,8 @@ pub struct Part {
     pub what: String,
     /// At most.
     pub bytes: u64,
+    /// Addresses that are set apart for it, touched or not: each worker has tables for all of it.
+    pub addresses: u64,
     /// What makes it smaller: "lower `--buffers`".
     pub knob: String,
     /// It is there once for all processes of a program.
@@ -37,35 +39,37 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     let activations_max = activations_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
-    let tables = u64::from(limits.sessions_max) * per_session
-        + u64::from(limits.requests_max) * size_of::<Request>() as u64
-        + if limits.connections_per_address_max > 0 {
-            u64::from(limits.sessions_max) * GUEST_BYTES
-        } else {
-            0
-        };
+    let (sessions, workers) = (u64::from(limits.sessions_max), config.workers.max(1) as u64);
+    let tables = sessions * per_session + u64::from(limits.requests_max) * size_of::<Request>() as u64;
+    let guests = if limits.connections_per_address_max > 0 { sessions * GUEST_BYTES } else { 0 };
+    let session_locals = sessions * locals;
+    let activations = u64::from(activations_max) * (shape.bytes() + locals);
     let mut out = vec![
         Part {
             what: "network buffers".to_owned(),
             bytes: limits.buffer_bytes,
+            addresses: limits.buffer_bytes,
             knob: "lower `--buffers`".to_owned(),
             of_program: false,
         },
         Part {
             what: format!("tables of {} sessions and {} requests", limits.sessions_max, limits.requests_max),
-            bytes: tables,
+            bytes: tables + guests,
+            addresses: tables * workers + guests,
             knob: "lower `--sessions-max` or `--requests-max`".to_owned(),
             of_program: false,
         },
         Part {
             what: format!("`local`s of {} sessions", limits.sessions_max),
-            bytes: u64::from(limits.sessions_max) * locals,
+            bytes: session_locals,
+            addresses: session_locals * workers,
             knob: "lower `--sessions-max`, or keep less in each session".to_owned(),
             of_program: false,
         },
         Part {
             what: format!("{} activations that wait for replies", activations_max),
-            bytes: u64::from(activations_max) * (shape.bytes() + locals),
+            bytes: activations,
+            addresses: activations * workers,
             knob: "lower `--activations-max`, or build less before an `ask`".to_owned(),
             of_program: false,
         },
@@ -73,6 +77,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     out.extend(program.dicts.iter().map(|dict| Part {
         what: format!("the dictionary `{}`", dict.name),
         bytes: dict_bytes_of(dict),
+        addresses: dict_bytes_of(dict),
         of_program: true,
         knob: match dict.bytes_max {
             Some(bytes) => format!("declare it with fewer bytes than `{bytes} bytes`"),
@@ -85,7 +90,8 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     if config.access.is_some() {
         out.push(Part {
             what: "the access log".to_owned(),
-            bytes: config.workers.max(1) as u64 * ACCESS_BYTES,
+            bytes: workers * ACCESS_BYTES,
+            addresses: workers * ACCESS_BYTES,
             knob: "lower `--workers`, or keep no access log".to_owned(),
             of_program: false,
         });
@@ -104,11 +110,14 @@ fn exchanges(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Opti
     if !backends_are_exclusive(program) && !most.are_private {
         return None;
     }
-    let links = most.lent * config.workers.max(1) as u64;
-    let bodies = u64::from(limits.sessions_max) + links;
+    let workers = config.workers.max(1) as u64;
+    let links = most.lent * workers;
+    let sessions = u64::from(limits.sessions_max);
+    let bytes_of = |bodies: u64| links * size_of::<Link>() as u64 + bodies * size_of::<Frame>() as u64;
     Some(Part {
         what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),
-        bytes: links * size_of::<Link>() as u64 + bodies * size_of::<Frame>() as u64,
+        bytes: bytes_of(sessions + links),
+        addresses: bytes_of(sessions * workers + links),
         knob: "lower `--exclusive-links-max` or `--sessions-max`".to_owned(),
         of_program: false,
     })

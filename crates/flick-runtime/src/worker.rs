@@ -155,11 +155,7 @@ pub struct Worker<D: Driver> {
     accept_paused: bool,
     waiting: VecDeque<Handle>,
     accept_again_ns: Option<u64>,
-    due_ns: Option<u64>,
-    /// When timers were last looked at.
-    timers_ns: u64,
-    /// Until when nothing is called late, as the worker stood still.
-    second_look_ns: Option<u64>,
+    clock: timers::Clock,
     draining_since_ns: Option<u64>,
     random: u64,
     /// How long a task may run.
@@ -239,10 +235,7 @@ impl<D: Driver> Worker<D> {
             bodies: Slab::new(sessions_max + links.len()),
             activations: Activations::new(activations_max, needs.shape),
             locals: Locals::new(sessions_max + activations_max, needs.state_words),
-            due_ns: Some(0),
-            timers_ns: 0,
-            // What is due from the start is not late.
-            second_look_ns: Some(0),
+            clock: timers::Clock::default(),
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
             host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],

@@ -51,6 +51,10 @@ pub enum Held {
 }
 
 impl Held {
+    fn is_held(self) -> bool {
+        matches!(self, Held::Wholly | Held::Partly | Held::Inherited)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Held::Wholly => "enforced",
@@ -67,6 +71,7 @@ impl Held {
 pub struct InForce {
     files: Held,
     calls: Held,
+    is_strict: bool,
     user: String,
 }
 
@@ -74,6 +79,25 @@ impl InForce {
     /// In one line.
     pub fn line(&self) -> String {
         format!("files {}, system calls {}, user {}", self.files.word(), self.calls.word(), self.user)
+    }
+
+    /// What went wrong, and that it did because this process is confined if that may be so: the system says no more than that it
+    /// is denied.
+    pub fn explain(&self, why: String) -> String {
+        let denied = std::io::Error::from_raw_os_error(libc::EACCES).to_string();
+        if !self.files.is_held() || !why.contains(&denied) {
+            return why;
+        }
+        let between = if why.contains('\n') { "\n" } else { "; " };
+        format!(
+            "{why}{between}this process is confined: what it may read are the directories of what it read at its start; if \
+             that is elsewhere, start it anew"
+        )
+    }
+
+    /// Whether it can start no other process.
+    pub fn starts_nothing(&self) -> bool {
+        self.is_strict && (self.files.is_held() || self.calls.is_held())
     }
 }
 
@@ -138,7 +162,8 @@ pub fn rights(settings: &Settings, files: Held) -> Result<InForce, Failure> {
         Confine::On => calls::restrict(true),
         Confine::Strict => calls::restrict(false),
     };
-    let in_force = InForce { files, calls, user: user::name() };
+    let is_strict = settings.confine == Confine::Strict;
+    let in_force = InForce { files, calls, is_strict, user: user::name() };
     info!(files = files.word(), calls = calls.word(), user = in_force.user, "confined");
     Ok(in_force)
 }

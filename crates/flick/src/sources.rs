@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,7 @@ use flick_runtime::{Lists, Member};
 use tracing::{info, warn};
 
 use crate::settings::addresses;
-use names::{Answer, Resolver};
+use names::{Answer, Lack, Resolver};
 
 /// How often a file is looked at.
 const FILE_LOOK: Duration = Duration::from_millis(250);
@@ -97,14 +98,60 @@ impl std::fmt::Display for Source {
     }
 }
 
+/// The list that a source gave last, if it gave one.
+#[derive(Clone, Debug, Default)]
+pub struct Last(Arc<Mutex<Option<Vec<Member>>>>);
+
+impl Last {
+    fn set(&self, list: &[Member]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(list.to_vec());
+    }
+
+    fn get(&self) -> Option<Vec<Member>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the sources of a generation gave last.
+#[derive(Debug, Default)]
+pub struct Known(Vec<(Source, Last)>);
+
+impl Known {
+    /// Of these, from here on.
+    pub fn of<'a>(readers: impl Iterator<Item = &'a Reader>) -> Self {
+        Self(readers.map(|reader| (reader.source.clone(), reader.last.clone())).collect())
+    }
+
+    /// The list that this source gave last, to whichever channel.
+    fn list(&self, of: &Source) -> Option<Vec<Member>> {
+        self.0.iter().filter(|(source, _)| source == of).find_map(|(_, last)| last.get())
+    }
+}
+
 /// Reads one source again and again.
 pub struct Reader {
     source: Source,
+    last: Last,
     resolver: Resolver,
     /// Of a file: what it looked like when it was read.
     seen: Option<Stamp>,
+    /// What a name server said when it last said anything.
+    found: Vec<Ranked>,
     failures: u32,
     last_error: Option<String>,
+    /// Why it gave addresses of one kind only, if it did.
+    half: Option<String>,
+    half_told: Option<String>,
+}
+
+/// What a reader begins with.
+pub struct Begun {
+    /// The list.
+    pub list: Vec<Member>,
+    /// When to read again.
+    pub after: Duration,
+    /// Why it is what it was before.
+    pub failed: Option<String>,
 }
 
 /// What changes when a file does.
@@ -113,7 +160,41 @@ type Stamp = (u64, Option<SystemTime>, u64);
 impl Reader {
     /// A reader that asks these name servers.
     pub fn new(source: Source, resolver: Resolver) -> Self {
-        Self { source, resolver, seen: None, failures: 0, last_error: None }
+        Self {
+            source,
+            last: Last::default(),
+            resolver,
+            seen: None,
+            found: Vec::new(),
+            failures: 0,
+            last_error: None,
+            half: None,
+            half_told: None,
+        }
+    }
+
+    /// The list to begin with, when to read again, and why the list is not what the source says now: it could not be read, so
+    /// that it is what it was before.
+    ///
+    /// Errors: there is none, and none is known from before.
+    pub fn begin(&mut self, known: &Known) -> Result<Begun, String> {
+        let (list, after) = self.read();
+        let (list, failed) = match list {
+            Ok(list) => (list.unwrap_or_default(), None),
+            Err(error) => {
+                let list = known.list(&self.source).ok_or_else(|| error.clone())?;
+                // It is said by whoever begins with it.
+                self.is_news(Some(&error));
+                (list, Some(error))
+            }
+        };
+        self.last.set(&list);
+        Ok(Begun { list, after, failed })
+    }
+
+    /// Where it reads.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// The file that it reads, if it reads one.
@@ -137,20 +218,26 @@ impl Reader {
                 self.seen = now;
                 return (read_file(path).map(Some), FILE_LOOK);
             }
-            Source::Host { name, port } => self.resolver.addresses(name).map(|answer| {
-                let list = answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect();
-                (list, hold(&answer))
+            Source::Host { name, port } => self.resolver.addresses(name).map(|answer| Found {
+                list: answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect(),
+                holds: hold(&answer),
+                lacks: answer.lacks.into_iter().collect(),
             }),
             Source::Service(name) => service(&self.resolver, name),
         };
         match read {
-            Ok((mut list, hold)) => {
+            Ok(Found { mut list, holds, lacks }) => {
                 self.failures = 0;
+                // What the server failed to give is as it was.
+                let is_lacking = |at: &SocketAddr| lacks.iter().any(|lack| lack.has(at.ip()));
+                list.extend(self.found.iter().filter(|(_, at, _)| is_lacking(at)));
+                self.half = lacks.first().map(|lack| lack.why.clone());
                 // An address that has several ranks has the first of them.
                 list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
                 list.dedup_by_key(|(_, at, _)| *at);
+                self.found.clone_from(&list);
                 let member = |(rank, at, weight)| Member::weighing(Endpoint::Tcp(at), weight).ranking(rank);
-                (Ok(Some(list.into_iter().map(member).collect())), hold)
+                (Ok(Some(list.into_iter().map(member).collect())), holds)
             }
             Err(error) => {
                 let again = AGAIN_MIN.saturating_mul(1 << self.failures.min(5)).min(AGAIN_MAX);
@@ -158,6 +245,15 @@ impl Reader {
                 (Err(error), again)
             }
         }
+    }
+
+    /// Says what a server failed to give beside what it gave, if that is new.
+    fn tell_half(&mut self) {
+        if let Some(error) = self.half.as_ref().filter(|error| self.half_told.as_ref() != Some(*error)) {
+            let source = &self.source;
+            warn!(%source, error, "addresses of one kind stay as they were, those of the other are new");
+        }
+        self.half_told.clone_from(&self.half);
     }
 
     /// Notes what went wrong; whether it is worth saying, because it is new.
@@ -206,20 +302,29 @@ fn hold<T>(answer: &Answer<T>) -> Duration {
 /// Rank, address and weight.
 type Ranked = (u16, SocketAddr, u32);
 
+/// What a name server has given.
+struct Found {
+    list: Vec<Ranked>,
+    holds: Duration,
+    /// What it failed to give.
+    lacks: Vec<Lack>,
+}
+
 /// The addresses of the targets of a service, with their priorities and weights: a target of several addresses weighs as much as it
 /// says at each of them.
-fn service(resolver: &Resolver, name: &str) -> Result<(Vec<Ranked>, Duration), String> {
+fn service(resolver: &Resolver, name: &str) -> Result<Found, String> {
     let mut answer = resolver.targets(name)?;
     let mut holds = hold(&answer);
     answer.found.sort_by_key(|target| target.priority);
-    let mut list = Vec::new();
+    let (mut list, mut lacks) = (Vec::new(), Vec::new());
     for target in answer.found.iter().take(TARGETS_MAX) {
         let addresses = resolver.addresses(&target.name)?;
         holds = holds.min(hold(&addresses));
         let at = |ip: &IpAddr| (target.priority, SocketAddr::new(*ip, target.port), u32::from(target.weight));
         list.extend(addresses.found.iter().map(at));
+        lacks.extend(addresses.lacks);
     }
-    Ok((list, holds))
+    Ok(Found { list, holds, lacks })
 }
 
 /// Readers at work; they end with this.
@@ -272,9 +377,13 @@ pub struct Watched {
 /// Reads once and passes on what is new; when to do so again.
 fn turn(lists: &Lists, (service, channel): (&str, &str), reader: &mut Reader) -> Duration {
     let (read, again) = reader.read();
+    reader.tell_half();
     let source = reader.source.to_string();
     let set = read.and_then(|list| match list {
-        Some(list) => lists.set(channel, &list).map(|is_new| Some((is_new, list.len()))),
+        Some(list) => lists.set(channel, &list).map(|is_new| {
+            reader.last.set(&list);
+            Some((is_new, list.len()))
+        }),
         None => Ok(None),
     });
     match set {

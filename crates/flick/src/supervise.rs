@@ -2,7 +2,7 @@
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
 //! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
 //! takes this one's place; SIGUSR1 opens the access log anew. Whoever asks for a reload while one is under way has the next one,
-//! together with all others who did; what ends the process goes before all that waits.
+//! together with all others who did; what ends the process goes before all that waits, and before an upgrade whose new process is not ready.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -114,6 +114,12 @@ impl Calls {
         self.waiting.remove(end.map_or(0, before))
     }
 
+    /// Whether what ends the process waits to be heard.
+    fn is_to_end(&mut self) -> bool {
+        self.waiting.extend(self.receiver.try_iter());
+        self.waiting.iter().any(Call::is_end)
+    }
+
     /// All others who wait for a reload: one that begins now is as good for them.
     fn take_reloads(&mut self) -> Vec<Call> {
         let (reloads, others) =
@@ -204,7 +210,7 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
                 std::iter::once(call).chain(others).for_each(|call| answer(call, &outcome));
             }
             Call::Signal(SIGUSR2) | Call::Upgrade(_) => {
-                let outcome = generations.upgrade();
+                let outcome = generations.upgrade(&mut || calls.is_to_end());
                 if outcome.is_ok() {
                     ending = Some(End::new(generations.settings().reload_deadline, true));
                 }

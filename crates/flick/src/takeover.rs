@@ -1,24 +1,28 @@
 //! One process takes another's place: a new binary, or the same one, with the listening sockets and clients of the old.
-//! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; no listening
-//! socket is ever closed meanwhile; a client that changes hands notices nothing.
+//! Promises: the old process serves until the new one says that it is ready, and goes on if it never does; it waits for it no
+//! longer than until it is told to end; no listening socket is ever closed meanwhile, nor that of the admin side; a client
+//! that changes hands notices nothing.
 //! Refuses: dictionaries, which go by their snapshots, if they have any; the directory that these are in changes hands while
 //! it is held, so that nobody else gets it meanwhile.
 //!
-//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state` and `go`; from the new,
-//! `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
+//! What is said, each with a descriptor where it is about one: from the old, `listen ADDRESS`, `state`, `admin ADDRESS`,
+//! `token TOKEN` and `go`; from the new, `ready` or `failed WHY`; from the old again `client WORKER SERVICE`, until it ends.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use flick_admin::{Address, Server};
 use flick_net::passage::{Passage, Passed};
 use flick_net::{Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Estate, Handed, Heir};
 
+use crate::commands::run::admin;
 use crate::failure::Failure;
 use crate::holding::Held;
 use crate::supervise::Call;
@@ -27,60 +31,106 @@ use crate::supervise::Call;
 pub const VARIABLE: &str = "FLICK_TAKEOVER";
 /// How long a new process may take until it is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long what ends the old one may stay unheard meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the process before leaves.
+pub struct Legacy {
+    /// Listening sockets.
+    pub estate: Estate,
+    /// Directories that are held.
+    pub held: Held,
+    /// The admin side.
+    pub admin: admin::Inherited,
+}
+
+/// What this process leaves.
+pub struct Bequest<'a> {
+    /// Listening sockets.
+    pub estate: &'a Estate,
+    /// Directories that are held.
+    pub held: &'a Held,
+    /// The admin side, where it was asked for.
+    pub admin: Option<(&'a Address, &'a Server)>,
+}
 
 /// The new side: the process whose place this one takes.
-pub struct Predecessor(Passage);
+pub struct Predecessor {
+    passage: Passage,
+    /// Its listening sockets, whose files stay its own until this process is ready.
+    sockets: Vec<ListenSocket>,
+}
 
 impl Predecessor {
     /// The process that started this one to take its place, if one did, with what it leaves; without one, the sockets that
     /// systemd has opened.
     ///
     /// Errors: what comes is not what should.
-    pub fn meet() -> Result<(Option<Self>, Estate, Held), Failure> {
+    pub fn meet() -> Result<(Option<Self>, Legacy), Failure> {
         let failed = |error: std::io::Error| {
             Failure::failed(format!("cannot take listening sockets over: {}", said(&error)))
         };
         if std::env::var_os(VARIABLE).is_none() {
             let inherited = flick_net::passage::inherited().map_err(failed)?;
             let asked = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
-            return Ok((None, estate(asked), Held::default()));
+            let (held, admin) = (Held::default(), admin::Inherited::default());
+            return Ok((None, Legacy { estate: estate(asked), held, admin }));
         }
         let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
-        let (mut sockets, mut directories) = (Vec::new(), Vec::new());
+        let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
+        let mut admin = admin::Inherited::default();
         loop {
             let passed = passage.receive().map_err(failed)?;
             match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
                 Some(("go", _)) => break,
                 Some(("state", _)) => directories.extend(passed.and_then(|passed| passed.fd)),
+                Some(("token", token)) => admin.token = Some(token.to_owned()),
+                Some(("admin", at)) => {
+                    let at: Result<Address, _> = at.parse();
+                    let fd = passed.and_then(|passed| passed.fd);
+                    let (Ok(at), Some(fd)) = (at, fd) else {
+                        return Err(Failure::failed("the admin side's socket came without its address"));
+                    };
+                    admin.socket = Some((at, fd));
+                }
                 Some(("listen", at)) => {
                     let at: Result<Endpoint, _> = at.parse();
                     let fd = passed.and_then(|passed| passed.fd);
                     let (Ok(at), Some(fd)) = (at, fd) else {
                         return Err(Failure::failed("a listening socket came without its address"));
                     };
-                    sockets.push((at, ListenSocket::adopt(fd).map_err(failed)?));
+                    let socket = ListenSocket::adopt(fd).map_err(failed)?;
+                    socket.give_away();
+                    shared.push(socket.duplicate().map_err(failed)?);
+                    sockets.push((at, socket));
                 }
-                _ => return Err(Failure::failed("the process whose place this one takes has gone")),
+                // A later version may leave what this one does not know.
+                Some(_) => {}
+                None => return Err(Failure::failed("the process whose place this one takes has gone")),
             }
         }
-        Ok((Some(Self(passage)), estate(sockets), Held::inherited(directories)))
+        let (estate, held) = (estate(sockets), Held::inherited(directories));
+        Ok((Some(Self { passage, sockets: shared }), Legacy { estate, held, admin }))
     }
 
     /// Tells that this process does not start, and why. The old one goes on.
     pub fn refuse(&self, failure: &Failure) {
         // It notices our end in any case.
-        let _ = self.0.send(&format!("failed {}", failure.text()), None);
+        let _ = self.passage.send(&format!("failed {}", failure.text()), None);
     }
 
     /// Tells that this process serves, and takes the other's clients in from here on.
     ///
     /// Errors: the system's.
     pub fn succeed(self, calls: Sender<Call>) -> std::io::Result<()> {
-        self.0.set_patience(None)?;
-        self.0.send("ready", None)?;
+        let Self { passage, sockets } = self;
+        passage.set_patience(None)?;
+        passage.send("ready", None)?;
+        sockets.iter().for_each(ListenSocket::take_over);
+        drop(sockets);
         let take_in = move || {
-            while let Ok(Some(Passed { text, fd })) = self.0.receive() {
+            while let Ok(Some(Passed { text, fd })) = passage.receive() {
                 let mut words = text.splitn(3, ' ');
                 let (kind, worker, service) = (words.next(), words.next(), words.next());
                 let worker = worker.and_then(|worker| worker.parse().ok());
@@ -124,15 +174,15 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with `arguments`, gives it the listening sockets and the directories that are held, and waits until
-    /// it is ready.
+    /// Starts `program` with `arguments`, gives it what this process leaves, and waits until it is ready, or until this one is
+    /// to end.
     ///
     /// Errors: why there is none; nothing has changed then.
     pub fn start(
         program: &PathBuf,
         arguments: &[std::ffi::OsString],
-        estate: &Estate,
-        held: &Held,
+        bequest: &Bequest<'_>,
+        is_to_end: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
         let (near, far) = Passage::pair().map_err(|error| failed("make a way to a new process", error))?;
@@ -144,7 +194,7 @@ impl Successor {
         // The child's end is closed here with the command, so that its end is noticed.
         drop(command);
         let pid = child.id();
-        match offer(&near, estate, held) {
+        match offer(&near, bequest, is_to_end) {
             Ok(()) => {}
             Err(why) => {
                 give_up(child);
@@ -159,9 +209,13 @@ impl Successor {
                 }
             }
         };
-        let sends = std::thread::Builder::new().name("successor".to_owned()).spawn(send);
-        let sends = sends.map_err(|error| failed("start a thread", error))?;
-        Ok(Self { pid, clients, sends })
+        match std::thread::Builder::new().name("successor".to_owned()).spawn(send) {
+            Ok(sends) => Ok(Self { pid, clients, sends }),
+            Err(error) => {
+                give_up(child);
+                Err(failed("start a thread", error))
+            }
+        }
     }
 
     /// Its number.
@@ -182,31 +236,61 @@ impl Successor {
     }
 }
 
-/// Offers the sockets and directories, and waits for the answer.
-fn offer(passage: &Passage, estate: &Estate, held: &Held) -> Result<(), String> {
+/// Offers what this process leaves, and waits for the answer.
+fn offer(
+    passage: &Passage,
+    bequest: &Bequest<'_>,
+    is_to_end: &mut dyn FnMut() -> bool,
+) -> Result<(), String> {
     let gone = |error: std::io::Error| format!("the new process has gone: {error}");
-    passage.set_patience(Some(READY_TIME_MAX)).map_err(gone)?;
-    for (at, sockets) in estate.sockets() {
+    passage.set_patience(Some(LOOK_EVERY)).map_err(gone)?;
+    let begun = Instant::now();
+    let mut wait = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock if is_to_end() => {
+            Err("this one is told to end, and waits for the new process no longer".to_owned())
+        }
+        ErrorKind::WouldBlock if begun.elapsed() < READY_TIME_MAX => Ok(()),
+        ErrorKind::WouldBlock => Err(format!("the new process was not ready: {}", said(&error))),
+        _ => Err(gone(error)),
+    };
+    let mut send = |text: &str, fd: Option<BorrowedFd<'_>>| {
+        while let Err(error) = passage.send(text, fd) {
+            wait(error)?;
+        }
+        Ok::<(), String>(())
+    };
+    for (at, sockets) in bequest.estate.sockets() {
         for socket in sockets.iter() {
-            passage.send(&format!("listen {at}"), Some(socket.as_fd())).map_err(gone)?;
+            send(&format!("listen {at}"), Some(socket.as_fd()))?;
         }
     }
-    for directory in held.directories() {
-        passage.send("state", Some(directory)).map_err(gone)?;
+    for directory in bequest.held.directories() {
+        send("state", Some(directory))?;
     }
-    passage.send("go", None).map_err(gone)?;
-    match passage.receive() {
-        Ok(Some(passed)) if passed.text == "ready" => Ok(()),
-        Ok(Some(passed)) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
-        Ok(None) => Err("the new process ended before it was ready; its log says why".to_owned()),
-        Err(error) => Err(format!("the new process was not ready: {}", said(&error))),
+    if let Some((at, admin)) = bequest.admin {
+        send(&format!("admin {at}"), Some(admin.socket()))?;
+        if let Some(token) = admin.token() {
+            send(&format!("token {token}"), None)?;
+        }
+    }
+    send("go", None)?;
+    let answer = loop {
+        match passage.receive() {
+            Ok(answer) => break answer,
+            Err(error) => wait(error)?,
+        }
+    };
+    match answer {
+        Some(passed) if passed.text == "ready" => passage.set_patience(None).map_err(gone),
+        Some(passed) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
+        None => Err("the new process ended before it was ready; its log says why".to_owned()),
     }
 }
 
 /// The system reports a time-out as an operation that would block.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::WouldBlock => format!("it said nothing for {READY_TIME_MAX:?}"),
+        ErrorKind::WouldBlock => format!("it said nothing for {READY_TIME_MAX:?}"),
         _ => error.to_string(),
     }
 }

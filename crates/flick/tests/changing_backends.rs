@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::http::{self, Backend, numbered};
+use common::process::Orphan;
 use common::service::Service;
 use common::wait;
 use common::{Scratch, client, peers};
@@ -139,6 +140,8 @@ struct Zone {
     targets: Vec<(u16, u16, u16, &'static str)>,
     /// It refuses to answer.
     fails: bool,
+    /// It fails to look this kind up.
+    fails_for: Option<Rtype>,
     /// There is no such name.
     is_gone: bool,
     /// Answers over UDP are cut.
@@ -149,7 +152,7 @@ impl Zone {
     fn answer(&self, question: &[u8], over_udp: bool) -> Vec<u8> {
         let message = Message::from_octets(question).expect("a question");
         let asked = message.sole_question().expect("one question");
-        let code = match (self.fails, self.is_gone) {
+        let code = match (self.fails || self.fails_for == Some(asked.qtype()), self.is_gone) {
             (true, _) => Rcode::SERVFAIL,
             (_, true) => Rcode::NXDOMAIN,
             _ => Rcode::NOERROR,
@@ -217,9 +220,14 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
 
 /// A balancer before `source`, which asks a name server of this zone.
 fn balancer(source: &str, zone: &Arc<Mutex<Zone>>) -> Service {
+    balancer_with(source, zone, &[])
+}
+
+/// The same with further arguments.
+fn balancer_with(source: &str, zone: &Arc<Mutex<Zone>>, extra: &[&str]) -> Service {
     let (connect, resolver) = (format!("backends={source}"), name_server(zone).to_string());
     let listen = ["--listen", "client=127.0.0.1:0", "--connect", &connect, "--resolver", &resolver];
-    Service::start(&[&["run", BALANCER, "--workers", "1"][..], &listen].concat())
+    Service::start(&[&["run", BALANCER, "--workers", "1"][..], &listen, extra].concat())
 }
 
 #[test]
@@ -277,4 +285,82 @@ fn a_service_starts_without_its_name_server_and_finds_its_backends_later() {
     *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
     check(&service, &[2], &[502]);
     service.drained();
+}
+
+#[test]
+fn an_upgrade_while_the_name_server_failed_had_no_backends() {
+    let origins = origins(1);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let scratch = Scratch::new("changing-upgrade");
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let source = format!("dns:origin.test:{}", origins[0].port());
+    let mut service = balancer_with(&source, &zone, &["--admin", &admin]);
+    check(&service, &[2], &[]);
+    *zone.lock().expect("nobody panics") = Zone { fails: true, ..Zone::default() };
+    let (status, _, error) = common::run(&["upgrade", &admin]);
+    assert!(status == 1 && error.contains("it says SERVFAIL"), "{error}");
+    stays(&service, &[2]);
+    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
+    let (status, told, error) = common::run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let _second = Orphan(second.expect("it says which"));
+    assert_eq!(service.gone().code(), Some(0));
+    check(&service, &[2], &[]);
+}
+
+#[test]
+fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
+    let origins = origins(2);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let say = |to: Zone| *zone.lock().expect("nobody panics") = to;
+    let scratch = Scratch::new("changing-reload");
+    let program = common::root().join(BALANCER).display().to_string();
+    let write = |name: &str| {
+        let source = format!("dns:{name}:{}", origins[0].port());
+        let text = format!(
+            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
+             listen = {{ client = \"127.0.0.1:0\" }}\nconnect = {{ backends = [\"{source}\"] }}\n"
+        );
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let (settings, resolver) = (write("origin.test"), name_server(&zone).to_string());
+    let service = Service::start(&["run", "--config", &settings, "--resolver", &resolver]);
+    let admin = service.admin_address().to_string();
+    check(&service, &[2], &[]);
+    say(Zone { fails: true, ..Zone::default() });
+    let (status, told, error) = common::run(&["reload", &admin]);
+    assert!(status == 0 && told.contains("stays as it was") && told.contains("SERVFAIL"), "{told}{error}");
+    stays(&service, &[2]);
+    // One that nobody has an answer to is refused.
+    write("other.test");
+    let (status, _, error) = common::run(&["reload", &admin]);
+    assert!(status == 1 && error.contains("`other.test`") && error.contains("SERVFAIL"), "{error}");
+    stays(&service, &[2]);
+    // Whoever began with what was known goes on asking.
+    say(Zone { addresses: vec![3], ..Zone::default() });
+    check(&service, &[3], &[2]);
+    let log = service.drained();
+    assert!(log.contains("begins as it was"), "{log}");
+}
+
+#[test]
+fn addresses_of_one_kind_did_not_count_where_the_server_failed_for_the_other() {
+    let origins = origins(2);
+    let zone =
+        |addresses: &[u8], fails_for| Zone { addresses: addresses.to_vec(), fails_for, ..Zone::default() };
+    let held = Arc::new(Mutex::new(zone(&[2], Some(Rtype::AAAA))));
+    let say = |to: Zone| *held.lock().expect("nobody panics") = to;
+    let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &held);
+    check(&service, &[2], &[]);
+    say(zone(&[3], Some(Rtype::AAAA)));
+    check(&service, &[3], &[2]);
+    // Nothing of the kind that is left is no answer, and what was there stays.
+    say(zone(&[2], Some(Rtype::A)));
+    stays(&service, &[3]);
+    let log = service.drained();
+    assert!(
+        log.contains("AAAA records of `origin.test`") && log.contains("A records of `origin.test`"),
+        "{log}"
+    );
 }

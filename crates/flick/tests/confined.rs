@@ -126,3 +126,29 @@ fn a_user_that_is_none_starts_nothing() {
     assert_eq!(status, 2, "{error}");
     assert!(error.contains("there is no user `nobody-of-this-name`"), "{error}");
 }
+
+#[test]
+fn a_confined_service_did_not_say_why_it_may_not_read_a_program() {
+    let (scratch, other) = (Scratch::new("confined-reload"), Scratch::new("confined-reload-elsewhere"));
+    let elsewhere = other.write("kept.flick", KEPT).display().to_string();
+    let program = scratch.write("kept.flick", KEPT).display().to_string();
+    let write = |program: &str| {
+        let text = format!(
+            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
+             listen = {{ client = \"127.0.0.1:0\" }}\n"
+        );
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let (settings, state) = (write(&program), scratch.path().join("state").display().to_string());
+    let service =
+        Service::start(&["run", "--config", &settings, "--state-dir", &state, "--confine", "strict"]);
+    let admin = service.admin_address().to_string();
+    write(&elsewhere);
+    let (status, _, error) = run(&["reload", &admin]);
+    assert!(status == 1 && error.contains("Permission denied"), "{error}");
+    assert!(error.contains("this process is confined") && error.contains("start it anew"), "{error}");
+    let (status, _, error) = run(&["upgrade", &admin]);
+    assert!(status == 1 && error.contains("confined strictly and starts no other"), "{error}");
+    check_serves(&service);
+    service.drained();
+}

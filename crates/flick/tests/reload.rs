@@ -3,10 +3,14 @@
 mod common;
 #[path = "reload/load.rs"]
 mod load;
+#[path = "reload/memory.rs"]
+mod memory;
 #[path = "reload/settings.rs"]
 mod settings;
 #[path = "reload/underway.rs"]
 mod underway;
+#[path = "reload/upgrade.rs"]
+mod upgrade;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;

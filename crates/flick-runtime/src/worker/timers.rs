@@ -20,10 +20,28 @@ const MS: u64 = 1_000_000;
 /// How often a draining worker looks for quiet sessions.
 const DRAIN_TICK_MS: u64 = 10;
 
+/// When a worker looks at what is due.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// Something may be due then.
+    due_ns: Option<u64>,
+    /// When it last looked.
+    looked_ns: u64,
+    /// Until when nothing is called late, as the worker stood still.
+    second_look_ns: Option<u64>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        // What is due from the start is not late.
+        Self { due_ns: Some(0), looked_ns: 0, second_look_ns: Some(0) }
+    }
+}
+
 impl<D: Driver> Worker<D> {
     /// How long the next wait may last; `None`: until something happens.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let left_ns = self.due_ns.map(|due| due.saturating_sub(self.driver.now_ns()));
+        let left_ns = self.clock.due_ns.map(|due| due.saturating_sub(self.driver.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
         if self.wants_huge {
             let tick = Duration::from_millis(HUGE_TICK_MS);
@@ -43,7 +61,7 @@ impl<D: Driver> Worker<D> {
     /// Something is due then: it may be sooner than all else. Nothing is ever noted as no longer due; a look that
     /// finds nothing is cheap.
     pub(super) fn note_due(&mut self, at_ns: u64) {
-        self.due_ns = Some(self.due_ns.map_or(at_ns, |due| due.min(at_ns)));
+        self.clock.due_ns = Some(self.clock.due_ns.map_or(at_ns, |due| due.min(at_ns)));
     }
 
     /// Sets a session's deadline.
@@ -72,12 +90,12 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.driver.now_ns();
-        let due_ns = self.due_ns.filter(|due_ns| *due_ns <= now_ns);
+        let due_ns = self.clock.due_ns.filter(|due_ns| *due_ns <= now_ns);
         if !due_ns.is_some_and(|due_ns| self.looks_again(due_ns, now_ns)) {
             if due_ns.is_some() {
                 self.run_due(now_ns);
             }
-            self.timers_ns = now_ns;
+            self.clock.looked_ns = now_ns;
         }
         if self.leaving > 0 {
             self.see_off(now_ns);
@@ -88,15 +106,15 @@ impl<D: Driver> Worker<D> {
     /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
     /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look, once.
     fn looks_again(&mut self, due_ns: u64, now_ns: u64) -> bool {
-        let until_ns = match self.second_look_ns {
+        let until_ns = match self.clock.second_look_ns {
             Some(until_ns) => until_ns,
             None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
             None => now_ns + SECOND_LOOK_MS * MS,
         };
         let waits = now_ns < until_ns;
-        self.second_look_ns = waits.then_some(until_ns);
+        self.clock.second_look_ns = waits.then_some(until_ns);
         if waits {
-            self.due_ns = Some(until_ns);
+            self.clock.due_ns = Some(until_ns);
         }
         waits
     }
@@ -128,7 +146,7 @@ impl<D: Driver> Worker<D> {
         let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
         let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
         let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
-        self.due_ns = links.chain(sessions).chain(timers).chain(others).min();
+        self.clock.due_ns = links.chain(sessions).chain(timers).chain(others).min();
     }
 
     fn link_due(&mut self, link: u32) {
@@ -154,7 +172,7 @@ impl<D: Driver> Worker<D> {
     /// backend that was late but us, and what it says is looked at first.
     fn has_just_spoken(&self, link: u32) -> bool {
         let link = &self.links[link as usize];
-        link.queued && self.link_due_ns(link).is_some_and(|due_ns| due_ns > self.timers_ns)
+        link.queued && self.link_due_ns(link).is_some_and(|due_ns| due_ns > self.clock.looked_ns)
     }
 
     /// Forgets a part of what has expired, now and then.

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::faults::Faults;
-use flick_runtime::{Estate, StartError};
+use flick_runtime::StartError;
 
 use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::holding::Held;
 use crate::notify;
 use crate::settings::RunFlags;
+use crate::sources::Known;
 use crate::supervise::{self, Calls, Early};
-use crate::takeover::Predecessor;
+use crate::takeover::{Legacy, Predecessor};
 use crate::{confine, logging, perf_map, sys};
 use generations::Generations;
 use prepare::Prepared;
@@ -42,9 +43,9 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
-        let (predecessor, estate, held) = Predecessor::meet()?;
-        let outcome = self.start(estate, held);
-        let (generations, mut calls) = match (outcome, &predecessor) {
+        let (predecessor, legacy) = Predecessor::meet()?;
+        let outcome = self.start(legacy, predecessor.is_some());
+        let (mut generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
                 return Err(failure);
@@ -55,33 +56,38 @@ impl Run {
             let succeeded = predecessor.succeed(calls.sender());
             succeeded.map_err(|error| Failure::failed(format!("cannot take a process's place: {error}")))?;
         }
+        generations.serve_admin();
         notify::ready();
         supervise::supervise(generations, &mut calls)
     }
 
-    /// Makes, opens and shows everything.
-    fn start(self, estate: Estate, inherited: Held) -> Result<(Generations, Calls), Failure> {
+    /// Makes, opens and shows everything. Who takes a process's place refuses what a reload of that one would.
+    fn start(self, legacy: Legacy, takes_place: bool) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
-        let prepared = Prepared::new(&self.flags, &access.port())?;
+        let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
         let settings = &prepared.settings;
         if settings.verbose {
             prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
         }
         let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
+        if takes_place {
+            backends::complete(&prepared.opened)?;
+        }
         open_files::provide(&prepared.services)?;
         if settings.perf_map {
             perf_map::keep();
         }
-        let held = Held::take(&prepared.services, &inherited)?;
+        let held = Held::take(&prepared.services, &legacy.held)?;
         let files = confine::files(&prepared)?;
         // Handlers come first: a signal during the start must not kill a service that is half there.
         let calls = Calls::new(early)?;
         spare_memory();
         let seen = Arc::new(Seen::new(faults, access.unwritten(), calls.sender()));
-        let generations = Generations::start(self.flags, prepared, estate, held, Arc::clone(&seen), access)?;
-        seen.confined(confine::rights(generations.settings(), files)?.line());
+        let legacy = Legacy { held, ..legacy };
+        let mut generations = Generations::start(self.flags, prepared, legacy, seen, access)?;
+        generations.confined(confine::rights(generations.settings(), files)?);
         generations.tell_addresses();
         sys::give_memory_back();
         Ok((generations, calls))

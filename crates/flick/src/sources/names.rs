@@ -28,6 +28,9 @@ const STRAYS_MAX: u32 = 16;
 /// The usual port.
 const DNS_PORT: u16 = 53;
 
+/// Longest time that addresses of one kind hold while the server fails to give those of the other.
+const HALF_HOLD_MAX: Duration = Duration::from_secs(30);
+
 /// What a name server said.
 #[derive(Debug)]
 pub struct Answer<T> {
@@ -35,6 +38,37 @@ pub struct Answer<T> {
     pub found: Vec<T>,
     /// How long that holds.
     pub holds: Duration,
+    /// Addresses that it failed to give, while it gave those of the other kind.
+    pub lacks: Option<Lack>,
+}
+
+/// Addresses of one kind that a name server failed to give.
+#[derive(Clone, Debug)]
+pub struct Lack {
+    is_six: bool,
+    /// What it said.
+    pub why: String,
+}
+
+impl Lack {
+    /// Whether this is one of them.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        ip.is_ipv6() == self.is_six
+    }
+}
+
+/// Why there is no answer.
+struct Fault {
+    text: String,
+    /// A server has said so itself.
+    is_said: bool,
+}
+
+impl Fault {
+    /// Nobody has said anything that could be understood.
+    fn silent(text: String) -> Self {
+        Self { text, is_said: false }
+    }
 }
 
 /// A target of a service.
@@ -81,36 +115,50 @@ impl Resolver {
         Self { servers: Vec::new() }
     }
 
-    /// All addresses of a name.
+    /// All addresses of a name. There are servers that fail for one kind only: those of the other count all the same, if there
+    /// are any.
     ///
-    /// Errors: no server answered, or one failed; half an answer is none.
+    /// Errors: no server answered, or one failed for both kinds, or for one where there is nothing of the other.
     pub fn addresses(&self, name: &str) -> Result<Answer<IpAddr>, String> {
         let name = parsed(name)?;
         let four = self.ask(&name, Rtype::A, |record| {
             record.into_record::<A>().ok().flatten().map(|a| IpAddr::V4(a.data().addr()))
-        })?;
+        });
+        if let Err(Fault { text, is_said: false }) = four {
+            return Err(text);
+        }
         let six = self.ask(&name, Rtype::AAAA, |record| {
             record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
-        })?;
+        });
+        let is_six = six.is_err();
+        let (four, six) = match (four, six) {
+            (Ok(four), Ok(six)) => (four, six),
+            (Ok(half), Err(fault)) | (Err(fault), Ok(half)) if fault.is_said && !half.found.is_empty() => {
+                let lacks = Some(Lack { is_six, why: fault.text });
+                return Ok(Answer { holds: half.holds.min(HALF_HOLD_MAX), lacks, ..half });
+            }
+            (Err(fault), _) | (_, Err(fault)) => return Err(fault.text),
+        };
         // That there is none of one kind says nothing of how long those of the other hold.
         let holds = match (four.found.is_empty(), six.found.is_empty()) {
             (false, true) => four.holds,
             (true, false) => six.holds,
             _ => four.holds.min(six.holds),
         };
-        Ok(Answer { found: four.found.into_iter().chain(six.found).collect(), holds })
+        Ok(Answer { found: four.found.into_iter().chain(six.found).collect(), holds, lacks: None })
     }
 
     /// All targets of a service.
     ///
-    /// Errors: as for [`Resolver::addresses`].
+    /// Errors: no server answered, or one failed.
     pub fn targets(&self, name: &str) -> Result<Answer<Target>, String> {
-        let mut answer = self.ask(&parsed(name)?, Rtype::SRV, |record| {
+        let answer = self.ask(&parsed(name)?, Rtype::SRV, |record| {
             let record = record.into_record::<Srv<ParsedName<&[u8]>>>().ok().flatten()?;
             let srv = record.data();
             let name = srv.target().to_name::<Vec<u8>>().to_string();
             Some(Target { priority: srv.priority(), weight: srv.weight(), port: srv.port(), name })
-        })?;
+        });
+        let mut answer = answer.map_err(|fault| fault.text)?;
         // A root as target says that there is no such service.
         answer.found.retain(|target| is_name(&target.name));
         Ok(answer)
@@ -122,17 +170,20 @@ impl Resolver {
         name: &Name<Vec<u8>>,
         kind: Rtype,
         take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>,
-    ) -> Result<Answer<T>, String> {
-        let mut last = "no name server is known".to_owned();
+    ) -> Result<Answer<T>, Fault> {
+        let mut last = Fault::silent("no name server is known".to_owned());
         for _ in 0..ROUNDS {
             for server in &self.servers {
-                match exchange(*server, name, kind).and_then(|bytes| read(&bytes, &take)) {
+                let exchanged = exchange(*server, name, kind).map_err(Fault::silent);
+                match exchanged.and_then(|bytes| read(&bytes, &take)) {
                     Ok(answer) => return Ok(answer),
-                    Err(error) => last = format!("name server {server}: {error}"),
+                    Err(fault) => {
+                        last = Fault { text: format!("name server {server}: {}", fault.text), ..fault }
+                    }
                 }
             }
         }
-        Err(format!("{kind} records of `{name}`: {last}"))
+        Err(Fault { text: format!("{kind} records of `{name}`: {}", last.text), ..last })
     }
 }
 
@@ -210,12 +261,12 @@ fn answers(bytes: &[u8], asked: &Message<&[u8]>) -> bool {
 }
 
 /// What an answer says of the name that was asked for, aliases followed.
-fn read<T>(bytes: &[u8], take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>) -> Result<Answer<T>, String> {
-    let wrong = |error: domain::base::wire::ParseError| format!("its answer is none: {error}");
-    let message = Message::from_octets(bytes).map_err(|error| error.to_string())?;
+fn read<T>(bytes: &[u8], take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>) -> Result<Answer<T>, Fault> {
+    let wrong = |error: domain::base::wire::ParseError| Fault::silent(format!("its answer is none: {error}"));
+    let message = Message::from_octets(bytes).map_err(|error| Fault::silent(error.to_string()))?;
     match message.header().rcode() {
         Rcode::NOERROR | Rcode::NXDOMAIN => {}
-        code => return Err(format!("it says {code}")),
+        code => return Err(Fault { text: format!("it says {code}"), is_said: true }),
     }
     let (mut found, mut holds) = (Vec::new(), None::<Duration>);
     let owner = message.canonical_name();
@@ -236,5 +287,5 @@ fn read<T>(bytes: &[u8], take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>) ->
             holds = Some(record.ttl().min(record.data().minimum()).into_duration());
         }
     }
-    Ok(Answer { found, holds: holds.unwrap_or_default() })
+    Ok(Answer { found, holds: holds.unwrap_or_default(), lacks: None })
 }

@@ -194,3 +194,22 @@ fn a_reload_that_is_asked_for_while_the_service_starts_is_not_its_end() {
     assert_eq!(get(&mut connect(service.address), "/version"), Ok("version 0".to_owned()));
     service.drained();
 }
+
+#[test]
+fn whoever_asked_for_a_reload_did_not_hear_what_takes_effect_at_the_next_start_only() {
+    let scratch = Scratch::new("reload-later");
+    scratch.write("0.flick", &balancer(0));
+    let (at, origin) = (free_address(), load::origin());
+    let write = |head: &str| {
+        let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n\n";
+        let text = format!("workers = 1\n{head}{admin}{}", entry("a", "0.flick", at, origin));
+        scratch.write("flick.toml", &text)
+    };
+    let settings = write("");
+    let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+    let admin = service.admin_address().to_string();
+    write("log = \"json\"\n");
+    let (status, told, _) = common::run(&["reload", &admin]);
+    assert_eq!((status, told.trim_end()), (0, "1 service; `log` takes effect at the next start only"));
+    service.drained();
+}

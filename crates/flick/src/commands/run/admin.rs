@@ -1,6 +1,10 @@
 //! The admin side of a running service: what the platform counts, in the words of `flick-admin`.
-//! Promises: reads only; what it shows of a service is one moment of it, as far as counters of several threads can be.
+//! Promises: reads only; what it shows of a service is one moment of it, as far as counters of several threads can be. A
+//! process that takes another's place has the socket and, where the file is not its own to read, the token of that one.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +20,7 @@ use flick_net::PeerAddr;
 use flick_runtime::census::Listed;
 use flick_runtime::ways::WayTotals;
 use flick_runtime::{BackendTotals, Snapshot, Totals, Watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::seen::Seen;
 use crate::failure::Failure;
@@ -95,18 +99,30 @@ impl View {
     }
 }
 
-/// Starts the admin side, if one is asked for.
+/// What the process before leaves of its admin side.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Where it was asked for, and the socket that listens there.
+    pub socket: Option<(Address, OwnedFd)>,
+    /// What a reader of the state must show.
+    pub token: Option<String>,
+}
+
+/// Opens the admin side, if one is asked for: what comes waits until it is told to serve.
 ///
 /// Errors: its address cannot be had, or others could read it; its token cannot be read.
-pub fn start(
+pub fn open(
     address: Option<Address>,
     token_file: Option<&Path>,
+    inherited: Inherited,
     source: Arc<Seen>,
 ) -> Result<Option<Server>, Failure> {
-    let token = token_file.map(read_token).transpose()?;
+    let token = token_file.map(|path| token_in(path, inherited.token)).transpose()?;
     let Some(address) = address else { return Ok(None) };
+    let opened = inherited.socket.filter(|(at, _)| *at == address).map(|(_, socket)| socket);
     let shown = address.to_string();
-    let server = Server::start(Config { address, token }, source).map_err(|error| match error.kind() {
+    let config = Config { address, token };
+    let server = Server::open(config, opened, source).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => Failure::usage(format!(
             "{error}; give one with --admin-token-file FILE, or listen on this machine only"
         )),
@@ -114,6 +130,21 @@ pub fn start(
     })?;
     info!(address = %server.address(), "admin");
     Ok(Some(server))
+}
+
+/// The token in a file; one that is known from before where a user who has been become may not read the file.
+///
+/// Errors: there is none.
+pub fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
+    let is_denied = || File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    match known {
+        Some(known) if is_denied() => {
+            let path = path.display();
+            warn!(%path, "this process may not read the token any more: the one before holds");
+            Ok(known)
+        }
+        _ => read_token(path),
+    }
 }
 
 /// Reads the first line of a file.

@@ -1,7 +1,7 @@
 //! The services that run now, and those before them that still serve somebody.
 //! Promises: a reload happens whole or not at all: what cannot be read, compiled or opened changes nothing and says why;
 //! at most [`GENERATIONS_MAX`] older generations are there, beyond which the oldest is told to end at once.
-//! Refuses: settings that belong to the process: they take effect at the next start, and the log says which.
+//! Refuses: settings that belong to the process: they take effect at the next start, and the log and the answer say which.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,25 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use flick_admin::Address;
 use flick_net::IoKind;
-use flick_runtime::{Estate, Outcome, Platform, State};
+use flick_runtime::memory::Part;
+use flick_runtime::{Outcome, Platform, State};
 use tracing::{info, warn};
 
+use super::backends::Opened;
 use super::prepare::Prepared;
 use super::pulse::Watchdog;
 use super::seen::Seen;
 use super::{admin, backends, not_started, open_files};
 use crate::access::AccessLog;
-use crate::confine::User;
+use crate::confine::{InForce, User};
 use crate::failure::Failure;
 use crate::holding::Held;
 use crate::settings::{RunFlags, Settings};
-use crate::sources::Watchers;
+use crate::sources::{Known, Watchers};
 use crate::sys;
-use crate::takeover::Successor;
+use crate::takeover::{Bequest, Legacy, Successor};
 
 /// Older generations that may still serve somebody.
 const GENERATIONS_MAX: usize = 8;
@@ -45,12 +48,20 @@ pub struct Generations {
     older: Vec<Platform>,
     /// Reads lists of backends for the current one.
     watchers: Watchers,
+    /// What they read last.
+    known: Known,
     seen: Arc<Seen>,
+    /// Its dictionaries, as far as memory goes.
+    dicts: Vec<Part>,
+    /// What the process has given up, once it has.
+    in_force: Option<InForce>,
     /// Where the current one keeps dictionaries.
     held: Held,
     files: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
+    /// Where the process before had its own, if that is elsewhere.
+    admin_before: Option<Address>,
     /// What the admin side was asked before another process had its address: to have that process, for one.
     answers: Option<flick_admin::Answers>,
     /// This binary, as it was called when it was started: a new one may lie there since.
@@ -71,46 +82,57 @@ impl Generations {
     pub fn start(
         flags: RunFlags,
         prepared: Prepared,
-        estate: Estate,
-        held: Held,
+        legacy: Legacy,
         seen: Arc<Seen>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
-        let Prepared { settings, services, modules, opened, files, begun, .. } = prepared;
+        let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
+        let Legacy { estate, held, admin: inherited } = legacy;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, estate).map_err(not_started)?;
+        let known = Known::of(opened.iter().flatten().map(Opened::reader));
         let watchers = backends::watch(&current, opened)?;
         seen.show(current.watches(), &modules);
         let watchdog = Watchdog::new(settings.hang_after);
-        let (older, admin, answers, successor, panic) = (Vec::new(), None, None, None, None);
-        let mut made = Self {
+        let (older, answers, successor, panic) = (Vec::new(), None, None, None);
+        // A socket that is not wanted any more is closed here, and its file goes when this process has the other's place.
+        let before = inherited.socket.as_ref().map(|(at, _)| at.clone());
+        let admin_before = before.filter(|at| settings.admin.as_ref() != Some(at));
+        let (address, token_file) = (settings.admin.clone(), settings.admin_token_file.as_deref());
+        let admin = admin::open(address, token_file, inherited, Arc::clone(&seen))?;
+        Ok(Self {
             flags,
             settings,
             current,
             older,
             watchers,
+            known,
             seen,
+            dicts,
+            in_force: None,
             held,
             files,
             read_at: begun,
             admin,
+            admin_before,
             answers,
             binary,
             successor,
             panic,
             watchdog,
             access,
-        };
-        made.open_admin()?;
-        Ok(made)
+        })
     }
 
-    fn open_admin(&mut self) -> Result<(), Failure> {
-        let (address, token_file) = (self.settings.admin.clone(), self.settings.admin_token_file.as_deref());
-        self.admin = admin::start(address, token_file, Arc::clone(&self.seen))?;
-        Ok(())
+    /// From here on answers on the admin side; the process before has ended its own.
+    pub fn serve_admin(&mut self) {
+        if let Some(Address::Unix(path)) = self.admin_before.take() {
+            // Somebody may have removed it before us, which is what we want.
+            let _ = std::fs::remove_file(path);
+        }
+        self.admin.iter_mut().for_each(flick_admin::Server::serve);
     }
 
     /// Says where clients can connect.
@@ -137,15 +159,24 @@ impl Generations {
     ///
     /// Errors: why nothing has changed.
     pub fn reload(&mut self) -> Result<String, String> {
-        let outcome = self.try_reload();
+        let outcome = self.try_reload().map_err(|failure| match &self.in_force {
+            Some(in_force) => in_force.explain(failure.text()),
+            None => failure.text(),
+        });
         match &outcome {
             Ok(told) => info!(generation = self.seen.generation(), "reloaded: {told}"),
-            Err(failure) => {
+            Err(why) => {
                 self.seen.failed();
-                warn!("not reloaded, everything goes on as before: {}", failure.text());
+                warn!("not reloaded, everything goes on as before: {why}");
             }
         }
-        outcome.map_err(|failure| failure.text())
+        outcome
+    }
+
+    /// What the process has given up.
+    pub fn confined(&mut self, in_force: InForce) {
+        self.seen.confined(in_force.line());
+        self.in_force = Some(in_force);
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
@@ -154,12 +185,13 @@ impl Generations {
         // Listening sockets that are taken over fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
-        let Prepared { mut settings, services, modules, opened, files, .. } = prepared;
-        // The services that run now know their backends; the next ones would begin without.
-        if let Some(error) = opened.iter().flatten().find_map(|opened| opened.error.clone()) {
-            return Err(Failure::failed(error));
-        }
-        let token = settings.admin_token_file.as_deref().map(admin::read_token).transpose()?;
+        let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
+        // A list that neither its source gives nor the services know that run now would begin empty.
+        backends::complete(&opened)?;
+        let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
+        let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
+        let token = settings.admin_token_file.as_deref().map(|path| admin::token_in(path, known));
+        let token = token.transpose()?;
         open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self
@@ -169,14 +201,18 @@ impl Generations {
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let next = Platform::start_with(services, estate).map_err(not_started)?;
         self.access.write_to(log);
+        let known = Known::of(opened.iter().flatten().map(Opened::reader));
+        let kept = kept(&next, &opened);
         match backends::watch(&next, opened) {
-            Ok(watchers) => self.watchers = watchers,
+            Ok(watchers) => (self.watchers, self.known) = (watchers, known),
             Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
         }
-        let told = self.changes(&next);
-        for name in only_at_start(&self.settings, &settings) {
+        let later = only_at_start(&self.settings, &settings).into_iter().map(|name| {
             warn!(setting = name, "takes effect at the next start only");
-        }
+            format!("`{name}` takes effect at the next start only")
+        });
+        let told: Vec<String> = std::iter::once(self.changes(&next)).chain(kept).chain(later).collect();
+        let told = told.join("; ");
         tell_addresses(&next, settings.workers);
         let deadline = settings.reload_deadline;
         // Who is being replaced already hands over to the newest before the current one begins to leave.
@@ -195,21 +231,21 @@ impl Generations {
         if let (Some(admin), Some(token)) = (&self.admin, token) {
             admin.set_token(token);
         }
-        // What holds from the next start on does not hold before, where the admin side is opened again.
+        // What holds from the next start on does not hold before, where a new process is told what this one has.
         settings.admin = self.settings.admin.take();
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
-        (self.settings, self.files) = (settings, files);
+        (self.settings, self.files, self.dicts) = (settings, files, dicts);
         Ok(told)
     }
 
     /// Reads and compiles what comes next, behind the work of what runs: on a thread of its own, because a priority that was
     /// lowered is not had again. Nothing of what runs is touched, so that not even a broken invariant of the compiler can harm it.
     fn prepare(&self) -> Result<Prepared, Failure> {
-        let (flags, port) = (&self.flags, self.access.port());
+        let (flags, port, known, there) = (&self.flags, self.access.port(), &self.known, &self.dicts);
         let prepare = || {
             // Without the right to it the priority is what it was.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port)
+            Prepared::new(flags, &port, known, there)
         };
         thread::scope(|scope| {
             let compiler =
@@ -223,24 +259,23 @@ impl Generations {
     }
 
     /// Starts the binary that lies where this one did, with the same arguments; it takes the listening sockets and the clients
-    /// over. Says which process it is.
+    /// over. Says which process it is. The new process is not waited for any more once this one is to end.
     ///
     /// Errors: why everything goes on as before.
-    pub fn upgrade(&mut self) -> Result<String, String> {
-        let outcome = self.try_upgrade();
+    pub fn upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        let outcome = self.try_upgrade(is_to_end);
         match &outcome {
             Ok(told) => info!("upgraded: {told}"),
-            Err(why) => {
-                warn!("not upgraded, everything goes on as before: {why}");
-                if let Err(failure) = self.open_admin() {
-                    warn!("without its admin side: {}", failure.text());
-                }
-            }
+            Err(why) => warn!("not upgraded, everything goes on as before: {why}"),
         }
         outcome
     }
 
-    fn try_upgrade(&mut self) -> Result<String, String> {
+    fn try_upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        if self.in_force.as_ref().is_some_and(InForce::starts_nothing) {
+            let why = "this process is confined strictly and starts no other; end it and start it anew";
+            return Err(why.to_owned());
+        }
         let Some(binary) = &self.binary else { return Err("nobody knows where the binary lies".to_owned()) };
         let estate = self.current.estate();
         let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
@@ -250,10 +285,12 @@ impl Generations {
                 "snapshots cannot be written for the new process: {unsaved}; the log says why"
             ));
         }
-        // The new process opens its own at the same address.
-        self.answers = self.admin.take().map(|admin| admin.answers());
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-        let successor = Successor::start(binary, &arguments, &estate, &self.held)?;
+        let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
+        let bequest = Bequest { estate: &estate, held: &self.held, admin };
+        let successor = Successor::start(binary, &arguments, &bequest, is_to_end)?;
+        // Who asks from here on is heard by the new process, which listens on the same socket.
+        self.answers = self.admin.take().map(flick_admin::Server::give_away);
         let deadline = self.settings.reload_deadline;
         for platform in self.older.iter_mut().chain([&mut self.current]) {
             platform.give_away(deadline, |service| successor.heir_of(service));
@@ -401,6 +438,20 @@ fn tell_addresses(platform: &Platform, workers: usize) {
             info!(process, channel, %address, io = platform.io(), workers, "listening");
         }
     }
+}
+
+/// Lists of backends that could not be read and begin as they were, in words.
+fn kept(platform: &Platform, opened: &[Vec<Opened>]) -> Vec<String> {
+    let services = platform.services().iter().zip(opened);
+    let each =
+        services.flat_map(|(service, opened)| opened.iter().map(move |opened| (service.name(), opened)));
+    let kept = each.filter_map(|(service, opened)| Some((service, opened, opened.kept.as_ref()?)));
+    let told = kept.map(|(service, opened, error)| {
+        let (channel, source) = (opened.channel(), opened.reader().source());
+        warn!(service, channel, %source, error, "the list of backends cannot be read and begins as it was");
+        format!("the list of {service}.{channel} stays as it was: {error}")
+    });
+    told.collect()
 }
 
 /// Names of settings that belong to the process and have changed.

@@ -1,4 +1,4 @@
-//! Whether there is the memory that a service may need, before it starts.
+//! Whether there is the memory that a service may need, before it starts, and the addresses for it where those are limited.
 //! Promises: a service that starts never dies for want of memory that its limits and its program let it use; one that
 //! does not start is told what takes most and what makes it smaller.
 //! Refuses: to guess. Where the machine does not say what it has, nothing is compared.
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use flick_runtime::PlatformConfig;
 use flick_runtime::memory::{Part, parts};
+use rustix::process::{Resource, getrlimit};
 
 use super::not_started;
 use super::services::Named;
@@ -18,9 +19,19 @@ use crate::settings::Settings;
 /// Parts that a refusal lists.
 const LISTED_MAX: usize = 4;
 
+/// Addresses that a thread takes beside the tables of its services, for its stack and for what the allocator sets apart; generous.
+const THREAD_ADDRESSES: u64 = 32 << 20;
+/// Addresses that the process takes to compile, to answer and to write logs; generous.
+const PROCESS_ADDRESSES: u64 = 192 << 20;
+
 /// Compares what the services may need with what there is: what the operator allows, each program and all together, or
-/// what the machine has.
-pub fn check(services: &[(&Named<'_>, &PlatformConfig)], settings: &Settings) -> Outcome {
+/// what the machine has; and with the addresses that the process may still have. Dictionaries that are `there` have theirs.
+/// Gives those that will be there.
+pub fn check(
+    services: &[(&Named<'_>, &PlatformConfig)],
+    settings: &Settings,
+    there: &[Part],
+) -> Result<Vec<Part>, Failure> {
     let mut all = Vec::new();
     let mut entries: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
     for (index, (service, config)) in services.iter().enumerate() {
@@ -48,14 +59,45 @@ pub fn check(services: &[(&Named<'_>, &PlatformConfig)], settings: &Settings) ->
         let who = format!("the program {}", settings.entries[entry].program.display());
         told(refusal(&who, &own, allowed, "its `memory` allows"))?;
     }
-    let (available, whose) = match settings.memory {
-        Some(bytes) => (bytes, "`--memory` allows"),
-        None => match machine() {
-            Some(bytes) => (bytes, "this machine, or the part of it that this process may use, has"),
-            None => return Ok(()),
-        },
+    let available = match settings.memory {
+        Some(bytes) => Some((bytes, "`--memory` allows")),
+        None => {
+            machine().map(|bytes| (bytes, "this machine, or the part of it that this process may use, has"))
+        }
     };
-    told(refusal(&who, &all, available, whose))
+    if let Some((available, whose)) = available {
+        told(refusal(&who, &all, available, whose))?;
+    }
+    if let Some(left) = addresses_left() {
+        let whose = "the limit on the addresses of this process (`ulimit -v`, `LimitAS=` in a unit of systemd) leaves";
+        told(refusal(&who, &addressed(&all, there, settings.workers as u64), left, whose))?;
+    }
+    all.retain(|part| part.of_program);
+    Ok(all)
+}
+
+/// The parts by the addresses that they take, and what threads and the process take beside them.
+fn addressed(parts: &[Part], there: &[Part], threads: u64) -> Vec<Part> {
+    let bytes = threads * THREAD_ADDRESSES + PROCESS_ADDRESSES;
+    let beside = Part {
+        what: format!("{threads} threads, and the process itself"),
+        bytes,
+        addresses: bytes,
+        knob: "lower `--workers`".to_owned(),
+        of_program: false,
+    };
+    let new = parts.iter().filter(|part| !part.of_program || !there.contains(part)).cloned();
+    let mut all: Vec<Part> = new.chain([beside]).collect();
+    all.iter_mut().for_each(|part| part.bytes = part.addresses);
+    all.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    all
+}
+
+/// What is left of the addresses that this process may have, if they are limited.
+fn addresses_left() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    Some(limit.saturating_sub(kilobytes(&status, "VmSize:")?))
 }
 
 fn told(refusal: Option<String>) -> Outcome {
@@ -85,13 +127,13 @@ fn refusal(who: &str, parts: &[Part], available: u64, whose: &str) -> Option<Str
 
 /// Memory of the machine, or of the control group that this process is in, in bytes.
 fn machine() -> Option<u64> {
-    let total = meminfo_total(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    let total = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     Some(group_limit().map_or(total, |limit| limit.min(total)))
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn meminfo_total(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// A line of `/proc/meminfo` or of `/proc/self/status`, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -106,11 +148,26 @@ fn group_limit() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{meminfo_total, refusal};
+    use super::{addressed, kilobytes, refusal};
     use flick_runtime::memory::Part;
 
     fn part(what: &str, bytes: u64) -> Part {
-        Part { what: what.to_owned(), bytes, knob: format!("less of {what}"), of_program: false }
+        let knob = format!("less of {what}");
+        Part { what: what.to_owned(), bytes, addresses: bytes, knob, of_program: false }
+    }
+
+    #[test]
+    fn a_dictionary_that_is_there_takes_no_addresses_again() {
+        let dict = Part { of_program: true, ..part("the dictionary `hits`", 3 << 30) };
+        let tables = Part { addresses: 4 << 30, ..part("tables", 1 << 30) };
+        let total = |there: &[Part]| -> u64 {
+            let all = addressed(&[dict.clone(), tables.clone()], there, 2);
+            all.iter().map(|part| part.bytes).sum()
+        };
+        let beside = 2 * super::THREAD_ADDRESSES + super::PROCESS_ADDRESSES;
+        assert_eq!(total(&[]), (7 << 30) + beside);
+        assert_eq!(total(std::slice::from_ref(&dict)), (4 << 30) + beside);
+        assert_eq!(total(&[Part { bytes: 1, ..dict.clone() }]), (7 << 30) + beside);
     }
 
     #[test]
@@ -137,7 +194,7 @@ mod tests {
     #[test]
     fn the_kernel_says_how_much_there_is() {
         let text = "MemTotal:       24601234 kB\nMemFree:        1 kB\n";
-        assert_eq!(meminfo_total(text), Some(24_601_234 * 1024));
-        assert_eq!(meminfo_total("MemFree: 1 kB\n"), None);
+        assert_eq!(kilobytes(text, "MemTotal:"), Some(24_601_234 * 1024));
+        assert_eq!(kilobytes("MemFree: 1 kB\n", "MemTotal:"), None);
     }
 }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use flick_ir::data::Module;
 use flick_runtime::access::{Access, Port};
+use flick_runtime::memory::Part;
 use flick_runtime::{PlatformConfig, Service};
 
 use super::backends::{self, Opened};
@@ -15,6 +16,7 @@ use super::{memory, services};
 use crate::compile;
 use crate::failure::Failure;
 use crate::settings::{Bound, RunFlags, Settings};
+use crate::sources::Known;
 use crate::sources::names::Resolver;
 
 /// Memory for network buffers that a service of several gets at least, unless it is set.
@@ -30,6 +32,8 @@ pub struct Prepared {
     pub modules: Vec<Arc<Module>>,
     /// By service: lists of backends that are read from elsewhere.
     pub opened: Vec<Vec<Opened>>,
+    /// Their dictionaries.
+    pub dicts: Vec<Part>,
     /// How long each program took, in words.
     pub times: Vec<String>,
     /// Every file that was read.
@@ -39,10 +43,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Reads and compiles what the command line asks for; an access log goes through that port.
+    /// Reads and compiles what the command line asks for; an access log goes through that port. Lists of backends that are
+    /// `known` stand in for those that cannot be read; dictionaries that are `there` need no addresses again.
     ///
     /// Errors: a mistake in the settings or in a program; more memory than there is.
-    pub fn new(flags: &RunFlags, port: &Arc<Port>) -> Result<Self, Failure> {
+    pub fn new(flags: &RunFlags, port: &Arc<Port>, known: &Known, there: &[Part]) -> Result<Self, Failure> {
         let begun = SystemTime::now();
         let settings = Settings::resolve(flags.clone())?;
         let mut made = Vec::new();
@@ -53,9 +58,9 @@ impl Prepared {
         }
         let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
         let named = services::named(&settings, &programs)?;
-        let (configs, opened) = configs(&settings, &named, port)?;
+        let (configs, opened) = configs(&settings, &named, port, known)?;
         let asked: Vec<_> = named.iter().zip(&configs).collect();
-        memory::check(&asked, &settings)?;
+        let dicts = memory::check(&asked, &settings, there)?;
         let modules = made.iter().map(|(_, ready)| Arc::clone(&ready.module)).collect();
         let times = made.iter().map(|(_, ready)| ready.times.line()).collect();
         let mut files: Vec<PathBuf> =
@@ -69,14 +74,19 @@ impl Prepared {
             Service { name, program, engine: ready.engine, config, group }
         });
         let services = services.collect();
-        Ok(Self { settings, services, modules, opened, times, files, begun })
+        Ok(Self { settings, services, modules, opened, dicts, times, files, begun })
     }
 }
 
 /// What services are bound to and limited by, and their lists of backends that are read from elsewhere.
 type Configs = (Vec<PlatformConfig>, Vec<Vec<Opened>>);
 
-fn configs(settings: &Settings, named: &[services::Named<'_>], port: &Arc<Port>) -> Result<Configs, Failure> {
+fn configs(
+    settings: &Settings,
+    named: &[services::Named<'_>],
+    port: &Arc<Port>,
+    known: &Known,
+) -> Result<Configs, Failure> {
     let resolver = settings.resolver.map_or_else(Resolver::system, Resolver::new);
     let bound = services::bound(settings, named)?;
     let count = named.len() as u64;
@@ -86,7 +96,7 @@ fn configs(settings: &Settings, named: &[services::Named<'_>], port: &Arc<Port>)
         if !entry.sets_buffers {
             limits.buffer_bytes = (limits.buffer_bytes / count).max(BUFFERS_MIN);
         }
-        let (connect, opened) = backends::open(bound.connect, &resolver, &mut limits)?;
+        let (connect, opened) = backends::open(bound.connect, &resolver, known, &mut limits)?;
         let config = PlatformConfig {
             workers: settings.workers,
             pin: settings.pin,

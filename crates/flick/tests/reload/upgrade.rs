@@ -1,0 +1,162 @@
+//! Upgrades of a process that has given up what it had at its start, and by a binary that is not what it should be.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::common::process::Orphan;
+use super::common::service::Service;
+use super::common::{self, Scratch, wait};
+use super::{balancer, connect, figure, get, load};
+
+/// A copy of the tool beside a program, in a directory where everybody may pass, unlike the target directory perhaps.
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flick-{test}-{}", std::process::id()));
+        // Left over from a run that was killed, if it exists at all.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a directory for temporary files");
+        let made = Self(path);
+        std::fs::copy(common::flick().get_program(), made.tool()).expect("the tool is a file");
+        made.program(&balancer(0));
+        made
+    }
+
+    fn tool(&self) -> PathBuf {
+        self.0.join("flick")
+    }
+
+    fn program(&self, text: &str) -> PathBuf {
+        self.write("balancer.flick", text, 0o644)
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("the directory is ours");
+        allow(&path, mode);
+        path
+    }
+
+    /// Runs the balancer.
+    fn start(&self, extra: &[&str]) -> Service {
+        let mut command = Command::new(self.tool());
+        command.env_remove("FLICK_LOG").env("NO_COLOR", "1").current_dir(&self.0);
+        let connect = format!("backends={}", load::origin());
+        command.args(["run", "balancer.flick", "--listen", "client=127.0.0.1:0", "--connect", &connect]);
+        command.args(["--workers", "1"]).args(extra);
+        Service::start_as(command)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        // What cannot be removed lies among temporary files anyway.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn allow(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+/// A port of loopback that only root may take.
+fn low_port() -> u16 {
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (600..1024).find(is_free).expect("one of so many is free")
+}
+
+/// Upgrades a service that is not root any more and could not open its admin side again.
+fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let copied = Copied::new(test);
+    let closed = copied.0.join("closed");
+    std::fs::create_dir(&closed).expect("the directory is ours");
+    allow(&closed, 0o700);
+    let token = copied.write("closed/token", "token-of-root\n", 0o600);
+    let (token, at) = (token.display().to_string(), admin(&closed));
+    let user = ["--user", "65534:65534", "--admin", &at, "--admin-token-file", &token];
+    let mut first = copied.start(&user);
+    let asks = |what: &str| common::run(&[what, &at, "--token-file", &token]);
+    let (status, told, error) = asks("upgrade");
+    assert_eq!(status, 0, "{at}: {error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = Orphan(second.expect("it says which"));
+    assert_eq!(first.gone().code(), Some(0));
+    // The new one answers, and goes on answering when the next cannot start.
+    copied.program("nothing that compiles");
+    let (status, _, error) = asks("upgrade");
+    assert!(status == 1 && error.contains("balancer.flick"), "{at}: {error}");
+    copied.program(&balancer(1));
+    let (status, _, error) = asks("reload");
+    assert_eq!(status, 0, "{at}: {error}");
+    assert_eq!(get(&mut connect(first.address), "/version"), Ok("version 1".to_owned()));
+    common::peers::signal(second.0, "TERM");
+    wait::until("the second process to end", || (!second.is_there()).then_some(()));
+}
+
+#[test]
+fn a_user_who_may_not_make_the_socket_of_the_admin_side_lost_it_in_an_upgrade() {
+    check_of_a_user("upgrade-user", |closed| format!("unix:{}", closed.join("admin").display()));
+}
+
+#[test]
+fn a_user_who_may_not_take_the_port_of_the_admin_side_lost_it_in_an_upgrade() {
+    check_of_a_user("upgrade-port", |_| format!("127.0.0.1:{}", low_port()));
+}
+
+#[test]
+fn a_service_that_waited_for_a_new_process_did_not_hear_that_it_was_to_end() {
+    let copied = Copied::new("upgrade-hangs");
+    let service = copied.start(&["--confine", "off", "--admin", "0"]);
+    // Beside its place, so that nobody starts it half written.
+    let hangs = copied.write("hangs", "#!/bin/sh\n: > started\nexec sleep 100\n", 0o755);
+    std::fs::rename(hangs, copied.tool()).expect("the directory is ours");
+    service.signal("USR2");
+    wait::until("the new process", || copied.0.join("started").exists().then_some(()));
+    assert_eq!(figure(service.admin_address(), "flick_generation"), 1, "the admin side answers meanwhile");
+    let log = service.drained();
+    assert!(log.contains("not upgraded") && log.contains("told to end") && log.contains("drained"), "{log}");
+}
+
+#[test]
+fn an_upgrade_that_failed_took_the_file_of_a_socket_with_it() {
+    let scratch = Scratch::new("upgrade-file");
+    scratch.write("balancer.flick", &balancer(0));
+    let (path, admin) = (scratch.path().join("socket"), scratch.path().join("admin"));
+    let origin = load::origin();
+    let service = |name: &str, at: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\nprogram = \"balancer.flick\"\nlisten = {{ client = \"{at}\" }}\n\
+             connect = {{ backends = [\"{origin}\"] }}\n"
+        )
+    };
+    let at = format!("unix:{}", path.display());
+    let text = format!("workers = 1\n{}{}", service("first", "127.0.0.1:0"), service("second", &at));
+    let settings = scratch.write("flick.toml", &text).display().to_string();
+    let admin_at = format!("unix:{}", admin.display());
+    let mut first = Service::start(&["run", "--config", &settings, "--admin", &admin_at]);
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    scratch.write("balancer.flick", "nothing that compiles");
+    let (status, _, error) = common::run(&["upgrade", &admin_at]);
+    assert!(status == 1 && error.contains("balancer.flick"), "{error}");
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    // They are the new one's when there is one, and go with it.
+    scratch.write("balancer.flick", &balancer(1));
+    let (status, told, error) = common::run(&["upgrade", &admin_at]);
+    assert_eq!(status, 0, "{error}");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = Orphan(second.expect("it says which"));
+    assert_eq!(first.gone().code(), Some(0));
+    let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    common::peers::signal(second.0, "TERM");
+    wait::until("the second process to end", || (!second.is_there()).then_some(()));
+    assert!(!path.exists() && !admin.exists(), "nobody listens there any more");
+}
