@@ -202,7 +202,7 @@ fn a_run_without_program_or_settings_says_what_it_needs() {
 
 #[test]
 fn wrong_channels_get_the_list_of_right_ones() {
-    let right = ["`client`", "`backends`", "receives and sends"];
+    let right = ["`client`", "`backends`", "receives cmd, sends cmd"];
     let check = |args: &[&str], said: &str| {
         let mut all = vec!["run", PROXY];
         all.extend_from_slice(args);
@@ -211,6 +211,27 @@ fn wrong_channels_get_the_list_of_right_ones() {
     check(&["--listen", "clients=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"], "no channel `clients`");
     check(&["--listen", "client=127.0.0.1:0"], "channel `backends`");
     check(&[], "are not bound");
+}
+
+#[test]
+fn both_ways_of_a_channel_had_the_type_of_its_requests() {
+    const BALANCER: &str = "examples/http_balancer/round_robin.flick";
+    let said = ["`client` (receives request, sends response)"];
+    check(&["run", BALANCER, "--listen", "clients=127.0.0.1:0"], 2, &said);
+    let said = ["`backends` (array, receives response, sends request)"];
+    check(&["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", "back=127.0.0.1:1"], 2, &said);
+    let scratch = Scratch::new("graph-types");
+    let directory = scratch.path().to_str().expect("the path is UTF-8");
+    check(&["build", BALANCER, "--emit", "graph", "-o", directory], 0, &["round_robin.dot"]);
+    let dot = std::fs::read_to_string(scratch.path().join("round_robin.dot")).expect("the file was written");
+    for expected in [
+        r"input\nclient\nrequest",
+        r"input\nbackends[]\nresponse",
+        r"output\nclient\nresponse",
+        r"output\nbackends[]\nrequest",
+    ] {
+        assert!(dot.contains(expected), "{expected} is not in {dot}");
+    }
 }
 
 #[test]

@@ -104,17 +104,11 @@ pub fn not_started(error: StartError) -> Failure {
     }
 }
 
-/// The channels of a process for people: name, whether an array, direction and type.
+/// The channels of a process for people: name, whether an array, and what goes which way.
 pub fn channels(program: &Program) -> String {
     let describe = |channel: &flick_abi::Channel| {
-        let unit = &program.protocols[channel.protocol].name;
-        let direction = match (&channel.view, channel.sends) {
-            (Some(_), true) => "receives and sends",
-            (Some(_), false) => "receives",
-            (None, _) => "sends",
-        };
         let array = if channel.is_array { "array, " } else { "" };
-        format!("`{}` ({array}{direction} {unit})", channel.name)
+        format!("`{}` ({array}{})", channel.name, program.ways(channel))
     };
     program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
