@@ -134,6 +134,17 @@ pub struct Settings {
     pub file: Option<file::Named>,
 }
 
+/// How the log looks, as far as that is known before anything else is: what is wrong with the rest is told in it, too. Of a file
+/// that is wrong, what can be read of it counts; one that can be read only once is not looked into.
+pub fn log_format(flags: &RunFlags) -> Option<LogFormat> {
+    match (flags.log, settings_file(flags)) {
+        (Some(format), _) => Some(format),
+        (None, Ok(Some(path))) if path.is_file() => Some(file::log_format(&path).unwrap_or_default()),
+        (None, Ok(Some(_))) => None,
+        (None, _) => Some(LogFormat::default()),
+    }
+}
+
 impl Settings {
     /// Merges what the command line and the settings file say.
     ///

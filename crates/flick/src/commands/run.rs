@@ -24,7 +24,7 @@ use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::holding::Held;
 use crate::notify;
-use crate::settings::RunFlags;
+use crate::settings::{self, RunFlags};
 use crate::supervise::{self, Calls, Early};
 use crate::takeover::Predecessor;
 use crate::{confine, logging, perf_map, sys};
@@ -42,8 +42,12 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
+        let faults = Faults::default();
+        if let Some(format) = settings::log_format(&self.flags) {
+            logging::start(format, self.flags.verbose, &faults);
+        }
         let (predecessor, estate, held) = Predecessor::meet()?;
-        let outcome = self.start(estate, held);
+        let outcome = self.start(estate, held, faults);
         let (generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
@@ -60,16 +64,18 @@ impl Run {
     }
 
     /// Makes, opens and shows everything.
-    fn start(self, estate: Estate, inherited: Held) -> Result<(Generations, Calls), Failure> {
+    fn start(self, estate: Estate, inherited: Held, faults: Faults) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port())?;
         let settings = &prepared.settings;
-        if settings.verbose {
-            prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
-        }
-        let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
+        if settings.verbose {
+            prepared.times.iter().for_each(|line| match logging::is_json() {
+                true => tracing::debug!("{line}"),
+                false => anstream::eprintln!("{line}"),
+            });
+        }
         open_files::provide(&prepared.services)?;
         if settings.perf_map {
             perf_map::keep();

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use flick_net::Endpoint;
 use flick_runtime::Binding;
 use serde::Deserialize;
@@ -321,6 +322,14 @@ fn place_of(text: &str, service: Option<usize>, path: &[&str]) -> Option<Range<u
 fn entry<'t, 'f>(table: &'t DeTable<'f>, name: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'f>>)> {
     let found = table.iter().find(|(key, _)| key.get_ref() == name);
     found.map(|(key, value)| (key.span(), value))
+}
+
+/// How the log looks, as far as the file at `path` says so at all.
+pub fn log_format(path: &Path) -> Option<LogFormat> {
+    let text = crate::console::read_source(path).ok()?;
+    let (root, _) = DeTable::parse_recoverable(&text);
+    let (_, format) = entry(root.get_ref(), "log")?;
+    LogFormat::from_str(format.get_ref().as_str()?, false).ok()
 }
 
 /// Reads the settings file at `path`.
