@@ -24,6 +24,9 @@ use crate::failure::Failure;
 /// Counters of the platform that go down too.
 const GAUGES: &[&str] = &["sessions_open"];
 
+/// Counters of a thread's time: of a service that has its threads for itself nobody counts them.
+const OF_SHARED_THREADS: &[&str] = &["turns", "busy_ns", "share_waits"];
+
 /// One service to show.
 pub struct View {
     watch: Watch,
@@ -65,8 +68,8 @@ impl View {
         }
     }
 
-    /// The service, with these counts.
-    pub fn service(&self, snapshot: &Snapshot) -> Service {
+    /// The service, with these counts; without those of a thread's time where nobody counts them.
+    pub fn service(&self, snapshot: &Snapshot, is_alone: bool) -> Service {
         let watch = &self.watch;
         Service {
             name: watch.name().to_owned(),
@@ -78,9 +81,9 @@ impl View {
                 .collect(),
             io: watch.io().to_owned(),
             sessions_max: watch.sessions_max().into(),
-            counters: counters(&snapshot.totals),
+            counters: counters(&snapshot.totals, is_alone),
             times: times(&snapshot.times),
-            workers: snapshot.workers.iter().map(worker).collect(),
+            workers: snapshot.workers.iter().map(|each| worker(each, is_alone)).collect(),
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
@@ -125,8 +128,13 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-fn counters(totals: &Totals) -> Vec<Counter> {
+fn is_counted(name: &str, is_alone: bool) -> bool {
+    !is_alone || !OF_SHARED_THREADS.contains(&name)
+}
+
+fn counters(totals: &Totals, is_alone: bool) -> Vec<Counter> {
     let each = totals.entries().into_iter().zip(Totals::meanings());
+    let each = each.filter(|((name, _), _)| is_counted(name, is_alone));
     each.map(|((name, value), (_, help))| Counter {
         name: name.to_owned(),
         help: (*help).to_owned(),
@@ -140,8 +148,9 @@ fn times(times: &flick_runtime::latencies::Times) -> Times {
     Times { sum_ns: times.sum_ns(), buckets: times.filled().collect() }
 }
 
-fn worker(worker: &flick_runtime::WorkerTotals) -> Worker {
-    let values = worker.totals.entries().into_iter().map(|(_, value)| value as i64);
+fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> Worker {
+    let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
+    let values = values.map(|(_, value)| value as i64);
     let tasks = worker.tasks.iter().zip(flick_runtime::tasks::KINDS).map(|(totals, (_, kind))| TaskRuns {
         kind: kind.to_owned(),
         runs: totals.runs,
