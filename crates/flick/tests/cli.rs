@@ -189,6 +189,10 @@ fn settings_that_contradict_each_other_or_did_nothing_were_taken() {
     );
     // Not to check today, what would be checked otherwise, is no mistake; channels are looked at behind that.
     check(&["run", PROXY, "--check-expect", "PONG", "--check-every", "0"], 2, &["are not bound"]);
+    check(&["run", PROXY, "--eject-time", "30s"], 2, &["`--eject-time` does nothing", "`--eject-failures`"]);
+    check(&["run", PROXY, "--eject-time", "30s", "--eject-share", "0%"], 2, &["are not bound"]);
+    // Checks put backends out, too.
+    check(&["run", PROXY, "--eject-max", "20%", "--check-every", "1s"], 2, &["are not bound"]);
 }
 
 #[test]

@@ -287,6 +287,19 @@ impl Named {
         failure.shown(|title| self.excerpt(service, path, title, None))
     }
 
+    /// A failure at the table of the service of that number.
+    pub fn at_service(&self, service: usize, title: &str, help: &str) -> Failure {
+        let place = table_of(&self.text, service).unwrap_or(0..0);
+        let path = self.path.display().to_string();
+        Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
+    }
+
+    /// Where a setting of the file's own stands, for what is found wrong with it when the file is not at hand any more.
+    pub fn place(&self, path: &[&str]) -> Option<Place> {
+        let place = place_of(&self.text, None, path)?;
+        Some(Place { name: self.path.display().to_string(), text: self.text.clone(), place })
+    }
+
     /// What is wrong at a setting, shown there; nothing where it does not stand there.
     fn excerpt(
         &self,
@@ -297,6 +310,31 @@ impl Named {
     ) -> Option<String> {
         let place = place_of(&self.text, service, path)?;
         Some(report::excerpt(title, &self.path.display().to_string(), &self.text, place, help))
+    }
+}
+
+/// A place in a settings file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    name: String,
+    text: String,
+    place: Range<usize>,
+}
+
+impl Place {
+    /// A failure that comes from what stands there, shown there.
+    pub fn shown(&self, failure: Failure) -> Failure {
+        failure.shown(|title| Some(report::excerpt(title, &self.name, &self.text, self.place.clone(), None)))
+    }
+}
+
+/// Where the table of a service stands.
+fn table_of(text: &str, service: usize) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let (_, services) = entry(root.get_ref(), "service")?;
+    match services.get_ref() {
+        DeValue::Array(all) => Some(all.get(service)?.span()),
+        _ => Some(services.span()),
     }
 }
 
