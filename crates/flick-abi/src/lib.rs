@@ -18,5 +18,5 @@ pub use frame::{Frame, MessageFlags};
 pub use host::{Host, HostCall, NoHost, Policy};
 pub use program::{
     Bounds, Channel, Counter, Dict, Event, Evict, FailureReason, FuncId, Handler, Merge, Program, Protocol,
-    ReplyOrder, Rule, RuleAction, Snapshot, Start, Timer, View, WireField,
+    ReplyOrder, Rule, RuleAction, Snapshot, Start, Timer, Units, View, WireField,
 };

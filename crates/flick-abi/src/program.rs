@@ -46,6 +46,17 @@ pub struct Channel {
     pub sends: bool,
     /// Index in `Program::protocols`.
     pub protocol: usize,
+    /// What travels on it, for people.
+    pub units: Units,
+}
+
+/// Names of the units of a channel; `None`: that of its protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Units {
+    /// Of what is received.
+    pub receives: Option<String>,
+    /// Of what is sent.
+    pub sends: Option<String>,
 }
 
 /// How messages of one channel are read: only what the program uses is decoded.
@@ -139,6 +150,29 @@ pub enum Start {
 }
 
 impl Program {
+    /// Name of the unit that is received on a channel, if one is.
+    pub fn received<'a>(&'a self, channel: &'a Channel) -> Option<&'a str> {
+        channel.view.as_ref().map(|_| self.unit(channel, &channel.units.receives))
+    }
+
+    /// Name of the unit that may be sent on a channel, if one may.
+    pub fn sent<'a>(&'a self, channel: &'a Channel) -> Option<&'a str> {
+        channel.sends.then(|| self.unit(channel, &channel.units.sends))
+    }
+
+    fn unit<'a>(&'a self, channel: &'a Channel, own: &'a Option<String>) -> &'a str {
+        own.as_deref().unwrap_or_else(|| {
+            self.protocols.get(channel.protocol).map_or("", |protocol| protocol.name.as_str())
+        })
+    }
+
+    /// What goes which way on a channel, for people: `receives request, sends response`.
+    pub fn ways(&self, channel: &Channel) -> String {
+        let received = self.received(channel).map(|unit| format!("receives {unit}"));
+        let sent = self.sent(channel).map(|unit| format!("sends {unit}"));
+        received.into_iter().chain(sent).collect::<Vec<_>>().join(", ")
+    }
+
     /// How many starts there are.
     pub fn starts_count(&self) -> usize {
         self.channels.len() + self.handlers.len() + self.timers.len()

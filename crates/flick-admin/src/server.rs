@@ -71,6 +71,16 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+impl Address {
+    /// Whether nobody but this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
 impl FromStr for Address {
     type Err = String;
 
@@ -124,10 +134,7 @@ impl Server {
     ///
     /// Errors: the address cannot be had, or is for everybody and there is no token.
     pub fn open(config: Config, opened: Option<OwnedFd>, source: Arc<dyn Source>) -> io::Result<Self> {
-        let is_local = match &config.address {
-            Address::Tcp(address) => address.ip().is_loopback(),
-            Address::Unix(_) => true,
-        };
+        let is_local = config.address.is_local();
         if !is_local && config.token.is_none() {
             let why = format!("{} can be reached by others: that needs a token", config.address);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

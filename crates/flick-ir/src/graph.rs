@@ -146,7 +146,7 @@ pub fn graph(module: &Module) -> Graph {
     let output = |index: &usize| Task {
         kind: TaskKind::Output,
         name: channel_name(module, *index),
-        detail: unit_name(module, *index),
+        detail: program.sent(&program.channels[*index]).unwrap_or_default().to_owned(),
     };
     tasks.extend(targets.iter().map(output));
     tasks.extend(kept.into_iter().map(|piece| kept_task(module, piece)));
@@ -172,7 +172,8 @@ fn starts(module: &Module) -> Vec<Starter> {
             continue;
         }
         let name = channel_name(module, source);
-        let task = Task { kind: TaskKind::Input, name: name.clone(), detail: unit_name(module, source) };
+        let received = program.received(&program.channels[source]).unwrap_or_default().to_owned();
+        let task = Task { kind: TaskKind::Input, name: name.clone(), detail: received };
         let run = match merges.is_empty() {
             true => Task {
                 kind: TaskKind::Compute,
@@ -225,12 +226,6 @@ fn channel_name(module: &Module, index: usize) -> String {
     format!("{}{}", channel.name, if channel.is_array { "[]" } else { "" })
 }
 
-fn unit_name(module: &Module, index: usize) -> String {
-    let program = &module.program;
-    let protocol = program.protocols.get(program.channels[index].protocol);
-    protocol.map_or_else(String::new, |protocol| protocol.name.clone())
-}
-
 /// All that is kept.
 fn kept(module: &Module) -> Vec<Kept> {
     let program = &module.program;
@@ -279,6 +274,22 @@ mod tests {
         assert_eq!(names, ["client", "back<ends[]", "client =>", "back<ends[] =>", "client", "back<ends[]"]);
         let edges: Vec<_> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
         assert_eq!(edges, [(0, 2), (1, 3), (2, 5), (3, 4)]);
+    }
+
+    #[test]
+    fn both_ways_of_a_channel_had_the_unit_of_requests() {
+        let mut program = PROXY.to_owned();
+        for (channel, ways) in [
+            ("\"client\" single protocol 0", "sends as \"reply\""),
+            ("\"back<ends\" array protocol 0", "receives \"reply\" sends"),
+        ] {
+            program = program.replace(&format!("{channel} sends"), &format!("{channel} {ways}"));
+        }
+        let module = text::parse(&program).expect("the test's text is of the form");
+        assert_eq!(text::print(&text::parse(&text::print(&module)).expect("printed")), text::print(&module));
+        let tasks = graph(&module).tasks;
+        let details: Vec<&str> = tasks.iter().map(|task| task.detail.as_str()).collect();
+        assert_eq!(details, ["cmd", "reply", "1 rule", "1 rule", "reply", "cmd"]);
     }
 
     #[test]

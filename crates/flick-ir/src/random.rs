@@ -13,7 +13,8 @@ mod wide;
 use flick_abi::frame::SLOT_TOTAL;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
 use flick_abi::{
-    Bounds, BytesRef, Channel, Counter, Dict, Evict, Frame, FuncId, Program, Region, Rule, RuleAction, View,
+    Bounds, BytesRef, Channel, Counter, Dict, Evict, Frame, FuncId, Program, Region, Rule, RuleAction, Units,
+    View,
 };
 
 use crate::data::{FuncKind, Function, Module};
@@ -130,6 +131,7 @@ pub fn plain_module(seed: u64) -> Module {
         view: Some(view.clone()),
         sends: true,
         protocol: 0,
+        units: Units::default(),
     };
     let dict = |name: &str| Dict {
         name: name.to_owned(),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flick_abi::{
-    Bounds, Channel, Counter, Dict, FuncId, Handler, Merge, Program, Protocol, Rule, RuleAction, Timer, View,
+    Bounds, Channel, Counter, Dict, FuncId, Handler, Merge, Program, Protocol, Rule, RuleAction, Timer,
+    Units, View,
 };
 use flick_check::hir;
 use flick_check::hir::UnitId;
@@ -152,7 +153,12 @@ fn lower_channels(
             protocols.len() - 1
         });
         let (name, is_array, sends) = (channel.name.clone(), channel.is_array, channel.sends.is_some());
-        channels.push(Channel { name, is_array, view, sends, protocol });
+        let other = |carried: Option<hir::UnitId>| {
+            let other = carried.filter(|carried| *carried != unit);
+            other.map(|other| cx.program.units[other.0 as usize].name.clone())
+        };
+        let units = Units { receives: other(channel.receives), sends: other(channel.sends) };
+        channels.push(Channel { name, is_array, view, sends, protocol, units });
     }
     (channels, protocols)
 }

@@ -55,7 +55,7 @@ pub use handover::{Handed, Heir};
 pub use health::HealthLimits;
 pub use host::{Backends, WorkerHost};
 pub use merge::{Hub, MergeSetup, SinkAt};
-pub use platform::{Estate, Lists, Outcome, Platform, Running, Service};
+pub use platform::{Estate, Lists, Outcome, Platform, Running, Service, own_files};
 pub use retries::RetryLimits;
 pub use roster::Member;
 pub use setup::{Setup, StartError};

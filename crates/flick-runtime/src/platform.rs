@@ -450,8 +450,14 @@ fn same_dicts(a: &Program, b: &Program) -> bool {
     shape(a) == shape(b) && a.counters.len() == b.counters.len()
 }
 
-/// Refuses two programs that would write one file.
-fn own_files(program: &Program, directory: Option<&Path>, kept: &mut Vec<PathBuf>) -> Result<(), StartError> {
+/// Adds the files of a program's snapshots in that directory to those that are `kept` there.
+///
+/// Errors: another program would write one of them.
+pub fn own_files(
+    program: &Program,
+    directory: Option<&Path>,
+    kept: &mut Vec<PathBuf>,
+) -> Result<(), StartError> {
     let Some(directory) = directory else { return Ok(()) };
     for snapshot in program.dicts.iter().filter_map(|dict| dict.snapshot.as_ref()) {
         let path = directory.join(&snapshot.file);

@@ -318,16 +318,11 @@ impl BoundBackends {
     }
 }
 
-/// `client (single, receives and sends)`, for error texts.
+/// `client (single, receives request, sends response)`, for error texts.
 fn describe_channels(program: &Program) -> String {
     let describe = |channel: &flick_abi::Channel| {
         let kind = if channel.is_array { "array" } else { "single" };
-        let direction = match (&channel.view, channel.sends) {
-            (Some(_), true) => "receives and sends",
-            (Some(_), false) => "receives",
-            _ => "sends",
-        };
-        format!("`{}` ({kind}, {direction} {})", channel.name, program.protocols[channel.protocol].name)
+        format!("`{}` ({kind}, {})", channel.name, program.ways(channel))
     };
     program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

@@ -137,6 +137,11 @@ impl Watch {
         self.setup.limits.sessions_max
     }
 
+    /// The part of each thread that it has at most: below 100, its turns are counted as if there were others.
+    pub fn cpu_max_percent(&self) -> u32 {
+        self.setup.limits.cpu_max_percent
+    }
+
     /// What the program's code shares: its counters and dictionaries.
     pub fn state(&self) -> &State {
         &self.state

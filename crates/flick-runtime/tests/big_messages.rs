@@ -10,7 +10,7 @@ use flick_abi::frame::{SLOT_ECHO_READY, SLOT_HEAD, SLOT_TOTAL};
 use flick_abi::limits::BIG_HEAD_BYTES_MAX;
 use flick_abi::{
     Ask, Bounds, Channel, Engine, Frame, FuncId, Outcome, Program, Protocol, ReplyOrder, Rule, RuleAction,
-    RuleCall, Send, SendBody, Step, View,
+    RuleCall, Send, SendBody, Step, Units, View,
 };
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
@@ -94,6 +94,7 @@ fn subject() -> Subject {
         view: Some(view.clone()),
         sends: true,
         protocol: 0,
+        units: Units::default(),
     };
     let program = Program {
         name: "Frames".into(),

@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::confine::User;
 use crate::failure::Failure;
+use crate::settings::file::Place;
 use line::Clock;
 
 /// How long lines gather, so that many are written at once and workers call seldom.
@@ -63,6 +64,8 @@ pub struct Wanted {
     pub path: PathBuf,
     /// Which part of the requests.
     pub sample: Sample,
+    /// Where the settings file names the file, if it does.
+    pub place: Option<Place>,
 }
 
 impl Wanted {
@@ -114,7 +117,11 @@ impl AccessLog {
     /// Errors: it cannot be opened.
     pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<Opened, Failure> {
         let is_new = wanted.map(|wanted| &wanted.path) != self.wanted.as_ref().map(|wanted| &wanted.path);
-        let file = wanted.filter(|_| is_new).map(|wanted| self.opened(wanted, user)).transpose()?;
+        let opened = wanted.filter(|_| is_new).map(|wanted| {
+            let shown = |failure| wanted.place.iter().fold(failure, |failure, place| place.shown(failure));
+            self.opened(wanted, user).map_err(shown)
+        });
+        let file = opened.transpose()?;
         Ok(Opened { wanted: wanted.cloned(), file })
     }
 

@@ -102,7 +102,7 @@ pub fn check_text(path: &Path, text: &str) -> Result<Checked, Failure> {
 pub fn accepted(checked: Checked) -> Result<(hir::Program, Sources), Failure> {
     match checked.program {
         Some(program) => {
-            report::report(&checked.diagnostics, &checked.sources);
+            report::warnings(&checked.diagnostics, &checked.sources);
             Ok((program, checked.sources))
         }
         None => Err(Failure::diagnosed(report::text(&checked.diagnostics, &checked.sources).0)),

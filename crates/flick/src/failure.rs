@@ -9,6 +9,8 @@
 
 use std::process::ExitCode;
 
+use crate::logging;
+
 /// A failure with its exit status. Having one means: whoever returns it has not told the person yet, unless
 /// `message` is empty.
 #[derive(Debug)]
@@ -63,9 +65,11 @@ impl Failure {
         anstream::adapter::strip_str(self.message.trim_end()).to_string()
     }
 
-    /// Tells the person, and gives the status.
+    /// Tells the person, or whoever reads a log of JSON, and gives the status.
     pub fn report(&self) -> ExitCode {
-        if !self.message.is_empty() {
+        if !self.message.is_empty() && logging::is_json() {
+            tracing::error!(target: logging::FAILURES, "{}", self.text());
+        } else if !self.message.is_empty() {
             let message = self.message.trim_end();
             // Messages with an excerpt bring their own title.
             let is_titled = self.is_titled || message.starts_with("error");

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use flick_check::{Diagnostic, Severity, Sources, render};
+use tracing::warn;
+
+use crate::logging;
 
 /// Writes all diagnostics to stderr, and how many errors there were. Returns whether there were any.
 pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
@@ -13,6 +16,20 @@ pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
         anstream::eprintln!("{text}");
     }
     errors > 0
+}
+
+/// Writes warnings to stderr; where the log is JSON, each as an event.
+pub fn warnings(diagnostics: &[Diagnostic], sources: &Sources) {
+    if !logging::is_json() {
+        report(diagnostics, sources);
+        return;
+    }
+    for diagnostic in diagnostics {
+        let span = &diagnostic.span;
+        let (line, column) = sources.line_column(span.file, span.range.start);
+        let file = sources.get(span.file).map_or("", |source| source.name.as_str());
+        warn!(code = diagnostic.code, file, line, column, "{}", diagnostic.title);
+    }
 }
 
 /// All diagnostics, and how many errors there are, in words and as a number.

@@ -3,7 +3,7 @@
 //! mistake in the file is shown at its line, with what would be right.
 
 pub mod addresses;
-mod file;
+pub mod file;
 mod flags;
 mod health;
 mod limits;
@@ -114,6 +114,8 @@ pub struct Settings {
     pub admin: Option<flick_admin::Address>,
     /// The file with its token.
     pub admin_token_file: Option<PathBuf>,
+    /// Where the settings file names that, if it does.
+    token_place: Option<file::Place>,
     /// Who to become once the sockets are open.
     pub user: Option<User>,
     /// What is given up.
@@ -134,6 +136,17 @@ pub struct Settings {
     pub file: Option<file::Named>,
 }
 
+/// How the log looks, as far as that is known before anything else is: what is wrong with the rest is told in it, too. Of a file
+/// that is wrong, what can be read of it counts; one that can be read only once is not looked into.
+pub fn log_format(flags: &RunFlags) -> Option<LogFormat> {
+    match (flags.log, settings_file(flags)) {
+        (Some(format), _) => Some(format),
+        (None, Ok(Some(path))) if path.is_file() => Some(file::log_format(&path).unwrap_or_default()),
+        (None, Ok(Some(_))) => None,
+        (None, _) => Some(LogFormat::default()),
+    }
+}
+
 impl Settings {
     /// Merges what the command line and the settings file say.
     ///
@@ -152,7 +165,7 @@ impl Settings {
             Some(directory) => directory.join(program),
             None => program,
         };
-        let programs = chosen(&flags, services, beside_file)?;
+        let programs = chosen(&flags, services, place.as_ref(), beside_file)?;
         together::check(&flags, &file, &programs, place.as_ref())?;
         let entries = programs
             .into_iter()
@@ -163,14 +176,9 @@ impl Settings {
             Io::Epoll => IoKind::Epoll,
             Io::Uring => IoKind::Uring,
         };
-        let sample = flags.access_log_sample.or(file.access_log_sample);
-        let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
-        let path = flags.access_log.or_else(|| file.access_log.map(beside));
-        if path.is_none() && sample.is_some() {
-            let of_file = place.as_ref().filter(|_| flags.access_log_sample.is_none());
-            return Err(sample_of_nothing(of_file));
-        }
-        let access_log = path.map(|path| access::Wanted { path, sample: sample.unwrap_or(Sample::ALL) });
+        let access_log = wanted_log(&flags, &file, place.as_ref(), beside_file)?;
+        let in_file = place.as_ref().filter(|_| flags.admin_token_file.is_none());
+        let token_place = in_file.and_then(|named| named.place(&["admin", "token_file"]));
         Ok(Self {
             entries,
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
@@ -194,6 +202,7 @@ impl Settings {
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
+            token_place,
             resolver: flags.resolver.or(file.resolver),
             user: flags.user.or(file.user),
             confine: flags.confine.or(file.confine).unwrap_or_default(),
@@ -213,6 +222,32 @@ impl Settings {
             _ => failure,
         }
     }
+
+    /// A failure that has to do with the token of the admin side, shown where the settings file names it, if it does.
+    pub fn at_token(&self, failure: Failure) -> Failure {
+        self.token_place.iter().fold(failure, |failure, at| at.shown(failure))
+    }
+}
+
+/// The access log, if one is to be kept.
+///
+/// Errors: a part of one that there is not.
+fn wanted_log(
+    flags: &RunFlags,
+    file: &file::File,
+    named: Option<&file::Named>,
+    beside_file: impl Fn(PathBuf) -> PathBuf,
+) -> Result<Option<access::Wanted>, Failure> {
+    let sample = flags.access_log_sample.or(file.access_log_sample);
+    let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
+    let path = flags.access_log.clone().or_else(|| file.access_log.clone().map(beside));
+    let Some(path) = path else {
+        let of_file = named.filter(|_| flags.access_log_sample.is_none());
+        return if sample.is_some() { Err(sample_of_nothing(of_file)) } else { Ok(None) };
+    };
+    let in_file = named.filter(|_| flags.access_log.is_none());
+    let place = in_file.and_then(|named| named.place(&["access_log"]));
+    Ok(Some(access::Wanted { path, sample: sample.unwrap_or(Sample::ALL), place }))
 }
 
 /// What to say of a part of an access log that there is not.
@@ -229,6 +264,7 @@ fn sample_of_nothing(file: Option<&file::Named>) -> Failure {
 fn chosen(
     flags: &RunFlags,
     mut services: Vec<file::Service>,
+    named: Option<&file::Named>,
     beside_file: impl Fn(PathBuf) -> PathBuf,
 ) -> Result<Vec<(PathBuf, file::Service)>, Failure> {
     let missing = || {
@@ -240,11 +276,15 @@ fn chosen(
         if services.is_empty() {
             return Err(missing());
         }
-        let with_program = |mut service: file::Service| {
-            let program = service.program.take().ok_or_else(missing)?;
+        let without = |number: usize| {
+            let help = "write `program = \"FILE\"` in it";
+            named.map_or_else(missing, |named| named.at_service(number, "this service has no program", help))
+        };
+        let with_program = |(number, mut service): (usize, file::Service)| {
+            let program = service.program.take().ok_or_else(|| without(number))?;
             Ok((beside_file(program), service))
         };
-        return services.into_iter().map(with_program).collect();
+        return services.into_iter().enumerate().map(with_program).collect();
     }
     let lent = if flags.programs.len() == 1 && services.len() == 1 { services.pop() } else { None };
     if !services.is_empty() {

@@ -88,6 +88,31 @@ fn metrics_count_what_a_service_did() {
     service.drained();
 }
 
+#[test]
+fn what_is_not_counted_of_one_service_was_shown_as_zero() {
+    let service = Service::proxy(&[free_address()], &["--workers", "1", "--admin", "0"]);
+    let admin = service.admin();
+    let seen = metrics(admin);
+    for name in ["flick_turns_total", "flick_busy_ns_total", "flick_share_waits_total"] {
+        assert_eq!(seen.samples(name).count(), 0, "{name}");
+    }
+    assert_eq!(seen.samples("flick_requests_total").count(), 1);
+    // What stands behind those that are left out is what its name says.
+    assert_eq!(seen.sum("flick_links_connected_total"), 0.0);
+    let (_, state) = get(tcp(admin), "/api/state", "");
+    let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+    let service_shown = &state["services"][0];
+    let counters = service_shown["counters"].as_array().expect("a list");
+    assert_eq!(service_shown["workers"][0]["values"].as_array().map(Vec::len), Some(counters.len()));
+    assert!(counters.iter().all(|counter| counter["name"] != "busy_ns"), "{counters:?}");
+    service.drained();
+    let service = Service::proxy(&[free_address()], &["--workers", "1", "--admin", "0", "--cpu-max", "90%"]);
+    wait::until("turns that are counted", || {
+        (metrics(service.admin_address()).sum("flick_turns_total") > 0.0).then_some(())
+    });
+    service.drained();
+}
+
 /// A backend that reads one request of each connection and ends it; how many it has read.
 fn hangs_up() -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -189,6 +189,10 @@ fn settings_that_contradict_each_other_or_did_nothing_were_taken() {
     );
     // Not to check today, what would be checked otherwise, is no mistake; channels are looked at behind that.
     check(&["run", PROXY, "--check-expect", "PONG", "--check-every", "0"], 2, &["are not bound"]);
+    check(&["run", PROXY, "--eject-time", "30s"], 2, &["`--eject-time` does nothing", "`--eject-failures`"]);
+    check(&["run", PROXY, "--eject-time", "30s", "--eject-share", "0%"], 2, &["are not bound"]);
+    // Checks put backends out, too.
+    check(&["run", PROXY, "--eject-max", "20%", "--check-every", "1s"], 2, &["are not bound"]);
 }
 
 #[test]
@@ -202,7 +206,7 @@ fn a_run_without_program_or_settings_says_what_it_needs() {
 
 #[test]
 fn wrong_channels_get_the_list_of_right_ones() {
-    let right = ["`client`", "`backends`", "receives and sends"];
+    let right = ["`client`", "`backends`", "receives cmd, sends cmd"];
     let check = |args: &[&str], said: &str| {
         let mut all = vec!["run", PROXY];
         all.extend_from_slice(args);
@@ -211,6 +215,27 @@ fn wrong_channels_get_the_list_of_right_ones() {
     check(&["--listen", "clients=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"], "no channel `clients`");
     check(&["--listen", "client=127.0.0.1:0"], "channel `backends`");
     check(&[], "are not bound");
+}
+
+#[test]
+fn both_ways_of_a_channel_had_the_type_of_its_requests() {
+    const BALANCER: &str = "examples/http_balancer/round_robin.flick";
+    let said = ["`client` (receives request, sends response)"];
+    check(&["run", BALANCER, "--listen", "clients=127.0.0.1:0"], 2, &said);
+    let said = ["`backends` (array, receives response, sends request)"];
+    check(&["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", "back=127.0.0.1:1"], 2, &said);
+    let scratch = Scratch::new("graph-types");
+    let directory = scratch.path().to_str().expect("the path is UTF-8");
+    check(&["build", BALANCER, "--emit", "graph", "-o", directory], 0, &["round_robin.dot"]);
+    let dot = std::fs::read_to_string(scratch.path().join("round_robin.dot")).expect("the file was written");
+    for expected in [
+        r"input\nclient\nrequest",
+        r"input\nbackends[]\nresponse",
+        r"output\nclient\nresponse",
+        r"output\nbackends[]\nrequest",
+    ] {
+        assert!(dot.contains(expected), "{expected} is not in {dot}");
+    }
 }
 
 #[test]

@@ -53,6 +53,106 @@ fn a_settings_file_runs_the_same_service() {
     assert!(line.starts_with('{') && line.contains(r#""channel":"client""#), "{line}");
 }
 
+/// Listing 1 with a field that nobody reads, which the compiler warns of.
+fn proxy_with_a_field_too_many() -> String {
+    let program = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
+    let field = "  key : string\n";
+    assert!(program.contains(field), "{program}");
+    program.replace(field, "  key : string\n  opcode : opcode\n")
+}
+
+/// The events of a log, each of which is one line of JSON.
+fn events(log: &str) -> Vec<serde_json::Value> {
+    let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\nin {log}"));
+    log.lines().map(read).collect()
+}
+
+#[test]
+fn warnings_of_the_compiler_were_no_json() {
+    let (store, scratch) = (store(), Scratch::new("json-warnings"));
+    let path = scratch.write("proxy.flick", &proxy_with_a_field_too_many());
+    let path = path.to_str().expect("the path is UTF-8");
+    let connect_to = format!("backends={}", store.addr());
+    let service = Service::start(&[
+        "run",
+        path,
+        "--listen",
+        "client=127.0.0.1:0",
+        "--connect",
+        &connect_to,
+        "--log",
+        "json",
+        "-v",
+        "--admin",
+        "0",
+    ]);
+    let admin = service.admin().to_string();
+    let (status, _, said) = common::run(&["reload", &admin]);
+    assert_eq!(status, 0, "{said}");
+    scratch.write("proxy.flick", "proc Proxy: (nothing/nothing client)\n");
+    let (status, _, said) = common::run(&["reload", &admin]);
+    assert_ne!(status, 0, "{said}");
+    let events = events(&service.drained());
+    let told: Vec<_> = events.iter().filter(|event| event["code"] == "E0212").collect();
+    assert_eq!(told.len(), 2, "{events:?}");
+    for event in told {
+        assert_eq!((&event["level"], &event["file"]), (&"WARN".into(), &path.into()), "{event}");
+        assert!(event["line"].as_u64() > Some(1), "{event}");
+        assert!(event["message"].as_str().is_some_and(|text| text.contains("`opcode`")), "{event}");
+    }
+    let refused = |event: &serde_json::Value| {
+        event["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("not reloaded") && text.contains("nothing"))
+    };
+    assert!(events.iter().any(|event| event["level"] == "WARN" && refused(event)), "{events:?}");
+}
+
+#[test]
+fn a_settings_file_that_can_be_read_only_once_is_enough() {
+    let (store, scratch) = (store(), Scratch::new("once"));
+    let path = scratch.path().join("settings");
+    let program = common::root().join(PROXY);
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo starts");
+    assert!(made.success());
+    let settings = format!(
+        "log = \"json\"\nworkers = 1\n[service]\nprogram = {program:?}\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+         connect = {{ backends = \"{}\" }}\n",
+        store.addr()
+    );
+    let pipe = path.clone();
+    let writing = std::thread::spawn(move || std::fs::write(pipe, settings));
+    let service = Service::start(&["run", "--config", path.to_str().expect("the path is UTF-8")]);
+    writing.join().expect("no panic").expect("it was read");
+    check_works(&mut connect(service.address));
+    assert!(!events(&service.drained()).is_empty());
+}
+
+#[test]
+fn what_a_start_failed_for_was_no_json() {
+    let scratch = Scratch::new("json-failures");
+    let program = scratch.write("wrong.flick", "proc Proxy: (nothing/nothing client)\n");
+    let program = program.to_str().expect("the path is UTF-8");
+    let settings = scratch.write("flick.toml", "log = \"json\"\nworkers = 1\nwrokers = 2\n");
+    let settings = settings.to_str().expect("the path is UTF-8");
+    for (arguments, status, said) in [
+        (&["run", program, "--log", "json"][..], 1, "E0"),
+        (&["run", "--config", settings], 2, "wrokers"),
+        (&["run", PROXY, "--log", "json"], 2, "are not bound"),
+        (&["run", "missing.flick", "--log", "json"], 1, "cannot read missing.flick"),
+        (&["run", "--config", "missing.toml", "--log", "json"], 2, "cannot read the settings"),
+    ] {
+        let (actual, _, log) = common::run(arguments);
+        assert_eq!(actual, status, "{arguments:?}: {log}");
+        let events = events(&log);
+        let [event] = events.as_slice() else { panic!("{arguments:?}: {log}") };
+        assert_eq!(event["level"], "ERROR", "{event}");
+        let is_said =
+            event["message"].as_str().is_some_and(|text| text.contains(said) && !text.contains('\u{1b}'));
+        assert!(is_said, "{arguments:?}: {event}");
+    }
+}
+
 #[test]
 fn ipv6_and_unix_sockets_are_listened_on() {
     let (store, scratch) = (store(), Scratch::new("unix"));

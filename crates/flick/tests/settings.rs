@@ -12,12 +12,26 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/settings")
 }
 
+/// A program that keeps something.
+const KEEPER: &str = r#"use http
+
+global seen: dict<int, int> max 16 entries, snapshot "seen" every 1h
+
+proc Keeper: (request/response client)
+  | client => answer() => client
+
+fun answer: (req: request) -> (response)
+  seen[1] := len(req.path)
+  response{status = 200, reason = "OK", headers = [], body = raw("")}
+"#;
+
 /// What `flick run` says to a settings file, with its status in the first line.
 fn say(input: &str) -> String {
     let scratch = Scratch::new("settings");
     scratch.write("flick.toml", input);
     let program = std::fs::read_to_string(common::root().join(common::PROXY)).expect("the example is there");
     scratch.write("memcached_proxy.flick", &program);
+    scratch.write("keeper.flick", KEEPER);
     let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");
     let (status, stdout, stderr) = common::told(output);
     assert_eq!(stdout, "", "a refused run says nothing on stdout");

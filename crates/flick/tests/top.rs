@@ -4,12 +4,13 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use common::peers::Memcached;
+use common::peers::{Memcached, free_address};
 use common::service::Service;
-use common::{client, flick, wait};
+use common::{PROXY, Scratch, client, flick, http, root, wait};
 use flick_load::binary::Opcode;
 use nix::pty::{Winsize, openpty};
 
@@ -26,8 +27,12 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(mut command: Command) -> Self {
-        let size = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+    fn start(command: Command) -> Self {
+        Self::start_with(command, ROWS, COLUMNS)
+    }
+
+    fn start_with(mut command: Command, rows: u16, columns: u16) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(&size, None).expect("the kernel has terminals");
         let own = std::os::fd::AsRawFd::as_raw_fd(&pair.slave);
         let path = std::fs::read_link(format!("/proc/self/fd/{own}")).expect("it has a path");
@@ -36,7 +41,7 @@ impl Terminal {
         let child = command.spawn().expect("the tool starts");
         let mut shown = File::from(pair.master);
         let keys = shown.try_clone().expect("a descriptor");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
         let drawn = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
@@ -50,6 +55,12 @@ impl Terminal {
 
     fn text(&self) -> String {
         self.screen.lock().expect("no panic").screen().contents()
+    }
+
+    /// Presses keys until the picture has what is expected of it.
+    fn press_until(&mut self, keys: &str, what: &str, is_there: impl Fn(&str) -> bool) {
+        self.keys.write_all(keys.as_bytes()).expect("it reads keys");
+        wait::until(what, || is_there(&self.text()).then_some(()));
     }
 
     fn is_in_its_own_screen(&self) -> bool {
@@ -134,4 +145,73 @@ fn top_ends_with_control_c_and_outlives_its_service() {
     terminal.keys.write_all(&[3]).expect("it reads keys");
     let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
     assert_eq!(status.code(), Some(0), "{}", terminal.text());
+}
+
+/// Four pages and a proxy with four backends, whose tasks have all run.
+fn five_services(scratch: &Scratch, backends: &[TcpListener]) -> Service {
+    let pages = [(); 4].map(|()| free_address());
+    let page = root().join("examples/http_static/http_static.flick");
+    let each = pages.iter().enumerate().map(|(number, at)| {
+        format!(
+            "[[service]]\nname = \"page-{number}\"\nprogram = {page:?}\nlisten = {{ client = \"{at}\" }}\n"
+        )
+    });
+    let backends =
+        backends.iter().map(|backend| format!("\"{}\"", backend.local_addr().expect("it is bound")));
+    let settings = format!(
+        "workers = 1\n{}[[service]]\nname = \"proxy\"\nprogram = {:?}\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+         connect = {{ backends = [{}] }}\n",
+        each.collect::<String>(),
+        root().join(PROXY),
+        backends.collect::<Vec<_>>().join(", ")
+    );
+    let path = scratch.write("flick.toml", &settings);
+    let path = path.to_str().expect("the path is UTF-8");
+    let service = Service::start(&["run", "--config", path, "--admin", "0"]);
+    for at in pages {
+        let (status, _) = http::exchange(&mut client::connect(at), "/").expect("the page answers");
+        assert_eq!(status, 200);
+    }
+    service
+}
+
+#[test]
+fn five_services_left_a_small_screen_without_their_backends() {
+    let scratch = Scratch::new("top-five");
+    let backends = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let service = five_services(&scratch, &backends);
+    let mut top = flick();
+    top.args(["top", &service.admin().to_string()]);
+    let mut terminal = Terminal::start_with(top, 24, 80);
+    let of = |name: &str, text: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    // How many rows are said to stand before and behind those of a table.
+    let said = |table: &str, what: &str, text: &str| {
+        let head = text.lines().find(|line| line.contains(table)).unwrap_or_default();
+        let count = head.split(what).next().and_then(|before| before.split(' ').next_back()?.parse().ok());
+        count.unwrap_or(0)
+    };
+    wait::until("some rows of each table, and how many are left out", || {
+        let text = terminal.text();
+        let (pages, proxies) = (of("page-", &text) - of("page-0, ", &text), of("proxy ", &text));
+        let tasks = (1..4).map(|page| of(&format!("page-{page}, "), &text)).sum::<usize>();
+        let services = pages - tasks + proxies + said(" Services ", " more", &text);
+        let backends = of("proxy.backends[", &text) + said(" Backends ", " more", &text);
+        let has_all = [of("page-0 ", &text), of("page-0, ", &text), of("proxy.backends[0]", &text)];
+        ((services, backends) == (5, 4) && !has_all.contains(&0)).then_some(())
+    });
+    wait::until("the keys", || terminal.text().contains("Page Down").then_some(()));
+    terminal.resize(16, 80);
+    terminal.press_until("", "fewer of them", |text| said(" Services ", " more", text) > 1);
+    terminal.press_until("\x1b[B", "a row further", |text| said(" Services ", " before", text) == 1);
+    terminal.press_until("j", "another one", |text| said(" Services ", " before", text) == 2);
+    terminal.press_until("\x1b[A", "a row back", |text| said(" Services ", " before", text) == 1);
+    terminal
+        .press_until("\x1b[F", "the last rows", |text| of("proxy ", text) == 1 && of("page-0 ", text) == 0);
+    terminal.press_until("\x1b[H", "the first ones", |text| of("page-0 ", text) == 1);
+    terminal.press_until("\x1b[6~", "a page further", |text| said(" Services ", " before", text) > 0);
+    terminal.press_until("\x1b[5~", "a page back", |text| of("page-0 ", text) == 1);
+    terminal.keys.write_all(b"q").expect("it reads keys");
+    let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(0), "{}", terminal.text());
+    service.drained();
 }

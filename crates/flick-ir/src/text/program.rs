@@ -6,8 +6,8 @@ mod state;
 use std::fmt::Write as _;
 
 use flick_abi::{
-    Bounds, Channel, Counter, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, View,
-    WireField,
+    Bounds, Channel, Counter, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, Units,
+    View, WireField,
 };
 
 use super::lexer::quote;
@@ -44,8 +44,14 @@ fn print_channel(channel: &Channel) -> String {
     let shape = if channel.is_array { "array" } else { "single" };
     let mut text =
         format!("  channel {} {shape} protocol {}", quote(channel.name.as_bytes()), channel.protocol);
+    if let Some(unit) = &channel.units.receives {
+        let _ = write!(text, " receives {}", quote(unit.as_bytes()));
+    }
     if channel.sends {
         text.push_str(" sends");
+    }
+    if let Some(unit) = &channel.units.sends {
+        let _ = write!(text, " as {}", quote(unit.as_bytes()));
     }
     if let Some(view) = &channel.view {
         let _ = write!(text, " view(request f{}, reply f{}", view.parse_request.0, view.parse_reply.0);
@@ -138,9 +144,11 @@ fn channel(reader: &mut Reader) -> Parsed<Channel> {
     }
     reader.expect_word("protocol")?;
     let protocol = reader.number()?;
+    let receives = if reader.opt_word("receives") { Some(reader.name()?) } else { None };
     let sends = reader.opt_word("sends");
+    let units = Units { receives, sends: if reader.opt_word("as") { Some(reader.name()?) } else { None } };
     let view = if reader.opt_word("view") { Some(view(reader)?) } else { None };
-    Ok(Channel { name, is_array, view, sends, protocol })
+    Ok(Channel { name, is_array, view, sends, protocol, units })
 }
 
 fn view(reader: &mut Reader) -> Parsed<View> {

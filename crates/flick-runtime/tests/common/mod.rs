@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
 use flick_abi::{
     Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule,
-    RuleAction, RuleCall, Send, SendBody, Step, View, WireField,
+    RuleAction, RuleCall, Send, SendBody, Step, Units, View, WireField,
 };
 
 pub const OPCODE: usize = 12;
@@ -140,6 +140,7 @@ pub fn program() -> Arc<Program> {
         view: view.clone(),
         sends: true,
         protocol: 0,
+        units: Units::default(),
     };
     Arc::new(Program {
         name: "Memcached".into(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_STATE, SLOT_TOTAL};
 use flick_abi::{
     Ask, Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule,
-    RuleAction, RuleCall, Send, SendBody, Step, View,
+    RuleAction, RuleCall, Send, SendBody, Step, Units, View,
 };
 
 const REQUEST: FuncId = FuncId(0);
@@ -252,6 +252,7 @@ pub fn program(kind: Kind) -> Arc<Program> {
         view: Some(if kind == Kind::Raw { raw.clone() } else { view.clone() }),
         sends: true,
         protocol: 0,
+        units: Units::default(),
     };
     Arc::new(Program {
         name: "Tiny".into(),

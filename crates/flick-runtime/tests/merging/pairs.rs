@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flick_abi::frame::{SLOT_HEAD, SLOT_TOTAL};
 use flick_abi::{
     Bounds, BytesRef, Channel, Engine, Frame, FuncId, Merge, Outcome, Program, Protocol, Region, ReplyOrder,
-    RuleAction, RuleCall, Send, SendBody, Step, View,
+    RuleAction, RuleCall, Send, SendBody, Step, Units, View,
 };
 use flick_testkit::service::Subject;
 
@@ -158,6 +158,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
         sends: view.is_none(),
         view,
         protocol: 0,
+        units: Units::default(),
     };
     let finish =
         if through_rule { RuleAction::Run { rule: FINISH } } else { RuleAction::Pass { to: REDUCER } };

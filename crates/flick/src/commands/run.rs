@@ -24,7 +24,7 @@ use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::holding::Held;
 use crate::notify;
-use crate::settings::RunFlags;
+use crate::settings::{self, RunFlags};
 use crate::sources::Known;
 use crate::supervise::{self, Calls, Early};
 use crate::takeover::{Legacy, Predecessor};
@@ -43,8 +43,12 @@ pub struct Run {
 impl Run {
     /// Compiles, starts, and stays until the service has ended.
     pub fn run(self) -> Outcome {
+        let faults = Faults::default();
+        if let Some(format) = settings::log_format(&self.flags) {
+            logging::start(format, self.flags.verbose, &faults);
+        }
         let (predecessor, legacy) = Predecessor::meet()?;
-        let outcome = self.start(legacy, predecessor.is_some());
+        let outcome = self.start(legacy, predecessor.is_some(), faults);
         let (mut generations, mut calls) = match (outcome, &predecessor) {
             (Err(failure), Some(predecessor)) => {
                 predecessor.refuse(&failure);
@@ -62,18 +66,25 @@ impl Run {
     }
 
     /// Makes, opens and shows everything. Who takes a process's place refuses what a reload of that one would.
-    fn start(self, legacy: Legacy, takes_place: bool) -> Result<(Generations, Calls), Failure> {
+    fn start(
+        self,
+        legacy: Legacy,
+        takes_place: bool,
+        faults: Faults,
+    ) -> Result<(Generations, Calls), Failure> {
         let early = Early::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
         let settings = &prepared.settings;
-        if settings.verbose {
-            prepared.times.iter().for_each(|line| anstream::eprintln!("{line}"));
-        }
-        let faults = Faults::default();
         logging::start(settings.log, settings.verbose, &faults);
         if takes_place {
             backends::complete(&prepared.opened)?;
+        }
+        if settings.verbose {
+            prepared.times.iter().for_each(|line| match logging::is_json() {
+                true => tracing::debug!("{line}"),
+                false => anstream::eprintln!("{line}"),
+            });
         }
         open_files::provide(&prepared.services)?;
         if settings.perf_map {
@@ -110,17 +121,11 @@ pub fn not_started(error: StartError) -> Failure {
     }
 }
 
-/// The channels of a process for people: name, whether an array, direction and type.
+/// The channels of a process for people: name, whether an array, and what goes which way.
 pub fn channels(program: &Program) -> String {
     let describe = |channel: &flick_abi::Channel| {
-        let unit = &program.protocols[channel.protocol].name;
-        let direction = match (&channel.view, channel.sends) {
-            (Some(_), true) => "receives and sends",
-            (Some(_), false) => "receives",
-            (None, _) => "sends",
-        };
         let array = if channel.is_array { "array, " } else { "" };
-        format!("`{}` ({array}{direction} {unit})", channel.name)
+        format!("`{}` ({array}{})", channel.name, program.ways(channel))
     };
     program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,9 @@
 //! `flick top`: a running service in the terminal, from the state that its admin side gives.
 //! Promises: once a second; the terminal is as it was afterwards; `--once` prints the figures of one second and ends.
-//! Not here: what the figures are (`top/figures.rs`).
+//! Not here: what the figures are (`top/figures.rs`), which of them a small screen shows (`top/layout.rs`).
 
 mod figures;
+mod layout;
 mod view;
 
 use std::io::IsTerminal;

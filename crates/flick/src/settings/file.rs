@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use flick_net::Endpoint;
 use flick_runtime::Binding;
 use serde::Deserialize;
@@ -286,6 +287,19 @@ impl Named {
         failure.shown(|title| self.excerpt(service, path, title, None))
     }
 
+    /// A failure at the table of the service of that number.
+    pub fn at_service(&self, service: usize, title: &str, help: &str) -> Failure {
+        let place = table_of(&self.text, service).unwrap_or(0..0);
+        let path = self.path.display().to_string();
+        Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
+    }
+
+    /// Where a setting of the file's own stands, for what is found wrong with it when the file is not at hand any more.
+    pub fn place(&self, path: &[&str]) -> Option<Place> {
+        let place = place_of(&self.text, None, path)?;
+        Some(Place { name: self.path.display().to_string(), text: self.text.clone(), place })
+    }
+
     /// What is wrong at a setting, shown there; nothing where it does not stand there.
     fn excerpt(
         &self,
@@ -296,6 +310,31 @@ impl Named {
     ) -> Option<String> {
         let place = place_of(&self.text, service, path)?;
         Some(report::excerpt(title, &self.path.display().to_string(), &self.text, place, help))
+    }
+}
+
+/// A place in a settings file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    name: String,
+    text: String,
+    place: Range<usize>,
+}
+
+impl Place {
+    /// A failure that comes from what stands there, shown there.
+    pub fn shown(&self, failure: Failure) -> Failure {
+        failure.shown(|title| Some(report::excerpt(title, &self.name, &self.text, self.place.clone(), None)))
+    }
+}
+
+/// Where the table of a service stands.
+fn table_of(text: &str, service: usize) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let (_, services) = entry(root.get_ref(), "service")?;
+    match services.get_ref() {
+        DeValue::Array(all) => Some(all.get(service)?.span()),
+        _ => Some(services.span()),
     }
 }
 
@@ -321,6 +360,14 @@ fn place_of(text: &str, service: Option<usize>, path: &[&str]) -> Option<Range<u
 fn entry<'t, 'f>(table: &'t DeTable<'f>, name: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'f>>)> {
     let found = table.iter().find(|(key, _)| key.get_ref() == name);
     found.map(|(key, value)| (key.span(), value))
+}
+
+/// How the log looks, as far as the file at `path` says so at all.
+pub fn log_format(path: &Path) -> Option<LogFormat> {
+    let text = crate::console::read_source(path).ok()?;
+    let (root, _) = DeTable::parse_recoverable(&text);
+    let (_, format) = entry(root.get_ref(), "log")?;
+    LogFormat::from_str(format.get_ref().as_str()?, false).ok()
 }
 
 /// Reads the settings file at `path`.

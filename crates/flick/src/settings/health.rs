@@ -1,6 +1,7 @@
 //! When backends get no requests, or fewer: the same fields as options and as keys of `[health]` in `flick.toml`.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use flick_runtime::Limits;
@@ -123,6 +124,46 @@ impl HealthSettings {
             ("check_rise", self.check_rise.is_some()),
         ];
         all.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key)
+    }
+
+    /// Whether it says how many failures put a backend out, be it none.
+    pub fn sets_ejection(&self) -> bool {
+        self.eject_failures.is_some() || self.sets_share()
+    }
+
+    /// Whether it says which part of its requests does.
+    pub fn sets_share(&self) -> bool {
+        self.eject_share.is_some()
+    }
+
+    /// Whether it says that, or how often backends are checked: both may put one out.
+    pub fn sets_what_puts_out(&self) -> bool {
+        self.sets_ejection() || self.sets_checks()
+    }
+
+    /// A setting that says for how long backends are put out, if it is there.
+    pub fn of_ejection(&self) -> Option<&'static str> {
+        self.eject_time.map(|_| "eject_time")
+    }
+
+    /// A setting that says how many backends may be out, if it is there.
+    pub fn of_being_out(&self) -> Option<&'static str> {
+        self.eject_max.map(|_| "eject_max")
+    }
+
+    /// A setting that says of which requests that part is, if one is there.
+    pub fn of_share(&self) -> Option<&'static str> {
+        self.eject_requests_min.map(|_| "eject_requests_min")
+    }
+
+    /// How often backends are checked, if it says so.
+    pub fn check_every(&self) -> Option<Duration> {
+        self.check_every.map(|period| period.0)
+    }
+
+    /// How long a check may take, if it says so.
+    pub fn check_timeout(&self) -> Option<Duration> {
+        self.check_timeout.map(|time| time.0)
     }
 
     /// Overwrites what is set here.

@@ -24,9 +24,13 @@ use tracing::{info, warn};
 
 use super::seen::Seen;
 use crate::failure::Failure;
+use crate::settings::Settings;
 
 /// Counters of the platform that go down too.
 const GAUGES: &[&str] = &["sessions_open"];
+
+/// Counters of a thread's time: of a service that has its threads for itself nobody counts them.
+const OF_SHARED_THREADS: &[&str] = &["turns", "busy_ns", "share_waits"];
 
 /// One service to show.
 pub struct View {
@@ -75,8 +79,8 @@ impl View {
         Ok(())
     }
 
-    /// The service, with these counts.
-    pub fn service(&self, snapshot: &Snapshot) -> Service {
+    /// The service, with these counts; without those of a thread's time where nobody counts them.
+    pub fn service(&self, snapshot: &Snapshot, is_alone: bool) -> Service {
         let watch = &self.watch;
         Service {
             name: watch.name().to_owned(),
@@ -88,9 +92,9 @@ impl View {
                 .collect(),
             io: watch.io().to_owned(),
             sessions_max: watch.sessions_max().into(),
-            counters: counters(&snapshot.totals),
+            counters: counters(&snapshot.totals, is_alone),
             times: times(&snapshot.times),
-            workers: snapshot.workers.iter().map(worker).collect(),
+            workers: snapshot.workers.iter().map(|each| worker(each, is_alone)).collect(),
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
@@ -111,14 +115,10 @@ pub struct Inherited {
 /// Opens the admin side, if one is asked for: what comes waits until it is told to serve.
 ///
 /// Errors: its address cannot be had, or others could read it; its token cannot be read.
-pub fn open(
-    address: Option<Address>,
-    token_file: Option<&Path>,
-    inherited: Inherited,
-    source: Arc<Seen>,
-) -> Result<Option<Server>, Failure> {
-    let token = token_file.map(|path| token_in(path, inherited.token)).transpose()?;
-    let Some(address) = address else { return Ok(None) };
+pub fn open(settings: &Settings, inherited: Inherited, source: Arc<Seen>) -> Result<Option<Server>, Failure> {
+    let token = settings.admin_token_file.as_deref().map(|path| token_in(path, inherited.token));
+    let token = token.transpose().map_err(|failure| settings.at_token(failure))?;
+    let Some(address) = settings.admin.clone() else { return Ok(None) };
     let opened = inherited.socket.filter(|(at, _)| *at == address).map(|(_, socket)| socket);
     let shown = address.to_string();
     let config = Config { address, token };
@@ -162,8 +162,13 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-fn counters(totals: &Totals) -> Vec<Counter> {
+fn is_counted(name: &str, is_alone: bool) -> bool {
+    !is_alone || !OF_SHARED_THREADS.contains(&name)
+}
+
+fn counters(totals: &Totals, is_alone: bool) -> Vec<Counter> {
     let each = totals.entries().into_iter().zip(Totals::meanings());
+    let each = each.filter(|((name, _), _)| is_counted(name, is_alone));
     each.map(|((name, value), (_, help))| Counter {
         name: name.to_owned(),
         help: (*help).to_owned(),
@@ -177,8 +182,9 @@ fn times(times: &flick_runtime::latencies::Times) -> Times {
     Times { sum_ns: times.sum_ns(), buckets: times.filled().collect() }
 }
 
-fn worker(worker: &flick_runtime::WorkerTotals) -> Worker {
-    let values = worker.totals.entries().into_iter().map(|(_, value)| value as i64);
+fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> Worker {
+    let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
+    let values = values.map(|(_, value)| value as i64);
     let tasks = worker.tasks.iter().zip(flick_runtime::tasks::KINDS).map(|(totals, (_, kind))| TaskRuns {
         kind: kind.to_owned(),
         runs: totals.runs,

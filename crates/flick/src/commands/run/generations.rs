@@ -100,8 +100,7 @@ impl Generations {
         // A socket that is not wanted any more is closed here, and its file goes when this process has the other's place.
         let before = inherited.socket.as_ref().map(|(at, _)| at.clone());
         let admin_before = before.filter(|at| settings.admin.as_ref() != Some(at));
-        let (address, token_file) = (settings.admin.clone(), settings.admin_token_file.as_deref());
-        let admin = admin::open(address, token_file, inherited, Arc::clone(&seen))?;
+        let admin = admin::open(&settings, inherited, Arc::clone(&seen))?;
         Ok(Self {
             flags,
             settings,
@@ -191,7 +190,7 @@ impl Generations {
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
         let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
         let token = settings.admin_token_file.as_deref().map(|path| admin::token_in(path, known));
-        let token = token.transpose()?;
+        let token = token.transpose().map_err(|failure| settings.at_token(failure))?;
         open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self

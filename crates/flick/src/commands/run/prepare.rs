@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use flick_ir::data::Module;
 use flick_runtime::access::{Access, Port};
 use flick_runtime::memory::Part;
-use flick_runtime::{PlatformConfig, Service};
+use flick_runtime::{PlatformConfig, Service, own_files};
 
 use super::backends::{self, Opened};
-use super::{memory, services};
+use super::{memory, not_started, services};
 use crate::compile;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::settings::{Bound, RunFlags, Settings};
 use crate::sources::Known;
 use crate::sources::names::Resolver;
@@ -56,6 +56,7 @@ impl Prepared {
             let each = each.map_err(|failure| settings.at_program(entry, failure))?;
             made.extend(each.into_iter().map(|ready| (entry, ready)));
         }
+        own_snapshots(&settings, &made)?;
         let programs: Vec<_> = made.iter().map(|(entry, ready)| (*entry, &ready.module.program)).collect();
         let named = services::named(&settings, &programs)?;
         let (configs, opened) = configs(&settings, &named, port, known)?;
@@ -76,6 +77,17 @@ impl Prepared {
         let services = services.collect();
         Ok(Self { settings, services, modules, opened, dicts, times, files, begun })
     }
+}
+
+/// Refuses two programs that would write their snapshots to one file. The processes of one program share what they keep.
+fn own_snapshots(settings: &Settings, made: &[(usize, compile::Ready)]) -> Outcome {
+    let mut kept = Vec::new();
+    for (entry, own) in settings.entries.iter().enumerate() {
+        let Some((_, ready)) = made.iter().find(|(of, _)| *of == entry) else { continue };
+        let owned = own_files(&ready.module.program, Some(&own.state_dir), &mut kept);
+        owned.map_err(|error| settings.at_program(entry, not_started(error)))?;
+    }
+    Ok(())
 }
 
 /// What services are bound to and limited by, and their lists of backends that are read from elsewhere.

@@ -132,7 +132,8 @@ impl Shown {
         if let Some(ended) = self.ended.get(name) {
             snapshot.add_earlier(ended);
         }
-        let service = view.service(&snapshot);
+        let is_alone = self.views.len() == 1 && view.watch().cpu_max_percent() >= 100;
+        let service = view.service(&snapshot, is_alone);
         let is_shown = |earlier: &View| std::ptr::eq(earlier.watch().state(), view.watch().state());
         if self.views[..index].iter().any(is_shown) {
             return Service { program: Vec::new(), dictionaries: Vec::new(), ..service };

@@ -124,7 +124,7 @@ fn services(pairs: &[Pair<'_>]) -> Table {
     };
     Table {
         title: "Services",
-        heads: &["name", "requests/s", "median", "p99", "answered by flick/s", "sessions", "requests"],
+        heads: &["name", "requests/s", "median", "p99", "failed/s", "sessions", "requests"],
         rows: pairs.iter().map(row).collect(),
     }
 }
