@@ -68,7 +68,7 @@ impl Run {
     /// Makes, opens and shows everything. Who takes a process's place refuses what a reload of that one would.
     fn start(
         self,
-        legacy: Legacy,
+        mut legacy: Legacy,
         takes_place: bool,
         faults: Faults,
     ) -> Result<(Generations, Calls), Failure> {
@@ -77,6 +77,7 @@ impl Run {
         let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &faults);
+        legacy.admin.token = admin::token(settings, legacy.admin.token)?;
         if takes_place {
             backends::complete(&prepared.opened)?;
         }

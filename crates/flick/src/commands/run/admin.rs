@@ -114,14 +114,12 @@ pub struct Inherited {
 
 /// Opens the admin side, if one is asked for: what comes waits until it is told to serve.
 ///
-/// Errors: its address cannot be had, or others could read it; its token cannot be read.
+/// Errors: its address cannot be had, or others could read it.
 pub fn open(settings: &Settings, inherited: Inherited, source: Arc<Seen>) -> Result<Option<Server>, Failure> {
-    let token = settings.admin_token_file.as_deref().map(|path| token_in(path, inherited.token));
-    let token = token.transpose().map_err(|failure| settings.at_token(failure))?;
     let Some(address) = settings.admin.clone() else { return Ok(None) };
     let opened = inherited.socket.filter(|(at, _)| *at == address).map(|(_, socket)| socket);
     let shown = address.to_string();
-    let config = Config { address, token };
+    let config = Config { address, token: inherited.token };
     let server = Server::open(config, opened, source).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => Failure::usage(format!(
             "{error}; give one with --admin-token-file FILE, or listen on this machine only"
@@ -132,10 +130,18 @@ pub fn open(settings: &Settings, inherited: Inherited, source: Arc<Seen>) -> Res
     Ok(Some(server))
 }
 
+/// The token that readers must show, if they must.
+///
+/// Errors: as of [`token_in`], shown where the settings file names it.
+pub fn token(settings: &Settings, known: Option<String>) -> Result<Option<String>, Failure> {
+    let token = settings.admin_token_file.as_deref().map(|path| token_in(path, known));
+    token.transpose().map_err(|failure| settings.at_token(failure))
+}
+
 /// The token in a file; one that is known from before where a user who has been become may not read the file.
 ///
 /// Errors: there is none.
-pub fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
+fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
     let is_denied = || File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match known {
         Some(known) if is_denied() => {

@@ -189,8 +189,7 @@ impl Generations {
         backends::complete(&opened)?;
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
         let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
-        let token = settings.admin_token_file.as_deref().map(|path| admin::token_in(path, known));
-        let token = token.transpose().map_err(|failure| settings.at_token(failure))?;
+        let token = admin::token(&settings, known)?;
         open_files::provide(&services)?;
         let held = Held::take(&services, &self.held)?;
         let estate = self
