@@ -158,7 +158,7 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
 #[test]
 fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection() {
     let mut config = ServiceConfig::new(1, 2);
-    config.limits.requests_max = 1;
+    config.limits.requests_max = 1024;
     config.timeouts.queue = Duration::from_millis(200);
     let mut service = Service::new(&config, &hand(), |_, _| {
         Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
