@@ -1,6 +1,7 @@
 //! Corners of parsers that neither the grammars of the library nor random ones come to, from trees written by hand: whole
 //! and cut at every byte.
 
+use flick_abi::frame::{SLOT_ASKED, SLOT_LOUD};
 use flick_abi::limits::FRAME_HEAD_SLOTS;
 use flick_abi::{Frame, Step};
 use flick_check::hir::{
@@ -10,9 +11,9 @@ use flick_check::hir::{
 
 use crate::engines::Engines;
 use crate::hand::{self, arithmetic, bytes_field, compare, field, int, int_field, repr};
-use crate::source::verified;
+use crate::source::{program_with, verified};
 use crate::structured::{
-    LINE, Subject, WORD, bytes, item, items, literal, named, number, parts, program, run, same, slot,
+    BLANK, LINE, Subject, WORD, bytes, item, items, literal, named, number, parts, program, run, same, slot,
     streams, text, until,
 };
 
@@ -39,6 +40,12 @@ fn text_field(id: u32) -> Expr {
     Expr { kind: ExprKind::SelfField(FieldId(id)), ty, span: Span::default() }
 }
 
+/// One row where the first field is 0, else another.
+fn forms(row: Vec<Item>, otherwise: Vec<Item>) -> Item {
+    let (arms, otherwise) = (vec![(vec![int(0)], row)], Some(otherwise));
+    Item::Switch(Choice { on: field(0), arms, otherwise, cause: 4, span: Span::default() })
+}
+
 #[test]
 fn a_body_of_one_form_passes_though_another_form_ends_with_the_connection() {
     let spare = || FieldKind::Var { repr: repr(8), parse: field(0), sum: None };
@@ -50,18 +57,30 @@ fn a_body_of_one_form_passes_though_another_form_ends_with_the_connection() {
         int_field("len", repr(4), None),
         named("body", bytes(field(4), None)),
     ];
-    let choice = Choice {
-        on: field(0),
-        arms: vec![(vec![int(0)], vec![item(1), item(2), item(3)])],
-        otherwise: Some(vec![item(4), item(5)]),
-        cause: 4,
-        span: Span::default(),
-    };
-    let program = program(fields, vec![item(0), Item::Switch(choice)], Facts::default(), &[0, 4]);
+    let to_close = vec![item(1), forms(vec![item(2)], vec![item(3)])];
+    let body = vec![item(0), forms(to_close, vec![item(4), item(5)])];
+    let program = program(fields, body, Facts::default(), &[0, 4]);
     let subject = Subject::new(&program, "parse_request");
     // More than a head may have.
     let data = [b"1\x00\x00\x4e\x20", &[b'x'; 20_000][..]].concat();
     assert_eq!(parts(&subject, &data), [(5, 20_005)]);
+}
+
+#[test]
+fn a_body_passes_though_something_without_bytes_stands_behind_it() {
+    let spare = || FieldKind::Var { repr: repr(8), parse: field(0), sum: None };
+    let fields = vec![
+        int_field("len", repr(4), None),
+        named("body", bytes(field(0), None)),
+        named("spare", spare()),
+        named("other", spare()),
+    ];
+    for behind in [item(2), forms(vec![item(2)], vec![item(3)])] {
+        let body = vec![item(0), item(1), behind];
+        let subject = Subject::new(&program(fields.clone(), body, Facts::default(), &[0]), "parse_request");
+        let data = [&20_000_u32.to_be_bytes()[..], &[b'x'; 20_000]].concat();
+        assert_eq!(parts(&subject, &data), [(4, 20_004)]);
+    }
 }
 
 #[test]
@@ -245,6 +264,46 @@ fn lines_end_where_their_end_stands_though_a_name_might_begin_so() {
 }
 
 #[test]
+fn lines_whose_names_have_a_least_length_are_refused_where_one_is_shorter() {
+    let mut fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
+    fields[3].kind = run(WORD, 2, 8);
+    let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
+    subject.done(b"ab:c\r\n\r\n");
+    assert_eq!(subject.fault(b"ab:c\r\nd:e\r\n\r\n"), 1);
+}
+
+#[test]
+fn lines_whose_values_must_stand_behind_a_blank_are_refused_where_one_does_not() {
+    let mut fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
+    let FieldKind::List(lines) = &mut fields[2].kind else { panic!("it is a list") };
+    lines.body.insert(2, item(5));
+    fields.push(named("lines.blank", run(BLANK, 1, 4)));
+    let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
+    subject.done(b"a: b\r\n\r\n");
+    assert_eq!(subject.fault(b"a: b\r\nb:c\r\n\r\n"), 1);
+}
+
+#[test]
+fn what_stands_behind_the_separator_may_be_the_key() {
+    let mut fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
+    let FieldKind::List(lines) = &mut fields[2].kind else { panic!("it is a list") };
+    let keyed = lines.keyed.as_mut().expect("it is looked into by key");
+    (keyed.key, keyed.value, keyed.cut) = (FieldId(4), FieldId(3), vec![0]);
+    let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
+    let frame = subject.done(b"a:x\r\nx:a\r\n\r\n");
+    assert_eq!(frame.cuts().collect::<Vec<_>>(), [(5, 10)]);
+}
+
+#[test]
+fn lines_may_end_in_three_bytes() {
+    let mut fields = data_and_lines(until(Some(LINE), b"\r\n\n", 20));
+    let FieldKind::List(lines) = &mut fields[2].kind else { panic!("it is a list") };
+    lines.end = ListEnd::Until(b"\r\n\n".to_vec());
+    let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
+    subject.done(b"a:b\r\n\nb:c\r\n\n\r\n\n");
+}
+
+#[test]
 fn a_head_has_room_for_an_integer_of_variable_length() {
     let fields = vec![named("n", FieldKind::Vint { derived: None })];
     let subject = Subject::new(&program(fields, vec![item(0)], Facts::default(), &[0]), "parse_request");
@@ -266,10 +325,79 @@ fn a_number_that_replies_are_found_by_lies_behind_the_literals_in_front_of_it() 
 }
 
 #[test]
+fn what_is_kept_and_what_is_said_out_loud_follow_from_requests() {
+    let fields = vec![int_field("id", repr(1), None), int_field("quiet", repr(1), None)];
+    let facts = Facts {
+        keep: Some(field(0)),
+        loud: Some((FieldId(1), arithmetic(BinaryOp::Add, field(0), int(1)))),
+        ..Facts::default()
+    };
+    let program = program(fields, vec![item(0), item(1)], facts, &[]);
+    let check = |parser: &str, expected: (u64, u64)| {
+        let frame = Subject::new(&program, parser).done(b"\x07\x00");
+        assert_eq!((frame.slots[SLOT_ASKED], frame.slots[SLOT_LOUD]), expected, "{parser}");
+    };
+    check("parse_request", (7, 8));
+    check("parse_reply", (0, 0));
+}
+
+#[test]
+fn a_head_has_room_for_a_text_whose_own_bound_is_longer_than_a_short_head() {
+    let line = named("line", until(Some(LINE), b"\r\n", 20_000));
+    let subject = Subject::new(&program(vec![line], vec![item(0)], Facts::default(), &[0]), "parse_request");
+    let data = [&[b'x'; 20_000][..], b"\r\n"].concat();
+    assert_eq!(parts(&subject, &data), [(20_002, 20_002)]);
+}
+
+#[test]
+fn a_number_of_19_digits_may_be_beyond_a_signed_word() {
+    let fields = vec![named("n", number(10, 19))];
+    let body = vec![item(0), literal(b"\n")];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[0]), "parse_request");
+    for number in [7, i64::MAX as u64, i64::MAX as u64 + 1, 9_999_999_999_999_999_999] {
+        assert_eq!(subject.done(format!("{number}\n").as_bytes()).slots[FRAME_HEAD_SLOTS], number);
+    }
+}
+
+#[test]
+fn a_length_is_refused_before_what_stands_behind_its_bytes_is_there() {
+    let fields = vec![int_field("len", repr(1), None), named("data", bytes(field(0), Some(3)))];
+    let body = vec![item(0), item(1), literal(b"\r\n")];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[]), "parse_request");
+    subject.done(b"\x03abc\r\n");
+    assert_eq!(subject.fault(b"\x04"), 3);
+}
+
+#[test]
 fn a_message_of_no_bytes_is_none() {
     let nothing = named("nothing", bytes(int(0), None));
     let subject = Subject::new(&program(vec![nothing], vec![item(0)], Facts::default(), &[]), "parse_reply");
     assert_eq!(subject.fault(b"x"), 2);
+}
+
+#[test]
+fn keys_of_a_list_behind_another_one_are_changed_in_their_own_lines() {
+    let text = r#"
+type al = class { "a".."z" };
+type l = unit { n : string<4> &of = al; ":"; v : string<4> &until = "\n" &of = al; };
+type q = unit {
+  a : [l]<4> &until = "\n" &key = n &value = v;
+  b : [l]<4> &until = "\n" &key = n &value = v;
+  %order = in_order;
+};
+proc P: (q/q client, q/q backend)
+  | backend => client
+  | client => to(backend)
+
+fun to: (-/q backend, m: q) -> ()
+  m with a["x"] = "p", b["x"] = "q" => backend
+"#;
+    let subject = Subject::new(&program_with(text, &[]), "parse_request");
+    let data = b"x:a\ny:b\nx:c\n\nz:d\nx:e\n\n";
+    let frame = subject.done(data);
+    // Four items are the first list's: two lines, each with its name.
+    let found = (0..24).find(|index| frame.slots[FRAME_HEAD_SLOTS + index] == 4 | 2 << 32);
+    assert_eq!(items(&frame, found.expect("the second list is kept"), data), [&b"x"[..], b"x:e\n"]);
 }
 
 /// The parser of a flat unit, whole and cut at every byte.
@@ -302,6 +430,22 @@ fn a_length_outlasts_a_cut_behind_it_and_what_it_is_computed_from_one_before_it(
     let fields = vec![first, int_field("second", repr(1), None), bytes_field("name", both, Some(20), false)];
     let (step, frame) = flat(fields, &[2], &[1, 2, b'a', b'b', b'c']);
     assert_eq!((step, frame.total_bytes()), (Step::Done, 5));
+}
+
+#[test]
+fn a_bound_of_the_view_holds_for_its_own_field_alone() {
+    let fields = vec![
+        int_field("len", repr(1), None),
+        bytes_field("name", field(0), None, false),
+        bytes_field("other", field(0), None, false),
+    ];
+    let mut program = hand::program(fields, Facts::default(), &[1, 2]);
+    let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
+    (view[0].max, view[1].max) = (Some(9), Some(4));
+    let engines = Engines::new(verified(flick_lower::lower(&program)));
+    let parser = engines.find("parse_request.client");
+    assert_eq!(engines.parse_at_every_cut(parser, b"\x04abcdabcd").0, Step::Done);
+    assert_eq!(engines.parse_at_every_cut(parser, b"\x05abcdeabcde").0, Step::Fault { field: 2, cause: 3 });
 }
 
 #[test]
