@@ -205,6 +205,21 @@ fn an_element_that_is_read_is_in_one_piece_with_its_list() {
     assert_eq!(items(&frame, found.expect("the list is kept"), data), [&b"a"[..], b"bc"]);
 }
 
+#[test]
+fn a_rule_ran_before_the_last_field_of_a_list_that_it_reads_had_come() {
+    let all = list(vec![item(2), literal(b":"), item(3)], ListEnd::Count(field(0)));
+    let fields = vec![
+        named("n", number(10, 1)),
+        named("all", FieldKind::List(Box::new(all))),
+        named("all.len", number(10, 6)),
+        named("all.data", bytes(field(2), Some(10_000))),
+    ];
+    let body = vec![item(0), literal(b"\n"), item(1)];
+    let subject = Subject::new(&program(fields, body, Facts::default(), &[0, 1]), "parse_request");
+    let data = [b"2\n2:xx9000:", &[b'x'; 9000][..]].concat();
+    assert_eq!(parts(&subject, &data), [(data.len() as u64, data.len() as u64)]);
+}
+
 /// Lines of a name and a value behind data.
 fn data_and_lines(value: FieldKind) -> Vec<Field> {
     let keyed = Keyed {

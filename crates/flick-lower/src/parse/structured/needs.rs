@@ -182,7 +182,7 @@ pub fn each_field(info: &UnitInfo<'_>, items: &[Item], visit: &mut dyn FnMut(Fie
     }
 }
 
-/// Where each field stands, as an index in the order of the text; of a list where its last part does.
+/// Where each field stands, as an index in the order of the text; of a list where it has ended.
 struct Places<'a, 'p> {
     info: &'a UnitInfo<'p>,
     last: BTreeMap<FieldId, usize>,
@@ -198,7 +198,8 @@ impl Places<'_, '_> {
                 Item::Field(id) => {
                     if let FieldKind::List(list) = &self.info.field(*id).kind {
                         self.items(&list.body);
-                        self.last.insert(*id, self.count - 1);
+                        // Behind all of it: whoever reads elements needs the last one whole.
+                        self.last.insert(*id, self.count);
                     } else {
                         self.last.insert(*id, own);
                     }
