@@ -31,8 +31,6 @@ pub struct Ailment {
 /// A backend with which something is wrong.
 #[derive(Clone, Debug)]
 pub struct Ailing {
-    /// Which worker has seen that.
-    pub worker: usize,
     /// Name of its channel.
     pub channel: String,
     /// Where it is.

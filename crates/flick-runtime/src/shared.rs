@@ -38,10 +38,8 @@ pub struct Shared {
     /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
     /// when it takes no clients any more, or they would wait for nobody.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
-    /// What was wrong with backends when it took another's place.
-    ailing: Vec<Ailing>,
-    /// How many workers had seen that.
-    ailing_workers: usize,
+    /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
+    ailing: Vec<Vec<Ailing>>,
     /// Who goes on with its clients.
     heir: Mutex<Option<Arc<dyn Heir>>>,
 }
@@ -55,15 +53,14 @@ impl Shared {
         Self { sessions, intakes, questions, loads: Arc::new(Loads::new(workers)), ..Self::default() }
     }
 
-    /// It begins with what that other's workers, as many as these, knew of backends.
-    pub(crate) fn knowing(self, ailing: Vec<Ailing>, ailing_workers: usize) -> Self {
-        Self { ailing, ailing_workers, ..self }
+    /// It begins with what that other's workers knew of backends.
+    pub(crate) fn knowing(self, ailing: Vec<Vec<Ailing>>) -> Self {
+        Self { ailing, ..self }
     }
 
     /// What a worker knows of backends from the start.
-    pub(crate) fn ailing(&self, worker: usize) -> impl Iterator<Item = &Ailing> {
-        let before = worker % self.ailing_workers.max(1);
-        self.ailing.iter().filter(move |ailing| ailing.worker == before)
+    pub(crate) fn ailing(&self, worker: usize) -> &[Ailing] {
+        self.ailing.get(worker % self.ailing.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.

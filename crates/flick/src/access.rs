@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::confine::User;
 use crate::failure::Failure;
-use crate::settings::file::Place;
+use crate::settings::file::{Place, shown_at};
 use line::Clock;
 
 /// How long lines gather, so that many are written at once and workers call seldom.
@@ -118,8 +118,7 @@ impl AccessLog {
     pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<Opened, Failure> {
         let is_new = wanted.map(|wanted| &wanted.path) != self.wanted.as_ref().map(|wanted| &wanted.path);
         let opened = wanted.filter(|_| is_new).map(|wanted| {
-            let shown = |failure| wanted.place.iter().fold(failure, |failure, place| place.shown(failure));
-            self.opened(wanted, user).map_err(shown)
+            self.opened(wanted, user).map_err(|failure| shown_at(wanted.place.as_ref(), failure))
         });
         let file = opened.transpose()?;
         Ok(Opened { wanted: wanted.cloned(), file })

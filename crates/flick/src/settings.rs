@@ -225,7 +225,7 @@ impl Settings {
 
     /// A failure that has to do with the token of the admin side, shown where the settings file names it, if it does.
     pub fn at_token(&self, failure: Failure) -> Failure {
-        self.token_place.iter().fold(failure, |failure, at| at.shown(failure))
+        file::shown_at(self.token_place.as_ref(), failure)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::http::{Backend, exchange, numbered};
 use common::peers::free_address;
-use common::service::Service;
+use common::service::{Service, seen};
 use common::{Scratch, client, wait};
 
 /// The balancer that gives each backend its turn.
@@ -57,16 +57,9 @@ fn balancer(backends: &[SocketAddr], extra: &[&str]) -> Service {
     Service::start(&[&fixed[..], &["--admin", "0", "--workers", "1"], extra].concat())
 }
 
-/// What the admin side says.
-fn seen(service: &Service, path: &str) -> (u16, String) {
-    let at = flick_admin::Address::Tcp(service.admin_address());
-    let reply = wait::until("the admin side to answer", || flick_admin::client::get(&at, path, None).ok());
-    (reply.status, reply.body)
-}
-
 /// A figure of one backend.
 fn figure(service: &Service, name: &str, backend: SocketAddr) -> u64 {
-    let (_, text) = seen(service, "/metrics");
+    let (_, text) = seen(service.admin_address(), "/metrics");
     let is_it = |line: &&str| line.starts_with(name) && line.contains(&backend.to_string());
     let value = text.lines().find(is_it).and_then(|line| line.rsplit(' ').next()?.parse().ok());
     value.unwrap_or_else(|| panic!("no {name} of {backend} in\n{text}"))
@@ -79,7 +72,9 @@ fn is_up(service: &Service, backend: SocketAddr) {
 /// Reloads it for the first time.
 fn reload(service: &Service) {
     service.signal("HUP");
-    wait::until("the reload", || seen(service, "/metrics").1.contains("flick_reloads_total 1").then_some(()));
+    wait::until("the reload", || {
+        seen(service.admin_address(), "/metrics").1.contains("flick_reloads_total 1").then_some(())
+    });
 }
 
 /// The statuses of so many requests, one after the other.
@@ -115,9 +110,9 @@ fn a_service_whose_only_backend_is_out_called_itself_ready() {
     let ejects = ["--eject-failures", "3", "--eject-max", "100%", "--eject-time", "600s"];
     let service = balancer(&[bad.address], &ejects);
     is_up(&service, bad.address);
-    assert_eq!(seen(&service, "/readyz").0, 200);
+    assert_eq!(seen(service.admin_address(), "/readyz").0, 200);
     assert_eq!(statuses(&mut client::connect(service.address), 3), [502; 3]);
-    let (status, why) = seen(&service, "/readyz");
+    let (status, why) = seen(service.admin_address(), "/readyz");
     assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is out or down\n"));
     reload(&service);
     assert_eq!(figure(&service, "flick_backend_out{", bad.address), 1, "also behind a reload");

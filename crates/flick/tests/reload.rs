@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::process::{Orphan, held};
-use common::service::Service;
+use common::service::{self, Service};
 use common::{Scratch, wait};
 use load::{Http, Load, get};
 
@@ -98,11 +98,7 @@ impl Changing {
 }
 
 fn figure(admin: SocketAddr, name: &str) -> u64 {
-    let at = flick_admin::Address::Tcp(admin);
-    // Its client has less patience than a machine needs on which thirty others want to run.
-    let reply =
-        wait::until("the admin side to answer", || flick_admin::client::get(&at, "/metrics", None).ok());
-    let text = reply.body;
+    let (_, text) = service::seen(admin, "/metrics");
     let of_name = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
     };

@@ -25,8 +25,8 @@ struct Left {
     name: String,
     shared: Arc<Shared>,
     state: Arc<State>,
-    ailing: Vec<Ailing>,
-    workers: usize,
+    /// By worker.
+    ailing: Vec<Vec<Ailing>>,
 }
 
 impl Estate {
@@ -42,7 +42,6 @@ impl Estate {
             shared: Arc::clone(&service.shared),
             state: Arc::clone(&service.state),
             ailing: service.ailing(),
-            workers: service.workers.len(),
         };
         let mut sockets = Vec::new();
         for service in services {
@@ -73,7 +72,7 @@ impl Estate {
     /// What the workers of a service share, which may take another's place.
     pub(super) fn shared_for(&self, service: &str, workers: usize) -> Shared {
         match self.left_by(service) {
-            Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.ailing.clone(), left.workers),
+            Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.ailing.clone()),
             None => Shared::new(workers, None),
         }
     }

@@ -88,20 +88,20 @@ impl Running {
         &self.addresses
     }
 
-    /// Backends with which something is wrong, as its workers have seen it.
-    pub(super) fn ailing(&self) -> Vec<Ailing> {
+    /// By worker: backends with which something is wrong, as it has seen.
+    pub(super) fn ailing(&self) -> Vec<Vec<Ailing>> {
         let roster = self.setup.board.latest();
         let slots = || roster.slots().iter().enumerate().filter(|(_, slot)| slot.element.is_some());
-        let of_worker = |(worker, watch): (usize, &WorkerWatch)| {
+        let of_worker = |watch: &WorkerWatch| {
             let ailing = slots().filter_map(|(at, slot)| {
                 let ailment = watch.backend_counters[at].ails.get();
+                let endpoint = slot.endpoint.as_ref().filter(|_| ailment != Ailment::default())?.clone();
                 let channel = self.setup.program.channels[self.setup.slots[at]].name.clone();
-                let ailing = Ailing { worker, channel, endpoint: slot.endpoint.clone()?, ailment };
-                (ailment != Ailment::default()).then_some(ailing)
+                Some(Ailing { channel, endpoint, ailment })
             });
-            ailing.collect::<Vec<_>>()
+            ailing.collect()
         };
-        self.workers.iter().enumerate().flat_map(of_worker).collect()
+        self.workers.iter().map(of_worker).collect()
     }
 
     /// What its code shares: its program's counters and dictionaries.

@@ -225,7 +225,6 @@ impl<D: Driver> Worker<D> {
                 self.note_due(ejected_until_ns);
             }
             self.backends[at].failures = u32::from(is_down);
-            self.show_health(at);
             self.weigh_checks(self.backends[at].channel);
         }
     }

@@ -185,30 +185,44 @@ fn a_reply_that_had_come_was_late_because_the_machine_had_paused() {
     }
 }
 
-/// A backend's reply that is handed out so many polls behind the one in which the machine had stood still, and one that never comes.
-fn check_pause(polls_between: usize) {
-    let client = Handle { index: 1, generation: 0 };
-    let accepted = Event::Accepted { listener: ListenerId(0), conn: client, peer: PeerAddr::Unix };
-    // On the connection to a backend requests have numbers of their own, from 0.
+/// The client of these tests: the backend's connection has the first number.
+const PATIENT: Handle = Handle { index: 1, generation: 0 };
+
+/// What happens first, then a long pause, so many polls behind it what was due meanwhile, then the rest, and another long pause.
+fn pausing(first: Happens, polls_between: usize, due: Happens, rest: Vec<Happens>) -> Script {
+    let accepted = Event::Accepted { listener: ListenerId(0), conn: PATIENT, peer: PeerAddr::Unix };
+    let up = vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)];
+    let pause = || vec![Happens::Pause(Duration::from_secs(60))];
+    let mut behind = vec![pause()];
+    behind.resize_with(polls_between + 1, Vec::new);
+    behind[polls_between].push(due);
+    let mut script = Script::default();
+    script.polls.extend([up, vec![first], vec![]]);
+    script.polls.extend(behind);
+    script.polls.extend(rest.into_iter().map(|happens| vec![happens]));
+    script.polls.extend([pause(), pause()]);
+    script
+}
+
+/// The backend's reply to its first request: there requests have numbers of their own, from 0.
+fn first_reply() -> Happens {
     let mut reply = get(0)[..24].to_vec();
     (reply[0], reply[3], reply[11]) = (0x81, 0, 0);
-    let mut script = Script::default();
-    script
-        .polls
-        .push_back(vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)]);
-    script.polls.push_back(vec![Happens::Bytes(client, get(7))]);
-    script.polls.push_back(vec![]);
-    let mut behind = vec![vec![Happens::Pause(Duration::from_secs(60))]];
-    behind.resize_with(polls_between + 1, Vec::new);
-    behind[polls_between].push(Happens::Bytes(BACKEND, reply));
-    script.polls.extend(behind);
-    script.polls.push_back(vec![Happens::Bytes(client, get(8))]);
-    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
-    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
+    Happens::Bytes(BACKEND, reply)
+}
+
+fn play(script: Script) -> Worker<Script> {
     let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
     (0..12).for_each(|_| turn(&mut worker));
+    worker
+}
+
+/// A backend's reply that is handed out so many polls behind the one in which the machine had stood still, and one that never comes.
+fn check_pause(polls_between: usize) {
+    let asks = |opaque| Happens::Bytes(PATIENT, get(opaque));
+    let mut worker = play(pausing(asks(7), polls_between, first_reply(), vec![asks(8)]));
     assert_eq!(
-        told(&mut worker, client),
+        told(&mut worker, PATIENT),
         [(7, 0), (8, UNAVAILABLE)],
         "the first had its reply, the second had none"
     );
@@ -223,27 +237,9 @@ fn the_rest_of_a_request_had_come_late_because_the_machine_had_paused() {
 
 /// A request whose second half is handed out so many polls behind the one in which the machine had stood still, and one of which half never comes.
 fn check_pause_of_client(polls_between: usize) {
-    let client = Handle { index: 1, generation: 0 };
-    let accepted = Event::Accepted { listener: ListenerId(0), conn: client, peer: PeerAddr::Unix };
-    let (first, second) = (get(7)[..12].to_vec(), get(7)[12..].to_vec());
-    let mut script = Script::default();
-    script
-        .polls
-        .push_back(vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)]);
-    script.polls.push_back(vec![Happens::Bytes(client, first)]);
-    script.polls.push_back(vec![]);
-    let mut behind = vec![vec![Happens::Pause(Duration::from_secs(60))]];
-    behind.resize_with(polls_between + 1, Vec::new);
-    behind[polls_between].push(Happens::Bytes(client, second));
-    script.polls.extend(behind);
-    let mut reply = get(0)[..24].to_vec();
-    (reply[0], reply[3], reply[11]) = (0x81, 0, 0);
-    script.polls.push_back(vec![Happens::Bytes(BACKEND, reply)]);
-    script.polls.push_back(vec![Happens::Bytes(client, get(8)[..12].to_vec())]);
-    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
-    script.polls.push_back(vec![Happens::Pause(Duration::from_secs(60))]);
-    let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
-    (0..12).for_each(|_| turn(&mut worker));
-    assert_eq!(told(&mut worker, client), [(7, 0)], "the first had its reply");
-    assert_eq!(worker.driver().aborted, [client], "the second had no more time");
+    let half = |opaque, part: std::ops::Range<usize>| Happens::Bytes(PATIENT, get(opaque)[part].to_vec());
+    let rest = vec![first_reply(), half(8, 0..12)];
+    let mut worker = play(pausing(half(7, 0..12), polls_between, half(7, 12..25), rest));
+    assert_eq!(told(&mut worker, PATIENT), [(7, 0)], "the first had its reply");
+    assert_eq!(worker.driver().aborted, [PATIENT], "the second had no more time");
 }

@@ -323,8 +323,16 @@ pub struct Place {
 
 impl Place {
     /// A failure that comes from what stands there, shown there.
-    pub fn shown(&self, failure: Failure) -> Failure {
+    fn shown(&self, failure: Failure) -> Failure {
         failure.shown(|title| Some(report::excerpt(title, &self.name, &self.text, self.place.clone(), None)))
+    }
+}
+
+/// A failure, shown where it comes from if that is a settings file.
+pub fn shown_at(place: Option<&Place>, failure: Failure) -> Failure {
+    match place {
+        Some(place) => place.shown(failure),
+        None => failure,
     }
 }
 

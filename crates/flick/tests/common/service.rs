@@ -140,6 +140,13 @@ impl Drop for Service {
     }
 }
 
+/// What the admin side there says of a path. Its client has less patience than a machine needs on which thirty others want to run.
+pub fn seen(admin: SocketAddr, path: &str) -> (u16, String) {
+    let at = flick_admin::Address::Tcp(admin);
+    let reply = wait::until("the admin side to answer", || flick_admin::client::get(&at, path, None).ok());
+    (reply.status, reply.body)
+}
+
 /// The address in a log line that says `word`, as text or JSON.
 fn address_in(line: &str, word: &str) -> Option<SocketAddr> {
     let is_said =
