@@ -10,7 +10,7 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
-use crate::driver::{Detached, Driver, DriverLimits, Event, Handle, ListenerId};
+use crate::driver::{Detached, Driver, DriverLimits, Event, Handle, Line, ListenerId};
 use crate::epoll::EpollDriver;
 use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
@@ -209,6 +209,11 @@ impl Driver for AnyDriver {
 
     fn waited_ns(&self) -> u64 {
         either!(self, driver => driver.waited_ns())
+    }
+
+    #[inline]
+    fn line(&self) -> Line {
+        either!(self, driver => driver.line())
     }
 
     fn is_flushing(&self) -> bool {

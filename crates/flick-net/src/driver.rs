@@ -123,6 +123,23 @@ pub enum Detached {
     Never,
 }
 
+/// Who waits for a driver's next poll although they were ready for the last, because it hands out so much and no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Line {
+    /// Nobody.
+    #[default]
+    Empty,
+    /// Some do; it is not known yet how long.
+    Stands,
+    /// The last poll has come to whoever stood at the end of the line at `since_ns`.
+    Passed {
+        /// So many stood in it then.
+        stood: u64,
+        /// By the driver's clock.
+        since_ns: u64,
+    },
+}
+
 /// A byte transport of one worker. All methods are called from that worker's thread only.
 pub trait Driver {
     /// Opens a listening socket; accepting starts at once.
@@ -235,6 +252,11 @@ pub trait Driver {
     /// is not known.
     fn waited_ns(&self) -> u64 {
         0
+    }
+
+    /// The line that the last poll has left. A driver that hands out whatever there is has none.
+    fn line(&self) -> Line {
+        Line::Empty
     }
 
     /// Whether output that `close` left to finish is still here: whoever drops the driver then drops it too. Looks at

@@ -14,9 +14,10 @@ use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, ListenerId, checked};
+use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, Line, ListenerId, checked};
 use crate::intake::Intake;
 use crate::limits::{KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
+use crate::line::LineWatch;
 use crate::linger::Lingerers;
 use crate::listen::ListenSocket;
 use crate::output::{Allowance, Marks, OutputQueue, OutputSlab};
@@ -39,6 +40,8 @@ pub struct EpollDriver {
     intake: Intake,
     /// Connections with something to report or to read.
     ready: SlotQueue,
+    watched: LineWatch,
+    line: Line,
     /// Every connection in `ready` waits for a receive buffer and for nothing else.
     is_starved: bool,
     /// Connections with output appended since their last write.
@@ -157,6 +160,8 @@ impl EpollDriver {
             outputs: OutputSlab::new(limits.output_slices_max),
             intake: Intake::default(),
             ready: SlotQueue::new(limits.conns_max),
+            watched: LineWatch::new(),
+            line: Line::Empty,
             is_starved: false,
             dirty: SlotQueue::new(limits.conns_max),
             allowance: Allowance::unlimited(),
@@ -426,6 +431,10 @@ impl Driver for EpollDriver {
 
     fn waited_ns(&self) -> u64 {
         self.waited_ns
+    }
+
+    fn line(&self) -> Line {
+        self.line
     }
 
     fn is_flushing(&self) -> bool {

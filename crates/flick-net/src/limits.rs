@@ -25,6 +25,12 @@ pub const WRITE_SLICES_MAX: usize = 64;
 /// Readiness reports taken from the kernel by one poll.
 pub const KERNEL_EVENTS_MAX: usize = 512;
 
+/// How often the end of the line in front of a driver's polls is marked.
+pub const LINE_MARK_NS: u64 = 10_000_000;
+
+/// Marks in that line at a time; of a longer one a part has none.
+pub const LINE_MARKS_MAX: usize = 32;
+
 /// Fewest events a poll must have room for, so that no kind of event starves another.
 pub const EVENTS_MIN: usize = 8;
 

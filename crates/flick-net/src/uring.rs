@@ -13,9 +13,10 @@ use flick_buffers::{Pool, Slice};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, ListenerId, checked};
+use crate::driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, Line, ListenerId, checked};
 use crate::epoll::monotonic_ns;
 use crate::limits::{ACCEPTS_PARKED_MAX, LISTENERS_MAX, STASH_SLICES_MAX};
+use crate::line::LineWatch;
 use crate::linger::Lingerers;
 use crate::listen::ListenSocket;
 use crate::output::{Allowance, Marks, OutputQueue, OutputSlab};
@@ -45,6 +46,8 @@ pub struct UringDriver {
     stashes: OutputSlab,
     /// Connections with something to report.
     ready: SlotQueue,
+    watched: LineWatch,
+    line: Line,
     /// Connections with output appended, or left over from a short send.
     dirty: SlotQueue,
     allowance: Allowance,
@@ -149,6 +152,8 @@ impl UringDriver {
             outputs: OutputSlab::new(limits.output_slices_max),
             stashes: OutputSlab::new(STASH_SLICES_MAX),
             ready: SlotQueue::new(limits.conns_max),
+            watched: LineWatch::new(),
+            line: Line::Empty,
             dirty: SlotQueue::new(limits.conns_max),
             allowance: Allowance::unlimited(),
             unarmed: SlotQueue::new(limits.conns_max),
@@ -443,7 +448,7 @@ impl Driver for UringDriver {
         let must_arm = !(self.waker_is_armed || self.is_announced())
             || ((!self.unarmed.is_empty() || !self.hungry.is_empty()) && self.ring.can_provide(pool));
         let has_work = !self.ready.is_empty() || !self.dirty.is_empty() || self.has_parked();
-        if must_arm || has_work || self.ring.has_work() || self.ring.has_completions() {
+        if must_arm || has_work || self.ring.has_work() || self.ring.completions() > 0 {
             return Some(Duration::ZERO);
         }
         self.wait_time(timeout)
@@ -497,6 +502,10 @@ impl Driver for UringDriver {
 
     fn waited_ns(&self) -> u64 {
         self.waited_ns
+    }
+
+    fn line(&self) -> Line {
+        self.line
     }
 
     fn is_flushing(&self) -> bool {

@@ -4,13 +4,16 @@
 //! nearly all requests in them and many in each: a burst, a single long request or a pause of the whole machine is no
 //! overload; some requests are always served; one decision costs an addition. The same for the same turns, so that runs
 //! can be repeated.
-//! Refuses: to guess what waits where it cannot see. A client that sends many requests ahead waits behind itself, and
-//! services that share a thread have short turns: there the time in line bounds what waits (`Timeouts::queue`).
+//! Refuses: to guess what waits where it cannot see. A client that sends many requests ahead waits behind itself.
+//! Services that share a thread have short turns, so most of what waits for them waits in front of their driver, which
+//! says how long that takes ([`Line`]).
 //! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue is told from a burst by what a whole
 //! window has in common. There it is the least delay; here nearly all requests count, because the few that come first
 //! behind a long turn have a short one to themselves. Requests do not slow down for a lost one, so that a share is shed.
 
 use std::time::Duration;
+
+use flick_net::{Line, LineWatch, Reached};
 
 use crate::limits::{SHED_REQUESTS_MIN, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_MIN, SHED_WINDOW_NS};
 
@@ -25,10 +28,7 @@ pub(crate) struct Shedder {
     /// So many of [`SHED_SHARES`] requests are shed.
     share: u32,
     owed: u32,
-    /// Tasks that stood in the queue when it was last measured, how many of them are left, and when that was.
-    marked: u64,
-    marked_left: u64,
-    marked_ns: u64,
+    queue: LineWatch,
 }
 
 /// What a window had of turns that were too long.
@@ -51,9 +51,7 @@ impl Shedder {
             was_late: false,
             share: 0,
             owed: 0,
-            marked: 0,
-            marked_left: 0,
-            marked_ns: 0,
+            queue: LineWatch::new(),
         }
     }
 
@@ -62,31 +60,40 @@ impl Shedder {
         self.target_ns > 0
     }
 
-    /// Begins to measure how long a queue of so many tasks takes, unless one is being measured. A short one takes no time.
-    pub fn mark(&mut self, queued: usize, now_ns: u64) {
-        if !self.is_on() || self.marked_left > 0 {
+    /// Marks the end of a queue of so many tasks; where a `line` stands in front of it, who comes from there has waited since
+    /// its end was marked. A short one takes no time.
+    pub fn mark(&mut self, queued: usize, line: Line, now_ns: u64) {
+        if !self.is_on() {
             return;
         }
         let queued = queued as u64;
-        if queued < SHED_REQUESTS_MIN {
-            self.note(queued, 0, now_ns);
-            return;
+        let (stood, since_ns) = match line {
+            Line::Passed { stood, since_ns } => (stood + queued, since_ns),
+            Line::Empty => (queued, now_ns),
+            // How long they have waited is known when the end of the line has come.
+            Line::Stands => return,
+        };
+        if stood < SHED_REQUESTS_MIN && self.queue.is_unmarked() {
+            return self.note(queued, 0, now_ns);
         }
-        (self.marked, self.marked_left, self.marked_ns) = (queued, queued, now_ns);
+        self.queue.mark(stood, queued, since_ns);
+        if queued == 0 {
+            self.reach(now_ns);
+        }
     }
 
-    /// Notes that a task was taken from the queue; says whether it was the last of those that are measured.
+    /// Notes that a task was taken from the queue; says whether a mark has come to its head.
     pub fn pass(&mut self) -> bool {
-        if self.marked_left == 0 {
-            return false;
-        }
-        self.marked_left -= 1;
-        self.marked_left == 0
+        self.queue.pass();
+        self.queue.is_reached()
     }
 
-    /// All that are measured have run.
-    pub fn passed(&mut self, now_ns: u64) {
-        self.note(self.marked, now_ns.saturating_sub(self.marked_ns), now_ns);
+    /// A mark has come to the head of the queue.
+    pub fn reach(&mut self, now_ns: u64) {
+        if let Some(Reached { stood, count, since_ns }) = self.queue.take_reached() {
+            let took_ns = if stood < SHED_REQUESTS_MIN { 0 } else { now_ns.saturating_sub(since_ns) };
+            self.note(count, took_ns, now_ns);
+        }
     }
 
     /// Notes that so many requests were served in so long, up to `now_ns`.
@@ -127,7 +134,7 @@ impl Shedder {
 mod tests {
     use std::time::Duration;
 
-    use super::Shedder;
+    use super::{Line, Shedder};
 
     const MS: u64 = 1_000_000;
 
@@ -156,6 +163,59 @@ mod tests {
     fn the_first_behind_a_long_turn_do_not_hide_that_all_others_are_late() {
         let turns: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
         check(&turns, 700..=950);
+    }
+
+    /// A thread that others use too: each ten milliseconds it takes two tasks of those that wait, and serves what it took
+    /// ten turns before. How many of the next thousand are shed if they had waited so long before they were taken.
+    fn shares_a_thread(waited_ms: u64, stood: u64) -> usize {
+        let mut shedder = Shedder::new(Duration::from_millis(250));
+        for turn in 100..400 {
+            let now_ns = turn * 10 * MS;
+            let line = Line::Passed { stood, since_ns: now_ns - waited_ms * MS };
+            shedder.mark(20, line, now_ns);
+            for _ in 0..2 {
+                if shedder.pass() {
+                    shedder.reach(now_ns + MS);
+                }
+            }
+            shedder.mark(20, Line::Stands, now_ns + 2 * MS);
+        }
+        (0..1000).filter(|_| shedder.sheds()).count()
+    }
+
+    #[test]
+    fn where_turns_are_short_the_wait_for_them_counts() {
+        assert!(shares_a_thread(200, 100) > 900);
+        assert_eq!(shares_a_thread(100, 100), 0);
+    }
+
+    #[test]
+    fn a_queue_that_many_turns_do_not_empty_is_late_each_turn() {
+        let mut shedder = Shedder::new(Duration::from_millis(50));
+        for turn in 100..200 {
+            let now_ns = turn * 10 * MS;
+            shedder.mark(if turn == 100 { 100 } else { 90 }, Line::Empty, now_ns);
+            for _ in 0..10 {
+                if shedder.pass() {
+                    shedder.reach(now_ns + MS);
+                }
+            }
+        }
+        assert!((0..1000).filter(|_| shedder.sheds()).count() > 0, "who comes waits for ten turns");
+    }
+
+    #[test]
+    fn a_few_are_no_queue() {
+        let mut shedder = Shedder::new(Duration::from_millis(50));
+        for turn in 100..200 {
+            shedder.mark(10, Line::Passed { stood: 5, since_ns: 0 }, turn * 10 * MS);
+            (0..10).for_each(|_| {
+                if shedder.pass() {
+                    shedder.reach(turn * 10 * MS);
+                }
+            });
+        }
+        assert_eq!((0..1000).filter(|_| shedder.sheds()).count(), 0);
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl<D: Driver> Worker<D> {
         if self.merging.is_some() {
             self.merge_turn();
         }
-        self.shedder.mark(self.run_queue.len(), self.driver.now_ns());
+        self.shedder.mark(self.run_queue.len(), self.driver.line(), self.driver.now_ns());
         self.run_tasks();
         self.release_fills();
         let logs = self.access.as_ref().is_some_and(|books| books.is_due());

@@ -49,6 +49,7 @@ impl EpollDriver {
         }
         self.expire_lingerers();
         self.serve_ready(pool, &mut sink);
+        self.line = self.watched.settle(self.ready.len(), self.now_ns);
         self.accept_ready(&mut sink);
         Ok(())
     }
@@ -226,6 +227,7 @@ impl EpollDriver {
                 break;
             }
             let Some(index) = self.ready.pop() else { break };
+            self.watched.pass();
             match self.serve(index, pool, sink) {
                 Served::Done => {}
                 Served::More => {

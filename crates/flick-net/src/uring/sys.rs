@@ -237,9 +237,9 @@ impl Ring {
         }
     }
 
-    /// Says whether results wait to be taken.
-    pub(super) fn has_completions(&mut self) -> bool {
-        !self.io.completion().is_empty()
+    /// Results that wait to be taken.
+    pub(super) fn completions(&mut self) -> usize {
+        self.io.completion().len()
     }
 
     /// Takes the next result.

@@ -28,7 +28,7 @@ impl UringDriver {
             sink.put(Event::Woken);
         }
         self.prepare(pool);
-        let is_busy = !self.ready.is_empty() || self.ring.has_completions() || self.has_parked();
+        let is_busy = !self.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
         if self.ring.has_work() {
             self.ring.enter(0, None)?;
         }
@@ -130,9 +130,11 @@ impl UringDriver {
         self.accept_parked(sink);
         while !sink.is_full() {
             let Some(completion) = self.ring.next_completion() else { break };
+            self.watched.pass();
             self.complete(completion, sink);
         }
         self.serve_ready(sink);
+        self.line = self.watched.settle(self.ring.completions() + self.ready.len(), self.now_ns);
     }
 
     fn give_up(&mut self, conn: Handle) {
@@ -156,9 +158,9 @@ impl UringDriver {
             if sink.is_full() {
                 return;
             }
-            if let Some(index) = self.ready.pop()
-                && self.serve(index, sink)
-            {
+            let Some(index) = self.ready.pop() else { break };
+            self.watched.pass();
+            if self.serve(index, sink) {
                 self.ready.push(index);
             }
         }

@@ -18,7 +18,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn note_taken(&mut self) {
         if self.shedder.pass() {
             let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
-            self.shedder.passed(now_ns);
+            self.shedder.reach(now_ns);
         }
     }
 
