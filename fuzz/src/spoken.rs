@@ -1,5 +1,7 @@
 //! What must hold for any bytes from a peer: both engines read them alike, in pieces too, and write the same of them.
 
+use std::cell::RefCell;
+
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{
     AskList, Engine, Frame, FuncId, Outcome, RuleAction, RuleCall, Send, SendBody, SendList, Step,
@@ -171,6 +173,11 @@ fn receive(of: usize, speaker: &Speaker, sides: &mut [Side<'_>; 2], data: &[u8])
     }
 }
 
+thread_local! {
+    /// Rooms that engines wrote in: to clear new ones for each input takes a hundred times what the input takes.
+    static ROOMS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// One engine with what it keeps.
 struct Side<'e> {
     engine: &'e dyn Engine,
@@ -198,7 +205,7 @@ impl<'e> Side<'e> {
             state: vec![0; program.state_words as usize],
             channel_lens: lens.collect(),
             spills: vec![0xdead; program.bounds.spill_words as usize],
-            out: vec![0; OUT_BYTES_MAX],
+            out: ROOMS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; OUT_BYTES_MAX]),
             out_len: 0,
             sends: SendList::new(),
             asks: AskList::new(),
@@ -255,5 +262,11 @@ impl<'e> Side<'e> {
             bytes.extend(&message[tail_from as usize..]);
         }
         Some(bytes)
+    }
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        ROOMS.with_borrow_mut(|rooms| rooms.push(std::mem::take(&mut self.out)));
     }
 }

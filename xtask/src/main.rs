@@ -46,7 +46,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "fuzz",
-        about: "look for what breaks the compiler or its parsers: fuzz text|checker|ir|messages [--seconds N] [--replay FILE]",
+        about: "look for what breaks the compiler or its parsers: fuzz text|checker|ir|programs|messages|rewritten [--seconds N] [--replay FILE]",
         run: Run::WithArguments(tasks::fuzz::run),
     },
     Task {
@@ -62,6 +62,9 @@ const TASKS: &[Task] = &[
 ];
 
 fn main() -> ExitCode {
+    if let Some(ended) = tasks::fuzz::as_compiler() {
+        return ended;
+    }
     let mut args = std::env::args().skip(1);
     let Some(name) = args.next() else {
         for task in TASKS {

@@ -3,8 +3,11 @@
 //! where this one ended; a text that was found is kept there, and the way to run it again is printed.
 //! Not here: what must hold for a text (`fuzz/src/targets.rs`).
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use crate::run::{self, Outcome};
 use crate::tidy::files;
@@ -16,18 +19,25 @@ const INPUT_SECONDS_MAX: u32 = 10;
 /// Most memory, in MiB; the parser needs about a hundred bytes for a byte of source.
 const MEMORY_MIB_MAX: u32 = 1024;
 /// Longest text. Longer ones are for the tests of the parser.
-const INPUT_BYTES_MAX: u32 = 16 * 1024;
+const TEXT_BYTES_MAX: u32 = 16 * 1024;
+/// Longest message: long enough for a list with all elements it may have (256 of four bytes each). Inputs of 16 KiB are a twentieth as many in the same time.
+const MESSAGE_BYTES_MAX: u32 = 1024;
 
-/// Has the compiler report what it reaches: counters of edges, and the operands of comparisons.
+/// Has code count the edges that it goes. Not what it compares: that takes half of the time of an input, nearly all of it for comparisons
+/// of the engines' own. What programs compare with is in the dictionary.
 const COVERAGE: &[&str] = &[
     "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-level=3",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg",
-    "fuzzing",
 ];
+/// Begins the names of crates whose edges are counted: all that read a text, or those that read messages. Those of others
+/// guide nobody, and to look at their counters takes as long as an input.
+const COUNTED: &str = "FLICK_FUZZ_COUNTED";
+const COUNTED_OF_TEXTS: &str = "flick_";
+const COUNTED_OF_MESSAGES: &str = "flick_ir,flick_fuzz";
+/// Longest word of the dictionary, in bytes.
+const WORD_BYTES_MAX: usize = 64;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,14 +67,17 @@ pub fn run(args: &[String]) -> Outcome {
     }
     write_seeds(&seeds)?;
     // Programs are no messages.
-    let inputs = match asked.target.as_str() {
-        "messages" | "rewritten" => vec![&corpus],
-        _ => vec![&corpus, &seeds],
+    let (inputs, bytes_max) = match speaks(&asked.target) {
+        true => (vec![&corpus], MESSAGE_BYTES_MAX),
+        false => (vec![&corpus, &seeds], TEXT_BYTES_MAX),
     };
+    let dictionary = home.join("dictionary");
+    write_dictionary(&dictionary)?;
     fuzzer
         .env("FLICK_FUZZ_SEEDS", &seeds)
+        .arg(format!("-dict={}", dictionary.display()))
         .arg(format!("-max_total_time={}", asked.seconds))
-        .arg(format!("-max_len={INPUT_BYTES_MAX}"))
+        .arg(format!("-max_len={bytes_max}"))
         .arg(format!("-artifact_prefix={}/", found.display()))
         .args(["-print_final_stats=1", "-verbosity=1"])
         .args(inputs);
@@ -96,17 +109,89 @@ fn parse(args: &[String]) -> Result<Asked, String> {
     if rest.is_empty() { Ok(asked) } else { Err(usage()) }
 }
 
+/// Inputs of this target are messages.
+fn speaks(target: &str) -> bool {
+    matches!(target, "messages" | "rewritten")
+}
+
 /// Builds one target with coverage; returns its path.
 fn build(target: &str, directory: &Path) -> Result<PathBuf, String> {
     let version = run::output(run::command("rustc", &["-vV"]))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.ok_or("`rustc -vV` does not say what it runs on")?;
+    let (kind, counted) =
+        if speaks(target) { ("messages", COUNTED_OF_MESSAGES) } else { ("texts", COUNTED_OF_TEXTS) };
+    let directory = directory.join(kind);
+    let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     // With `--target` the flags are not for build scripts and macros, which have no fuzzer to report to.
     let mut cargo = run::cargo(&["build", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
-    cargo.args(["--bin", target, "--target", host]).arg("--target-dir").arg(directory);
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", COVERAGE.join("\u{1f}"));
+    cargo.args(["--bin", target, "--target", host]).arg("--target-dir").arg(&directory);
+    cargo
+        .env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}fuzzing")
+        .env("RUSTC_WRAPPER", this)
+        .env(COUNTED, counted);
     run::run(cargo)?;
     Ok(directory.join(host).join("release").join(target))
+}
+
+/// Where cargo calls this program in the compiler's place ([`COUNTED`] is set): calls the compiler, for crates that are counted with
+/// flags of their own, which cargo cannot be told for some and not for others.
+pub fn as_compiler() -> Option<ExitCode> {
+    let counted = std::env::var(COUNTED).ok()?;
+    let mut args = std::env::args_os().skip(1);
+    let mut compiler = Command::new(args.next()?);
+    let args: Vec<OsString> = args.collect();
+    let name = args.windows(2).find(|pair| pair[0] == "--crate-name").map(|pair| pair[1].to_string_lossy());
+    let is_counted = name.is_some_and(|name| counted.split(',').any(|start| name.starts_with(start)));
+    compiler.args(&args).args(if is_counted { COVERAGE } else { &[] });
+    match compiler.status() {
+        Ok(status) if status.success() => Some(ExitCode::SUCCESS),
+        Ok(_) => Some(ExitCode::FAILURE),
+        Err(error) => {
+            eprintln!("error: cannot start the compiler: {error}");
+            Some(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Writes the strings of all programs, as libFuzzer reads them: the words of the grammars.
+fn write_dictionary(path: &Path) -> Outcome {
+    let texts = files::read_all(&run::root())?;
+    let programs = texts.iter().filter(|text| text.path.ends_with(".flick"));
+    let words: BTreeSet<Vec<u8>> = programs.flat_map(|program| words(&program.text)).collect();
+    let quoted = words.iter().map(|word| {
+        let bytes: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        format!("\"{bytes}\"\n")
+    });
+    fs::write(path, quoted.collect::<String>())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// What stands between quotation marks in a program, each in its line.
+fn words(program: &str) -> Vec<Vec<u8>> {
+    let quoted = program.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
+    quoted.filter_map(unescaped).filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len())).collect()
+}
+
+/// The bytes of a string as it is written; `None`: it is more than a dictionary needs to know.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        bytes.extend(plain.as_bytes());
+        let (byte, len) = match escaped.as_bytes().first()? {
+            b'r' => (b'\r', 1),
+            b'n' => (b'\n', 1),
+            b't' => (b'\t', 1),
+            b'0' => (0, 1),
+            b'\\' => (b'\\', 1),
+            b'x' => (u8::from_str_radix(escaped.get(1..3)?, 16).ok()?, 3),
+            _ => return None,
+        };
+        bytes.push(byte);
+        rest = &escaped[len..];
+    }
+    bytes.extend(rest.as_bytes());
+    Some(bytes)
 }
 
 /// Writes every program of the repository into one directory: files, and examples in pages.
@@ -140,7 +225,7 @@ fn blocks(page: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, blocks, parse};
+    use super::{Asked, blocks, parse, words};
 
     fn check(args: &[&str], expected: Option<Asked>) {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -171,5 +256,13 @@ mod tests {
             ["use b\n", "use d\n"]
         );
         assert!(blocks("```flick").is_empty());
+    }
+
+    #[test]
+    fn words_of_a_program() {
+        let program = "a = \"GET\" # b\nc: \"\\x80\\r\\n\", \"\"\n%busy \"d\\\\\"";
+        assert_eq!(words(program), [&b"GET"[..], b"\x80\r\n", b"d\\"]);
+        assert!(words("no quotation").is_empty());
+        assert!(words("\"\\q\"").is_empty(), "not known");
     }
 }
