@@ -226,8 +226,8 @@ impl Parser<'_> {
                 "there is no `await`",
                 "write `ask backends[i] with req`; the platform serves others meanwhile",
             ),
-            "f" | "F" | "b" | "B" | "r" | "R" | "rb" | "u" if self.nth(1) == Str && self.is_joined() => {
-                let help = if matches!(self.text(), "f" | "F") {
+            letter if self.at_letter_of_string() => {
+                let help = if matches!(letter, "f" | "F") {
                     "write `\"hits: \" + str(n)`"
                 } else {
                     "remove the letter: every string is a row of bytes, with `\\xNN` for any of them"
@@ -253,9 +253,15 @@ impl Parser<'_> {
         matches!((of(0), of(1)), (Some(left), Some(right)) if left.end == right.start)
     }
 
+    /// At a letter that stands before strings elsewhere, and a string right behind it.
+    fn at_letter_of_string(&self) -> bool {
+        let is_letter = matches!(self.text(), "f" | "F" | "b" | "B" | "r" | "R" | "rb" | "u");
+        is_letter && self.nth(1) == Str && self.is_joined()
+    }
+
     /// Steps over the letter of `f"..."`, which was reported; says whether there was one.
     pub(super) fn letter_of_string(&mut self) -> bool {
-        let is_letter = self.nth(1) == Str && self.text().len() <= 2 && self.is_joined();
+        let is_letter = self.at_letter_of_string();
         if is_letter {
             self.bump_as(Unknown);
         }
