@@ -1,7 +1,4 @@
-//! Every bound of the fuzz targets.
-
-/// Longest input that is formatted a second time: formatting is linear, but a fuzz run has better things to do.
-pub const FORMATTED_BYTES_MAX: usize = 64 * 1024;
+//! Every bound of changed programs.
 
 /// Most changes made to one input at a time.
 pub const CHANGES_MAX: usize = 6;

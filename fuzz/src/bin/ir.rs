@@ -8,5 +8,5 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    flick_fuzz::mutate::mutate(data, size, max_size, seed)
+    flick_fuzzers::mutate::mutate(data, size, max_size, seed)
 });

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-flick_fuzz::counters!(REACHED);
+flick_fuzzers::counters!(REACHED);
 
 fuzz_target!(
     init: {

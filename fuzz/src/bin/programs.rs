@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
-flick_fuzz::counters!(REACHED);
+flick_fuzzers::counters!(REACHED);
 
 fuzz_target!(
     init: { flick_fuzz::reach::count_in(&REACHED) },
@@ -13,5 +13,5 @@ fuzz_target!(
 );
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    flick_fuzz::mutate::mutate(data, size, max_size, seed)
+    flick_fuzzers::mutate::mutate(data, size, max_size, seed)
 });

@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz TARGET`: looks for texts that break the compiler, and bytes that engines read differently, with libFuzzer, on the stable toolchain.
 //! Promises: seeds are every program of the repository; the corpus stays in `target/fuzz`, so that the next run goes on
-//! where this one ended; a text that was found is kept there, and the way to run it again is printed.
+//! where this one ended; a text that was found is kept there, and the way to run it again is printed. `--keep` writes what
+//! the corpus needs to reach all it reaches to where the tests play it.
 //! Not here: what must hold for a text (`fuzz/src/targets.rs`).
 
 use std::collections::BTreeSet;
@@ -36,6 +37,8 @@ const COVERAGE: &[&str] = &[
 const COUNTED: &str = "FLICK_FUZZ_COUNTED";
 const COUNTED_OF_TEXTS: &str = "flick_";
 const COUNTED_OF_MESSAGES: &str = "flick_ir,flick_fuzz";
+/// Longest input that is kept for the tests, in bytes.
+const KEPT_BYTES_MAX: usize = 256;
 /// Longest word of the dictionary, in bytes.
 const WORD_BYTES_MAX: usize = 64;
 
@@ -45,6 +48,7 @@ struct Asked {
     target: String,
     seconds: u64,
     replay: Option<PathBuf>,
+    keep: bool,
 }
 
 /// Builds the target and runs it.
@@ -71,6 +75,9 @@ pub fn run(args: &[String]) -> Outcome {
         true => (vec![&corpus], MESSAGE_BYTES_MAX),
         false => (vec![&corpus, &seeds], TEXT_BYTES_MAX),
     };
+    if asked.keep {
+        return keep(fuzzer, &asked.target, &inputs, &home);
+    }
     let dictionary = home.join("dictionary");
     write_dictionary(&dictionary)?;
     fuzzer
@@ -91,13 +98,39 @@ pub fn run(args: &[String]) -> Outcome {
     })
 }
 
+/// Keeps of the corpus what is needed to reach all that it reaches, where the tests play it, a line for each input.
+fn keep(mut fuzzer: Command, target: &str, inputs: &[&PathBuf], home: &Path) -> Outcome {
+    let least = home.join(target).join("least");
+    let _ = fs::remove_dir_all(&least);
+    fs::create_dir_all(&least).map_err(|error| format!("cannot make {}: {error}", least.display()))?;
+    fuzzer.env("FLICK_FUZZ_SEEDS", home.join("seeds"));
+    fuzzer.args(["-merge=1", &format!("-max_len={KEPT_BYTES_MAX}")]).arg(&least).args(inputs);
+    run::run(fuzzer)?;
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", least.display());
+    let mut lines = BTreeSet::new();
+    for entry in fs::read_dir(&least).map_err(failed)? {
+        let bytes = fs::read(entry.map_err(failed)?.path()).map_err(failed)?;
+        if bytes.len() <= KEPT_BYTES_MAX {
+            lines.insert(format!("{}\n", bytes.escape_ascii()));
+        }
+    }
+    let path = run::root().join(format!("crates/flick-fuzz/corpus/{target}.txt"));
+    println!("{} inputs in {}", lines.len(), path.display());
+    fs::write(&path, lines.into_iter().collect::<String>())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
 fn parse(args: &[String]) -> Result<Asked, String> {
-    let usage = || format!("usage: cargo xtask fuzz {} [--seconds N] [--replay FILE]", TARGETS.join("|"));
+    let usage =
+        || format!("usage: cargo xtask fuzz {} [--seconds N] [--replay FILE] [--keep]", TARGETS.join("|"));
     let (target, mut rest) = args.split_first().ok_or_else(usage)?;
     if !TARGETS.contains(&target.as_str()) {
         return Err(usage());
     }
-    let mut asked = Asked { target: target.clone(), seconds: SECONDS_DEFAULT, replay: None };
+    let mut asked = Asked { target: target.clone(), seconds: SECONDS_DEFAULT, replay: None, keep: false };
+    if let ["--keep"] = rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        (asked.keep, rest) = (true, &[]);
+    }
     while let [name, value, others @ ..] = rest {
         match name.as_str() {
             "--seconds" => asked.seconds = value.parse().map_err(|_| usage())?,
@@ -238,10 +271,13 @@ mod tests {
             target: "text".to_owned(),
             seconds,
             replay: replay.map(Into::into),
+            keep: false,
         };
         check(&["text"], Some(asked(60, None)));
         check(&["text", "--seconds", "1800"], Some(asked(1800, None)));
         check(&["text", "--replay", "a b"], Some(asked(60, Some("a b"))));
+        check(&["text", "--keep"], Some(Asked { keep: true, ..asked(60, None) }));
+        check(&["text", "--keep", "1"], None);
         check(&[], None);
         check(&["tree"], None);
         check(&["text", "--seconds"], None);

@@ -22,18 +22,6 @@ pub fn count_in(counters: &'static Counters) {
     REACHED.get_or_init(|| counters);
 }
 
-/// Declares a target's counters, where libFuzzer finds them by the name of their section: it reads them after each input and
-/// clears them before the next.
-#[macro_export]
-macro_rules! counters {
-    ($name:ident) => {
-        // The section holds bytes of any value, and libFuzzer takes all of it for counters.
-        #[unsafe(link_section = "__libfuzzer_extra_counters")]
-        static $name: $crate::reach::Counters =
-            [const { std::sync::atomic::AtomicU8::new(0) }; $crate::reach::COUNTERS];
-    };
-}
-
 /// The interpreter of program `of` went from one block to another.
 pub fn went(of: usize, function: FuncId, from: BlockId, to: BlockId) {
     let Some(counters) = REACHED.get() else { return };
