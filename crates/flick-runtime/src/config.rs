@@ -64,6 +64,8 @@ pub enum Policy {
 pub struct Limits {
     /// Client connections at one time.
     pub sessions_max: u32,
+    /// Clients that come from a service whose place this one takes: they have room though `sessions_max` is lower now. Not a setting.
+    pub sessions_kept: u32,
     /// What happens to the next one.
     pub overflow: Overflow,
     /// Client connections of one address at one time, of IPv6 of one /64; those beyond are turned away. Zero: as many
@@ -113,10 +115,18 @@ pub struct Limits {
     pub cpu_max_percent: u32,
 }
 
+impl Limits {
+    /// Sessions that a worker has room for.
+    pub(crate) fn places(&self) -> u32 {
+        self.sessions_max.max(self.sessions_kept)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions_max: 20_000,
+            sessions_kept: 0,
             overflow: Overflow::Pause,
             connections_per_address_max: 0,
             accept_rate: 0,

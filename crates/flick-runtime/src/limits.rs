@@ -161,6 +161,8 @@ pub const FLUSH_TICK_MS: u64 = 5;
 pub const SHED_WINDOW_NS: u64 = 100_000_000;
 /// Turns that a window has at least before it counts as overload.
 pub const SHED_TURNS_MIN: u32 = 3;
+/// Windows of rest that are made up for at once: after so many nothing is shed any more.
+pub const SHED_RESTS_MAX: u64 = 64;
 /// New requests of a turn that can be called a queue.
 pub const SHED_REQUESTS_MIN: u64 = 16;
 /// Into so many parts the requests are divided of which some are shed.

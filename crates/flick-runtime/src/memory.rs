@@ -39,7 +39,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<Part>, St
     let activations_max = activations_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
-    let (sessions, workers) = (u64::from(limits.sessions_max), config.workers.max(1) as u64);
+    let (sessions, workers) = (u64::from(limits.places()), config.workers.max(1) as u64);
     let tables = sessions * per_session + u64::from(limits.requests_max) * size_of::<Request>() as u64;
     let guests = if limits.connections_per_address_max > 0 { sessions * GUEST_BYTES } else { 0 };
     let session_locals = sessions * locals;
@@ -112,7 +112,7 @@ fn exchanges(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Opti
     }
     let workers = config.workers.max(1) as u64;
     let links = most.lent * workers;
-    let sessions = u64::from(limits.sessions_max);
+    let sessions = u64::from(limits.places());
     let bytes_of = |bodies: u64| links * size_of::<Link>() as u64 + bodies * size_of::<Frame>() as u64;
     Some(Part {
         what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),

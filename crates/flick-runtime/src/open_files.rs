@@ -17,7 +17,7 @@ pub fn open_files(program: &Program, config: &PlatformConfig) -> Result<u64, Sta
     let bound = BoundBackends::of(program, config)?;
     let links = LinksMax::of(program, config, &bound.rooms);
     let workers = config.workers.max(1) as u64;
-    let sessions = u64::from(limits.sessions_max);
+    let sessions = u64::from(limits.places());
     // A connection that is lent carries something of a client, so there are no more of them than clients.
     let links = workers * links.backends + (workers * links.lent).min(sessions);
     let listened: u64 = config.listen.iter().map(|binding| binding.endpoints.len() as u64).sum();

@@ -87,7 +87,7 @@ impl Platform {
     /// and the state that its programs declare alike.
     ///
     /// Errors and panics as there; the other goes on as before then.
-    pub fn start_with(services: Vec<Service>, estate: Estate) -> Result<Self, StartError> {
+    pub fn start_with(mut services: Vec<Service>, estate: Estate) -> Result<Self, StartError> {
         if services.len() > SERVICES_MAX {
             return Err(StartError::Binding(format!(
                 "{} services are too many for one process; at most {SERVICES_MAX} work",
@@ -96,6 +96,9 @@ impl Platform {
         }
         let config = services.first().expect("a platform has a service").config.clone();
         let workers = config.workers.max(1);
+        for service in &mut services {
+            service.config.limits.sessions_kept = estate.clients_of(&service.name);
+        }
         let (running, keepers) = bind(services, workers, &estate)?;
         let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
         let mut opened = platform.open(workers, estate)?;

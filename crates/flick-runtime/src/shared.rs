@@ -177,6 +177,11 @@ impl Shared {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Sessions now.
+    pub fn sessions(&self) -> u32 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
     /// Whether the next session would be refused.
     pub fn sessions_full(&self, most: u32) -> bool {
         self.sessions.load(Ordering::Relaxed) >= most

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use flick_net::{Line, LineWatch, Reached};
 
-use crate::limits::{SHED_REQUESTS_MIN, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_MIN, SHED_WINDOW_NS};
+use crate::limits::{
+    SHED_REQUESTS_MIN, SHED_RESTS_MAX, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_MIN, SHED_WINDOW_NS,
+};
 
 /// What a worker knows of its own delay.
 #[derive(Debug)]
@@ -66,6 +68,9 @@ impl Shedder {
         if !self.is_on() {
             return;
         }
+        if self.share > 0 && self.queue.is_unmarked() {
+            self.note(0, 0, now_ns);
+        }
         let queued = queued as u64;
         let (stood, since_ns) = match line {
             Line::Passed { stood, since_ns } => (stood + queued, since_ns),
@@ -115,7 +120,10 @@ impl Shedder {
         if is_late && self.was_late {
             self.share = (self.share + ((SHED_SHARES - self.share) / 4).max(8)).min(SHED_SHARE_MAX);
         } else if self.late.requests < self.requests.div_ceil(2) || self.requests == 0 {
-            self.share -= (self.share / 8 + 4).min(self.share);
+            // Who rests looks rarely: each window that has gone by counts.
+            for _ in 0..(window_ns / SHED_WINDOW_NS).min(SHED_RESTS_MAX) {
+                self.share -= (self.share / 8 + 4).min(self.share);
+            }
         }
         self.was_late = is_late;
         (self.window_from_ns, self.requests, self.late) = (now_ns, 0, Late::default());
@@ -202,6 +210,23 @@ mod tests {
             }
         }
         assert!((0..1000).filter(|_| shedder.sheds()).count() > 0, "who comes waits for ten turns");
+    }
+
+    #[test]
+    fn who_came_long_after_an_overload_was_told_that_it_is_busy() {
+        for rest_s in [10, 1_000_000] {
+            for queued in [1, 20] {
+                let mut shedder = Shedder::new(Duration::from_millis(50));
+                let mut now_ns = 7_000 * MS;
+                for _ in 0..100 {
+                    now_ns += 60 * MS;
+                    shedder.note(60, 60 * MS, now_ns);
+                }
+                assert!((0..100).filter(|_| shedder.sheds()).count() > 90);
+                shedder.mark(queued, Line::Empty, now_ns + rest_s * 1000 * MS);
+                assert_eq!((0..100).filter(|_| shedder.sheds()).count(), 0, "{queued} after {rest_s} s");
+            }
+        }
     }
 
     #[test]

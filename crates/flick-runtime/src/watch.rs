@@ -223,6 +223,18 @@ impl Watch {
     }
 }
 
+impl BackendTotals {
+    /// What it has counted; what it is now is not added.
+    fn add_earlier(&mut self, earlier: &BackendTotals) {
+        self.requests += earlier.requests;
+        self.failures += earlier.failures;
+        self.ejections += earlier.ejections;
+        self.check_failures += earlier.check_failures;
+        self.shed += earlier.shed;
+        self.times.merge(&earlier.times);
+    }
+}
+
 impl Snapshot {
     /// Adds what the service has counted whose place this one took, so that its counters go on from where they were. Backends
     /// that this one does not have any more are left out.
@@ -240,13 +252,14 @@ impl Snapshot {
         if let (Some(own), Some(other)) = (&mut self.ways, &earlier.ways) {
             own.merge(other);
         }
-        for own in &mut self.backends {
+        for other in &earlier.backends {
             let is_same =
-                |other: &&BackendTotals| other.channel == own.channel && other.endpoint == own.endpoint;
-            for other in earlier.backends.iter().filter(is_same) {
-                own.requests += other.requests;
-                own.failures += other.failures;
-                own.times.merge(&other.times);
+                |own: &&mut BackendTotals| other.channel == own.channel && other.endpoint == own.endpoint;
+            // An address may stand in a list more than once; what it has counted is counted once.
+            let mut same: Vec<_> = self.backends.iter_mut().filter(is_same).collect();
+            let at = same.iter().position(|own| own.element == other.element).unwrap_or_default();
+            if let Some(own) = same.get_mut(at) {
+                own.add_earlier(other);
             }
         }
     }
@@ -279,5 +292,48 @@ impl WorkerWatch {
             totals.absorb(self.counters.tasks.of(kind));
         }
         WorkerTotals { totals, times, slices, tasks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BackendTotals, Snapshot, Times, Totals};
+
+    fn backend(element: u64, at: &str, counted: u64) -> BackendTotals {
+        BackendTotals {
+            channel: "backends".to_owned(),
+            element,
+            is_leaving: false,
+            endpoint: at.parse().expect("an endpoint"),
+            requests: counted,
+            failures: counted,
+            up: 1,
+            out: 0,
+            failing: 0,
+            ejections: counted,
+            check_failures: counted,
+            shed: counted,
+            is_watched: true,
+            times: Times::default(),
+        }
+    }
+
+    fn snapshot(backends: Vec<BackendTotals>) -> Snapshot {
+        let (totals, times) = (Totals::default(), Times::default());
+        Snapshot { totals, times, workers: Vec::new(), backends, ways: None }
+    }
+
+    #[test]
+    fn an_address_that_stands_in_a_list_twice_counted_double_with_each_reload() {
+        let [one, two, three] = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
+        let mut now = snapshot(vec![backend(0, one, 1), backend(1, one, 2), backend(2, two, 0)]);
+        let before = [backend(0, one, 10), backend(1, one, 20), backend(5, two, 40), backend(6, three, 80)];
+        now.add_earlier(&snapshot(before.to_vec()));
+        let counted = now.backends.iter().map(|of| {
+            let of = [of.requests, of.failures, of.ejections, of.check_failures, of.shed, of.up];
+            assert!(of[..5].iter().all(|count| *count == of[0]) && of[5] == 1, "{of:?}");
+            of[0]
+        });
+        assert_eq!(counted.collect::<Vec<_>>(), [11, 22, 40]);
     }
 }

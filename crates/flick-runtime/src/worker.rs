@@ -215,7 +215,7 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig { service, index, workers, seed, time_slices, .. } = config;
         let WorkerConfig { setup, shared, state, counters, backend_counters, ways, hub, access, .. } = config;
         shared.prepare(&setup.limits);
-        let (needs, sessions_max) = (&setup.needs, setup.limits.sessions_max as usize);
+        let (needs, sessions_max) = (&setup.needs, setup.limits.places() as usize);
         let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
         let (buffers, activations_max) = (pool_of(&setup, workers), needs.activations_of_worker(workers));
         driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
@@ -285,7 +285,7 @@ impl<D: Driver> Worker<D> {
     pub fn conns_max(setup: &Setup) -> u32 {
         let links: u32 = setup.slots.iter().map(|channel| 1 + setup.lent_links_max(*channel)).sum();
         let checks = setup.slots.len() as u32;
-        setup.limits.sessions_max + links + checks + LINGER_ROOM as u32
+        setup.limits.places() + links + checks + LINGER_ROOM as u32
     }
 
     /// The driver, for opening listeners.

@@ -194,7 +194,11 @@ impl Drop for AccessLog {
 
 /// Opens a file at its end. It is nobody else's business what clients ask for.
 fn append(path: &Path, user: Option<&User>) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o640);
+    // A pipe that nobody reads is refused: to wait for a reader would hold up all else that is asked of the process.
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
     if let Some((user, group)) = user.filter(|_| crate::confine::is_root()).map(User::ids) {
         // The user that we become opens it anew.
         fchown(&file, Some(user), Some(group))?;
@@ -323,10 +327,19 @@ fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Orders, Sample, Writer};
+    use super::{Orders, Sample, Writer, append};
     use std::fs::File;
     use std::io::Read;
     use std::sync::Arc;
+
+    #[test]
+    fn a_pipe_that_nobody_read_held_up_whoever_opened_the_log_anew() {
+        let path = std::env::temp_dir().join(format!("flick-access-pipe-{}", std::process::id()));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).expect("it can be made");
+        let error = append(&path, None).expect_err("nobody reads it");
+        assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
+        std::fs::remove_file(&path).expect("it is ours");
+    }
 
     #[test]
     fn a_line_behind_one_that_was_torn_was_lost_with_it() {

@@ -215,8 +215,10 @@ impl Reader {
                 if now.is_some() && now == self.seen {
                     return (Ok(None), FILE_LOOK);
                 }
-                self.seen = now;
-                return (read_file(path).map(Some), FILE_LOOK);
+                let list = read_file(path);
+                // What hindered may be gone without the file having changed.
+                self.seen = now.filter(|_| list.is_ok());
+                return (list.map(Some), FILE_LOOK);
             }
             Source::Host { name, port } => self.resolver.addresses(name).map(|answer| Found {
                 list: answer.found.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect(),
@@ -274,7 +276,12 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// Reads an address, and what it weighs, on each line, the last one ended too; `#` begins a comment.
 fn read_file(path: &Path) -> Result<Vec<Member>, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    if std::fs::metadata(path).map_err(cannot)?.len() > FILE_BYTES_MAX {
+    let data = std::fs::metadata(path).map_err(cannot)?;
+    if !data.is_file() {
+        // To open a pipe waits for somebody at its other end.
+        return Err(format!("{} is no file", path.display()));
+    }
+    if data.len() > FILE_BYTES_MAX {
         return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", path.display()));
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
@@ -447,6 +454,10 @@ mod tests {
             write(part);
             assert!(reader.read().0.expect_err("a part").contains("may not be whole"), "{part:?}");
         }
+        // As one that could not be opened: what hindered may go without the file having changed.
+        assert!(reader.read().0.is_err(), "a list that failed once was never read again");
+        let mut pipe = Reader::new(Source::File("/dev/null".into()), Resolver::nowhere());
+        assert!(pipe.read().0.expect_err("no list").contains("is no file"));
         write("127.0.0.1:1\nlocalhost\n");
         let error = reader.read().0.expect_err("no address");
         assert!(error.contains(":2: ") && error.contains("localhost"), "{error}");

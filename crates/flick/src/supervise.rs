@@ -1,7 +1,7 @@
 //! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
 //! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
 //! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
-//! takes this one's place; SIGUSR1 opens the access log anew. Whoever asks for a reload while one is under way has the next one,
+//! takes this one's place; SIGUSR1 opens the access log anew. Once that process is there, it has all of these. Whoever asks for a reload while one is under way has the next one,
 //! together with all others who did; what ends the process goes before all that waits, and before an upgrade whose new process is not ready.
 
 use std::collections::VecDeque;
@@ -180,9 +180,8 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
         generations.look_after_workers();
         if ending.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
             info!("a file has changed");
-            if generations.reload().is_ok() {
-                watching = watch(&generations);
-            }
+            let _ = generations.reload();
+            watching = watch(&generations);
         }
         if generations.is_finished() {
             if !generations.has_older() {
@@ -197,9 +196,12 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
         let Some(call) = calls.next(others.fold(patience, Duration::min)) else { continue };
         match call {
             Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
-            Call::Signal(SIGUSR1) => generations.reopen_logs(),
+            Call::Signal(SIGUSR1) => {
+                generations.reopen_logs();
+                generations.pass_on(SIGUSR1);
+            }
             Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
-                answer(call, &Err("the service is ending".to_owned()));
+                call_others(call, &generations);
             }
             Call::Signal(SIGHUP) | Call::Reload(_) => {
                 let others = calls.take_reloads();
@@ -234,6 +236,18 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
         }
     }
     ended(generations, ending)
+}
+
+/// Whoever calls a process that is ending means the service: if another has its place, that one is called.
+fn call_others(call: Call, generations: &Generations) {
+    if let Call::Signal(signal) = call {
+        return generations.pass_on(signal);
+    }
+    let why = match generations.successor() {
+        Some(pid) => format!("process {pid} has taken this one's place meanwhile: ask again"),
+        None => "the service is ending".to_owned(),
+    };
+    answer(call, &Err(why));
 }
 
 /// Tells who asked what came of it, if somebody did.

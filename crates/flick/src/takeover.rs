@@ -22,6 +22,8 @@ use flick_net::passage::{Passage, Passed};
 use flick_net::{Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Estate, Handed, Heir};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::commands::run::admin;
 use crate::failure::Failure;
 use crate::holding::Held;
@@ -74,17 +76,23 @@ impl Predecessor {
             let inherited = flick_net::passage::inherited().map_err(failed)?;
             let asked = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
             let (held, admin) = (Held::default(), admin::Inherited::default());
-            return Ok((None, Legacy { estate: estate(asked), held, admin }));
+            return Ok((None, Legacy { estate: estate(asked, Vec::new()), held, admin }));
         }
         let passage = Passage::of(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         passage.set_patience(Some(READY_TIME_MAX)).map_err(failed)?;
         let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
-        let mut admin = admin::Inherited::default();
+        let (mut admin, mut clients) = (admin::Inherited::default(), Vec::new());
         loop {
             let passed = passage.receive().map_err(failed)?;
             match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
                 Some(("go", _)) => break,
                 Some(("state", _)) => directories.extend(passed.and_then(|passed| passed.fd)),
+                Some(("clients", text)) => {
+                    let counted = text
+                        .split_once(' ')
+                        .and_then(|(count, service)| Some((service, count.parse().ok()?)));
+                    clients.extend(counted.map(|(service, count): (&str, u32)| (service.to_owned(), count)));
+                }
                 Some(("token", token)) => admin.token = Some(token.to_owned()),
                 Some(("admin", at)) => {
                     let at: Result<Address, _> = at.parse();
@@ -110,7 +118,7 @@ impl Predecessor {
                 None => return Err(Failure::failed("the process whose place this one takes has gone")),
             }
         }
-        let (estate, held) = (estate(sockets), Held::inherited(directories));
+        let (estate, held) = (estate(sockets, clients), Held::inherited(directories));
         Ok((Some(Self { passage, sockets: shared }), Legacy { estate, held, admin }))
     }
 
@@ -151,7 +159,10 @@ impl Predecessor {
 }
 
 /// Sockets by the addresses that were asked for, in their order.
-fn estate(sockets: impl IntoIterator<Item = (Endpoint, ListenSocket)>) -> Estate {
+fn estate(
+    sockets: impl IntoIterator<Item = (Endpoint, ListenSocket)>,
+    clients: Vec<(String, u32)>,
+) -> Estate {
     let mut found: Vec<(Endpoint, Vec<ListenSocket>)> = Vec::new();
     for (at, socket) in sockets {
         // Two services may have asked for any port: theirs are told apart by the one they got.
@@ -163,7 +174,8 @@ fn estate(sockets: impl IntoIterator<Item = (Endpoint, ListenSocket)>) -> Estate
             None => found.push((at, vec![socket])),
         }
     }
-    Estate::of_sockets(found.into_iter().map(|(at, sockets)| (at, ListenSockets::of(sockets))).collect())
+    let sockets = found.into_iter().map(|(at, sockets)| (at, ListenSockets::of(sockets)));
+    Estate::of_sockets(sockets.collect(), clients)
 }
 
 /// The old side: the process that takes this one's place and is ready.
@@ -223,6 +235,15 @@ impl Successor {
         self.pid
     }
 
+    /// Passes a signal on to it. Nobody else has its number: it is our child, and nobody waits for it.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+            // Who has gone needs none.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
     /// Where the clients of a service go.
     pub fn heir_of(&self, service: &str) -> Arc<dyn Heir> {
         Arc::new(Abroad { service: service.to_owned(), clients: Mutex::new(self.clients.clone()) })
@@ -272,6 +293,9 @@ fn offer(
         if let Some(token) = admin.token() {
             send(&format!("token {token}"), None)?;
         }
+    }
+    for (service, count) in bequest.estate.clients() {
+        send(&format!("clients {count} {service}"), None)?;
     }
     send("go", None)?;
     let answer = loop {

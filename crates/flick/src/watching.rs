@@ -24,11 +24,11 @@ pub struct Watching {
 
 impl Watching {
     /// Watches these, which were read at some time behind `read_at`: what was written since then may not have been seen.
-    pub fn new(files: &[PathBuf], read_at: SystemTime) -> Self {
-        let last = stamps(files);
+    pub fn new(files: Vec<PathBuf>, read_at: SystemTime) -> Self {
+        let last = stamps(&files);
         let since = read_at.checked_sub(STAMP_SLACK).unwrap_or(read_at);
         let known = last.iter().map(|stamp| stamp.filter(|(changed, _)| *changed < since)).collect();
-        Self { files: files.to_vec(), last, known, due: Instant::now() + LOOK_EVERY }
+        Self { files, last, known, due: Instant::now() + LOOK_EVERY }
     }
 
     /// When it is time to look again.
@@ -73,7 +73,7 @@ mod tests {
         let written = std::fs::metadata(&path).and_then(|data| data.modified()).expect("it is there");
         let by = Duration::from_millis(read_ms_after.unsigned_abs());
         let read_at = if read_ms_after < 0 { written - by } else { written + by };
-        let mut watching = Watching::new(std::slice::from_ref(&path), read_at);
+        let mut watching = Watching::new(vec![path.clone()], read_at);
         watching.due = Instant::now();
         assert_eq!(watching.has_changed(), expected, "{read_ms_after}");
         watching.due = Instant::now();

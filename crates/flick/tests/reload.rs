@@ -3,6 +3,8 @@
 mod common;
 #[path = "reload/load.rs"]
 mod load;
+#[path = "reload/lowered.rs"]
+mod lowered;
 #[path = "reload/memory.rs"]
 mod memory;
 #[path = "reload/settings.rs"]
@@ -226,6 +228,31 @@ fn a_file_that_is_watched_is_read_when_it_changes() {
     });
     drop(stream);
     changing.service.drained();
+}
+
+#[test]
+fn a_program_that_was_named_when_a_reload_failed_was_not_watched() {
+    let scratch = Scratch::new("reload-watch-new");
+    scratch.write("0.flick", &balancer(0));
+    let settings = |program: &str| {
+        let origin = load::origin();
+        format!(
+            "workers = 1\n[[service]]\nprogram = \"{program}\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+             connect = {{ backends = [\"{origin}\"] }}\n"
+        )
+    };
+    let file = scratch.write("flick.toml", &settings("0.flick"));
+    let file = file.to_str().expect("the path is UTF-8");
+    let service = Service::start(&["run", "--config", file, "--watch", "--admin", "0"]);
+    scratch.write("1.flick", "nothing that compiles");
+    scratch.write("flick.toml", &settings("1.flick"));
+    let failed = || figure(service.admin_address(), "flick_reloads_failed_total");
+    wait::until("a reload that fails", || (failed() > 0).then_some(()));
+    scratch.write("1.flick", &balancer(1));
+    wait::until("the new version", || {
+        (get(&mut connect(service.address), "/version") == Ok("version 1".to_owned())).then_some(())
+    });
+    service.drained();
 }
 
 /// Upgrades of the test, unless `FLICK_UPGRADES` says otherwise.

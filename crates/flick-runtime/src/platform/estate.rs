@@ -17,6 +17,7 @@ use crate::state::State;
 pub struct Estate {
     sockets: Vec<(Endpoint, ListenSockets)>,
     services: Vec<Left>,
+    clients: Vec<(String, u32)>,
 }
 
 /// What a service leaves.
@@ -30,9 +31,9 @@ struct Left {
 }
 
 impl Estate {
-    /// Sockets alone, from another process.
-    pub fn of_sockets(sockets: Vec<(Endpoint, ListenSockets)>) -> Self {
-        Self { sockets, services: Vec::new() }
+    /// Sockets, and by name of the service how many clients it has, from another process.
+    pub fn of_sockets(sockets: Vec<(Endpoint, ListenSockets)>, clients: Vec<(String, u32)>) -> Self {
+        Self { sockets, services: Vec::new(), clients }
     }
 
     pub(super) fn of(services: &[Running]) -> io::Result<Self> {
@@ -48,7 +49,19 @@ impl Estate {
             let kept = service.shared.kept();
             sockets.extend(kept.iter().map(duplicate).collect::<io::Result<Vec<_>>>()?);
         }
-        Ok(Self { sockets, services: services.iter().map(of).collect() })
+        let clients = services.iter().map(|service| (service.name.clone(), service.shared.sessions()));
+        Ok(Self { sockets, services: services.iter().map(of).collect(), clients: clients.collect() })
+    }
+
+    /// How many clients each service has, by its name.
+    pub fn clients(&self) -> &[(String, u32)] {
+        &self.clients
+    }
+
+    /// How many clients may come to the service of this name: those of all, if it has another name than before.
+    pub(super) fn clients_of(&self, service: &str) -> u32 {
+        let known = self.clients.iter().find(|(name, _)| name == service);
+        known.map_or_else(|| self.clients.iter().map(|(_, count)| count).sum(), |(_, count)| *count)
     }
 
     /// The sockets, with the addresses that were asked for.

@@ -58,6 +58,8 @@ pub struct Generations {
     /// Where the current one keeps dictionaries.
     held: Held,
     files: Vec<PathBuf>,
+    /// Programs that the settings named when a reload failed.
+    wanted: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
     /// Where the process before had its own, if that is elsewhere.
@@ -113,6 +115,7 @@ impl Generations {
             in_force: None,
             held,
             files,
+            wanted: Vec::new(),
             read_at: begun,
             admin,
             admin_before,
@@ -149,9 +152,9 @@ impl Generations {
         self.read_at
     }
 
-    /// The files that the services that run now were made of.
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
+    /// The files that the services that run now were made of, and those that were named when the last reload failed.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().chain(&self.wanted).cloned().collect()
     }
 
     /// Reads everything again and goes on with it. Says what has changed, in words.
@@ -163,8 +166,16 @@ impl Generations {
             None => failure.text(),
         });
         match &outcome {
-            Ok(told) => info!(generation = self.seen.generation(), "reloaded: {told}"),
+            Ok(told) => {
+                self.wanted.clear();
+                info!(generation = self.seen.generation(), "reloaded: {told}");
+            }
             Err(why) => {
+                let named = Settings::resolve(self.flags.clone());
+                self.wanted = named.map_or_else(
+                    |_| Vec::new(),
+                    |settings| settings.entries.into_iter().map(|own| own.program).collect(),
+                );
                 self.seen.failed();
                 warn!("not reloaded, everything goes on as before: {why}");
             }
@@ -299,6 +310,16 @@ impl Generations {
         let told = format!("process {}", successor.pid());
         self.successor = Some(successor);
         Ok(told)
+    }
+
+    /// The process that has this one's place.
+    pub fn successor(&self) -> Option<u32> {
+        self.successor.as_ref().map(Successor::pid)
+    }
+
+    /// Passes a signal on to the process that has this one's place, if there is one.
+    pub fn pass_on(&self, signal: i32) {
+        self.successor.iter().for_each(|successor| successor.signal(signal));
     }
 
     /// The files of logs may have been moved away.

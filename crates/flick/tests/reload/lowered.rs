@@ -1,0 +1,116 @@
+//! Limits that are lower behind a reload or an upgrade than the clients need who are there, and calls that come meanwhile.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use super::common::process::Orphan;
+use super::common::service::Service;
+use super::common::{self, Scratch, wait};
+use super::load::{self, get};
+use super::{balancer, connect, figure};
+
+/// Clients who are connected when the limit falls below them.
+const CLIENTS: usize = 30;
+
+/// A balancer with settings that can be changed, on two workers.
+struct Limited {
+    scratch: Scratch,
+    service: Service,
+    admin: String,
+}
+
+impl Limited {
+    fn start(test: &str, sessions_max: usize) -> Self {
+        let scratch = Scratch::new(test);
+        scratch.write("balancer.flick", &balancer(0));
+        let admin = format!("unix:{}", scratch.path().join("admin").display());
+        let settings = Self::write(&scratch, sessions_max);
+        let settings = settings.to_str().expect("the path is UTF-8");
+        let service = Service::start(&["run", "--config", settings, "--admin", &admin]);
+        Self { scratch, service, admin }
+    }
+
+    fn write(scratch: &Scratch, sessions_max: usize) -> PathBuf {
+        let text = format!(
+            "workers = 2\n[[service]]\nprogram = \"balancer.flick\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+             connect = {{ backends = [\"{}\"] }}\nlimits = {{ sessions_max = {sessions_max}, overflow = \"refuse\" }}\n",
+            load::origin()
+        );
+        scratch.write("flick.toml", &text)
+    }
+
+    fn clients(&self) -> Vec<TcpStream> {
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect(self.service.address)).collect();
+        self.ask(&mut clients);
+        clients
+    }
+
+    /// Each is answered, whoever serves it now.
+    fn ask(&self, clients: &mut [TcpStream]) {
+        for client in clients {
+            assert_eq!(get(client, "/version"), Ok("version 0".to_owned()));
+        }
+    }
+
+    /// Lowers the limit and has it take effect.
+    fn lower(&self, how: &str) -> String {
+        Self::write(&self.scratch, 5);
+        let (status, told, error) = common::run(&[how, &self.admin]);
+        assert_eq!(status, 0, "{error}");
+        told
+    }
+}
+
+#[test]
+fn a_reload_that_lowered_a_limit_reset_the_clients_above_it() {
+    let limited = Limited::start("reload-lowered", 100);
+    let mut clients = limited.clients();
+    limited.lower("reload");
+    for _ in 0..3 {
+        limited.ask(&mut clients);
+    }
+    assert!(get(&mut connect(limited.service.address), "/version").is_err(), "nobody else has room");
+    drop(clients);
+    wait::until("room for a new client", || get(&mut connect(limited.service.address), "/version").ok());
+    limited.service.drained();
+}
+
+#[test]
+fn an_upgrade_that_lowered_a_limit_reset_the_clients_above_it() {
+    let mut limited = Limited::start("upgrade-lowered", 100);
+    let mut clients = limited.clients();
+    let told = limited.lower("upgrade");
+    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let _second = Orphan(second.expect("it says which"));
+    for _ in 0..3 {
+        limited.ask(&mut clients);
+    }
+    assert_eq!(limited.service.gone().code(), Some(0));
+    limited.ask(&mut clients);
+}
+
+#[test]
+fn a_reload_that_was_asked_for_while_a_new_process_started_was_lost() {
+    let scratch = Scratch::new("upgrade-reload");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let admin = super::common::peers::free_address();
+    let (at, connect_to) = (admin.to_string(), format!("backends={}", load::origin()));
+    let path = program.to_str().expect("the path is UTF-8");
+    let args = ["run", path, "--listen", "client=127.0.0.1:0", "--connect", &connect_to, "--admin", &at];
+    let mut first = Service::start(&args);
+    // Both are there before the first of them is heard, or the second comes while the new process starts.
+    first.signal("USR2");
+    scratch.write("balancer.flick", &balancer(1));
+    first.signal("HUP");
+    assert_eq!(first.gone().code(), Some(0));
+    let second = wait::until("the new process", || {
+        let log = std::fs::read_dir("/proc").expect("there is one");
+        let is_ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(path)
+        };
+        log.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_ours)
+    });
+    let _second = Orphan(second);
+    wait::until("the reload", || (figure(admin, "flick_reloads_total") == 1).then_some(()));
+}
