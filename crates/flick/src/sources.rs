@@ -335,6 +335,7 @@ fn service(resolver: &Resolver, name: &str) -> Result<Found, String> {
 }
 
 /// Readers at work; they end with this.
+#[derive(Default)]
 pub struct Watchers {
     threads: Vec<(Sender<()>, JoinHandle<()>)>,
 }

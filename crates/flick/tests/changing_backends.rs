@@ -101,6 +101,65 @@ fn a_file_that_changes_is_followed_and_a_broken_one_is_not() {
     assert!(log.contains("/list:"), "the line is named: {log}");
 }
 
+/// A balancer whose clients have something of their own from their first request on: they stay where they are.
+const STICKY: &str = "use http
+
+proc Sticky: (request/response client, [response/request] backends)
+  local seen := 0
+  | backends => client
+  | client => go(backends)
+
+fun go: ([-/request] backends, req: request) -> ()
+  seen := seen + 1
+  req => backends[round_robin(backends)]
+";
+
+#[test]
+fn who_stayed_behind_at_a_reload_went_on_with_backends_that_had_left() {
+    let origins = origins(2);
+    let scratch = Scratch::new("changing-older");
+    let program = scratch.write("sticky.flick", STICKY);
+    let list = scratch.write("list", &format!("{}\n", origins[0]));
+    let (program, connect) = (program.display().to_string(), format!("backends=file:{}", list.display()));
+    let fixed = ["--listen", "client=127.0.0.1:0", "--admin", "0", "--connect", &connect];
+    let service = Service::start(&[&["run", program.as_str()], &fixed[..]].concat());
+    let mut stays = client::connect(service.address);
+    let mut asks = move || {
+        let (status, body) = http::exchange(&mut stays, "/").expect("a reply");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+    assert_eq!(asks(), (200, "2".to_owned()));
+    let (status, _, error) = common::run(&["reload", &service.admin_address().to_string()]);
+    assert_eq!(status, 0, "{error}");
+    assert_eq!(asks(), (200, "2".to_owned()));
+    scratch.write("list", &format!("{}\n", origins[1]));
+    wait::until("the new list", || (asks() == (200, "3".to_owned())).then_some(()));
+    service.drained();
+}
+
+#[test]
+fn a_reload_ended_the_slow_start_of_a_backend() {
+    const ASKED: usize = 60;
+    let origins = origins(2);
+    let scratch = Scratch::new("changing-slow");
+    let list = scratch.write("list", &format!("{}\n", origins[0]));
+    let connect = format!("backends=file:{}", list.display());
+    let fixed = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--admin", "0", "--connect", &connect];
+    let service = Service::start(&[&fixed[..], &["--workers", "1", "--slow-start", "1h"]].concat());
+    scratch.write("list", &format!("{}\n{}\n", origins[0], origins[1]));
+    wait::until("the new backend", || {
+        let (_, text) = common::service::seen(service.admin_address(), "/metrics");
+        text.contains(&origins[1].to_string()).then_some(())
+    });
+    let of_new = || (0..ASKED).filter(|_| ask(service.address) == 3).count();
+    assert!(of_new() < ASKED / 10, "it has just begun");
+    let (status, _, error) = common::run(&["reload", &service.admin_address().to_string()]);
+    assert_eq!(status, 0, "{error}");
+    let behind = of_new();
+    assert!(behind < ASKED / 10, "{behind} of {ASKED} behind the reload");
+    service.drained();
+}
+
 #[test]
 fn weights_in_a_file_are_those_of_the_service() {
     let origins = origins(2);

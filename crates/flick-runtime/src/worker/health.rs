@@ -215,16 +215,18 @@ impl<D: Driver> Worker<D> {
                     && channels[backend.channel].name == ailing.channel
             };
             let Some(at) = self.backends.iter().position(is_it) else { continue };
-            let Ailment { ejected_until_ns, fails_checks, is_down } = ailing.ailment;
-            let backend = &mut self.backends[at];
+            let Ailment { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } = ailing.ailment;
+            let health = &mut self.backends[at].health;
             let checks = !self.setup.limits.health.check_every.is_zero();
-            backend.health.fails_checks = fails_checks && checks;
-            if ejected_until_ns > now_ns {
-                (backend.health.is_ejected, backend.health.until_ns) = (true, ejected_until_ns);
-                backend.health.ejections = 1;
-                self.note_due(ejected_until_ns);
+            health.fails_checks = fails_checks && checks;
+            (health.until_ns, health.ejections) = (until_ns, ejections);
+            health.back_ns = (back_ns > 0).then_some(back_ns);
+            if is_ejected && until_ns > now_ns {
+                health.is_ejected = true;
+                self.note_due(until_ns);
             }
             self.backends[at].failures = u32::from(is_down);
+            self.backend_counters[at].ails.show(&self.backends[at]);
             self.weigh_checks(self.backends[at].channel);
         }
     }

@@ -60,6 +60,7 @@ impl<D: Driver> Worker<D> {
         self.note_due(now_ns);
         self.backend_counters[at].clear();
         self.backend_counters[at].held.add(1);
+        self.backend_counters[at].ails.show(&self.backends[at]);
         self.dial_ahead(at);
     }
 

@@ -45,7 +45,7 @@ pub struct Generations {
     flags: RunFlags,
     settings: Settings,
     current: Platform,
-    older: Vec<Platform>,
+    older: Vec<Older>,
     /// Reads lists of backends for the current one.
     watchers: Watchers,
     /// What they read last.
@@ -75,6 +75,13 @@ pub struct Generations {
     watchdog: Watchdog,
     /// Ends last: it writes what all have noted.
     access: AccessLog,
+}
+
+/// A generation that was replaced.
+struct Older {
+    platform: Platform,
+    /// Its clients have backends that may still leave their lists.
+    _lists: Watchers,
 }
 
 impl Generations {
@@ -212,8 +219,11 @@ impl Generations {
         self.access.write_to(log);
         let known = Known::of(opened.iter().flatten().map(Opened::reader));
         let kept = kept(&next, &opened);
+        let mut before_lists = Watchers::default();
         match backends::watch(&next, opened) {
-            Ok(watchers) => (self.watchers, self.known) = (watchers, known),
+            Ok(watchers) => {
+                (before_lists, self.known) = (std::mem::replace(&mut self.watchers, watchers), known)
+            }
             Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
         }
         let later = only_at_start(&self.settings, &settings).into_iter().map(|name| {
@@ -225,17 +235,17 @@ impl Generations {
         tell_addresses(&next, settings.workers);
         let deadline = settings.reload_deadline;
         // Who is being replaced already hands over to the newest before the current one begins to leave.
-        self.older.iter_mut().for_each(|older| older.replace(&next, deadline));
+        self.older.iter_mut().for_each(|older| older.platform.replace(&next, deadline));
         self.seen.show(next.watches(), &modules);
         let mut before = std::mem::replace(&mut self.current, next);
         before.replace(&self.current, deadline);
-        self.older.push(before);
+        self.older.push(Older { platform: before, _lists: before_lists });
         // The one before writes nothing any more: what it kept elsewhere is free.
         self.held = held;
         self.watchdog = Watchdog::new(settings.hang_after);
         if self.older.len() > GENERATIONS_MAX {
             warn!("the oldest of {} generations is told to end at once", self.older.len());
-            self.older[0].drain(Duration::ZERO);
+            self.older[0].platform.drain(Duration::ZERO);
         }
         if let (Some(admin), Some(token)) = (&self.admin, token) {
             admin.set_token(token);
@@ -301,7 +311,7 @@ impl Generations {
         // Who asks from here on is heard by the new process, which listens on the same socket.
         self.answers = self.admin.take().map(flick_admin::Server::give_away);
         let deadline = self.settings.reload_deadline;
-        for platform in self.older.iter_mut().chain([&mut self.current]) {
+        for platform in self.older.iter_mut().map(|older| &mut older.platform).chain([&mut self.current]) {
             platform.give_away(deadline, |service| successor.heir_of(service));
         }
         // The new process has the same hold, and it alone writes there: whoever is still served here must not keep others out
@@ -385,11 +395,11 @@ impl Generations {
     pub fn reap(&mut self) {
         let mut at = 0;
         while at < self.older.len() {
-            if !self.older[at].is_finished() {
+            if !self.older[at].platform.is_finished() {
                 at += 1;
                 continue;
             }
-            let ended = self.older.remove(at);
+            let Older { platform: ended, .. } = self.older.remove(at);
             let watches = ended.watches();
             match catch_unwind(AssertUnwindSafe(|| ended.wait())) {
                 Ok(outcome) => outcome.errors.iter().for_each(|error| warn!(%error, "a worker ended")),
@@ -410,20 +420,23 @@ impl Generations {
         !self.older.is_empty()
     }
 
+    fn all(&self) -> impl Iterator<Item = &Platform> {
+        std::iter::once(&self.current).chain(self.older.iter().map(|older| &older.platform))
+    }
+
     /// Clients, of all generations.
     pub fn sessions_open(&self) -> u64 {
-        let all = std::iter::once(&self.current).chain(&self.older);
-        all.map(|platform| platform.metrics().totals.sessions_open).sum()
+        self.all().map(|platform| platform.metrics().totals.sessions_open).sum()
     }
 
     /// Takes no new clients, and ends all generations when their clients are served.
     pub fn drain(&self, deadline: Duration) {
-        std::iter::once(&self.current).chain(&self.older).for_each(|platform| platform.drain(deadline));
+        self.all().for_each(|platform| platform.drain(deadline));
     }
 
     /// Ends all at once.
     pub fn stop(&self) {
-        std::iter::once(&self.current).chain(&self.older).for_each(Platform::stop);
+        self.all().for_each(Platform::stop);
     }
 
     /// The end of the current generation, with what those before it had counted; and what its programs share.
