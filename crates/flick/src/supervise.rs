@@ -180,8 +180,11 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
         generations.look_after_workers();
         if ending.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
             info!("a file has changed");
-            let _ = generations.reload();
-            watching = watch(&generations);
+            let is_ok = generations.reload().is_ok();
+            // One that failed is tried again when a file changes, of those that it named too.
+            if is_ok || watching.as_ref().is_none_or(|watching| watching.files() != generations.files()) {
+                watching = watch(&generations);
+            }
         }
         if generations.is_finished() {
             if !generations.has_older() {

@@ -31,6 +31,11 @@ impl Watching {
         Self { files, last, known, due: Instant::now() + LOOK_EVERY }
     }
 
+    /// Which these are.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// When it is time to look again.
     pub fn due_in(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())

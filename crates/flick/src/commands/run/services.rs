@@ -35,7 +35,12 @@ pub fn named<'a>(settings: &Settings, programs: &[(usize, &'a Program)]) -> Resu
     let mut out: Vec<Named<'a>> = Vec::new();
     for (entry, program) in programs {
         let siblings = programs.iter().filter(|(other, _)| other == entry).count();
-        let name = match &settings.entries[*entry].name {
+        let own = &settings.entries[*entry].name;
+        if own.as_ref().is_some_and(|name| name.trim().is_empty()) {
+            let refused = "a service is called by its `name`, and this one is empty; without it the service is called as its process";
+            return Err(settings.at_program(*entry, Failure::usage(refused)));
+        }
+        let name = match own {
             Some(name) if siblings == 1 => name.clone(),
             Some(name) => format!("{name}.{}", program.name),
             None => program.name.clone(),
