@@ -199,10 +199,7 @@ pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), 
         let Some(call) = calls.next(others.fold(patience, Duration::min)) else { continue };
         match call {
             Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
-            Call::Signal(SIGUSR1) => {
-                generations.reopen_logs();
-                generations.pass_on(SIGUSR1);
-            }
+            Call::Signal(SIGUSR1) => generations.reopen_logs(),
             Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
                 call_others(call, &generations);
             }

@@ -15,6 +15,7 @@ use flick_admin::Address;
 use flick_net::IoKind;
 use flick_runtime::memory::Part;
 use flick_runtime::{Outcome, Platform, State};
+use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
 use super::backends::Opened;
@@ -332,8 +333,9 @@ impl Generations {
         self.successor.iter().for_each(|successor| successor.signal(signal));
     }
 
-    /// The files of logs may have been moved away.
+    /// The files of logs may have been moved away; whoever has this process's place writes there, too.
     pub fn reopen_logs(&mut self) {
+        self.pass_on(SIGUSR1);
         self.access.reopen(self.settings.user.as_ref());
     }
 
