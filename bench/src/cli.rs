@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use flick_load::load::{LoadConfig, Protocol, ValueSize};
+use clap::{Args, Parser, Subcommand};
+use flick_load::load::{LoadConfig, MemcachedProtocol, ValueSize};
 
 use crate::process::{Boost, pin_this_thread, workspace};
 
@@ -21,14 +21,14 @@ pub(crate) struct Cli {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The memcached proxy of Listing 1 against twemproxy and a direct connection
+    /// The memcached proxy of Listing 1 beside twemproxy and a direct connection by number of connections
     MemcachedProxy(ProxyArgs),
     /// The Hadoop aggregator of Listing 3 against a merge written by hand
     Hadoop(HadoopArgs),
     /// The merge written by hand, started by `hadoop`
     #[command(hide = true)]
     HadoopMerge(HadoopMergeArgs),
-    /// The embedded store, asked directly: what the load generator and the store can do by themselves
+    /// The embedded store without a proxy: the limit of the load generator
     Store(LoadArgs),
     /// Reads of the shared dictionary against papaya, a concurrent map
     Dictionary(DictionaryArgs),
@@ -38,24 +38,28 @@ pub(crate) enum Command {
     Parsing(ParsingArgs),
     /// Parsers of grammars beside what Kaitai Struct generates (needs npm, Maven and a JDK)
     Kaitai(KaitaiArgs),
-    /// Long bodies through a relay and an HTTP proxy, beside relays that look at nothing, HAProxy and nginx
+    /// Long bodies through a relay and an HTTP proxy, beside relays that parse nothing, HAProxy and nginx
     Relay(RelayArgs),
-    /// The HTTP balancer beside HAProxy and nginx (needs wrk)
-    HttpBalancer(BalancerArgs),
-    /// A service beside one on the same thread that is flooded
+    /// The HTTP balancer beside HAProxy and nginx by number of connections (needs wrk)
+    HttpBalancer(SweepArgs),
+    /// A static web server beside nginx by number of connections (needs wrk)
+    StaticServer(SweepArgs),
+    /// The key-value server beside memcached by number of connections
+    KeyValueServer(MemcachedSweepArgs),
+    /// A service beside a flooded one on the same thread
     Neighbours(NeighboursArgs),
-    /// What counters and the access log cost a service
+    /// The cost of counters and of the access log
     Counting(CountingArgs),
-    /// A message from task to task, and a switch between tasks
+    /// The cost of a message between tasks, and of a task switch
     Handover(HandoverArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
     Sharing(SharingArgs),
-    /// A relay that looks at nothing, started by `relay`
+    /// A relay that parses nothing, started by `relay`
     #[command(hide = true)]
     BareRelay(BareRelayArgs),
     /// From text to machine code: the examples, and a generated program of 5,000 lines
     Compile(CompileArgs),
-    /// Any server that is already running: drives it, checks every reply, prints what was seen each second
+    /// Load any running memcached server, check every reply, print a line each second
     Load(DriveArgs),
 }
 
@@ -68,15 +72,15 @@ pub(crate) struct DictionaryArgs {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
-    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    /// Take precedence over other work of a shared machine (needs the right to raise priorities)
     #[arg(long)]
     pub(crate) boost: bool,
-    /// Where results go [default: bench/results]
+    /// Directory for the results [default: bench/results]
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }
 
-/// How often to compile.
+/// The compiler's benchmark.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompileArgs {
     /// Rounds; the best counts
@@ -90,12 +94,12 @@ pub(crate) struct BatchArgs {
     /// Rounds; each takes the best of ten batches
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: u32,
-    /// Writes the table there
+    /// Directory for the table
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }
 
-/// Which parsers, how often.
+/// The parsers to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ParsingArgs {
     #[command(flatten)]
@@ -103,19 +107,19 @@ pub(crate) struct ParsingArgs {
     /// Only rows whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// Prints the parsers in the IR's text form, and the generated code
+    /// Print the parsers in the IR's text form, and the generated code
     #[arg(long)]
     pub(crate) asm: bool,
 }
 
-/// How often, beside Kaitai Struct.
+/// The comparison with Kaitai Struct.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KaitaiArgs {
     #[command(flatten)]
     pub(crate) batches: BatchArgs,
 }
 
-/// Which functions, how often.
+/// The kernels to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KernelArgs {
     /// Only this one
@@ -123,7 +127,7 @@ pub(crate) struct KernelArgs {
     pub(crate) only: Option<String>,
     #[command(flatten)]
     pub(crate) batches: BatchArgs,
-    /// Prints the generated code
+    /// Print the generated code
     #[arg(long)]
     pub(crate) asm: bool,
 }
@@ -146,7 +150,7 @@ pub(crate) struct HadoopArgs {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
-    /// The flick command [default: target/release/flick]
+    /// Path of flick [default: target/release/flick]
     #[arg(long)]
     pub(crate) flick: Option<PathBuf>,
 }
@@ -154,30 +158,30 @@ pub(crate) struct HadoopArgs {
 /// The merge written by hand.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HadoopMergeArgs {
-    /// Where mappers come to
+    /// Address that mappers connect to
     pub(crate) listen: SocketAddr,
-    /// Where the result goes
+    /// Address of the reducer
     pub(crate) reducer: SocketAddr,
     /// Mappers
     pub(crate) streams: usize,
 }
 
-/// Where the sides run, and before whom.
+/// The cores that the sides run on, and their priority.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct CoreArgs {
     /// Core of what is measured
     #[arg(long, default_value_t = 0)]
     pub(crate) server_core: usize,
     /// Core of the load and of the servers behind what is measured
     #[arg(long, default_value_t = 1)]
     pub(crate) load_core: usize,
-    /// Goes before other work of a shared machine (needs the right to raise priorities)
+    /// Take precedence over other work of a shared machine (needs the right to raise priorities)
     #[arg(long)]
     pub(crate) boost: bool,
 }
 
-impl PlaceArgs {
-    /// Takes the place of the load, until the end of what is returned.
+impl CoreArgs {
+    /// Binds this thread to the core of the load and raises the priority, as long as the returned value lives.
     pub(crate) fn take(&self) -> io::Result<Option<Boost>> {
         pin_this_thread(self.load_core)?;
         self.boost.then(Boost::new).transpose()
@@ -187,21 +191,21 @@ impl PlaceArgs {
 /// Which flick is measured.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FlickArgs {
-    /// The flick command [default: target/release/flick]
+    /// Path of flick [default: target/release/flick]
     #[arg(long)]
     pub(crate) flick: Option<PathBuf>,
-    /// I/O driver of flick: epoll or uring; its own choice by default
+    /// I/O driver of flick: epoll or uring [default: auto]
     #[arg(long)]
     pub(crate) io: Option<String>,
 }
 
 impl FlickArgs {
-    /// Where the command is.
+    /// Path of the command.
     pub(crate) fn path(&self) -> PathBuf {
         self.flick.clone().unwrap_or_else(|| workspace().join("target/release/flick"))
     }
 
-    /// The command that runs a service with one worker; its addresses are still to be added.
+    /// The command that runs a service with one worker; the caller adds its addresses.
     pub(crate) fn run(&self, program: &Path) -> Process {
         let mut command = Process::new(self.path());
         command.arg("run").arg(program).args(["--workers", "1"]);
@@ -217,10 +221,10 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) cores: CoreArgs,
     #[command(flatten)]
     pub(crate) flick: FlickArgs,
-    /// Writes the page there, and the picture if there is one
+    /// Directory for the results [default: print only]
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }
@@ -234,27 +238,51 @@ pub(crate) struct RelayArgs {
     /// Only shapes whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// Leaves out HAProxy and nginx
+    /// Leave out HAProxy and nginx
     #[arg(long)]
     pub(crate) no_rivals: bool,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
-/// Short HTTP requests.
+/// A load benchmark over numbers of connections.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct BalancerArgs {
-    /// Connections of the load
-    #[arg(long, default_value_t = 100)]
-    pub(crate) clients: usize,
+pub(crate) struct SweepArgs {
+    /// Numbers of connections
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=20_000),
+          default_values_t = [1, 2, 4, 10, 30, 100, 300, 1600])]
+    pub(crate) connections: Vec<u32>,
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3)]
     pub(crate) seconds: u64,
     /// Seconds of each round before the measured ones
     #[arg(long, default_value_t = 1)]
     pub(crate) warmup_seconds: u64,
+    /// Sides to run [default: all]
+    #[arg(long, value_name = "SIDE", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+impl SweepArgs {
+    /// The load with the times of a round.
+    pub(crate) fn timed(&self, load: LoadConfig) -> LoadConfig {
+        LoadConfig {
+            warmup: Duration::from_secs(self.warmup_seconds),
+            duration: Some(Duration::from_secs(self.seconds.max(1))),
+            ..load
+        }
+    }
+}
+
+/// A sweep with memcached's protocols.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MemcachedSweepArgs {
+    #[command(flatten)]
+    pub(crate) load: MemcachedLoadArgs,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
 }
 
 /// Services that share a thread.
@@ -273,22 +301,22 @@ pub(crate) struct NeighboursArgs {
     pub(crate) more: Vec<String>,
 }
 
-/// A service that counts, and one that does not.
+/// A service with counters, and one without.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CountingArgs {
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) flick: FlickArgs,
-    /// A flick that counts nothing, built with `--features flick-runtime/uncounted`
+    /// A flick without counters, built with `--features flick-runtime/uncounted`
     #[arg(long)]
     pub(crate) uncounted: PathBuf,
-    /// Writes the page there
+    /// Directory for the page
     #[arg(long)]
     pub(crate) results: Option<PathBuf>,
 }
 
-/// What the platform adds to a message.
+/// The platform's overhead per message.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HandoverArgs {
     #[command(flatten)]
@@ -308,14 +336,14 @@ pub(crate) struct SharingArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The relay that looks at nothing.
+/// The relay that parses nothing.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BareRelayArgs {
-    /// Where clients come to
+    /// Address to listen on
     pub(crate) listen: SocketAddr,
-    /// Where their bytes go
+    /// Address of the server
     pub(crate) server: SocketAddr,
-    /// Lets the kernel move pages in place of copying
+    /// Let the kernel move pages instead of copying them
     #[arg(long)]
     pub(crate) splice: bool,
     /// Bytes read and written at once
@@ -323,23 +351,23 @@ pub(crate) struct BareRelayArgs {
     pub(crate) buffer_bytes: usize,
 }
 
-/// A load against a server of somebody else.
+/// A load against a server that is already running.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DriveArgs {
-    /// Where the server listens
+    /// Address of the server
     pub(crate) addr: SocketAddr,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-    /// Speaks the text protocol
+    /// Use the text protocol
     #[arg(long)]
     pub(crate) text: bool,
-    /// Cuts every write into random small pieces
+    /// Split every write into random small pieces
     #[arg(long)]
     pub(crate) split: bool,
-    /// Opens lost connections again
+    /// Reconnect lost connections
     #[arg(long)]
     pub(crate) reconnect: bool,
-    /// Leaves out writing every key first
+    /// Do not write every key first
     #[arg(long)]
     pub(crate) no_populate: bool,
     /// Seed of every random choice
@@ -347,13 +375,10 @@ pub(crate) struct DriveArgs {
     pub(crate) seed: u64,
 }
 
-/// The load, the same for every side.
+/// Requests of memcached's protocols, the same for every side.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct LoadArgs {
-    /// Connections of the load
-    #[arg(long, default_value_t = 128)]
-    pub(crate) clients: usize,
-    /// Requests each connection keeps unanswered
+pub(crate) struct MemcachedLoadArgs {
+    /// Requests that each connection keeps unanswered
     #[arg(long, default_value_t = 1)]
     pub(crate) depth: usize,
     /// Different keys
@@ -368,9 +393,63 @@ pub(crate) struct LoadArgs {
     /// Share of reads; the others write
     #[arg(long, default_value_t = 0.9)]
     pub(crate) get_ratio: f64,
-    /// Requests per second of an open loop, in place of the closed one
+    /// Requests per second of an open loop [default: a closed loop]
     #[arg(long)]
     pub(crate) rate: Option<f64>,
+}
+
+impl MemcachedLoadArgs {
+    /// The load against `addr`.
+    pub(crate) fn config(
+        &self,
+        addr: SocketAddr,
+        protocol: MemcachedProtocol,
+        connections: usize,
+    ) -> LoadConfig {
+        LoadConfig {
+            protocol,
+            connections,
+            depth: self.depth,
+            keys: self.keys,
+            key_bytes: self.key_bytes,
+            value: ValueSize::Fixed(self.value_bytes),
+            get_ratio: self.get_ratio,
+            rate_per_s: self.rate,
+            ..LoadConfig::new(addr)
+        }
+    }
+
+    /// The load in words.
+    pub(crate) fn in_words(&self) -> String {
+        let pace = match self.rate {
+            None => "closed loop".to_owned(),
+            Some(rate) => format!("open loop of {rate} requests/s"),
+        };
+        format!(
+            "{} unanswered request(s) on each connection, {pace}; {} keys of {} bytes,\nvalues of {} bytes, {} % reads",
+            self.depth,
+            self.keys,
+            self.key_bytes,
+            self.value_bytes,
+            self.get_ratio * 100.0,
+        )
+    }
+
+    /// The name of the results of a figure with this load.
+    pub(crate) fn file_name(&self, figure: &str) -> String {
+        let depth = if self.depth > 1 { format!("-depth{}", self.depth) } else { String::new() };
+        format!("{figure}{depth}{}", if self.rate.is_some() { "-open" } else { "" })
+    }
+}
+
+/// A load with one number of connections.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    /// Connections of the load
+    #[arg(long, default_value_t = 128)]
+    pub(crate) clients: usize,
+    #[command(flatten)]
+    pub(crate) requests: MemcachedLoadArgs,
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
@@ -381,46 +460,16 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) cores: CoreArgs,
 }
 
 impl LoadArgs {
-    /// Returns the load of one round against `addr`.
-    pub(crate) fn config(&self, addr: SocketAddr, protocol: Protocol) -> LoadConfig {
+    /// The load of one round against `addr`.
+    pub(crate) fn config(&self, addr: SocketAddr, protocol: MemcachedProtocol) -> LoadConfig {
         LoadConfig {
-            protocol,
-            connections: self.clients,
-            depth: self.depth,
-            keys: self.keys,
-            key_bytes: self.key_bytes,
-            value: ValueSize::Fixed(self.value_bytes),
-            get_ratio: self.get_ratio,
-            rate_per_s: self.rate,
             warmup: Duration::from_secs_f64(self.warmup_seconds.max(0.0)),
             duration: Some(Duration::from_secs_f64(self.seconds.max(0.1))),
-            ..LoadConfig::new(addr)
-        }
-    }
-}
-
-/// One side of the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Side {
-    /// nutcracker, text protocol
-    Twemproxy,
-    /// flick, binary protocol
-    Flick,
-    /// One memcached without a proxy, binary protocol
-    Direct,
-}
-
-impl Side {
-    /// Returns the name in tables and files.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Side::Twemproxy => "twemproxy",
-            Side::Flick => "flick",
-            Side::Direct => "direct",
+            ..self.requests.config(addr, protocol, self.clients)
         }
     }
 }
@@ -429,22 +478,14 @@ impl Side {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyArgs {
     #[command(flatten)]
-    pub(crate) load: LoadArgs,
-    /// Sides to run; all by default
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) only: Vec<Side>,
+    pub(crate) memcached: MemcachedSweepArgs,
     /// Backends behind the proxies
     #[arg(long, default_value_t = 4)]
     pub(crate) backends: usize,
-    #[command(flatten)]
-    pub(crate) flick: FlickArgs,
     /// The program flick runs [default: examples/memcached_proxy/memcached_proxy.flick]
     #[arg(long)]
     pub(crate) program: Option<PathBuf>,
     /// twemproxy's buffer size in bytes (its -m)
     #[arg(long, default_value_t = 16384)]
     pub(crate) mbuf_bytes: usize,
-    /// Where results go [default: bench/results]
-    #[arg(long)]
-    pub(crate) results: Option<PathBuf>,
 }

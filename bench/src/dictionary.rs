@@ -1,5 +1,5 @@
-//! Reads of the shared dictionary beside `papaya`, a concurrent map used directly from Rust: the same keys, values, order
-//! and threads, each read copies the value out.
+//! Reads of the shared dictionary beside `papaya`, a concurrent map used directly from Rust: the same keys, values,
+//! order and threads, each read copies the value out.
 //!
 //! The figure is processor time of the reading threads, which holds where other work shares the machine. Values are
 //! checked; a read that finds nothing or another value ends the run.
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::cli::DictionaryArgs;
 use crate::machine::Machine;
+use crate::page;
 use crate::process::{Boost, pin_this_thread};
 use crate::stats::Spread;
 
@@ -23,7 +24,7 @@ use crate::stats::Spread;
 const KEY_BYTES: usize = 20;
 /// Length of a value.
 const VALUE_BYTES: usize = 32;
-/// Reads between two looks at the clock, and the time for which the guard of `papaya-held` is held.
+/// Reads between two readings of the clock, and reads for which `papaya-held` holds its guard.
 const BATCH: usize = 1_000;
 
 type Key = [u8; KEY_BYTES];
@@ -182,7 +183,7 @@ pub(crate) fn run(args: &DictionaryArgs) -> io::Result<()> {
     let text = markdown(&results);
     print!("{text}");
     let directory = args.results.clone().unwrap_or_else(|| Path::new("bench/results").to_owned());
-    std::fs::write(directory.join("dictionary.md"), text)?;
+    page::write(&directory, "dictionary.md", &text)?;
     std::fs::write(directory.join("dictionary.json"), serde_json::to_string_pretty(&results)? + "\n")
 }
 
@@ -208,8 +209,8 @@ fn compare(args: &DictionaryArgs, entries: usize, threads: usize) -> io::Result<
     Ok(SIDES.into_iter().zip(spreads).map(row).collect())
 }
 
-/// One round of one side: every thread reads all keys, in an order of its own, until its time is over. Returns processor
-/// nanoseconds for each read.
+/// One round of one side: every thread reads all keys, in an order of its own, until its time is over. Returns
+/// processor nanoseconds for each read.
 fn round(side: &Arc<Side>, entries: usize, threads: usize, seconds: f64) -> io::Result<f64> {
     let start = Arc::new(Barrier::new(threads));
     let readers: Vec<_> = (0..threads)
@@ -262,7 +263,7 @@ fn thread_time() -> Duration {
 
 fn markdown(results: &Results) -> String {
     let mut text = format!(
-        "# dictionary\n\n{}.\n\nNanoseconds: median of the rounds, with the least and the greatest in brackets. The last \
+        "# Dictionary: reads beside papaya\n\n{}.\n\nNanoseconds: median of the rounds, with the least and the greatest in brackets. The last \
          column is the time of `papaya` over that of the side.\n\n| entries | threads | side | ns a read | speed to \
          papaya |\n|---|---|---|---|---|\n",
         results.load

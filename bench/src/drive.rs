@@ -1,9 +1,9 @@
-//! A checked load against a server that is already running, for trying things out by hand.
+//! A checked load against a server that is already running, for experiments by hand.
 
 use std::io;
 use std::time::Duration;
 
-use flick_load::load::{self, LoadConfig, Protocol};
+use flick_load::load::{self, LoadConfig, MemcachedProtocol};
 
 use crate::cli::DriveArgs;
 
@@ -12,9 +12,9 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// Drives the server and prints one line a second and a last one.
 ///
-/// Errors: the server cannot be reached, or anything at all went wrong; misses are only told.
+/// Errors: the server cannot be reached, or there was any fault; misses are printed only.
 pub(crate) fn run(args: &DriveArgs) -> io::Result<()> {
-    let protocol = if args.text { Protocol::Text } else { Protocol::Binary };
+    let protocol = if args.text { MemcachedProtocol::Text } else { MemcachedProtocol::Binary };
     let config = LoadConfig {
         split_writes: args.split,
         reconnect: args.reconnect,

@@ -1,7 +1,7 @@
 //! The Hadoop aggregator of Listing 3, with one and two workers, beside a merge written by hand for this one job.
 //!
-//! Promises: every side gets the same streams and must give the same result, which is checked; processor time is that of
-//! the side's own process, from its start to the end of the result.
+//! Promises: every side gets the same streams and must give the same result, which is checked; processor time is that
+//! of the side's own process, from its start to the end of the result.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -76,7 +76,7 @@ fn stream(args: &HadoopArgs, number: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A side under way; killed and reaped when dropped.
+/// A running side; killed and reaped when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -94,8 +94,8 @@ fn round(args: &HadoopArgs, side: &str, streams: &[Vec<u8>]) -> io::Result<(Roun
         Running(command(args, side, at, to)?.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?);
     let log = running.0.stderr.take().ok_or_else(|| io::Error::other("no log"))?;
     let mut lines = BufReader::new(log).lines();
-    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening")));
-    told.ok_or_else(|| io::Error::other(format!("{side} does not listen")))??;
+    let listening = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening")));
+    listening.ok_or_else(|| io::Error::other(format!("{side} does not listen")))??;
     let pid = running.0.id();
     let (begun, cpu_before) = (Instant::now(), cpu_time_of(pid)?);
     let result = thread::scope(|scope| {

@@ -1,15 +1,15 @@
-//! What the platform adds to a message: handing it from one task to another, and going from one task to the next.
+//! The platform's overhead per message: handing it from one task to another, and switching between tasks.
 //!
-//! Promises: rings hand over records that are compared; switches are counted in the platform itself, as the difference of processor
-//! time between 200 tasks that take turns for each message and the same that do not.
-//! Refuses: a rival; these are figures against goals, in nanoseconds of this machine.
+//! Promises: rings hand over records that are compared; switches are counted in the platform itself, as the difference
+//! of processor time between 200 tasks that switch after each message and 200 that do not.
+//! Not here: a rival; the figures are compared with goals, in nanoseconds of this machine.
 
 use std::fmt::Write as _;
 use std::hint::{black_box, spin_loop};
 use std::io;
-use std::sync::Arc;
 use std::time::Instant;
 
+use flick_compiler::{EngineKind, Input, compile};
 use flick_ring::{Consumer, Producer, ring};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
@@ -18,6 +18,7 @@ use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
 
 use crate::cli::HandoverArgs;
 use crate::machine::Machine;
+use crate::page;
 use crate::process::{pin_this_thread, workspace};
 use crate::sharing;
 use crate::stats::Spread;
@@ -30,28 +31,28 @@ const MESSAGES: u64 = 2_000_000;
 const RING_BYTES: usize = 128 * 1024;
 /// Sessions of a worker among which it switches.
 const SESSIONS: usize = 200;
-/// How often each of them has its turn in a round.
+/// Quanta of each of them in a round.
 const SWITCH_ROUNDS: u32 = 20_000;
-/// How often each goes back to the pool in a round.
+/// Returns of each to the pool in a round.
 const POOL_ROUNDS: u32 = 5_000;
 /// Messages of a batch, as a task passes them on.
 const BATCH: u64 = 32;
 
 /// Runs all and writes the page.
 pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
-    let _boost = args.run.place.take()?;
+    let _boost = args.run.cores.take()?;
     let mut rows: Vec<(&str, f64, Vec<f64>)> = vec![
         ("a message to a task on the same worker, each by itself", 30.0, Vec::new()),
         ("the same, 32 at once", 30.0, Vec::new()),
         ("a message to a task on another worker, both busy, each by itself", 150.0, Vec::new()),
         ("the same, 32 at once", 150.0, Vec::new()),
         (
-            "a switch among 200 runnable tasks: the next one is taken, finds nothing to do, and is given back",
+            "a switch among 200 runnable tasks: the next one is taken, finds nothing to do, and is put back",
             40.0,
             Vec::new(),
         ),
         (
-            "one more turn of a session with a message of 8 bytes in it, everything included",
+            "one more quantum of a session with a message of 8 bytes in it, everything included",
             f64::NAN,
             Vec::new(),
         ),
@@ -67,8 +68,8 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
         rows[1].2.push(on_one_worker(BATCH));
         rows[2].2.push(across(args, 1)?);
         rows[3].2.push(across(args, BATCH)?);
-        rows[4].2.push(each_ns(|| idle.worker.go_round(SWITCH_ROUNDS)));
-        rows[5].2.push(sharing::switch_ns(&args.run.flick, &args.run.place)?);
+        rows[4].2.push(each_ns(|| idle.worker.run_idle_tasks(SWITCH_ROUNDS)));
+        rows[5].2.push(sharing::switch_ns(&args.run.flick, &args.run.cores)?);
         rows[6].2.push(each_ns(|| idle.worker.reopen_sessions(POOL_ROUNDS)));
     }
     let mut table = String::from("| what | ns | goal |\n|---|---|--:|\n");
@@ -80,44 +81,34 @@ pub(crate) fn run(args: &HandoverArgs) -> io::Result<()> {
     }
     print!("{table}");
     if let Some(results) = &args.run.results {
-        std::fs::create_dir_all(results)?;
         let machine = Machine::describe(&args.run.flick.path());
         let page = format!(
-            "# Handing over and switching\n\nMessages of {MESSAGE_BYTES} bytes through a ring (copied in, published, copied out, room given \
-             back), and what one more turn of a task costs in the platform. Medians of {} rounds, extremes in brackets; see \
+            "# Cost of a message between tasks and of a task switch\n\nMessages of {MESSAGE_BYTES} bytes through a ring (copied in, published, copied out, space \
+             released), and the cost of one more quantum of a task in the platform. Medians of {} rounds, extremes in brackets; see \
              METHOD.md.\n\n- Linux {}, {} cores\n\n{table}",
             args.run.rounds, machine.kernel, machine.cores,
         );
-        std::fs::write(results.join("handover.md"), page)?;
+        page::write(results, "handover.md", &page)?;
     }
     Ok(())
 }
 
-/// Nanoseconds of one of what `work` does many times.
+/// Nanoseconds per repetition of `work`.
 fn each_ns(work: impl FnOnce() -> u64) -> f64 {
     let begun = Instant::now();
     let count = work();
     begun.elapsed().as_nanos() as f64 / count.max(1) as f64
 }
 
-/// A worker of Listing 1 in the simulator, with 200 clients that have said a byte and are silent now.
+/// A worker of Listing 1 in the simulator, with 200 clients that have sent one byte each and are idle.
 fn idle_sessions() -> Result<Service, String> {
     let path = workspace().join("examples/memcached_proxy/memcached_proxy.flick");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let library = |name: &str| {
-        let file = format!("{name}.flick");
-        let text = std::fs::read_to_string(workspace().join("stdlib").join(&file)).ok()?;
-        Some((file, text))
-    };
-    let (program, diagnostics, _) = flick_check::check("memcached_proxy.flick", &text, &library);
-    let program = program.ok_or_else(|| format!("Listing 1 is not a program: {diagnostics:?}"))?;
-    let module = flick_lower::lower(&program);
-    let engine = flick_codegen::compile(&module, &flick_codegen::Options::default());
-    let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    let subject = Subject { program: Arc::new(module.program.clone()), engine };
+    let compiled = Input::file(&path).and_then(|input| compile(&input, EngineKind::Native));
+    let executable = compiled.map_err(|failure| failure.to_string())?.into_first();
+    let subject = Subject { program: executable.program(), engine: executable.engine };
     let mut config = ServiceConfig::new(7, 1);
-    config.limits.sessions_max = SESSIONS as u32;
-    config.limits.requests_max = 4096;
+    config.limits.max_connections = SESSIONS as u32;
+    config.limits.max_inflight_requests = 4096;
     let mut service = Service::new(&config, &subject, |_, _| Some(Box::new(Server::honest())));
     let silent = Habit::Trickle { bytes: 1, every_ns: 3_600_000 * MS };
     for number in 0..SESSIONS as u32 {
@@ -130,13 +121,13 @@ fn idle_sessions() -> Result<Service, String> {
     }
 }
 
-/// Pushes so many messages, numbered from `first`, and publishes them.
+/// Pushes `count` messages, numbered from `first`, and publishes them.
 fn hand_out(push: &mut Producer, first: u64, count: u64) -> bool {
     let mut message = [7; MESSAGE_BYTES];
     for number in first..first + count {
         message[..8].copy_from_slice(&number.to_le_bytes());
         while !push.push(&message) {
-            // The other side sees what there is, and makes room.
+            // Publish, so that the consumer can make room.
             let _ = push.publish();
             spin_loop();
         }
@@ -173,7 +164,7 @@ fn on_one_worker(batch: u64) -> f64 {
 
 fn across(args: &HandoverArgs, batch: u64) -> io::Result<f64> {
     let (mut push, mut pop) = ring(RING_BYTES);
-    let core = args.run.place.server_core;
+    let core = args.run.cores.server_core;
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let producer = scope.spawn(move || -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Compiled functions of the language beside the same functions in Rust: what services compute on a message.
-//! Promises: both get the message parsed, both give a number that picks a backend and note the send; results are compared
-//! on every message before anything is timed; the sides alternate and the best batch counts.
-//! Refuses: figures of parsing or of I/O; those are measured elsewhere.
+//! Promises: both get the message parsed, both return the number of a backend and record the send; results are
+//! compared on every message before anything is timed; the sides alternate and the best batch counts.
+//! Not here: parsing and I/O, which have benchmarks of their own.
 
 mod rust;
 
@@ -11,17 +11,19 @@ use std::time::Instant;
 
 use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{
-    AskList, Engine, Frame, FuncId, NoHost, RuleAction, RuleCall, Send, SendBody, SendList, Step,
+    AskList, Engine, Frame, FuncId, NoHost, ParseStep, RuleAction, RuleCall, Send, SendBody, SendList,
 };
-use flick_codegen::{Options, compile};
+use flick_codegen::Options;
+use flick_compiler::{Input, generate};
 
 use crate::cli::KernelArgs;
+use crate::page;
 
 /// The grammar and the process around each kernel.
 const FRAME: &str = include_str!("../scenarios/kernels/frame.flick");
 /// Calls of one batch.
 const CALLS: usize = 20_000;
-/// Backends that a kernel may pick from.
+/// Backends that a kernel chooses from.
 const BACKENDS: u64 = 16;
 
 /// One function in both languages.
@@ -47,11 +49,10 @@ pub fn run(args: &KernelArgs) -> Result<(), String> {
     }
     println!("{table}");
     if let Some(results) = &args.batches.results {
-        std::fs::create_dir_all(results).map_err(|error| error.to_string())?;
-        let path = results.join("kernels.md");
         let heading = "# Compiled functions beside Rust\n\nMedian over rounds of the best batch, in nanoseconds per message; \
                        see METHOD.md.\n\n";
-        std::fs::write(&path, format!("{heading}{table}")).map_err(|error| error.to_string())?;
+        page::write(results, "kernels.md", &format!("{heading}{table}"))
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -65,16 +66,10 @@ struct Prepared {
 
 fn prepare(kernel: &Kernel, listings: bool) -> Result<Prepared, String> {
     let text = format!("{FRAME}{}", kernel.text);
-    let (program, diagnostics, sources) = flick_check::check(kernel.name, &text, &|_: &str| None);
-    let program = program.ok_or_else(|| {
-        diagnostics
-            .iter()
-            .map(|diagnostic| flick_check::render(diagnostic, &sources, false))
-            .collect::<String>()
-    })?;
-    let module = flick_lower::lower(&program);
-    let compiled =
-        compile(&module, &Options { listings, ..Options::default() }).map_err(|error| error.to_string())?;
+    let module =
+        flick_compiler::module(&Input::text(kernel.name, text)).map_err(|failure| failure.to_string())?;
+    let options = Options { listings, ..Options::default() };
+    let compiled = generate(&module, &options).map_err(|failure| failure.to_string())?;
     if listings {
         println!("{}\n{}", compiled.clif(), compiled.asm());
     }
@@ -88,7 +83,7 @@ fn prepare(kernel: &Kernel, listings: bool) -> Result<Prepared, String> {
         let message = message(key, value);
         frame.restart();
         let step = compiled.parse(view.parse_request, &mut frame, &message);
-        assert!(step == Step::Done, "the messages are whole");
+        assert!(step == ParseStep::Done, "the messages are whole");
         (frame, message)
     };
     let parsed = kernel.messages.iter().map(parse).collect();
@@ -109,14 +104,14 @@ fn message(key: &str, value: &str) -> Vec<u8> {
 struct InRust(fn(&rust::Request<'_>) -> i64);
 
 impl Engine for InRust {
-    fn parse(&self, _parser: FuncId, _frame: &mut Frame, _data: &[u8]) -> Step {
-        Step::Done
+    fn parse(&self, _parser: FuncId, _frame: &mut Frame, _data: &[u8]) -> ParseStep {
+        ParseStep::Done
     }
 
-    fn run(&self, _rule: FuncId, call: &mut RuleCall<'_>) -> flick_abi::Outcome {
+    fn run(&self, _rule: FuncId, call: &mut RuleCall<'_>) -> flick_abi::RuleOutcome {
         let picked = (self.0)(&rust::Request::of(call.message));
         call.sends.push(Send { channel: 1, element: picked as u64, body: SendBody::Original });
-        flick_abi::Outcome::Finished
+        flick_abi::RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -188,7 +183,7 @@ impl Scratch {
         Self { out: vec![0; OUT_BYTES_MAX], sends, asks, spills: vec![0; SPILL_WORDS_MAX] }
     }
 
-    /// Runs a rule and tells which backend it has picked.
+    /// Runs a rule and returns the backend that it has chosen.
     fn picked(&mut self, engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8]) -> Option<u64> {
         self.sends.clear();
         engine.run(

@@ -1,4 +1,4 @@
-//! What a result says about the machine and the programs it was measured with.
+//! The machine and the versions of the programs, for the pages of results.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// The system and what forwards HTTP here, as items of a page.
+    /// The system and the versions of HTTP proxies, as items of a page.
     pub(crate) fn forwarders(&self) -> String {
         let system = format!("- Linux {}, {} cores\n", self.kernel, self.cores);
         let named = |name| Some(format!("- {name}: {}\n", self.versions.get(name)?));
@@ -56,6 +56,6 @@ fn field(text: &str, name: &str) -> Option<String> {
 /// Returns the first line a program prints about its version, wherever it prints it.
 fn version(program: &Path, flag: &str) -> String {
     let Ok(output) = Command::new(program).arg(flag).output() else { return "not there".to_owned() };
-    let told = [output.stdout, output.stderr].concat();
-    String::from_utf8_lossy(&told).lines().next().unwrap_or("unknown").trim().to_owned()
+    let printed = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&printed).lines().next().unwrap_or("unknown").trim().to_owned()
 }

@@ -1,8 +1,8 @@
 //! Measures flick beside its rivals, in the same run on the same machine: `cargo run --release -p bench -- --help`.
 //!
-//! Promises: servers, load and backends are placed alike for both sides; a run with any error or wrong reply is void;
+//! Promises: servers, load and backends have the same cores for all sides; a run with any error or wrong reply is void;
 //! every process that is started is ended, by its own id.
-//! Refuses: figures without a rival beside them. The method is in `bench/METHOD.md`.
+//! Not here: the method, which is in `bench/METHOD.md`.
 
 #![forbid(unsafe_code)]
 
@@ -16,19 +16,23 @@ mod hadoop;
 mod handover;
 mod http_balancer;
 mod kernels;
+mod key_value_server;
 mod memcached_proxy;
 mod neighbours;
 mod parsing;
 mod relay;
 mod sharing;
+mod static_server;
 mod store;
 
 mod machine;
 mod measure;
+mod page;
 mod process;
-mod report;
 mod rivals;
 mod stats;
+mod sweep;
+mod wrk;
 
 use std::process::ExitCode;
 
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
         cli::Command::Kaitai(args) => parsing::kaitai(&args).map_err(std::io::Error::other),
         cli::Command::Relay(args) => relay::run(&args),
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
+        cli::Command::StaticServer(args) => static_server::run(&args),
+        cli::Command::KeyValueServer(args) => key_value_server::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),
         cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),

@@ -1,10 +1,11 @@
 //! Two services on one thread: one whose latency matters, and one that is flooded.
 //!
-//! Promises: the load on the first is the same open loop in every case; the cases take turns within each round; a wrong or missing
-//! reply ends the run. Two clocks: what the service took, from handing a request to the socket to the kernel's stamp of its reply, and
-//! what the load saw, each request charged from when it was due. Who floods shares the load's core, and while it is in the
-//! kernel the load waits there: that is in the second and not in the first.
-//! Refuses: the latency of the flooded service.
+//! Promises: the load on the first is the same open loop in every case; the cases alternate within each round; a wrong
+//! or missing reply ends the run. Two clocks: the time of the service, from handing a request to the socket to the
+//! kernel's timestamp on its reply, and the latency at the load, each request charged from when it was due. The flood
+//! runs on the load's core, and while it is in the kernel the load waits: the second clock has that wait, the first has
+//! not.
+//! Not here: the latency of the flooded service.
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,10 +18,11 @@ use flick_load::load::{self, LoadConfig, ValueSize};
 
 use crate::cli::NeighboursArgs;
 use crate::machine::Machine;
+use crate::page;
 use crate::process::{ScratchDir, Server, free_addr, workspace};
 use crate::stats::Spread;
 
-/// What the neighbour suffers.
+/// The load on the neighbour.
 const FLOODS: [(&str, &[Flood]); 3] = [
     ("pipelined cheap requests", &[Flood::Cheap]),
     ("long bodies", &[Flood::Long]),
@@ -30,27 +32,27 @@ const FLOODS: [(&str, &[Flood]); 3] = [
 /// The case without a neighbour's load.
 const ALONE: (&str, &str) = ("nothing", "our process");
 
-/// Where the neighbour is.
-const PLACES: [(&str, Place); 3] = [
-    ("a process that always gives way", Place::Yields),
-    ("a process like ours", Place::Apart),
-    ("our process", Place::Within),
+/// Where the neighbour runs.
+const PLACEMENTS: [(&str, Placement); 3] = [
+    ("a process of class `idle`", Placement::Yields),
+    ("a process of our class", Placement::Apart),
+    ("our process", Placement::Within),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// On the same thread of the same process: flick decides whose turn it is.
+enum Placement {
+    /// On the same thread of the same process: flick schedules.
     Within,
-    /// In a process on the same core: the kernel decides.
+    /// In a process on the same core: the kernel schedules.
     Apart,
-    /// The same, in the class that has only what nobody else wants: the machine is as busy, and nobody waits for the neighbour.
-    /// Alone, the machine would sleep between two requests, and waking up takes it longer than an answer.
+    /// The same, in the scheduling class `idle`: the machine is as busy, and no other process waits for the neighbour.
+    /// An idle machine would sleep between two requests, and waking it up takes longer than a reply.
     Yields,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Flood {
-    /// 16 connections with 64 reads under way each.
+    /// 16 connections with 64 unanswered reads each.
     Cheap,
     /// 16 connections that write values of 100 KB, four at a time each.
     Long,
@@ -76,7 +78,7 @@ impl Flood {
     }
 }
 
-/// A flood under way; it ends with this.
+/// A running flood; it ends when this is dropped.
 struct Flooder(Child);
 
 impl Flooder {
@@ -102,33 +104,33 @@ struct Round {
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
-    /// The 99th percentile as the load saw it.
+    /// The 99th percentile at the load.
     seen_p99_us: f64,
     /// Share of its core that the process used.
     load: f64,
 }
 
-/// Rows of the table: the flood, where it goes, its rounds.
+/// Rows of the table: the flood, where the neighbour runs, the rounds.
 type Row = (&'static str, &'static str, Vec<Round>);
 
 /// Runs all cases and writes the page.
 pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
-    let _boost = args.run.place.take()?;
+    let _boost = args.run.cores.take()?;
     let scratch = ScratchDir::new("neighbours")?;
     let mut rows: Vec<Row> = vec![(ALONE.0, ALONE.1, Vec::new())];
     for (flood, _) in FLOODS {
-        rows.extend(PLACES.map(|(place, _)| (flood, place, Vec::new())));
+        rows.extend(PLACEMENTS.map(|(name, _)| (flood, name, Vec::new())));
     }
     for number in 1..=args.run.rounds.max(1) {
-        for (name, place_name, rounds) in &mut rows {
+        for (name, placement_name, rounds) in &mut rows {
             let floods = FLOODS.iter().find(|(flood, _)| flood == name).map_or(&[][..], |(_, floods)| floods);
-            let place =
-                PLACES.iter().find(|(place, _)| place == place_name).map_or(Place::Within, |(_, at)| *at);
-            let round = round(args, floods, place, &scratch.0).map_err(|error| {
-                io::Error::other(format!("{name}, {place_name}, round {number}: {error}"))
+            let found = PLACEMENTS.iter().find(|(name, _)| name == placement_name);
+            let placement = found.map_or(Placement::Within, |(_, placement)| *placement);
+            let round = round(args, floods, placement, &scratch.0).map_err(|error| {
+                io::Error::other(format!("{name}, {placement_name}, round {number}: {error}"))
             })?;
             eprintln!(
-                "round {number} {name:<26} {place_name:<32} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, p99 seen {:.0} us, core {:.2}",
+                "round {number} {name:<26} {placement_name:<32} p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, p99 seen {:.0} us, core {:.2}",
                 round.p50_us, round.p99_us, round.p999_us, round.seen_p99_us, round.load
             );
             rounds.push(round);
@@ -138,11 +140,10 @@ pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
     let text = format!("{}\n{cost}", table(&rows));
     print!("{text}");
     if let Some(results) = &args.run.results {
-        std::fs::create_dir_all(results)?;
         let machine = Machine::describe(&args.run.flick.path());
         let page = format!(
-            "# A service beside one that is flooded\n\nTwo key-value servers on one core. One has {} requests/s in an open loop on 16 \
-             connections; the other is flooded with what the table says. Medians of {} rounds of {} s, extremes in brackets; see \
+            "# A service beside a flooded one\n\nTwo key-value servers on one core. One has {} requests/s in an open loop on 16 \
+             connections; the other is flooded as the table says. Medians of {} rounds of {} s, extremes in brackets; see \
              METHOD.md.\n\n- Linux {}, {} cores\n\n{text}\n{}",
             args.rate,
             args.run.rounds,
@@ -151,12 +152,12 @@ pub(crate) fn run(args: &NeighboursArgs) -> io::Result<()> {
             machine.cores,
             include_str!("neighbours/notes.md"),
         );
-        std::fs::write(results.join("neighbours.md"), page)?;
+        page::write(results, "neighbours.md", &page)?;
     }
     Ok(())
 }
 
-/// Both services in one process; the second address is that of the one to be flooded.
+/// Starts both services in one process; the address is that of the one to be flooded.
 fn start(args: &NeighboursArgs, scratch: &Path) -> io::Result<(Server, SocketAddr)> {
     let (critical, hostile) = (free_addr()?, free_addr()?);
     let program = workspace().join("examples/key_value_server/binary_server.flick");
@@ -169,10 +170,10 @@ fn start(args: &NeighboursArgs, scratch: &Path) -> io::Result<(Server, SocketAdd
     command.arg("run").arg("--config").arg(&settings).args(["--workers", "1"]).args(&args.more);
     command.args(args.run.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
     command.arg("--state-dir").arg(scratch.join("state"));
-    Ok((Server::start(command, args.run.place.server_core, args.run.place.load_core, critical)?, hostile))
+    Ok((Server::start(command, args.run.cores.server_core, args.run.cores.load_core, critical)?, hostile))
 }
 
-/// The service that matters by itself, and its neighbour in a process beside it.
+/// Starts the measured service and its neighbour in two processes.
 fn start_apart(args: &NeighboursArgs, scratch: &Path, yields: bool) -> io::Result<(Server, Server)> {
     let start = |name: &str, yields: bool| {
         let addr = free_addr()?;
@@ -184,17 +185,17 @@ fn start_apart(args: &NeighboursArgs, scratch: &Path, yields: bool) -> io::Resul
         command.arg("--listen").arg(format!("client={addr}")).args(["--workers", "1"]).args(&args.more);
         command.args(args.run.flick.io.iter().flat_map(|io| ["--io", io.as_str()]));
         command.arg("--state-dir").arg(scratch.join(name));
-        Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)
+        Server::start(command, args.run.cores.server_core, args.run.cores.load_core, addr)
     };
     Ok((start("critical", false)?, start("hostile", yields)?))
 }
 
-fn round(args: &NeighboursArgs, floods: &[Flood], place: Place, scratch: &Path) -> io::Result<Round> {
-    let (server, other, hostile) = if place == Place::Within {
+fn round(args: &NeighboursArgs, floods: &[Flood], placement: Placement, scratch: &Path) -> io::Result<Round> {
+    let (server, other, hostile) = if placement == Placement::Within {
         let (server, hostile) = start(args, scratch)?;
         (server, None, hostile)
     } else {
-        let (server, other) = start_apart(args, scratch, place == Place::Yields)?;
+        let (server, other) = start_apart(args, scratch, placement == Placement::Yields)?;
         let hostile = other.addr;
         (server, Some(other), hostile)
     };
@@ -234,10 +235,10 @@ fn round(args: &NeighboursArgs, floods: &[Flood], place: Place, scratch: &Path) 
 
 fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| the neighbour suffers | and is in | p50, µs | p99, µs | p99.9, µs | p99, against one that gives way | p99, against none | p99 that the load saw, µs | core |\n|---|---|---|---|---|--:|--:|---|--:|\n",
+        "| load on the neighbour | neighbour runs in | p50, µs | p99, µs | p99.9, µs | p99 to class `idle` | p99 to no neighbour | p99 at the load, µs | core |\n|---|---|---|---|---|--:|--:|---|--:|\n",
     );
     let spread = |rounds: &[Round], read: fn(&Round) -> f64| Spread::of(rounds.iter().map(read));
-    for (name, place, rounds) in rows {
+    for (name, placement, rounds) in rows {
         let cell = |read| {
             let spread = spread(rounds, read);
             format!("{:.0} ({:.0}–{:.0})", spread.median, spread.min, spread.max)
@@ -250,11 +251,11 @@ fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "| {name} | {place} | {} | {} | {} | {} | {} | {} | {:.2} |",
+            "| {name} | {placement} | {} | {} | {} | {} | {} | {} | {:.2} |",
             cell(|round| round.p50_us),
             cell(|round| round.p99_us),
             cell(|round| round.p999_us),
-            against(name, PLACES[0].0).unwrap_or_default(),
+            against(name, PLACEMENTS[0].0).unwrap_or_default(),
             against(ALONE.0, ALONE.1).unwrap_or_default(),
             cell(|round| round.seen_p99_us),
             spread(rounds, |round| round.load).median,
@@ -263,13 +264,9 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// What a thread costs that another service shares, which does nothing: processor time of a request in a closed loop.
+/// Cost of sharing a thread with an idle service: processor time of a request in a closed loop.
 fn cost(args: &NeighboursArgs, scratch: &Path) -> io::Result<String> {
-    let mut rows: [(&str, Vec<f64>); 3] = [
-        ("alone", Vec::new()),
-        ("alone, `--gather-max 0ms`", Vec::new()),
-        ("beside an idle service", Vec::new()),
-    ];
+    let mut rows: [(&str, Vec<f64>); 2] = [("alone", Vec::new()), ("beside an idle service", Vec::new())];
     for _ in 0..args.run.rounds.max(1) {
         for (name, rounds) in &mut rows {
             let server = match *name {
@@ -280,10 +277,7 @@ fn cost(args: &NeighboursArgs, scratch: &Path) -> io::Result<String> {
                     let mut command = args.run.flick.run(&program);
                     command.arg("--listen").arg(format!("client={addr}"));
                     command.arg("--state-dir").arg(scratch.join("state"));
-                    if name.contains("gather") {
-                        command.args(["--gather-max", "0ms"]);
-                    }
-                    Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)?
+                    Server::start(command, args.run.cores.server_core, args.run.cores.load_core, addr)?
                 }
             };
             let config = LoadConfig {

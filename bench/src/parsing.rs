@@ -15,10 +15,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flick_abi::View;
-use flick_abi::{BytesRef, Engine, Frame, FuncId, MessageFlags, Step};
-use flick_codegen::{Options, compile};
+use flick_abi::{BytesRef, Engine, Frame, FuncId, MessageFlags, ParseStep};
+use flick_codegen::Options;
+use flick_compiler::{Input, generate};
 
 use crate::cli::ParsingArgs;
+use crate::page;
 
 pub(crate) use kaitai::run as kaitai;
 
@@ -57,11 +59,10 @@ pub fn run(args: &ParsingArgs) -> Result<(), String> {
     }
     println!("{table}");
     if let Some(results) = &args.batches.results {
-        std::fs::create_dir_all(results).map_err(|error| error.to_string())?;
-        let path = results.join("parsing.md");
         let heading = "# Parsers of grammars beside parsers in Rust\n\nMedian over rounds of the best batch, in nanoseconds per \
                        message; see METHOD.md.\n\n";
-        std::fs::write(&path, format!("{heading}{table}")).map_err(|error| error.to_string())?;
+        page::write(results, "parsing.md", &format!("{heading}{table}"))
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -75,14 +76,10 @@ struct Compiled {
 impl Compiled {
     /// Compiles the program `text`, which may use the library.
     fn new(name: &str, text: &str, listings: bool) -> Result<Self, String> {
-        let (program, diagnostics, sources) = flick_check::check(name, text, &library);
-        let program = program.ok_or_else(|| {
-            let texts = diagnostics.iter().map(|diagnostic| flick_check::render(diagnostic, &sources, false));
-            texts.collect::<String>()
-        })?;
-        let module = flick_lower::lower(&program);
+        let module =
+            flick_compiler::module(&Input::text(name, text)).map_err(|failure| failure.to_string())?;
         let options = Options { listings, ..Options::default() };
-        let compiled = compile(&module, &options).map_err(|error| error.to_string())?;
+        let compiled = generate(&module, &options).map_err(|failure| failure.to_string())?;
         if listings {
             let mut optimised = module.clone();
             flick_ir::passes::optimise(&mut optimised);
@@ -112,18 +109,6 @@ impl Compiled {
     }
 }
 
-/// Files of the library that the programs here use.
-fn library(name: &str) -> Option<(String, String)> {
-    let text = match name {
-        "http" => include_str!("../../stdlib/http.flick"),
-        "memcached_binary" => include_str!("../../stdlib/memcached_binary.flick"),
-        "pcap" => include_str!("../../stdlib/pcap.flick"),
-        "resp" => include_str!("../../stdlib/resp.flick"),
-        _ => return None,
-    };
-    Some((format!("{name}.flick"), text.to_owned()))
-}
-
 /// One parser, called as a worker calls it: through a table, with one frame for all messages.
 #[derive(Clone, Copy)]
 struct Parser<'a> {
@@ -138,7 +123,7 @@ impl Parser<'_> {
         let mut bytes = 0;
         loop {
             let step = self.engine.parse(self.parser, frame, &message[bytes as usize..]);
-            assert!(step == Step::Done, "the messages are whole: {step:?}");
+            assert!(step == ParseStep::Done, "the messages are whole: {step:?}");
             bytes += frame.total_bytes();
             if !frame.flags().has(MessageFlags::PARTS) {
                 return bytes;

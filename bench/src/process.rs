@@ -1,4 +1,4 @@
-//! Servers as child processes: started on a chosen core, awaited, their processor time read, ended by id.
+//! Servers as child processes: started on a chosen core, awaited, measured, ended by id.
 //!
 //! Promises: a child is killed and reaped when its `Server` is dropped, also on an error path; no other process is
 //! ever signalled.
@@ -65,22 +65,23 @@ impl Server {
         Err(io::Error::other(format!("{} does not listen on {}", self.name, self.addr)))
     }
 
-    /// Its number, for stopping it for a while.
+    /// Its process number, to pause it with a signal.
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Returns the processor time the child has used, user and system, to a hundredth of a second.
-    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
-        cpu_time_of(self.child.id())
+    /// Returns the processor time of the child, user and system time apart.
+    pub(crate) fn cpu(&self) -> io::Result<CpuTimes> {
+        let (user_ticks, system_ticks) = ticks_of(self.child.id())?;
+        Ok(CpuTimes { total: self.cpu_time_of_threads()?, user_ticks, system_ticks })
     }
 
     /// Returns the processor time of the child's threads that are alive, to the nanosecond.
     pub(crate) fn cpu_time_of_threads(&self) -> io::Result<Duration> {
         let mut ns = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            ns += told.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+            let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            ns += text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         }
         Ok(Duration::from_nanos(ns))
     }
@@ -88,10 +89,41 @@ impl Server {
 
 /// Returns the processor time a process has used, user and system, to a hundredth of a second.
 pub(crate) fn cpu_time_of(pid: u32) -> io::Result<Duration> {
+    let (user, system) = ticks_of(pid)?;
+    Ok(Duration::from_millis((user + system) * 1_000 / TICKS_PER_S))
+}
+
+/// Ticks of user and of system time.
+fn ticks_of(pid: u32) -> io::Result<(u64, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let ticks =
-        parse_cpu_ticks(&stat).ok_or_else(|| io::Error::other(format!("unreadable /proc/{pid}/stat")))?;
-    Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_S))
+    parse_cpu_ticks(&stat).ok_or_else(|| io::Error::other(format!("unreadable /proc/{pid}/stat")))
+}
+
+/// Processor time since a process started, as the kernel counts it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CpuTimes {
+    /// Both, to the nanosecond.
+    total: Duration,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+/// Processor time of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CpuInterval {
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+}
+
+impl CpuTimes {
+    /// The time since `before`: the total is exact, its division into user and system time has the resolution of ticks.
+    pub(crate) fn since(&self, before: &CpuTimes) -> CpuInterval {
+        let total = self.total.saturating_sub(before.total);
+        let user = self.user_ticks.saturating_sub(before.user_ticks) as f64;
+        let system = self.system_ticks.saturating_sub(before.system_ticks) as f64;
+        let user = total.mul_f64(user / (user + system).max(1.0));
+        CpuInterval { user, system: total.saturating_sub(user) }
+    }
 }
 
 /// Tells a command by its file name and arguments, without the directories of this machine.
@@ -113,12 +145,10 @@ impl Drop for Server {
 }
 
 /// Finds user and system ticks: the 14th and 15th word, counted behind the name, which may hold anything.
-fn parse_cpu_ticks(stat: &str) -> Option<u64> {
+fn parse_cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut words = after_name.split_whitespace().skip(11);
-    let user: u64 = words.next()?.parse().ok()?;
-    let system: u64 = words.next()?.parse().ok()?;
-    Some(user + system)
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
 /// Binds the calling thread to one core; threads and children it starts from now on inherit it.
@@ -130,7 +160,7 @@ pub(crate) fn pin_this_thread(core: usize) -> io::Result<()> {
     })
 }
 
-/// Puts this process and its later children before the other work of the machine, for as long as the value lives.
+/// Gives this process and its later children precedence over other work of the machine, as long as the value lives.
 ///
 /// The kernel groups processes by session and shares the cores between groups, so a nice value alone weighs only within
 /// one's own group; the group itself has a second one.
@@ -144,7 +174,7 @@ impl Boost {
     /// Errors: not allowed to raise priorities.
     pub(crate) fn new() -> io::Result<Boost> {
         rustix::process::nice(-19)
-            .map_err(|errno| io::Error::other(format!("cannot go before others: {errno}")))?;
+            .map_err(|errno| io::Error::other(format!("cannot raise the priority: {errno}")))?;
         if Path::new(GROUP_NICE).exists() {
             std::fs::write(GROUP_NICE, "-19")?;
         }
@@ -159,7 +189,7 @@ impl Drop for Boost {
     }
 }
 
-/// A directory that goes away with its owner.
+/// A temporary directory that is removed with its owner.
 #[derive(Debug)]
 pub(crate) struct ScratchDir(pub(crate) PathBuf);
 
@@ -174,7 +204,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // A directory that stays behind in the temporary one harms nobody.
+        // A directory that is left behind in the temporary one does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -192,12 +222,27 @@ pub(crate) fn free_addr() -> io::Result<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_cpu_ticks;
+    use std::time::Duration;
+
+    use super::{CpuInterval, CpuTimes, parse_cpu_ticks};
+
+    #[test]
+    fn an_interval_is_divided_by_ticks() {
+        let times = |ms, user_ticks, system_ticks| CpuTimes {
+            total: Duration::from_millis(ms),
+            user_ticks,
+            system_ticks,
+        };
+        let expected = CpuInterval { user: Duration::from_millis(25), system: Duration::from_millis(75) };
+        assert_eq!(times(150, 11, 23).since(&times(50, 10, 20)), expected);
+        let none = CpuInterval { user: Duration::ZERO, system: Duration::ZERO };
+        assert_eq!(times(50, 10, 20).since(&times(50, 10, 20)), none);
+    }
 
     #[test]
     fn ticks_are_found_behind_any_name() {
         let stat = "42 (a (odd) name) S 1 42 42 0 -1 4194560 120 0 0 0 17 25 0 0 20 0 1 0";
-        assert_eq!(parse_cpu_ticks(stat), Some(42));
+        assert_eq!(parse_cpu_ticks(stat), Some((17, 25)));
         assert_eq!(parse_cpu_ticks("42 (cut) S 1"), None);
     }
 }

@@ -1,10 +1,10 @@
-//! Bodies without an end in sight: what a relay of bytes and a proxy of HTTP cost for each byte, beside relays written by
-//! hand that look at nothing, HAProxy and nginx, on the same bytes.
+//! Long bodies: the cost per byte of a relay and of an HTTP proxy, beside relays written by hand that parse nothing,
+//! HAProxy and nginx, on the same bytes.
 //!
 //! Promises: every side has a core to itself and one thread; source and sink share the other core and copy nothing
-//! (`sendfile`, and receiving with `MSG_TRUNC`), so that they are not what is measured; the sides take turns within each
-//! round; before a side is timed, a body goes through it that is compared byte by byte; a body that is cut is an error.
-//! Refuses: figures of small messages; those are the proxies' benchmarks.
+//! (`sendfile`, and receiving with `MSG_TRUNC`), so that they are not what is measured; the sides alternate within
+//! each round; before a side is timed, it carries a body that is compared byte by byte; a truncated body is an error.
+//! Not here: small messages; the proxies' benchmarks have those.
 
 mod bare;
 mod peers;
@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use crate::cli::RelayArgs;
 use crate::machine::Machine;
+use crate::page;
 use crate::process::{ScratchDir, Server, free_addr, in_words, workspace};
 use crate::rivals::{haproxy, nginx};
 use crate::stats::Spread;
@@ -23,17 +24,17 @@ use crate::stats::Spread;
 pub(crate) use bare::run as bare;
 use peers::{Peers, Shape};
 
-/// nginx's and HAProxy's configurations, with gaps for the addresses.
+/// nginx's and HAProxy's configurations, with placeholders for the addresses.
 const NGINX_CONFIG: &str = include_str!("../rivals/nginx-stream.conf");
 const HAPROXY_CONFIG: &str = include_str!("../rivals/haproxy-stream.cfg");
 /// Bytes that are compared before a side is timed.
 const CHECKED_BYTES: u64 = 8 << 20;
 
-/// Who forwards.
+/// The relay that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Flick,
-    /// `read` and `write` of so many bytes at once.
+    /// `read` and `write` of this many bytes at once.
     Copying(usize),
     Splicing,
     Haproxy,
@@ -60,7 +61,7 @@ struct Round {
 
 /// Runs all sides on all shapes and writes the page.
 pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
-    let _boost = args.run.place.take()?;
+    let _boost = args.run.cores.take()?;
     let scratch = ScratchDir::new("relay")?;
     let mut page = String::new();
     for shape in Shape::ALL {
@@ -72,7 +73,6 @@ pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
     }
     print!("{page}");
     if let Some(results) = &args.run.results {
-        std::fs::create_dir_all(results)?;
         let heading = format!(
             "# Forwarding long bodies\n\nBodies of {} MiB, one connection at a time; {} rounds, medians with extremes; \
              see METHOD.md.\n\n{}\n",
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &RelayArgs) -> io::Result<()> {
             args.run.rounds,
             Machine::describe(&args.run.flick.path()).forwarders()
         );
-        std::fs::write(results.join("relay.md"), format!("{heading}{page}"))?;
+        page::write(results, "relay.md", &format!("{heading}{page}"))?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn compare(args: &RelayArgs, shape: Shape, scratch: &ScratchDir) -> io::Result<V
         Side::Haproxy,
         Side::Nginx,
     ];
-    // nginx relays bytes only with a module that distributions package by itself.
+    // nginx relays bytes only with a module that distributions package separately.
     sides.retain(|side| *side != Side::Nginx || shape.is_http());
     if args.no_rivals {
         sides.retain(|side| !matches!(side, Side::Haproxy | Side::Nginx));
@@ -134,7 +134,7 @@ fn round(server: &Server, peers: &Peers, bytes: u64) -> io::Result<Round> {
 
 fn table(shape: Shape, rows: &[(Side, Vec<Round>)]) -> String {
     let mut text = format!(
-        "\n## {}\n\n| side | MiB/s | ns of a core for each KiB | flick's speed, of a core's time |\n|---|---|---|--:|\n",
+        "\n## {}\n\n| side | MiB/s | ns of a core for each KiB | CPU / flick's CPU |\n|---|---|---|--:|\n",
         shape.name()
     );
     let cpu = |rounds: &[Round]| Spread::of(rounds.iter().map(|round| round.ns_per_kib));
@@ -175,9 +175,9 @@ fn start(
         Side::Haproxy => haproxy(&filled(HAPROXY_CONFIG), scratch)?,
         Side::Nginx => nginx(&filled(NGINX_CONFIG), "nginx.conf", scratch)?,
     };
-    let told = in_words(&command);
-    Server::start(command, args.run.place.server_core, args.run.place.load_core, addr)
-        .map_err(|error| io::Error::other(format!("{told}: {error}")))
+    let shown = in_words(&command);
+    Server::start(command, args.run.cores.server_core, args.run.cores.load_core, addr)
+        .map_err(|error| io::Error::other(format!("{shown}: {error}")))
 }
 
 fn bare_command(

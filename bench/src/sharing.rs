@@ -1,9 +1,9 @@
-//! Figure 7 of the paper: 200 tasks share one worker, half of them with items of 1 KiB and half with items of 16 KiB, under
-//! each of the three policies.
+//! Figure 7 of the paper: 200 tasks share one worker, half of them with items of 1 KiB and half with items of 16 KiB,
+//! under each of the three policies.
 //!
-//! Promises: every task has the same number of items; the worker stands still until the kernel has taken from all
-//! clients as much as it takes, so that all begin at once; each reply must be the sum of its item's bytes.
-//! Refuses: tasks without connections. The clock of a task ends when its client has read its last reply.
+//! Promises: every task has the same number of items; the worker is stopped until the kernel has accepted all
+//! it can from every client, so that all begin at once; each reply must be the sum of its item's bytes.
+//! Not here: tasks without connections. The clock of a task ends when its client has read its last reply.
 //! Source: FLICK §6.4.
 
 mod plot;
@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, kill_process};
 
-use crate::cli::{FlickArgs, PlaceArgs, SharingArgs};
+use crate::cli::{CoreArgs, FlickArgs, SharingArgs};
 use crate::machine::Machine;
+use crate::page;
 use crate::process::{Server, free_addr, workspace};
 use crate::stats::Spread;
 
@@ -27,7 +28,7 @@ const HEAVY_BYTES: usize = 16 * 1024;
 const HEADER_BYTES: usize = 8;
 /// Bytes that a client offers its socket at once.
 const OFFER_BYTES: usize = 128 * 1024;
-/// A task that has no reply for so long will never have one.
+/// A task without a reply for this time will never have one.
 const QUIET: Duration = Duration::from_secs(20);
 
 /// File, heading and items of each task.
@@ -39,10 +40,10 @@ const SHAPES: [(&str, &str, usize); 2] = [
 /// Items of each task in the pass that is not measured.
 const WARM_ITEMS: usize = 4;
 
-/// The policies, as `--policy` takes them.
+/// The scheduling policies.
 const POLICIES: [&str; 3] = ["cooperative", "run-to-completion", "round-robin"];
 
-/// One task: a client, what it still sends, and what it still waits for.
+/// One task: a client, its unsent bytes and the replies that it waits for.
 struct Task {
     stream: TcpStream,
     is_light: bool,
@@ -50,7 +51,7 @@ struct Task {
     /// Copies of its item.
     offer: Vec<u8>,
     unsent_bytes: usize,
-    /// Where in `offer` it goes on.
+    /// Position in `offer` of the next byte.
     at: usize,
     reply: [u8; HEADER_BYTES],
     input: Vec<u8>,
@@ -114,13 +115,13 @@ impl Task {
         Ok(())
     }
 
-    /// Reads what is there; says whether that was anything.
+    /// Reads all that has arrived; returns whether there was any.
     fn read_some(&mut self, begun: Instant) -> io::Result<bool> {
-        let (mut room, mut moved) = ([0; 4096], false);
+        let (mut buffer, mut moved) = ([0; 4096], false);
         loop {
-            match self.stream.read(&mut room) {
+            match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::other("the service has closed a connection")),
-                Ok(count) => self.input.extend_from_slice(&room[..count]),
+                Ok(count) => self.input.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -153,7 +154,7 @@ struct Round {
 
 /// Runs all policies and writes the page and the pictures.
 pub(crate) fn run(args: &SharingArgs) -> io::Result<()> {
-    let _boost = args.run.place.take()?;
+    let _boost = args.run.cores.take()?;
     let machine = Machine::describe(&args.run.flick.path());
     let mut page = format!(
         "# Sharing a worker: Figure 7 of the paper\n\n{} clients of one worker, half with items of 1 KiB and half with items of 16 KiB, \
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &SharingArgs) -> io::Result<()> {
     }
     if let Some(results) = &args.run.results {
         page.push_str(include_str!("sharing/notes.md"));
-        std::fs::write(results.join("sharing.md"), page)?;
+        page::write(results, "sharing.md", &page)?;
     }
     Ok(())
 }
@@ -190,7 +191,7 @@ fn bars<'a>(policy: &'a str, rounds: &[Round]) -> plot::Bars<'a> {
     }
 }
 
-/// All rounds of all policies, which take turns.
+/// All rounds of all policies, which alternate.
 fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<Round>)>> {
     let wanted = |policy: &&str| args.only.as_ref().is_none_or(|only| policy.contains(only.as_str()));
     let mut rows: Vec<(&'static str, Vec<Round>)> =
@@ -198,7 +199,7 @@ fn shape(args: &SharingArgs, items: usize) -> io::Result<Vec<(&'static str, Vec<
     for number in 1..=args.run.rounds.max(1) {
         for (policy, rounds) in &mut rows {
             let shape = Shape { tasks: args.tasks, items, bytes: [LIGHT_BYTES, HEAVY_BYTES] };
-            let round = round(&args.run.flick, &args.run.place, policy, &shape)
+            let round = round(&args.run.flick, &args.run.cores, policy, &shape)
                 .map_err(|error| io::Error::other(format!("{policy}, round {number}: {error}")))?;
             eprintln!(
                 "round {number} {policy:<18} light {:.3} s (mean {:.3}), heavy {:.3} s (mean {:.3}), {:.3} s of a core",
@@ -214,18 +215,18 @@ fn median(rounds: &[Round], read: impl Fn(&Round) -> f64) -> f64 {
     Spread::of(rounds.iter().map(read)).median
 }
 
-/// Tasks and items of each by which a switch is measured.
+/// Tasks, and items of each, to measure a switch with.
 const SWITCH_TASKS: usize = 200;
 const SWITCH_ITEMS: usize = 1_000;
 
-/// Nanoseconds of one more turn of a task: with items without data, a turn for each against one turn for all.
-pub(crate) fn switch_ns(flick: &FlickArgs, place: &PlaceArgs) -> io::Result<f64> {
+/// Nanoseconds of one more quantum of a task: with items without data, one quantum for each against one for all.
+pub(crate) fn switch_ns(flick: &FlickArgs, cores: &CoreArgs) -> io::Result<f64> {
     let cpu_s = |policy| {
         let shape = Shape { tasks: SWITCH_TASKS, items: SWITCH_ITEMS, bytes: [HEADER_BYTES; 2] };
-        round(flick, place, policy, &shape).map(|round| round.cpu_s)
+        round(flick, cores, policy, &shape).map(|round| round.cpu_s)
     };
-    let (turns, runs) = (cpu_s("round-robin")?, cpu_s("run-to-completion")?);
-    Ok((turns - runs) * 1e9 / (SWITCH_TASKS * SWITCH_ITEMS) as f64)
+    let (quanta, runs) = (cpu_s("round-robin")?, cpu_s("run-to-completion")?);
+    Ok((quanta - runs) * 1e9 / (SWITCH_TASKS * SWITCH_ITEMS) as f64)
 }
 
 /// How many tasks, how many items each, and bytes of a light and of a heavy one.
@@ -235,16 +236,16 @@ struct Shape {
     bytes: [usize; 2],
 }
 
-fn round(flick: &FlickArgs, place: &PlaceArgs, policy: &str, shape: &Shape) -> io::Result<Round> {
+fn round(flick: &FlickArgs, cores: &CoreArgs, policy: &str, shape: &Shape) -> io::Result<Round> {
     let addr = free_addr()?;
     let mut command = flick.run(&workspace().join("bench/scenarios/sharing/adding.flick"));
-    command.arg("--listen").arg(format!("client={addr}")).args(["--policy", policy]);
-    let server = Server::start(command, place.server_core, place.load_core, addr)?;
+    command.arg("--listen").arg(format!("client={addr}")).args(["--task-scheduling", policy]);
+    let server = Server::start(command, cores.server_core, cores.load_core, addr)?;
     let mut tasks = (0..shape.tasks)
         .map(|number| Task::new(addr, number % 2 == 0, shape.bytes[number % 2]))
         .collect::<io::Result<Vec<_>>>()?;
     tasks.iter_mut().try_for_each(Task::greet)?;
-    // Once unmeasured: a service that runs for longer than a moment has its memory already.
+    // Once unmeasured: the service touches its memory for the first time.
     play(&server, &mut tasks, shape.items.min(WARM_ITEMS))?;
     let cpu_s = play(&server, &mut tasks, shape.items)?;
     let done = |light: bool| {
@@ -263,8 +264,8 @@ fn round(flick: &FlickArgs, place: &PlaceArgs, policy: &str, shape: &Shape) -> i
     })
 }
 
-/// Offers all tasks their items while the worker stands still, lets it go on, and waits until every task is done. Returns the
-/// processor time of the service.
+/// Sends all tasks' items while the worker is stopped, resumes it, and waits until every task is done.
+/// Returns the processor time of the service.
 fn play(server: &Server, tasks: &mut [Task], items: usize) -> io::Result<f64> {
     let pid = server.pid();
     kill_process(pid, Signal::STOP)?;

@@ -1,12 +1,14 @@
 //! `cargo xtask`: every task of the project, in Rust, so that a machine needs nothing but the toolchain.
 //! Promises: without an argument it prints one line per task and changes nothing; a task that fails says what to do
-//! and ends with status 1.
+//! and exits with status 1.
 //! Not here: what a task checks (`tasks/`, `tidy.rs`), how a command is run (`run.rs`).
 #![forbid(unsafe_code)]
 
 mod tasks;
 
 mod tidy;
+
+mod rfc;
 
 mod run;
 
@@ -19,7 +21,7 @@ struct Task {
     run: Run,
 }
 
-/// What a task is given.
+/// The function of a task.
 enum Run {
     Alone(fn() -> run::Outcome),
     WithArguments(fn(&[String]) -> run::Outcome),
@@ -41,8 +43,8 @@ const TASKS: &[Task] = &[
     Task { name: "doc", about: "build the API documentation, warnings denied", run: Run::Alone(tasks::doc) },
     Task {
         name: "tidy",
-        about: "what no other tool checks: file sizes, unsafe, pages, links",
-        run: Run::Alone(tidy::run),
+        about: "what no other tool checks: sizes, unsafe, pages, links, words, types, imports: tidy [--terms PATH | --all PATH]",
+        run: Run::WithArguments(tidy::run_with),
     },
     Task {
         name: "fuzz",
@@ -50,13 +52,23 @@ const TASKS: &[Task] = &[
         run: Run::WithArguments(tasks::fuzz::run),
     },
     Task {
-        name: "storms",
-        about: "every example through simulated storms of faults: storms [--seeds N]",
-        run: Run::WithArguments(tasks::storms::run),
+        name: "faults",
+        about: "every example in the simulator under injected faults: faults [--seeds N]",
+        run: Run::WithArguments(tasks::faults::run),
+    },
+    Task {
+        name: "bench",
+        about: "every sweep of the benchmarks for a moment, for correctness only",
+        run: Run::Alone(tasks::bench::run),
+    },
+    Task {
+        name: "rfc",
+        about: "write docs/http-compliance.md: the rules of RFC 9110 and 9112, and the lines that obey them",
+        run: Run::Alone(rfc::run),
     },
     Task {
         name: "ci",
-        about: "all of it, in the order and with the times that CI shows",
+        about: "what CI runs, in its order, with the time of each step",
         run: Run::Alone(tasks::ci::run),
     },
 ];

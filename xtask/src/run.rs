@@ -1,11 +1,27 @@
-//! Runs other programs: shows the command, passes its output on, and turns a bad end into a sentence.
-//! Promises: always in the workspace's root, never with a terminal or pipe as input, so that nothing waits for a person.
+//! Runs other programs: prints the command, passes its output on, and turns a failure into a sentence.
+//! Promises: commands run in the workspace's root, without a terminal or pipe as input, so that none waits for a
+//! person.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// `Err` is a sentence for the person at the terminal.
 pub type Outcome = Result<(), String>;
+
+/// What the summary of CI repeats.
+static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Prints a line that the summary of CI repeats: something that was left out, say.
+pub fn note(text: &str) {
+    println!("{text}");
+    NOTES.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+}
+
+/// All notes so far.
+pub fn notes() -> Vec<String> {
+    NOTES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// The root of the workspace: the parent of this crate.
 pub fn root() -> PathBuf {
@@ -25,7 +41,7 @@ pub fn cargo(args: &[&str]) -> Command {
     command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), args)
 }
 
-/// Shows and runs a command. Errors: it cannot be started, or ends with another status than 0.
+/// Shows and runs a command. Errors: it cannot be started, or exits with a status other than 0.
 pub fn run(mut command: Command) -> Outcome {
     let shown = shown(&command);
     println!("$ {shown}");
@@ -33,7 +49,7 @@ pub fn run(mut command: Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
 }
 
-/// Whether a command ends with status 0; its output is dropped.
+/// Whether a command exits with status 0; its output is dropped.
 pub fn succeeds(mut command: Command) -> bool {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

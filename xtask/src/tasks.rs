@@ -1,10 +1,11 @@
-//! The tasks. The short ones are here, the others in files of their names.
+//! The tasks. The short ones are here, each of the others is in the file of its name.
 
+pub mod bench;
 pub mod ci;
 pub mod deny;
+pub mod faults;
 pub mod fuzz;
 pub mod packages;
-pub mod storms;
 pub mod test;
 
 use crate::run::{self, Outcome};
@@ -14,13 +15,13 @@ pub fn fmt() -> Outcome {
     run::run(run::cargo(&["fmt", "--all"]))
 }
 
-/// Fails where `fmt` would change something.
+/// Fails if `fmt` would change a file.
 pub fn fmt_check() -> Outcome {
     run::run(run::cargo(&["fmt", "--all", "--check"]))
         .map_err(|failure| format!("{failure}\nthe code is not formatted: run `cargo xtask fmt`"))
 }
 
-/// Clippy over all crates and targets. The profile is that of the tests, so that their builds are shared.
+/// Clippy over all crates and targets. Uses the tests' profile, so that they share their builds.
 pub fn lint() -> Outcome {
     run::run(run::cargo(&[
         "clippy",

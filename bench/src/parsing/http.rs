@@ -1,5 +1,5 @@
-//! Heads of HTTP requests: in programs that read two fields a grammar that checks what `httparse` checks and the library's,
-//! which checks more, and a grammar that keeps all; beside `httparse`.
+//! Heads of HTTP requests: in programs that read two fields a grammar that checks what `httparse` checks and the
+//! library's, which checks more, and a grammar that keeps all; beside `httparse`.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use flick_abi::Frame;
 
 use super::{Compiled, Row, found, messages};
 
-/// Fields that both sides have room for.
+/// Most fields that both sides take.
 const FIELDS_MAX: usize = 100;
 
 /// The programs, compiled.
@@ -66,7 +66,7 @@ fn check(frame: &Frame, message: &[u8]) {
 fn httparse(message: &[u8], calls: usize) -> u64 {
     let mut sum = 0;
     for _ in 0..calls {
-        // As fast as it goes: the room for fields is not filled before.
+        // The rival's fastest use: the array of fields is not initialised.
         let mut fields = [MaybeUninit::<httparse::Header<'_>>::uninit(); FIELDS_MAX];
         let mut request = httparse::Request::new(&mut []);
         let parsed = request.parse_with_uninit_headers(black_box(message), &mut fields);

@@ -1,7 +1,8 @@
-//! What Kaitai Struct makes of a grammar, on the same messages: its output in Java, which is the one whose runtime library
-//! is in a registry. Compiler and runtime are fetched when the benchmark runs: npm, Maven and a JDK must be there.
-//! Promises: both sides read every message whole, check the same lengths, and are timed in turns of whole processes.
-//! Refuses: formats that Kaitai cannot express, and the rules beyond lengths that the library's grammars also check.
+//! The parsers that Kaitai Struct generates, on the same messages: its output in Java, which is the one whose runtime
+//! library is in a registry. Compiler and runtime are fetched when the benchmark runs: it needs npm, Maven and a JDK.
+//! Promises: both sides read every message whole, check the same lengths, and are timed alternately, in whole
+//! processes.
+//! Not here: formats that Kaitai cannot express, and the rules beyond lengths that the library's grammars also check.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::Command;
 
 use super::{Compiled, Parser, batch, median, memcached};
 use crate::cli::KaitaiArgs;
+use crate::page;
 use crate::process::ScratchDir;
 
 /// What the messages are read with on the other side, and how it is driven.
@@ -60,16 +62,15 @@ pub(crate) fn run(args: &KaitaiArgs) -> Result<(), String> {
     }
     println!("{table}");
     if let Some(results) = &args.batches.results {
-        fs::create_dir_all(results).map_err(|error| error.to_string())?;
         let text = format!(
             "# Parsers of grammars beside Kaitai Struct's\n\n{COMPILER} (Java), {RUNTIME}, {}; median over rounds of the \
              best batch, in nanoseconds per message; see METHOD.md.\n\nOf Kaitai's other outputs: no crate holds the \
-             runtime library for Rust (the crate `kaitai` is somebody else's macro with a runtime of its own), and Debian \
+             runtime library for Rust (the crate `kaitai` is an unrelated macro with a runtime of its own), and Debian \
              has none for C++; those for Python and JavaScript were not tried. Kaitai reads and copies every field; flick \
              decodes what the program reads, and checks memcached's shapes of requests besides.\n\n{table}",
             java_version()
         );
-        fs::write(results.join("kaitai.md"), text).map_err(|error| error.to_string())?;
+        page::write(results, "kaitai.md", &text).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -95,9 +96,9 @@ fn theirs(
         fs::write(&path, message).map_err(|error| error.to_string())?;
         command.arg(path);
     }
-    let told = told(dir, command)?;
-    let times: Vec<f64> = told.lines().filter_map(|line| line.parse().ok()).collect();
-    if times.len() == messages.len() { Ok(times) } else { Err(format!("java printed {told:?}")) }
+    let printed = output_of(dir, command)?;
+    let times: Vec<f64> = printed.lines().filter_map(|line| line.parse().ok()).collect();
+    if times.len() == messages.len() { Ok(times) } else { Err(format!("java printed {printed:?}")) }
 }
 
 /// Fetches compiler and runtime, generates the classes and compiles them.
@@ -108,7 +109,7 @@ fn generate(dir: &Path) -> Result<(), String> {
     let run = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         command.args(args);
-        told(dir, command)
+        output_of(dir, command)
     };
     run("npm", &["install", "--no-audit", "--no-fund", "--prefix", ".", COMPILER, YAML])?;
     run("node", &["generate.js", "."])?;
@@ -124,8 +125,8 @@ fn class_path() -> String {
     ".:kaitai-struct-runtime.jar".to_owned()
 }
 
-/// Runs a command in `dir` and returns what it has printed.
-fn told(dir: &Path, mut command: Command) -> Result<String, String> {
+/// Runs a command in `dir` and returns its standard output.
+fn output_of(dir: &Path, mut command: Command) -> Result<String, String> {
     let name = PathBuf::from(command.get_program());
     let output = command.current_dir(dir).output();
     let output = output.map_err(|error| format!("{}: {error}", name.display()))?;

@@ -3,9 +3,11 @@
 
 use std::hint::black_box;
 
-use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_STATE, SLOT_TOTAL};
+use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_STATE, SLOT_TOTAL};
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{BytesRef, Engine, Frame, FuncId, MessageFlags, Outcome, Region, RuleCall, Step};
+use flick_abi::{
+    BytesRef, Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Region, RuleCall, RuleOutcome,
+};
 
 use super::{Compiled, Parser, Row, found};
 
@@ -53,8 +55,8 @@ fn check(flick: Parser<'_>, hand: Parser<'_>, message: &[u8]) {
             flick.engine.parse(flick.parser, &mut ours, message),
             hand.engine.parse(hand.parser, &mut theirs, message),
         );
-        if let (Step::Done, Step::Done) = steps {
-            for slot in [SLOT_TOTAL, SLOT_HEAD, SLOT_FLAGS, SLOT_LOUD] {
+        if let (ParseStep::Done, ParseStep::Done) = steps {
+            for slot in [SLOT_TOTAL, SLOT_HEAD, SLOT_FLAGS, SLOT_NON_QUIET] {
                 assert_eq!(ours.slots[slot], theirs.slots[slot], "slot {slot} of {message:?}");
             }
             let key = BytesRef(theirs.slots[FRAME_HEAD_SLOTS]).resolve(|_| Some(message), &[], &[]);
@@ -65,7 +67,7 @@ fn check(flick: Parser<'_>, hand: Parser<'_>, message: &[u8]) {
         assert!(same, "{steps:?} of {message:?}");
         steps.0
     };
-    assert_eq!(both(message), Step::Done, "the messages are whole");
+    assert_eq!(both(message), ParseStep::Done, "the messages are whole");
     for at in [0, 1, 2, 3, 4, 8, 9, 10, 11] {
         for byte in 0..=255 {
             let mut changed = message.to_vec();
@@ -79,12 +81,12 @@ fn check(flick: Parser<'_>, hand: Parser<'_>, message: &[u8]) {
 struct ByHand;
 
 impl Engine for ByHand {
-    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         parse(frame, data)
     }
 
-    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> Outcome {
-        Outcome::Finished
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> RuleOutcome {
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -98,20 +100,20 @@ impl Engine for ByHand {
 
 /// The same checks, findings and answers as the grammar's, and, as `Engine::parse` promises, going on where it stopped
 /// when it is called again.
-fn parse(frame: &mut Frame, data: &[u8]) -> Step {
+fn parse(frame: &mut Frame, data: &[u8]) -> ParseStep {
     let state = frame.slots[SLOT_STATE];
     if state == 0 {
         match data.first() {
-            None => return Step::NeedMore(1),
+            None => return ParseStep::NeedMore(1),
             Some(0x80) => {}
-            Some(_) => return Step::Fault { field: 0, cause: 1 },
+            Some(_) => return ParseStep::Fault { field: 0, cause: FaultCause::Malformed },
         }
     }
     let (start, end);
     if state < 2 {
         let Some(header) = data.first_chunk::<{ HEADER_BYTES as usize }>() else {
             frame.slots[SLOT_STATE] = 1;
-            return Step::NeedMore(HEADER_BYTES);
+            return ParseStep::NeedMore(HEADER_BYTES);
         };
         let opcode = header[1];
         let key_len = u64::from(u16::from_be_bytes([header[2], header[3]]));
@@ -122,23 +124,23 @@ fn parse(frame: &mut Frame, data: &[u8]) -> Step {
         frame.slots[FRAME_HEAD_SLOTS + 2] = opaque;
         frame.slots[SLOT_ECHO_READY] = 1;
         if total_len < key_len + extras_len {
-            return Step::Fault { field: 9, cause: 2 };
+            return ParseStep::Fault { field: 9, cause: FaultCause::Arithmetic };
         }
         if key_len > KEY_BYTES_MAX {
-            return Step::Fault { field: 11, cause: 3 };
+            return ParseStep::Fault { field: 11, cause: FaultCause::TooLong };
         }
         if !is_request(opcode, extras_len, key_len, total_len) {
-            return Step::Fault { field: 0, cause: 1 };
+            return ParseStep::Fault { field: 0, cause: FaultCause::Malformed };
         }
         start = HEADER_BYTES + extras_len;
         end = start + key_len;
         frame.slots[FRAME_HEAD_SLOTS + 3] = start;
         frame.slots[FRAME_HEAD_SLOTS + 4] = end;
         frame.slots[SLOT_TOTAL] = HEADER_BYTES + total_len;
-        frame.slots[SLOT_LOUD] = u64::from(loud(opcode));
+        frame.slots[SLOT_NON_QUIET] = u64::from(non_quiet(opcode));
         frame.slots[SLOT_FLAGS] = match opcode {
             0x07 => MessageFlags::ENDS,
-            0x17 => MessageFlags::ENDS | MessageFlags::MUTE,
+            0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,
             _ => 0,
         };
     } else {
@@ -146,11 +148,11 @@ fn parse(frame: &mut Frame, data: &[u8]) -> Step {
     }
     if (data.len() as u64) < end {
         frame.slots[SLOT_STATE] = 2;
-        return Step::NeedMore(end);
+        return ParseStep::NeedMore(end);
     }
     frame.slots[FRAME_HEAD_SLOTS] = BytesRef::new(Region::Message, start, (end - start) as u32).0;
     frame.slots[SLOT_HEAD] = end;
-    Step::Done
+    ParseStep::Done
 }
 
 /// Whether a request has the one shape that the server has for its opcode.
@@ -169,8 +171,8 @@ fn is_request(opcode: u8, extras: u64, key: u64, total: u64) -> bool {
     }
 }
 
-/// The twin of a quiet opcode that always has a reply.
-fn loud(opcode: u8) -> u8 {
+/// The opcode that does the same and always has a reply.
+fn non_quiet(opcode: u8) -> u8 {
     match opcode {
         0x09 => 0x00,
         0x0d => 0x0c,

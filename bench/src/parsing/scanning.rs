@@ -1,11 +1,11 @@
-//! Where a run of bytes ends: the operation alone, called as a parser is, at lengths that fields have; beside a loop over
-//! a table of all bytes, inlined.
+//! Search for the end of a run of bytes: the operation alone, called as a parser is, at the lengths of fields; beside
+//! an inlined loop over a table of all bytes.
 
 use std::hint::black_box;
 
 use flick_abi::frame::SLOT_SCAN;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_abi::{Engine, Frame, FuncId, ParseStep};
 use flick_codegen::{Compiled, Options, compile};
 
 use super::Row;
@@ -59,7 +59,7 @@ impl Scans {
         let mut sum = 0;
         for _ in 0..calls {
             let step = self.engine.parse(FuncId(0), &mut frame, black_box(run));
-            assert!(step == Step::Done, "a scan ends");
+            assert!(step == ParseStep::Done, "a scan ends");
             sum += frame.slots[FRAME_HEAD_SLOTS];
         }
         sum

@@ -1,5 +1,5 @@
-//! A relay that looks at nothing: one thread for each direction, blocking calls, one connection at a time.
-//! The least that forwarding a byte can cost with the calls it is built of.
+//! A relay that parses nothing: one thread for each direction, blocking calls, one connection at a time.
+//! It is the lower bound of the cost per byte with these system calls.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,19 +12,19 @@ use crate::cli::BareRelayArgs;
 /// Bytes of the pipe between two splices.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Relays one connection after the other, for ever.
+/// Relays one connection after the other, without end.
 pub(crate) fn run(args: &BareRelayArgs) -> io::Result<()> {
     serve(&TcpListener::bind(args.listen)?, args)
 }
 
 fn serve(listener: &TcpListener, args: &BareRelayArgs) -> io::Result<()> {
-    // Both threads stay, so that their processor time can be read at any moment.
+    // Both threads stay alive, so that their processor time can be read at any moment.
     let (to_server, pairs) = mpsc::channel::<(TcpStream, TcpStream)>();
     let (done, finished) = mpsc::channel::<()>();
     let requests = args.clone();
     std::thread::spawn(move || {
         for (client, server) in pairs {
-            // Either end may be gone; the other direction meets that by itself.
+            // Either end may be closed; the other direction finds that out by itself.
             let _ = forward(&requests, &client, &server);
             if done.send(()).is_err() {
                 return;
@@ -43,7 +43,7 @@ fn serve(listener: &TcpListener, args: &BareRelayArgs) -> io::Result<()> {
     }
 }
 
-/// Passes on what `from` says until it ends, and then that it has ended.
+/// Forwards the bytes of `from` until its end, and then the end.
 fn forward(args: &BareRelayArgs, from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     let moved = if args.splice { spliced(from, to) } else { copied(args.buffer_bytes, from, to) };
     let _ = to.shutdown(Shutdown::Write);

@@ -1,6 +1,6 @@
 //! Source and sink of long bodies on both sides of a relay: a server and a client in this process.
-//! Promises: a body is a pattern that tells its place, sent from memory with `sendfile`; a sink counts every byte, and
-//! compares each where it is asked to.
+//! Promises: a body is a pattern in which each byte follows from its position, sent from memory with `sendfile`; a sink
+//! counts every byte, and compares each where it is asked to.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const SINK_BYTES: usize = 1 << 20;
 /// Bytes of the longest head that a peer reads.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// What goes through.
+/// The shape of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Bytes from server to client, until the connection ends.
@@ -67,7 +67,7 @@ impl Peers {
         let of_server = Arc::clone(&source);
         let server = std::thread::spawn(move || {
             for conn in listener.incoming().flatten() {
-                // A relay that only looks whether somebody listens goes away without a word.
+                // A relay that only probes whether the port is open disconnects without a byte.
                 let _ = serve(shape, &of_server, conn);
             }
         });
@@ -150,12 +150,12 @@ fn serve(shape: Shape, source: &Source, mut conn: TcpStream) -> io::Result<()> {
         }
     }
     conn.shutdown(Shutdown::Write)?;
-    // Until the other side has ended as well, so that closing does not reset what is under way.
+    // Until the other side has ended as well, so that closing does not reset what is in flight.
     while conn.read(&mut [0; 512])? > 0 {}
     Ok(())
 }
 
-/// Reads a head; returns it with what has come behind it.
+/// Reads a head; returns it with the bytes received after it.
 fn head(conn: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut some = [0; 4096];
@@ -215,7 +215,7 @@ impl Source {
     }
 }
 
-/// Takes a body of known length.
+/// Receives a body of known length.
 struct Sink {
     compare: bool,
     buffer: Vec<u8>,
@@ -243,7 +243,7 @@ impl Sink {
                 }
                 count
             } else {
-                // The kernel drops the bytes where they are.
+                // The kernel drops the bytes without copying them.
                 let buffer = &mut self.buffer[..most];
                 rustix::net::recv(conn, buffer, RecvFlags::TRUNC).map(|(_, count)| count)?
             };
@@ -256,7 +256,7 @@ impl Sink {
     }
 }
 
-/// Takes everything until the connection ends: at least `bytes` bytes.
+/// Receives everything until the connection ends: at least `bytes` bytes.
 fn at_least(conn: &TcpStream, behind: u64, bytes: u64) -> io::Result<()> {
     let mut buffer = vec![0; SINK_BYTES];
     let mut taken = behind;
@@ -271,7 +271,7 @@ fn at_least(conn: &TcpStream, behind: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Takes a chunked body until the connection ends and compares its data.
+/// Receives a chunked body until the connection ends and compares its data.
 fn unchunked(mut conn: &TcpStream, mut wire: Vec<u8>, bytes: u64) -> io::Result<()> {
     conn.read_to_end(&mut wire)?;
     let (mut at, mut data) = (0, 0_usize);
@@ -294,7 +294,7 @@ fn unchunked(mut conn: &TcpStream, mut wire: Vec<u8>, bytes: u64) -> io::Result<
             return if is_whole {
                 Ok(())
             } else {
-                Err(io::Error::other(format!("{data} bytes in place of {bytes}")))
+                Err(io::Error::other(format!("{data} bytes instead of {bytes}")))
             };
         }
     }

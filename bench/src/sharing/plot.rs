@@ -1,4 +1,4 @@
-//! The picture of `sharing`: two bars for each policy, as in the paper's Figure 7.
+//! The plot of `sharing`: two bars for each policy, as in the paper's Figure 7.
 //! Promises: plain SVG without scripts or fonts of its own, readable on light and dark pages.
 
 use std::fmt::Write as _;
@@ -41,12 +41,12 @@ pub(super) fn svg(all: &[Bars<'_>]) -> String {
             y(at) + 4.0
         );
     }
-    let room = (WIDTH - LEFT) / all.len().max(1) as f64;
+    let group = (WIDTH - LEFT) / all.len().max(1) as f64;
     for (index, bars) in all.iter().enumerate() {
-        let middle = LEFT + room * (index as f64 + 0.5);
+        let middle = LEFT + group * (index as f64 + 0.5);
         let each = [(LIGHT, bars.light_s, bars.light_mean_s), (HEAVY, bars.heavy_s, bars.heavy_mean_s)];
-        for (place, (colour, last, mean)) in each.into_iter().enumerate() {
-            let x = middle - BAR - 2.0 + place as f64 * (BAR + 4.0);
+        for (bar, (colour, last, mean)) in each.into_iter().enumerate() {
+            let x = middle - BAR - 2.0 + bar as f64 * (BAR + 4.0);
             let _ = writeln!(
                 out,
                 "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{BAR}\" height=\"{:.1}\" fill=\"{colour}\"/><line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{3:.1}\" y2=\"{3:.1}\" stroke=\"#000\" stroke-width=\"2\"/><text x=\"{4:.1}\" y=\"{5:.1}\" text-anchor=\"middle\">{last:.2}</text>",

@@ -1,17 +1,17 @@
-//! One activation of a rule: what it may look at and what it leaves behind.
-//! Promises: a rule reads the message's head, its constants and what it has built itself; it changes nothing but
-//! its own output and its list of sends, which the platform carries out when the rule has returned.
-//! Refuses: I/O, allocation, waiting. That is why both engines can be compared on every call.
+//! One activation of a rule: its inputs and its outputs.
+//! Promises: a rule reads the message's head, its constants and its own output; it changes nothing but its output and
+//! its list of sends, which the platform executes after the rule has returned.
+//! Refuses: I/O, allocation, waiting. So tests can compare both engines on every call.
 
 use crate::frame::Frame;
 use crate::host::Host;
 use crate::limits::{ASKS_MAX, BYTES_OFFSET_MAX, SENDS_MAX};
 
-/// Which memory a bytes value lies in.
+/// The memory that a bytes value points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Region {
-    /// The head of the message under way.
+    /// The head of message 0.
     Message = 0,
     /// The program's constants.
     Const = 1,
@@ -22,13 +22,12 @@ pub enum Region {
 /// A bytes or string value of the language: region, offset, length, in one word.
 ///
 /// Layout: bits 0..28 length, bits 28..56 offset, bits 56..64 region: 0 message 0, 1 constants, 2 output, 3 + n
-/// message n for n from 1. Holding one proves nothing: whoever follows it checks it against the region
-/// ([`BytesRef::resolve`]).
+/// message n for n from 1. A reference is not checked before [`BytesRef::resolve`] compares it with its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesRef(pub u64);
 
 impl BytesRef {
-    /// Result of a call of the platform that found nothing; resolves to nothing.
+    /// The result of a host call without a value; resolves to `None`.
     pub const MISSING: BytesRef = BytesRef(u64::MAX);
 
     /// Packs a reference. Panics when `offset` or `len` exceeds what the word can hold.
@@ -39,7 +38,7 @@ impl BytesRef {
         Self(((region as u64) << 56) | (offset << 28) | u64::from(len))
     }
 
-    /// The same place in message number `message`, for a reference into message 0. Panics on any other region.
+    /// Returns the same range in message number `message`, for a reference into message 0. Panics on any other region.
     pub fn in_message(self, message: u8) -> Self {
         assert!(
             self.region() == Region::Message as u64,
@@ -76,7 +75,7 @@ impl BytesRef {
         self.0 >> 56
     }
 
-    /// Number of the message it lies in, if it does.
+    /// Number of the message it points into, if any.
     #[inline]
     pub fn message(self) -> Option<usize> {
         match self.region() {
@@ -86,8 +85,8 @@ impl BytesRef {
         }
     }
 
-    /// The bytes. `message` gives the bytes of a message by number. `None` when the reference leaves its region: a bug
-    /// of the compiler, never of a peer.
+    /// Returns the bytes; `message` returns those of a message by number. `None` when the reference leaves its region:
+    /// a bug of the compiler, never an error of a peer.
     #[inline]
     pub fn resolve<'a>(
         self,
@@ -112,26 +111,26 @@ pub enum SendBody {
     Original,
     /// Another message of the activation, by number, unchanged.
     Message(u8),
-    /// `out[offset..offset + len]`, then, when `tail` is set, the original message from `tail_from` to its end.
+    /// `out[offset..offset + len]`, then message `tail_of` from `tail_from` to its end.
     Rebuilt {
         /// Start of the rebuilt head in the activation's output, in bytes.
         offset: u32,
         /// Length of the rebuilt head, in bytes.
         len: u32,
-        /// Where in a message the part starts that follows unchanged; `u32::MAX`: nothing follows.
+        /// Offset in a message from which its bytes follow unchanged; `u32::MAX`: no bytes follow.
         tail_from: u32,
         /// Number of that message.
         tail_of: u8,
     },
 }
 
-/// One message on its way to a channel.
+/// One message for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Send {
     /// Index in `Program::channels`.
     pub channel: u32,
-    /// Element of an array of channels, as the program computed it: it may lie outside the array, which the
-    /// platform answers as a failed request. 0 for a single channel.
+    /// Element of an array of channels, as the program computed it. Outside of the array, the platform answers it as a
+    /// failed request. 0 for a single channel.
     pub element: u64,
     /// What is sent.
     pub body: SendBody,
@@ -177,9 +176,9 @@ impl Default for SendList {
 /// One request whose reply the activation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// To whom, and what.
+    /// The target and the message.
     pub send: Send,
-    /// How long to wait, in nanoseconds; not above 0: as long as for any reply.
+    /// Timeout in nanoseconds; 0 and less: the response timeout.
     pub timeout_ns: i64,
 }
 
@@ -221,38 +220,39 @@ impl Default for AskList {
     }
 }
 
-/// A message of an activation besides the one that started it.
+/// A message of an activation, other than message 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// Its parsed fields.
     pub frame: &'a Frame,
-    /// All of it.
+    /// Its bytes.
     pub bytes: &'a [u8],
 }
 
 /// How an activation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is over.
+pub enum RuleOutcome {
+    /// It has finished.
     Finished,
-    /// It waits for the replies to its asks; to be run again with this state, the same messages and those replies
-    /// behind them, `spills` and the output in use as it left them.
+    /// It waits for the replies to its asks. The platform resumes it with this state, the same messages followed by
+    /// those replies, and unchanged `spills` and output.
     Suspended(u32),
 }
 
-/// Everything one activation of a rule sees and leaves.
+/// The inputs and outputs of one activation of a rule.
 pub struct RuleCall<'a> {
-    /// The parsed message. For handlers and timers: a frame in which at most the echo fields mean something.
+    /// The parsed message. For handlers and timers: a frame of which at most the echo fields are valid.
     pub frame: &'a Frame,
-    /// At least the head of the message, from its first byte. Empty for handlers and timers.
+    /// The message from its first byte, at least its head. Empty for handlers and timers.
     pub message: &'a [u8],
-    /// Further messages, numbered from 1; at most [`crate::limits::MESSAGES_MAX`] less one.
+    /// Messages 1 and up; at most [`crate::limits::MESSAGES_MAX`] less one.
     pub others: &'a [Message<'a>],
     /// Element of the array of channels the message came from; 0 for a single channel.
     pub source_element: u64,
     /// Elements of each channel of the program (1 for a single channel), by channel index.
     pub channel_lens: &'a [u64],
-    /// Where the rule builds bytes; at least [`crate::limits::OUT_BYTES_MAX`] long, contents undefined before.
+    /// The output, in which the rule builds bytes; at least [`crate::limits::OUT_BYTES_MAX`] long, contents undefined
+    /// before.
     pub out: &'a mut [u8],
     /// Bytes of `out` in use.
     pub out_len: usize,
@@ -260,16 +260,16 @@ pub struct RuleCall<'a> {
     pub sends: &'a mut SendList,
     /// The messages to ask with; empty before.
     pub asks: &'a mut AskList,
-    /// When resumed: answers to the asks of the last suspension, in order: the number of a message, or
+    /// When resumed: the results of the asks of the last suspension, in order: the number of a message, or
     /// `-1 - FailureReason`.
     pub answers: &'a [i64],
     /// Words kept across suspensions; at least as many as `Bounds::spill_words`.
     pub spills: &'a mut [u64],
-    /// State to go on in, 0 at the start.
+    /// The state to resume in; 0 at the start.
     pub resume: u32,
-    /// The session's own state; `Program::state_words` words.
+    /// The session's `local`s; `Program::state_words` words.
     pub state: &'a mut [u64],
-    /// Why the client's request fails, if the rule says that it does (a `FailureReason` as number).
+    /// Why the client's request fails, if the rule fails it (a `FailureReason` as number).
     pub failure: Option<u32>,
     /// The platform.
     pub host: &'a mut dyn Host,

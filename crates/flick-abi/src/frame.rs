@@ -1,61 +1,61 @@
-//! The frame of a message: what a generated parser leaves behind, one 64-bit slot each.
+//! The frame of a message: what a generated parser has decoded, one 64-bit slot per field.
 //! Also the items of its lists and the ranges of it that are never forwarded.
 //! Promises: a frame holds no pointer, only offsets into the message, so it may be copied and kept.
-//! Source: FLICK §4.2 (fields nobody reads are never decoded).
+//! Source: FLICK §4.2 (unused fields are never decoded).
 
 mod cuts;
 
 use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX};
 
-/// Where the parser goes on when it is called again with more bytes; 0 at the start of a message.
+/// Where the parser resumes with more bytes; 0 at the start of a message.
 pub const SLOT_STATE: usize = 0;
-/// Bytes of the message understood so far.
+/// Bytes of the message that are parsed.
 pub const SLOT_CURSOR: usize = 1;
-/// Length of the whole message in bytes. Valid after `Step::Done`.
+/// Length of the whole message in bytes. Valid after `ParseStep::Done`.
 pub const SLOT_TOTAL: usize = 2;
-/// Length of the head in bytes: what must lie in one piece; the rest may stream. Valid after `Step::Done`.
+/// Length of the head in bytes: the part that must be contiguous. The rest may be streamed. Valid after
+/// `ParseStep::Done`.
 pub const SLOT_HEAD: usize = 3;
-/// [`MessageFlags`]. Valid after `Step::Done`.
+/// [`MessageFlags`]. Valid after `ParseStep::Done`.
 pub const SLOT_FLAGS: usize = 4;
-/// What to write into the `loud` field when the message goes to a shared connection. Valid after `Done`.
-pub const SLOT_LOUD: usize = 5;
-/// The echo fields have all been decoded (1) or not yet (0): a malformed message can be answered if so.
+/// The value that replaces the `%loud` field on a shared connection. Valid after `Done`.
+pub const SLOT_NON_QUIET: usize = 5;
+/// Whether all echo fields are decoded (1) or not (0): if so, the platform can reply to a malformed message.
 pub const SLOT_ECHO_READY: usize = 6;
-/// On a request's `Done`: what `%keep` says. Before a reply is parsed: what the request that it answers kept.
+/// After the `Done` of a request: the value of `%keep`. Before a reply is parsed: that of the request it answers.
 pub const SLOT_ASKED: usize = 7;
-/// How many items there are.
+/// Number of items.
 pub const SLOT_ITEMS: usize = 8;
-/// How many cuts there are.
+/// Number of cuts.
 pub const SLOT_CUTS: usize = 9;
 /// The parser's own: how far a search has come.
 pub const SLOT_SCAN: usize = 10;
 /// The parser's own.
 pub const SLOT_AUX: usize = 11;
 
-/// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform's own.
-///
-/// An integer field is its value (sign-extended or zero-extended to 64 bits); a bytes field is a
-/// [`crate::BytesRef`] in the message region.
+/// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform.
+/// ⏎ An integer field is its value (sign-extended or zero-extended to 64 bits); a bytes field is a [`crate::BytesRef`]
+/// into the message.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Frame {
-    /// The slots. First, because generated code gets the address of the frame as theirs.
+    /// The slots. They come first, because generated code uses the address of the frame as theirs.
     pub slots: [u64; FRAME_SLOTS_MAX],
-    /// Elements of lists, [`crate::BytesRef`]s in the message region; `SLOT_ITEMS` of them count.
+    /// Elements of lists, as [`crate::BytesRef`]s into the message; the first `SLOT_ITEMS` are valid.
     pub items: [u64; ITEMS_MAX],
     /// Ranges of the message that are never forwarded: start in the upper, end in the lower 32 bits; ascending and
-    /// apart; `SLOT_CUTS` of them count.
+    /// disjoint; the first `SLOT_CUTS` are valid.
     pub cuts: [u64; CUTS_MAX],
 }
 
 impl Frame {
-    /// A frame before the first byte of a message.
+    /// Returns a frame before the first byte of a message.
     pub const fn new() -> Self {
         Self { slots: [0; FRAME_SLOTS_MAX], items: [0; ITEMS_MAX], cuts: [0; CUTS_MAX] }
     }
 
-    /// Makes the frame ready for the next message. Only the head slots need it: a parser writes a field's slot
-    /// before anything reads it.
+    /// Resets the frame for the next message. Only head slots are reset: a parser writes a field's slot before it is
+    /// read.
     pub fn restart(&mut self) {
         self.slots[SLOT_STATE] = 0;
         self.slots[SLOT_CURSOR] = 0;
@@ -66,7 +66,7 @@ impl Frame {
         self.slots[SLOT_CUTS] = 0;
     }
 
-    /// Becomes a copy of `other`. Of items and cuts only those that count are copied.
+    /// Copies `other`; of items and cuts only the valid ones.
     pub fn copy_from(&mut self, other: &Frame) {
         self.slots = other.slots;
         let items = other.items();
@@ -75,19 +75,19 @@ impl Frame {
         self.cuts[..cuts.len()].copy_from_slice(cuts);
     }
 
-    /// Makes the frame ready for the next part of the same message (`MessageFlags::PARTS`): state and fields stay.
+    /// Resets the frame for the next part of the same message (`MessageFlags::PARTS`); state and fields stay.
     pub fn next_part(&mut self) {
         self.slots[SLOT_CURSOR] = 0;
         self.slots[SLOT_ITEMS] = 0;
         self.slots[SLOT_CUTS] = 0;
     }
 
-    /// The items that count.
+    /// Returns the valid items.
     pub fn items(&self) -> &[u64] {
         &self.items[..(self.slots[SLOT_ITEMS] as usize).min(ITEMS_MAX)]
     }
 
-    /// Appends an item. Panics when there are [`ITEMS_MAX`]: the compiler bounds the lists of a message.
+    /// Appends an item. Panics beyond [`ITEMS_MAX`]: the compiler bounds the lists of a message.
     pub fn push_item(&mut self, item: u64) {
         let len = self.items().len();
         assert!(len < ITEMS_MAX, "the lists of a message hold more items than their bound");
@@ -95,17 +95,17 @@ impl Frame {
         self.slots[SLOT_ITEMS] = len as u64 + 1;
     }
 
-    /// Length of the whole message in bytes, after `Step::Done`.
+    /// Length of the whole message in bytes, after `ParseStep::Done`.
     pub fn total_bytes(&self) -> u64 {
         self.slots[SLOT_TOTAL]
     }
 
-    /// Length of the message's head in bytes, after `Step::Done`.
+    /// Length of the message's head in bytes, after `ParseStep::Done`.
     pub fn head_bytes(&self) -> u64 {
         self.slots[SLOT_HEAD]
     }
 
-    /// What the grammar says of this message, after `Step::Done`.
+    /// Returns the facts of this message, after `ParseStep::Done`.
     pub fn flags(&self) -> MessageFlags {
         MessageFlags(self.slots[SLOT_FLAGS])
     }
@@ -117,32 +117,32 @@ impl Default for Frame {
     }
 }
 
-/// What a grammar's facts say of one message.
+/// The facts of one message, as its grammar states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MessageFlags(pub u64);
 
 impl MessageFlags {
     /// `%ends`: this request ends the session; it is not forwarded.
     pub const ENDS: u64 = 1;
-    /// `%mute`: this request gets no reply at all.
-    pub const MUTE: u64 = 2;
-    /// `%silent`: this reply is not passed on, because the client asked not to hear it.
+    /// `%mute`: this request gets no reply.
+    pub const ONE_WAY: u64 = 2;
+    /// `%silent`: this reply is not forwarded, because the client asked for none.
     pub const SILENT: u64 = 4;
     /// `%more`: further replies to the same request follow this one.
     pub const MORE: u64 = 8;
-    /// `%last`: the connection that it came on carries no further message of its direction behind this one. Of a
-    /// request: the session ends with its reply. Of a reply: the backend connection is not used again.
+    /// `%last`: the connection carries no further message in this direction. Of a request: the session ends with its
+    /// reply. Of a reply: the backend connection is not used again.
     pub const LAST: u64 = 16;
-    /// `%tunnel`, of a reply: behind it both directions are raw bytes until they close.
+    /// `%tunnel`, of a reply: after it both directions are raw bytes until they close.
     pub const TUNNEL: u64 = 32;
-    /// The message goes on behind its total length: the same parser is called on what follows, with the frame after
-    /// [`Frame::next_part`]. The last part comes without.
+    /// The message continues behind its total length: the same parser is called on the next bytes, with the frame after
+    /// [`Frame::next_part`]. The last part has no such flag.
     pub const PARTS: u64 = 64;
     /// All bytes until the peer closes belong to the message; its total length is `u64::MAX`.
     pub const UNTIL_CLOSE: u64 = 128;
-    /// `%retry`, of a request: may be sent again when no byte of a reply came.
+    /// `%retry`, of a request: it may be retried if no byte of a reply has arrived.
     pub const RETRY: u64 = 256;
-    /// `%whole`, of a request: if it is short, nothing of it goes on before all of it is there.
+    /// `%whole`, of a request: if it is short, it is forwarded only when it is complete.
     pub const WHOLE: u64 = 512;
 
     /// Whether all bits of `mask` are set.

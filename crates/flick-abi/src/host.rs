@@ -1,61 +1,62 @@
-//! What generated code may ask of the platform while a rule runs, and the types of what it gives and gets.
+//! What generated code may request from the platform while a rule runs.
 //! Promises: no call waits for a peer; each is bounded. Both engines make the same calls in the same order.
-//! Refuses: I/O. Sends and asks are lists that the platform carries out afterwards.
+//! Refuses: I/O. Sends and asks are lists that the platform executes afterwards.
 
-/// How an element of an array of channels is picked.
+/// A load-balancing policy: how an element of an array of channels is picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Consistent hashing on a ring, placed as twemproxy places it (ketama with fnv1a_64); needs the key.
     Ketama,
     /// Highest random weight of key and element; needs the key.
     Rendezvous,
-    /// One after the other, per worker; the key is empty.
+    /// Each element in turn, per worker; the key is empty.
     RoundRobin,
-    /// The one with the fewest requests under way from this worker, among those alive; the key is empty.
+    /// The healthy element with the fewest requests in flight from this worker; the key is empty.
     LeastLoaded,
-    /// The less loaded of two drawn at random; the key is empty.
+    /// The less loaded of two random elements; the key is empty.
     TwoChoices,
 }
 
-/// A call of the platform. Words are `Int` unless said otherwise.
+/// A call of the platform. Words are `Int` unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostCall {
-    /// `() -> Int`: nanoseconds since 1970 UTC; constant during one activation between suspensions is allowed.
+    /// `() -> Int`: nanoseconds since 1970 UTC; may be constant during one activation between suspensions.
     Now,
     /// `() -> Uint`.
     Random,
-    /// `(Bytes)`: a line of the log; the platform limits how many.
+    /// `(Bytes)`: logs a line; the platform limits the rate.
     Log,
     /// `(Int)`: adds to the counter or gauge of that number.
     CounterAdd(u32),
     /// `(Int)`: sets the gauge.
     GaugeSet(u32),
-    /// `() -> Int`: the value over all workers, as far as known.
+    /// `() -> Int`: the approximate value over all workers.
     CounterGet(u32),
-    /// `(Chan) -> Bool`: the element's backend is up or was never tried; `false` outside the array.
+    /// `(Chan) -> Bool`: the element's backend is up or untried; `false` outside the array.
     Alive,
-    /// `(Chan) -> Int`: requests under way on it from this worker; 0 outside the array.
+    /// `(Chan) -> Int`: requests in flight on it from this worker; 0 outside the array.
     Load,
     /// `(Chan) -> Bytes` of 18 bytes: address (IPv4 mapped into IPv6) and port, big-endian; zeros when unknown.
     Peer,
     /// `(Chan, Bytes) -> Int`: index of an element of the array.
     Pick(Policy),
-    /// `(Bytes key) -> Bytes`, missing when not there or expired. A copy in the output.
+    /// `(Bytes key) -> Bytes`: a copy in the output; missing when there is no entry or it has expired.
     DictGet(u32),
     /// `(Bytes key) -> Bool`.
     DictHas(u32),
-    /// `(Bytes key, Bytes value)`: written, or refused when full (counted).
+    /// `(Bytes key, Bytes value)`: writes, or refuses and counts when full.
     DictPut(u32),
-    /// `(Bytes key) -> Bool`: whether it was there.
+    /// `(Bytes key) -> Bool`: whether there was an entry.
     DictRemove(u32),
-    /// `() -> Int`: entries, as far as known.
+    /// `() -> Int`: the approximate number of entries.
     DictLen(u32),
-    /// `(Bytes key, Int attempt) -> Bytes`, as `DictGet`, and remembers what it saw. From attempt
-    /// `DICT_ATTEMPTS_MAX - 1` on, nobody else changes the entry until the commit, which therefore succeeds.
+    /// `(Bytes key, Int attempt) -> Bytes`: as `DictGet`, and remembers the version. From attempt `DICT_ATTEMPTS_MAX -
+    /// 1` on, the entry is locked until the commit, which then succeeds.
     DictBegin(u32),
-    /// `(Bytes key, Bytes value) -> Bool`: writes if nothing changed since `DictBegin`; `false`: begin again.
+    /// `(Bytes key, Bytes value) -> Bool`: writes if the entry is unchanged since `DictBegin`; `false`: retry from
+    /// there.
     DictCommit(u32),
-    /// `(Bytes key) -> Bool`: as `DictCommit`, but the entry is not there afterwards.
+    /// `(Bytes key) -> Bool`: as `DictCommit`, but removes the entry.
     DictCommitRemoved(u32),
 }
 
@@ -98,7 +99,7 @@ pub trait Host {
     fn dict_commit(&mut self, dict: u32, key: &[u8], value: Option<&[u8]>) -> bool;
 }
 
-/// A platform with nothing in it: for parsers' and builders' calls, and tests of programs without state.
+/// A platform without state: for parsers and builders, and for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 

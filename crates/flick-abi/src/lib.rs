@@ -1,19 +1,21 @@
-//! What generated code and the platform both see: the shape of a message frame, of a call, and of a program.
-//!
-//! Having only this crate in common keeps the platform ignorant of the compiler and the compiler of the
-//! platform. Start reading at [`program`] (what the compiler hands over), then [`frame`] (what a parser fills),
-//! then [`call`] (what a rule gets and gives back), then [`engine`] (how the platform runs code).
+//! What generated code and the platform share: the layout of message frames, calls and programs.
+//! ⏎ The compiler knows nothing of the platform and the platform nothing of the compiler; both know this crate. Start
+//! reading at [`program`] (the result of compilation), then [`frame`] (the result of parsing), then [`call`] (inputs
+//! and outputs of a rule), then [`engine`] (how the platform runs code).
+#![forbid(unsafe_code)]
 
 pub mod call;
 pub mod engine;
+pub mod fault;
 pub mod frame;
 pub mod hash;
 pub mod host;
 pub mod limits;
 pub mod program;
 
-pub use call::{Ask, AskList, BytesRef, Message, Outcome, Region, RuleCall, Send, SendBody, SendList};
-pub use engine::{Engine, Step};
+pub use call::{Ask, AskList, BytesRef, Message, Region, RuleCall, RuleOutcome, Send, SendBody, SendList};
+pub use engine::{Engine, ParseStep};
+pub use fault::FaultCause;
 pub use frame::{Frame, MessageFlags};
 pub use host::{Host, HostCall, NoHost, Policy};
 pub use program::{

@@ -1,20 +1,20 @@
-//! The limits both sides rely on, and their relations.
+//! Limits that compiler and platform share, and their relations.
 
 /// Slots of a message frame: the head slots and one for each decoded field.
 pub const FRAME_SLOTS_MAX: usize = 64;
 /// Slots at the front of a frame that are not fields.
 pub const FRAME_HEAD_SLOTS: usize = 12;
-/// Items of a frame: what the lists of one message that a program reads hold together.
+/// Items of a frame: the elements of all lists of one message that a program reads.
 pub const ITEMS_MAX: usize = 256;
 /// Ranges of one message that are never forwarded.
 pub const CUTS_MAX: usize = 32;
 /// Messages that one activation of a rule may send.
 pub const SENDS_MAX: usize = 256;
-/// Asks that one suspension of an activation may wait for; also the longest array that `ask all` may be used on.
+/// Asks that one suspension of an activation may wait for; also the longest array for `ask all`.
 pub const ASKS_MAX: usize = 64;
-/// Messages of one activation: the one that started it and all replies to its asks.
+/// Messages of one activation: message 0 and all replies to its asks.
 pub const MESSAGES_MAX: usize = 200;
-/// Words that one activation may keep across its suspensions.
+/// Words that one activation may keep while it is suspended.
 pub const SPILL_WORDS_MAX: usize = 512;
 /// Words of state of one session.
 pub const STATE_WORDS_MAX: usize = 8 * 1024;
@@ -24,22 +24,22 @@ pub const DICTS_MAX: usize = 64;
 pub const DICT_KEY_BYTES_MAX: usize = 4 * 1024;
 /// Longest value of a dictionary, in bytes.
 pub const DICT_VALUE_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
-/// Times an `update` is tried; the last attempt has the entry for itself.
+/// Attempts of an `update`; the last one locks the entry.
 pub const DICT_ATTEMPTS_MAX: i64 = 8;
 /// Counters and gauges of a program.
 pub const COUNTERS_MAX: usize = 1024;
-/// Bytes that one activation of a rule may build whatever happens: rebuilt heads of messages and strings.
+/// Bytes that one activation of a rule may always build: rebuilt heads of messages and strings.
 pub const BUILT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes that it may build beyond, in parts that are only entered where there is room for them.
-pub const ROOM_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Further bytes that it may build, in branches that are entered only if they fit.
+pub const CAPACITY_CHECK_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of the output of an activation.
-pub const OUT_BYTES_MAX: usize = BUILT_BYTES_MAX + ROOM_BYTES_MAX;
-/// Longest head of a message, the part that must lie in one piece before a rule may look at it, but for fields whose
-/// author or reader names a bound above this.
+pub const OUT_BYTES_MAX: usize = BUILT_BYTES_MAX + CAPACITY_CHECK_BYTES_MAX;
+/// Longest head of a message, the part that must be contiguous before a rule reads it, without fields whose grammar or
+/// record has a larger bound.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest head with such fields.
 pub const BIG_HEAD_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
-/// Fields of a request that are kept while its reply is under way.
+/// Fields of a request that are kept while it is in flight.
 pub const ECHO_FIELDS_MAX: usize = 4;
 /// Longest reply that the platform itself writes for a failed request.
 pub const FAILURE_BYTES_MAX: usize = 512;

@@ -1,10 +1,10 @@
-//! A program as the platform sees it: channels, rules, protocol facts and bounds; code only by number.
+//! A program as the platform sees it: channels, rules, protocol facts and bounds. Code is referred to by number.
 
 /// A function of the program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FuncId(pub u32);
 
-/// One process of a program, ready to be bound to addresses.
+/// One process of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Name of the process.
@@ -13,13 +13,13 @@ pub struct Program {
     pub channels: Vec<Channel>,
     /// Its rules, in program order.
     pub rules: Vec<Rule>,
-    /// One per unit that travels on a channel.
+    /// One protocol per unit that a channel carries.
     pub protocols: Vec<Protocol>,
-    /// Merges of sorted streams (`foldt`), each instead of a rule.
+    /// Merges of sorted streams (`foldt`); such a channel has no rule.
     pub merges: Vec<Merge>,
-    /// What to run when something happens to a channel.
+    /// Rules for events of channels.
     pub handlers: Vec<Handler>,
-    /// What to run at intervals, once for the whole service.
+    /// Rules that run at intervals, once per service.
     pub timers: Vec<Timer>,
     /// Global dictionaries, by number.
     pub dicts: Vec<Dict>,
@@ -27,9 +27,9 @@ pub struct Program {
     pub counters: Vec<Counter>,
     /// Words of state that each session has.
     pub state_words: u32,
-    /// A rule without a message that gives a session's state its first values; `None`: all zero.
+    /// A rule without a message that initialises a session's state; `None`: all zero.
     pub init_state: Option<FuncId>,
-    /// What the compiler found out about its needs.
+    /// Resource bounds that the compiler has computed.
     pub bounds: Bounds,
 }
 
@@ -40,41 +40,41 @@ pub struct Channel {
     pub name: String,
     /// Whether it is an array.
     pub is_array: bool,
-    /// How to read it; `None` when the process only sends on it.
+    /// How messages are parsed; `None` when the process only sends on the channel.
     pub view: Option<View>,
     /// Whether the process may send on it.
     pub sends: bool,
     /// Index in `Program::protocols`.
     pub protocol: usize,
-    /// What travels on it, for people.
+    /// The units that it carries, for display.
     pub units: Units,
 }
 
-/// Names of the units of a channel; `None`: that of its protocol.
+/// Names of the units of a channel; `None`: the name of its protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Units {
-    /// Of what is received.
+    /// The unit that is received.
     pub receives: Option<String>,
-    /// Of what is sent.
+    /// The unit that is sent.
     pub sends: Option<String>,
 }
 
-/// How messages of one channel are read: only what the program uses is decoded.
+/// How messages of one channel are parsed: the parsers decode only the fields that the program uses.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Parser for a channel that is listened on (messages must be requests, where the grammar tells).
+    /// Parser for a listening channel; it accepts requests only, where the grammar distinguishes them.
     pub parse_request: FuncId,
-    /// Parser for a channel that is dialled (messages must be replies, where the grammar tells).
+    /// Parser for a connecting channel; it accepts replies only, where the grammar distinguishes them.
     pub parse_reply: FuncId,
-    /// Parser that never gives a message in parts: for replies to asks, and for whole messages. `parse_reply` for units
-    /// that have no parts.
+    /// Parser that never returns a message in parts: for replies to asks, and for whole messages. It is `parse_reply`
+    /// for units without parts.
     pub parse_asked: FuncId,
-    /// Sets `SLOT_FLAGS` of a reply whose echo fields have been restored in the frame's slots; called like a parser
-    /// on the same bytes, always `Done`. `None`: no fact of the grammar concerns replies.
+    /// Sets `SLOT_FLAGS` of a reply whose echo fields have been restored in the frame; called like a parser on the same
+    /// bytes, and always returns `Done`. `None`: no fact of the grammar concerns replies.
     pub reply_flags: Option<FuncId>,
-    /// Longest head: bytes that must lie in one piece before a rule runs.
+    /// Longest head in bytes: the part that must be contiguous before a rule runs.
     pub head_bytes_max: u32,
-    /// Bytes that a request may begin with, bit by bit, where the grammar pins them.
+    /// The set of bytes that a request may begin with, as bits, where the grammar restricts them.
     pub first: Option<[u64; 4]>,
 }
 
@@ -85,43 +85,43 @@ pub struct Rule {
     pub source: usize,
     /// What runs.
     pub action: RuleAction,
-    /// It may suspend itself; only a rule of the listened channel can.
+    /// Whether the rule may suspend; only a rule of the listening channel can.
     pub asks: bool,
 }
 
 /// A merge of the sorted streams of an array of channels into one.
 #[derive(Clone, Debug)]
 pub struct Merge {
-    /// Index in `Program::channels` of an array.
+    /// Index of an array in `Program::channels`.
     pub source: usize,
-    /// Orders messages 0 and 1 (`Engine::order`).
+    /// Compares messages 0 and 1 (`Engine::order`).
     pub order: FuncId,
-    /// A rule on messages 0 and 1, which are equal in order: sends exactly one message, to channel `source`, which
-    /// stands for what both become. Message 0 is from the stream with the lower number.
+    /// A rule on messages 0 and 1, which compare as equal. It sends exactly one message, to channel `source`, which
+    /// replaces both. Message 0 is from the stream with the lower number.
     pub combine: FuncId,
-    /// What happens with each message of the result.
+    /// What happens to each message of the result.
     pub finish: RuleAction,
 }
 
-/// What a handler handles.
+/// An event of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The peer closed in good order.
+    /// The peer closed the connection, between two messages.
     Closed,
-    /// The connection was reset, or ended in the middle of a message.
+    /// The connection was reset, or ended inside a message.
     Broken,
-    /// It could not be dialled.
+    /// The connection could not be opened.
     Refused,
     /// A request was not answered in time.
     TimedOut,
-    /// The peer sent what is not of the grammar.
+    /// The peer sent malformed bytes.
     Malformed,
 }
 
-/// A rule that runs when something happens to a channel; its `source_element` says to which element.
+/// A rule that runs at an event of a channel; its `source_element` is the element.
 #[derive(Clone, Copy, Debug)]
 pub struct Handler {
-    /// What.
+    /// The event.
     pub event: Event,
     /// Index in `Program::channels`.
     pub channel: usize,
@@ -132,30 +132,30 @@ pub struct Handler {
 /// A rule that runs at intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// How often, in nanoseconds.
+    /// The interval in nanoseconds.
     pub interval_ns: u64,
     /// The rule.
     pub rule: FuncId,
 }
 
-/// What starts rules.
+/// What starts an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
-    /// A message of that channel: index in `Program::channels`.
+    /// A message of a channel: index in `Program::channels`.
     Channel(usize),
     /// An event: index in `Program::handlers`.
     Handler(usize),
-    /// Index in `Program::timers`.
+    /// A timer: index in `Program::timers`.
     Timer(usize),
 }
 
 impl Program {
-    /// Name of the unit that is received on a channel, if one is.
+    /// Returns the name of the unit that is received on a channel, if any.
     pub fn received<'a>(&'a self, channel: &'a Channel) -> Option<&'a str> {
         channel.view.as_ref().map(|_| self.unit(channel, &channel.units.receives))
     }
 
-    /// Name of the unit that may be sent on a channel, if one may.
+    /// Returns the name of the unit that may be sent on a channel, if any.
     pub fn sent<'a>(&'a self, channel: &'a Channel) -> Option<&'a str> {
         channel.sends.then(|| self.unit(channel, &channel.units.sends))
     }
@@ -166,19 +166,19 @@ impl Program {
         })
     }
 
-    /// What goes which way on a channel, for people: `receives request, sends response`.
-    pub fn ways(&self, channel: &Channel) -> String {
+    /// Describes both directions of a channel: `receives request, sends response`.
+    pub fn directions(&self, channel: &Channel) -> String {
         let received = self.received(channel).map(|unit| format!("receives {unit}"));
         let sent = self.sent(channel).map(|unit| format!("sends {unit}"));
         received.into_iter().chain(sent).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many starts there are.
+    /// Returns the number of starts.
     pub fn starts_count(&self) -> usize {
         self.channels.len() + self.handlers.len() + self.timers.len()
     }
 
-    /// The number of a start among all of them: channels, then handlers, then timers.
+    /// Numbers all starts: channels, then handlers, then timers.
     pub fn start_number(&self, start: Start) -> usize {
         match start {
             Start::Channel(channel) => channel,
@@ -193,19 +193,19 @@ impl Program {
 pub struct Dict {
     /// Name.
     pub name: String,
-    /// Entries at most.
+    /// Most entries.
     pub entries_max: u64,
-    /// Memory at most, in bytes, where the author bounds it.
+    /// Most memory in bytes, where the program bounds it.
     pub bytes_max: Option<u64>,
     /// Longest key, in bytes.
     pub key_bytes_max: u32,
     /// Longest value, in bytes.
     pub value_bytes_max: u32,
-    /// How long after its last write an entry is forgotten.
+    /// How long after its last write an entry expires.
     pub expire_ns: Option<u64>,
-    /// What a full dictionary does with a new entry.
+    /// What happens to a new entry when the dictionary is full.
     pub evict: Evict,
-    /// Where it is kept across restarts.
+    /// Where the dictionary is saved across restarts.
     pub snapshot: Option<Snapshot>,
     /// Changes when the types of keys or values change; a snapshot of another layout is not read.
     pub layout: u64,
@@ -214,20 +214,20 @@ pub struct Dict {
 /// What a full dictionary does with a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// Forgets what was not used for longest (approximately).
+    /// Evicts the least recently used entry (approximately).
     Lru,
-    /// Forgets what was written first (approximately).
+    /// Evicts the oldest entry (approximately).
     Oldest,
     /// Refuses the new entry.
     Nothing,
 }
 
-/// Where a dictionary is kept across restarts.
+/// Where a dictionary is saved across restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// File name, relative to the state directory.
     pub file: String,
-    /// How often it is written, in nanoseconds; at the end always.
+    /// How often it is written, in nanoseconds; at shutdown always.
     pub every_ns: u64,
 }
 
@@ -236,26 +236,26 @@ pub struct Snapshot {
 pub struct Counter {
     /// Name.
     pub name: String,
-    /// It may go down and be set.
+    /// Whether it is a gauge, which may decrease and be set.
     pub is_gauge: bool,
 }
 
 /// The body of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
-    /// `a => b`: the message goes on unchanged, no code runs.
+    /// `a => b`: forwards the message unchanged; no code runs.
     Pass {
         /// Index in `Program::channels` of a single channel.
         to: usize,
     },
-    /// Generated code decides.
+    /// Runs generated code.
     Run {
         /// The rule's function.
         rule: FuncId,
     },
 }
 
-/// A field at a fixed place of every message of a unit.
+/// A field at a fixed offset in every message of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireField {
     /// Offset from the first byte of the message, in bytes.
@@ -282,65 +282,65 @@ impl WireField {
     }
 }
 
-/// How replies find their requests.
+/// How replies are matched with their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyOrder {
-    /// The grammar says nothing of requests and replies: each session gets connections of its own.
+    /// The grammar has neither requests nor replies: each session has its own backend connections.
     None,
-    /// A connection answers in the order it was asked, and its clients expect their replies in theirs.
+    /// A connection replies in the order of its requests, and a client gets its replies in the order of its requests.
     InOrder,
 }
 
-/// The facts of a grammar that the platform acts on.
+/// The facts of a grammar that the platform uses.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     /// Name of the unit.
     pub name: String,
-    /// How replies find their requests.
+    /// How replies are matched with their requests.
     pub order: ReplyOrder,
-    /// A backend connection carries one exchange at a time (`%exclusive`).
+    /// Whether a backend connection carries one exchange at a time (`%exclusive`).
     pub exclusive: bool,
-    /// A field the platform numbers on the way out and restores on the way back; also one of `echo`.
+    /// The field that the platform numbers in requests and restores in replies (`%correlate`); also one of `echo`.
     pub correlate: Option<WireField>,
-    /// A field to be replaced by the frame's `SLOT_LOUD` on a shared connection, so that every request is
-    /// answered; also one of `echo`, and restored on the way back.
-    pub loud: Option<WireField>,
-    /// Fields a reply repeats from its request; kept in the ledger, at most `ECHO_FIELDS_MAX`.
+    /// The field that `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a reply (`%loud`);
+    /// also one of `echo`, and restored in replies.
+    pub non_quiet: Option<WireField>,
+    /// Fields that a reply repeats from its request; kept in the in-flight table, at most `ECHO_FIELDS_MAX`.
     pub echo: Vec<WireField>,
-    /// Builders of the replies that the platform gives itself, by [`FailureReason`] as index.
+    /// Builders of the platform's own replies, indexed by [`FailureReason`].
     pub failures: [Option<FuncId>; FailureReason::COUNT],
     /// Largest message that the grammar can describe, in bytes; saturates.
     pub message_bytes_max: u64,
 }
 
 impl Protocol {
-    /// Whether each session has backend connections of its own: the grammar says nothing of requests and replies.
+    /// Whether each session has its own backend connections: the grammar has neither requests nor replies.
     pub fn is_private(&self) -> bool {
         self.order == ReplyOrder::None
     }
 }
 
-/// Why the platform answers a request itself.
+/// Why the platform replies to a request itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum FailureReason {
-    /// No connection to the backend, or it ended before it answered; also an element outside its array.
+    /// No connection to the backend, or it ended before the reply; also an element outside its array.
     Unavailable = 0,
-    /// The backend did not answer in time.
+    /// The backend did not reply in time.
     Timeout = 1,
     /// A limit of the platform is reached.
     Overload = 2,
-    /// The request is not of the grammar. The connection is closed after the answer.
+    /// The request is malformed. The connection is closed after the reply.
     Malformed = 3,
-    /// The request ended the session (`%ends`).
+    /// The request ends the session (`%ends`).
     Farewell = 4,
-    /// A field of the request is longer than its bound; answered and closed as `Malformed`, whose answer stands in for a
-    /// missing one.
+    /// A field of the request is longer than its bound; handled as `Malformed`, whose reply is used where this one is
+    /// missing.
     TooLong = 5,
-    /// The request asks for what the grammar does not support; as `TooLong`.
+    /// The request uses something that the grammar does not support; handled as `TooLong`.
     Unsupported = 6,
-    /// What names the thing that the request is about is longer than its bound; as `TooLong`, whose answer stands in for
-    /// a missing one.
+    /// The name of the requested thing is longer than its bound; handled as `TooLong`, whose reply is used where this
+    /// one is missing.
     NameTooLong = 7,
 }
 
@@ -360,7 +360,7 @@ impl FailureReason {
     ];
 }
 
-/// What one program needs at most, as computed by the compiler.
+/// Resource bounds of a program, as computed by the compiler.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     /// Bytes per session of the program's own state (suspended asks, locals).
@@ -369,18 +369,18 @@ pub struct Bounds {
     pub global_state_bytes: u64,
     /// Largest head of any channel, in bytes.
     pub head_bytes_max: u64,
-    /// Steps of the costliest rule, parse included.
+    /// Steps of the most expensive rule, parsing included.
     pub steps_per_message_max: u64,
-    /// Messages that one message may cause to be sent.
+    /// Messages that one message may cause the program to send.
     pub sends_per_message_max: u64,
-    /// Bytes that the costliest activation builds.
+    /// Bytes that the most expensive activation builds.
     pub out_bytes_max: u64,
-    /// Bytes of them that an activation has built when it waits for replies.
+    /// Bytes of them that an activation has built when it suspends.
     pub kept_bytes_max: u64,
-    /// Words that any activation keeps across suspensions; 0: no rule asks.
+    /// Words that any activation keeps while it is suspended; 0: no rule asks.
     pub spill_words: u32,
-    /// Asks of any activation, over all its suspensions, those of `ask all` on arrays left out.
+    /// Asks of any activation, over all its suspensions, without `ask all` on arrays.
     pub asks_max: u32,
-    /// `ask all` on arrays in any activation; the platform multiplies by the array's length.
+    /// Uses of `ask all` on arrays in any activation; the platform multiplies by the array's length.
     pub array_asks_max: u32,
 }

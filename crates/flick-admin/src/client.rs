@@ -1,20 +1,22 @@
-//! Reads one path of an admin side: for `flick top`, and for tests; and asks for a reload.
-//! Promises: an answer has a deadline and a bound; what was waited for in vain, and for how long, is said.
+//! A client of the admin endpoint, for `flick top`, `flick reload` and tests.
+//! Promises: a response is limited in time and size; the error of a timeout says what was late, and by how much.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::limits::{ANSWER_BYTES_MAX, ASK_TIME_MAX, EXCHANGE_TIME_MAX};
-use crate::request::ASK_FIELD;
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::limits::{EXCHANGE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX, RESPONSE_BYTES_MAX};
+use crate::request::CSRF_HEADER;
 use crate::server::{Address, Stream};
 use crate::state::State;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// 200, say.
+    /// The status code.
     pub status: u16,
     /// The head behind the status line.
     pub head: String,
@@ -22,151 +24,152 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Asks for a path.
+/// Sends a GET request.
 ///
-/// Errors: nobody answers in time, or not in HTTP.
+/// Errors: no response in time, or not HTTP.
 pub fn get(address: &Address, path: &str, token: Option<&str>) -> io::Result<Reply> {
-    exchange(address, &format!("GET {path}"), token, "", EXCHANGE_TIME_MAX)
+    get_as(address, path, token, "")
 }
 
-/// Asks for something to be done.
+/// As [`get`], with further headers, each ended by a line break.
+pub fn get_as(address: &Address, path: &str, token: Option<&str>, headers: &str) -> io::Result<Reply> {
+    exchange(address, &format!("GET {path}"), token, headers, EXCHANGE_TIME_MAX)
+}
+
+/// Sends a POST request, which executes a command.
 ///
 /// Errors: as [`get`].
 pub fn post(address: &Address, path: &str, token: Option<&str>) -> io::Result<Reply> {
-    let field = format!("{ASK_FIELD}: yes\r\nContent-Length: 0\r\n");
-    // The service says by itself when that is over.
-    exchange(address, &format!("POST {path}"), token, &field, ASK_TIME_MAX + EXCHANGE_TIME_MAX)
+    let headers = format!("{CSRF_HEADER}: yes\r\nContent-Length: 0\r\n");
+    // The server reports the timeout of the command itself.
+    exchange(address, &format!("POST {path}"), token, &headers, REQUEST_TIME_MAX + EXCHANGE_TIME_MAX)
 }
 
 fn exchange(
     address: &Address,
     line: &str,
     token: Option<&str>,
-    fields: &str,
+    headers: &str,
     time_max: Duration,
 ) -> io::Result<Reply> {
     let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{bearer}{fields}\r\n");
+    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{bearer}{headers}\r\n");
     match address {
         Address::Tcp(address) => {
             let connected = TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX);
-            talk(
-                connected.map_err(|error| late(error, "no connection", EXCHANGE_TIME_MAX))?,
-                &request,
-                time_max,
-            )
+            let stream =
+                connected.map_err(|error| describe_timeout(error, "cannot connect", EXCHANGE_TIME_MAX))?;
+            round_trip(stream, &request, time_max)
         }
-        Address::Unix(path) => talk(UnixStream::connect(path)?, &request, time_max),
+        Address::Unix(path) => round_trip(UnixStream::connect(path)?, &request, time_max),
     }
 }
 
-/// Sends a request and reads the answer, of which the next piece may take that long.
-fn talk(mut stream: impl Stream, request: &str, time_max: Duration) -> io::Result<Reply> {
-    stream.set_deadlines(EXCHANGE_TIME_MAX)?;
+/// Sends a request and reads the response, each piece of which may take `time_max`.
+fn round_trip(mut stream: impl Stream, request: &str, time_max: Duration) -> io::Result<Reply> {
+    stream.set_timeouts(EXCHANGE_TIME_MAX)?;
     let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, ENDED);
     match stream.write_all(request.as_bytes()) {
-        Err(error) if has_gone(&error) => return Err(ended()),
-        sent => sent.map_err(|error| late(error, "nobody reads the request", EXCHANGE_TIME_MAX))?,
+        Err(error) if is_disconnect(&error) => return Err(ended()),
+        sent => sent.map_err(|error| describe_timeout(error, "request not sent", EXCHANGE_TIME_MAX))?,
     }
-    stream.set_deadlines(time_max)?;
+    stream.set_timeouts(time_max)?;
     let mut bytes = Vec::new();
-    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes) {
+    match stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut bytes) {
         Ok(length) if length > 0 => {}
-        Err(error) if !has_gone(&error) => return Err(late(error, "no answer", time_max)),
+        Err(error) if !is_disconnect(&error) => {
+            return Err(describe_timeout(error, "no response", time_max));
+        }
         Ok(_) | Err(_) => return Err(ended()),
     }
-    let reply = parse(bytes);
-    let reply = reply.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "what answers there does not speak HTTP")
-    })?;
-    match reply.is_whole() {
-        true => Ok(reply),
-        false => Err(ended()),
+    let (reply, length) = parse(&bytes)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response is not HTTP"))?;
+    if length.is_some_and(|length| reply.body.len() < length) {
+        return Err(ended());
     }
+    Ok(reply)
 }
 
-/// What a connection that ends too early means: answers are made as a whole.
-const ENDED: &str = "the service ended before it had answered; its log may say why";
+/// The error for a connection that ends before the response does.
+const ENDED: &str = "the service ended before it responded; see its log";
 
-fn has_gone(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// An error of a connection; of a time-out, which the system reports as an operation that would block, what was not there in
-/// time.
-fn late(error: io::Error, what: &str, time_max: Duration) -> io::Error {
+/// Adds to a timeout what was late. The system reports it as an operation that would block.
+fn describe_timeout(error: io::Error, what: &str, time_max: Duration) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, format!("{what} in {time_max:?}"))
+            io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {time_max:?}"))
         }
         _ => error,
     }
 }
 
-impl Reply {
-    /// Whether all of the body is there that the head says.
-    fn is_whole(&self) -> bool {
-        let length = self.head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-        length.and_then(|length| length.parse().ok()).is_none_or(|length: usize| self.body.len() >= length)
-    }
-}
-
-/// Reads the state.
+/// Reads the state of a process.
 ///
-/// Errors: as [`get`]; the answer is not a state.
+/// Errors: as [`get`]; the response is not a state.
 pub fn state(address: &Address, token: Option<&str>) -> io::Result<State> {
     let reply = get(address, "/api/state", token)?;
     match reply.status {
         200 => serde_json::from_str(&reply.body).map_err(|error| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("what answers there is no flick: {error}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the response is not a state of flick: {error}"),
+            )
         }),
         _ => Err(io::Error::other(reply.body.trim_end().to_owned())),
     }
 }
 
-fn parse(bytes: Vec<u8>) -> Option<Reply> {
-    let text = String::from_utf8(bytes).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let (line, head) = head.split_once("\r\n").unwrap_or((head, ""));
-    let status = line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    Some(Reply { status, head: head.to_owned(), body: body.to_owned() })
+/// Parses a response, and its `Content-Length`.
+fn parse(bytes: &[u8]) -> Option<(Reply, Option<usize>)> {
+    let mut headers = [EMPTY_HEADER; REQUEST_HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let Status::Complete(end) = head.parse(bytes).ok()? else { return None };
+    let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok());
+    let status = head.code?;
+    let (head, body) = (std::str::from_utf8(&bytes[..end]).ok()?, std::str::from_utf8(&bytes[end..]).ok()?);
+    let head = head.split_once("\r\n").map_or("", |(_, rest)| rest.trim_end());
+    Some((Reply { status, head: head.to_owned(), body: body.to_owned() }, length))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ENDED, talk};
+    use super::{ENDED, round_trip};
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     const REQUEST: &str = "GET / HTTP/1.1\r\n\r\n";
 
-    /// What is said of a service that has answered so, and then waits or has ended.
-    fn told(answer: &str, is_there: bool) -> String {
+    /// The body or the error, for a service that sends `response` and then stays connected or not.
+    fn result(response: &str, stays: bool) -> String {
         let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
-        let answer = answer.to_owned();
+        let response = response.to_owned();
         let service = std::thread::spawn(move || {
-            far.read_exact(&mut [0; REQUEST.len()]).expect("it is asked");
-            far.write_all(answer.as_bytes()).expect("there is room");
-            // Who waits, waits until it is let go of.
-            is_there.then(|| far.read(&mut [0]))
+            far.read_exact(&mut [0; REQUEST.len()]).expect("the request arrives");
+            far.write_all(response.as_bytes()).expect("the socket buffer is empty");
+            stays.then(|| far.read(&mut [0]))
         });
-        let outcome = talk(near, REQUEST, Duration::from_millis(20));
+        let outcome = round_trip(near, REQUEST, Duration::from_millis(20));
         service.join().expect("no panic");
         outcome.map_or_else(|error| error.to_string(), |reply| reply.body)
     }
 
     #[test]
-    fn an_answer_that_did_not_come_in_time_was_a_resource_temporarily_unavailable() {
-        assert_eq!(told("", true), "no answer in 20ms");
-        assert_eq!(told("HTTP/1.1 200 OK\r\n", true), "no answer in 20ms");
+    fn late_response_is_a_timeout() {
+        assert_eq!(result("", true), "no response within 20ms");
+        assert_eq!(result("HTTP/1.1 200 OK\r\n", true), "no response within 20ms");
     }
 
     #[test]
-    fn a_service_that_ended_was_told_to_speak_no_http() {
-        assert_eq!(told("", false), ENDED);
-        assert_eq!(told("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false), ENDED);
-        assert_eq!(told("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", false), "ab");
-        assert_eq!(told("what?", false), "what answers there does not speak HTTP");
+    fn truncated_response_is_an_ended_service() {
+        assert_eq!(result("", false), ENDED);
+        assert_eq!(result("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false), ENDED);
+        assert_eq!(result("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", false), "ab");
+        assert_eq!(result("what?", false), "the response is not HTTP");
     }
 }

@@ -1,20 +1,19 @@
-//! What operators see of a running flick: metrics, health, a page and the state behind it, over HTTP on a socket of its own.
-//! Start reading at [`state`], what there is to see; then [`metrics`], the same for machines; [`server`], who asks and how;
-//! [`faults`], the tail of what went wrong; [`client`], how `flick top` reads it.
-//! Promises: looking never stops a worker; every connection has a deadline and a bound, and so has their number; nothing
-//! is changed from here, everything is read.
-//! Refuses: knowing the platform. Whoever serves says what there is by [`server::Source`].
+//! The admin endpoint: metrics, health, admin page, JSON state and commands, over HTTP on a socket of its own.
+//! Start reading at [`state`], the data; then [`metrics`], the same for Prometheus; [`server`], the HTTP server;
+//! [`recent_events`], recent warnings and errors; [`client`], the client of `flick top` and `flick reload`.
+//! Promises: requests never block a worker; connections are limited in number, size and time.
+//! Not here: the platform. The process provides the data through [`server::StateProvider`].
 #![forbid(unsafe_code)]
 
-mod answer;
 pub mod client;
-pub mod faults;
 pub mod limits;
 pub mod metrics;
 pub mod process;
+pub mod recent_events;
 mod request;
+mod response;
 pub mod server;
 pub mod state;
 
-pub use server::{Address, Answers, Ask, Config, Server, Source};
+pub use server::{Address, AdminCommand, Config, Responses, Server, StateProvider};
 pub use state::State;

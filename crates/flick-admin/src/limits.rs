@@ -1,24 +1,26 @@
-//! Bounds of the admin side.
+//! Limits of the admin endpoint.
 
 use std::time::Duration;
 
-/// Longest request head.
+/// Maximum size of a request head.
 pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// Connections at a time; what comes beyond has the place of one that has asked for nothing yet, or is answered with 503.
+/// Maximum number of headers of a request or response.
+pub const REQUEST_HEADERS_MAX: usize = 64;
+/// Maximum number of connections. A new one above it replaces the oldest that has sent no request, or is answered 503.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How long a whole exchange may take, reading and writing each.
+/// Timeout for reading a request, and for writing a response.
 pub const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long something that was asked for may take: compiling programs, say.
-pub const ASK_TIME_MAX: Duration = Duration::from_secs(60);
-/// Pause after an accept that failed, for want of descriptors say.
+/// Timeout of a command such as a reload.
+pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Pause after a failed accept, for example without free file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Stack of a thread that answers.
-pub const ANSWER_STACK_BYTES: usize = 512 * 1024;
-/// Faults that are kept: the latest.
-pub const FAULTS_MAX: usize = 200;
-/// Longest text of a fault.
-pub const FAULT_BYTES_MAX: usize = 300;
-/// Longest token.
+/// Stack size of a thread that handles a connection.
+pub const CONNECTION_STACK_BYTES: usize = 512 * 1024;
+/// Number of recent events that are kept.
+pub const RECENT_EVENTS_MAX: usize = 200;
+/// Maximum length of a recent event.
+pub const EVENT_BYTES_MAX: usize = 300;
+/// Maximum length of the token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
-/// Longest answer that `flick top` reads.
-pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Maximum length of a response that the client reads.
+pub const RESPONSE_BYTES_MAX: u64 = 64 * 1024 * 1024;

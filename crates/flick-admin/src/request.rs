@@ -1,105 +1,130 @@
-//! The head of one HTTP request, as far as the admin side needs it.
-//! Promises: anything else than a well-formed head is told apart from one; names of fields are compared without case.
-//! Refuses: bodies. What asks to be read is GET or HEAD, what asks for something to be done is POST, without one; a
-//! connection carries one request.
-//! Source: RFC 9112, sections 3 and 5.
+//! One HTTP request, as far as the admin endpoint needs it.
+//! Promises: a malformed head is an error; header names are compared without case.
+//! Refuses: request bodies; parameters are in the query. A connection carries one request.
 
-/// A request that changes something carries this field, which a browser lets no page of somebody else send without asking
-/// first; and the asking is refused.
-pub const ASK_FIELD: &str = "x-flick-ask";
+use httparse::{EMPTY_HEADER, Status};
 
-/// One request.
+use crate::limits::REQUEST_HEADERS_MAX;
+
+/// A request that changes something needs this header. Browsers do not let a page of another origin send it without a
+/// preflight request, which is rejected (CSRF).
+pub const CSRF_HEADER: &str = "x-flick-ask";
+
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// `GET`, say.
+    /// The method.
     pub method: &'a str,
-    /// The path, without what is behind a `?`.
+    /// The path, without the query.
     pub path: &'a str,
-    /// What `Host` says.
+    /// The query, behind `?`.
+    query: &'a str,
+    /// `Host`.
     pub host: Option<&'a str>,
-    /// What `Authorization` says behind `Bearer`.
+    /// `Accept`.
+    pub accept: Option<&'a str>,
+    /// The token in `Authorization: Bearer`.
     pub bearer: Option<&'a str>,
-    /// It carries the field that no page of somebody else can send.
-    pub is_deliberate: bool,
+    /// Whether the request has [`CSRF_HEADER`].
+    pub has_csrf_header: bool,
 }
 
-/// Finds the end of a head, behind its empty line.
-pub fn head_end(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
-}
+/// The head of a request is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
 
-/// Reads a whole head; `None` for what is not one.
-pub fn parse(head: &[u8]) -> Option<Request<'_>> {
-    let text = std::str::from_utf8(head).ok()?;
-    let mut lines = text.strip_suffix("\r\n\r\n")?.split("\r\n");
-    let mut words = lines.next()?.split(' ');
-    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    let is_whole = words.next().is_none() && !method.is_empty() && matches!(version, "HTTP/1.1" | "HTTP/1.0");
-    if !is_whole || !target.starts_with('/') {
-        return None;
-    }
-    let path = target.split_once('?').map_or(target, |(path, _)| path);
-    let mut request = Request { method, path, host: None, bearer: None, is_deliberate: false };
-    for line in lines {
-        let (name, value) =
-            line.split_once(':').filter(|(name, _)| !name.is_empty() && !name.contains(' '))?;
-        let value = value.trim_matches([' ', '\t']);
-        if name.eq_ignore_ascii_case(ASK_FIELD) {
-            request.is_deliberate = true;
-        } else if name.eq_ignore_ascii_case("host") {
-            request.host = Some(value);
-        } else if name.eq_ignore_ascii_case("authorization") {
-            let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            request.bearer = bearer.map(|(_, token)| token.trim_start());
+impl<'a> Request<'a> {
+    /// Parses the head at the front of `bytes`; `None` if it is not complete yet.
+    ///
+    /// Errors: it is not a head of HTTP/1.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        let mut headers = [EMPTY_HEADER; REQUEST_HEADERS_MAX];
+        let mut head = httparse::Request::new(&mut headers);
+        if head.parse(bytes).map_err(|_| Malformed)? == Status::Partial {
+            return Ok(None);
         }
+        let (Some(method), Some(target)) = (head.method, head.path.filter(|path| path.starts_with('/')))
+        else {
+            return Err(Malformed);
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut request =
+            Self { method, path, query, host: None, accept: None, bearer: None, has_csrf_header: false };
+        for header in head.headers.iter() {
+            let value = || std::str::from_utf8(header.value).map_err(|_| Malformed);
+            if header.name.eq_ignore_ascii_case(CSRF_HEADER) {
+                request.has_csrf_header = true;
+            } else if header.name.eq_ignore_ascii_case("host") {
+                request.host = Some(value()?);
+            } else if header.name.eq_ignore_ascii_case("accept") {
+                request.accept = Some(value()?);
+            } else if header.name.eq_ignore_ascii_case("authorization") {
+                let bearer = value()?.split_once(' ');
+                let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+                request.bearer = bearer.map(|(_, token)| token.trim_start());
+            }
+        }
+        Ok(Some(request))
     }
-    Some(request)
+
+    /// The parameters of the query, in their order. Nothing is decoded: no name or value needs it.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// Whether a parameter is set to `1`.
+    pub fn has_flag(&self, name: &str) -> bool {
+        self.parameters().any(|parameter| parameter == (name, "1"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(head: &str, expected: Option<(&str, &str, Option<&str>, Option<&str>)>) {
-        let found = parse(head.as_bytes());
-        let found = found.map(|request| (request.method, request.path, request.host, request.bearer));
-        assert_eq!(found, expected, "{head:?}");
+    fn check(head: &str, expected: (&str, &str, Option<&str>, Option<&str>)) {
+        let request = Request::parse(head.as_bytes()).expect("well-formed").expect("complete");
+        assert_eq!((request.method, request.path, request.host, request.bearer), expected, "{head:?}");
     }
 
     #[test]
-    fn heads_are_read() {
-        check("GET / HTTP/1.1\r\n\r\n", Some(("GET", "/", None, None)));
-        check(
-            "HEAD /metrics?x=/y HTTP/1.0\r\nHOST: a:1 \r\n\r\n",
-            Some(("HEAD", "/metrics", Some("a:1"), None)),
-        );
-        check(
-            "GET /a HTTP/1.1\r\nAccept:*/*\r\nauthorization: bearer  T\r\n\r\n",
-            Some(("GET", "/a", None, Some("T"))),
-        );
-        check("GET /a HTTP/1.1\r\nAuthorization: Basic T\r\n\r\n", Some(("GET", "/a", None, None)));
+    fn parses_a_head() {
+        check("GET / HTTP/1.1\r\n\r\n", ("GET", "/", None, None));
+        check("HEAD /metrics?x=/y HTTP/1.0\r\nHOST: a:1 \r\n\r\n", ("HEAD", "/metrics", Some("a:1"), None));
+        let bearer = "GET /a HTTP/1.1\r\nAccept:*/*\r\nauthorization: bearer  T\r\n\r\n";
+        check(bearer, ("GET", "/a", None, Some("T")));
+        check("GET /a HTTP/1.1\r\nAuthorization: Basic T\r\n\r\n", ("GET", "/a", None, None));
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn parses_parameters() {
+        let head = b"GET /a?per_worker=1&b&c=d=e HTTP/1.1\r\n\r\n";
+        let request = Request::parse(head).expect("well-formed").expect("complete");
+        let parameters: Vec<_> = request.parameters().collect();
+        assert_eq!(parameters, [("per_worker", "1"), ("b", ""), ("c", "d=e")]);
+        assert!(request.has_flag("per_worker") && !request.has_flag("b"));
+    }
+
+    #[test]
+    fn rejects_a_malformed_head() {
         for head in [
-            "",
-            "\r\n\r\n",
             "GET /\r\n\r\n",
             "GET  / HTTP/1.1\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\n\r\n",
             "GET / HTTP/2\r\n\r\n",
-            "GET / HTTP/1.1\r\nno field\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
             "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
-            "GET / HTTP/1.1\r\n",
         ] {
-            check(head, None);
+            assert_eq!(Request::parse(head.as_bytes()), Err(Malformed), "{head:?}");
         }
+        assert_eq!(Request::parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"), Err(Malformed));
     }
 
     #[test]
-    fn a_head_ends_behind_its_empty_line() {
-        assert_eq!(head_end(b"GET / HTTP/1.1\r\n\r"), None);
-        assert_eq!(head_end(b"a\r\n\r\nb"), Some(5));
+    fn waits_for_a_complete_head() {
+        for head in ["", "GET / HT", "GET / HTTP/1.1\r\n\r"] {
+            assert_eq!(Request::parse(head.as_bytes()), Ok(None), "{head:?}");
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! The socket of the admin side, and the threads that answer on it.
-//! Promises: never a worker's time, only its own threads; at most `CONNECTIONS_MAX` at once, each with a deadline, and whoever
-//! has asked for nothing yet makes room for who comes; a
-//! socket file is removed when its server ends, and one that nobody listens on any more is replaced; nobody is accepted before
-//! the server is told to serve, nor behind its end, whoever else holds the socket: who comes meanwhile waits.
-//! Refuses: an address that others can reach without a token.
+//! The HTTP server of the admin endpoint.
+//! Promises: runs on threads of its own; at most `CONNECTIONS_MAX` connections, each with a timeout, and a new
+//! connection replaces one that has sent no request; the file of a Unix socket is removed when its server ends, and a
+//! stale one is replaced; connections are accepted only between `serve` and the end, even if another process shares
+//! the socket.
+//! Refuses: an address that other machines can reach without a token.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,57 +22,57 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::answer::{Answer, Policy, answer};
 use crate::limits::{
-    ACCEPT_PAUSE, ANSWER_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
+    ACCEPT_PAUSE, CONNECTION_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
 };
-use crate::request;
+use crate::request::Request;
+use crate::response::{AccessPolicy, Response, respond};
 use crate::state::{Sessions, State};
 
-/// What can be asked for.
+/// A command to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Read programs and settings again, and go on with them.
+pub enum AdminCommand {
+    /// Reload programs and settings.
     Reload,
-    /// Have a new process take this one's place.
+    /// Perform a hot restart.
     Upgrade,
 }
 
-/// Who says what there is to see.
-pub trait Source: Send + Sync {
-    /// Everything, now.
+/// What the admin endpoint needs of the process.
+pub trait StateProvider: Send + Sync {
+    /// The current state.
     fn state(&self) -> State;
 
-    /// Some of the clients, asked for now.
+    /// A sample of the current clients.
     fn sessions(&self) -> Sessions;
 
-    /// Whether everything still turns.
+    /// Whether all workers are alive.
     ///
-    /// Errors: what does not.
+    /// Errors: which are stalled.
     fn alive(&self) -> Result<(), String>;
 
-    /// Whether new clients should come.
+    /// Whether the services are ready for clients.
     ///
-    /// Errors: why they should not.
+    /// Errors: why they are not.
     fn ready(&self) -> Result<(), String>;
 
-    /// Does what is asked, and says what came of it.
+    /// Executes a command and returns its result.
     ///
     /// Errors: why nothing has changed.
-    fn ask(&self, ask: Ask) -> Result<String, String>;
+    fn execute(&self, command: AdminCommand) -> Result<String, String>;
 }
 
-/// Where the admin side listens.
+/// Address of an admin endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// An address and port; a port alone is one of the loopback.
+    /// An IP address and port. A port alone means the loopback.
     Tcp(SocketAddr),
-    /// The path of a socket that only its owner may use.
+    /// The path of a Unix socket that only its owner may use.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Whether nobody but this machine reaches it.
+    /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -92,7 +92,7 @@ impl FromStr for Address {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
         }
         text.parse().map(Self::Tcp).map_err(|_| {
-            format!("`{text}` is no address; write a port of this machine, `9900`, an address, `127.0.0.1:9900`, or `unix:PATH`")
+            format!("`{text}` is not an address; write a port, `9900`, an address, `127.0.0.1:9900`, or `unix:PATH`")
         })
     }
 }
@@ -106,37 +106,41 @@ impl fmt::Display for Address {
     }
 }
 
-/// How to serve.
+/// Settings of the admin endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where.
+    /// Its address.
     pub address: Address,
-    /// What a reader of the state must show.
+    /// Its bearer token.
     pub token: Option<String>,
 }
 
-/// The admin side, until it is dropped.
+/// A running server. Dropping it closes the socket.
 pub struct Server {
     address: Address,
     listener: Arc<Listener>,
-    /// A byte through it lets the thread that accepts begin, its end lets it end.
-    door: Option<UnixStream>,
-    policy: Arc<Mutex<Policy>>,
-    places: Arc<Places>,
+    /// Controls the accepting thread: a byte starts it, the end of the stream ends it.
+    control: Option<UnixStream>,
+    policy: Arc<Mutex<AccessPolicy>>,
+    connections: Arc<Connections>,
     thread: Option<JoinHandle<()>>,
-    /// Another process listens there, too, and its file is that one's.
+    /// Whether another process shares the socket, and owns its file.
     is_shared: bool,
 }
 
 impl Server {
-    /// Listens from here on, on a socket that somebody else has opened for this address if there is one, and answers when it
-    /// is told to serve.
+    /// Opens the address, or adopts a socket that another process has opened for it. Connections wait until `serve`.
     ///
-    /// Errors: the address cannot be had, or is for everybody and there is no token.
-    pub fn open(config: Config, opened: Option<OwnedFd>, source: Arc<dyn Source>) -> io::Result<Self> {
+    /// Errors: the address is not available, or other machines can reach it without a token.
+    pub fn open(
+        config: Config,
+        opened: Option<OwnedFd>,
+        provider: Arc<dyn StateProvider>,
+    ) -> io::Result<Self> {
         let is_local = config.address.is_local();
         if !is_local && config.token.is_none() {
-            let why = format!("{} can be reached by others: that needs a token", config.address);
+            let why =
+                format!("other machines can reach {}, so the admin endpoint needs a token", config.address);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let is_shared = opened.is_some();
@@ -147,74 +151,79 @@ impl Server {
         listener.set_nonblocking()?;
         let listener = Arc::new(listener);
         let is_tcp = matches!(address, Address::Tcp(_));
-        let policy = Policy { is_local_only: is_tcp && config.token.is_none(), token: config.token };
-        let policy = Arc::new(Mutex::new(policy));
-        let places = Arc::new(Places::default());
-        let (door, inside) = UnixStream::pair()?;
-        let (accepts, taken, holds) = (Arc::clone(&listener), Arc::clone(&places), Arc::clone(&policy));
-        let thread = std::thread::Builder::new()
-            .name("flick-admin".to_owned())
-            .spawn(move || accept_all(&accepts, &inside, &taken, &holds, &source))?;
-        let (door, thread) = (Some(door), Some(thread));
-        Ok(Self { address, listener, door, policy, places, thread, is_shared })
+        let requires_local_host = is_tcp && config.token.is_none();
+        let policy = Arc::new(Mutex::new(AccessPolicy { requires_local_host, token: config.token }));
+        let connections = Arc::new(Connections::default());
+        let (control, controlled) = UnixStream::pair()?;
+        let accept_loop = AcceptLoop {
+            listener: Arc::clone(&listener),
+            control: controlled,
+            connections: Arc::clone(&connections),
+            policy: Arc::clone(&policy),
+            provider,
+        };
+        let thread = std::thread::Builder::new().name("flick-admin".to_owned());
+        let thread = thread.spawn(move || accept_loop.run())?;
+        let (control, thread) = (Some(control), Some(thread));
+        Ok(Self { address, listener, control, policy, connections, thread, is_shared })
     }
 
-    /// Answers from here on; whoever opened the socket does not any more.
+    /// Starts accepting connections. The process that opened the socket has stopped.
     pub fn serve(&mut self) {
         self.is_shared = false;
-        // A thread that has panicked reads nothing, and that was reported when it happened.
-        let _ = self.door.as_ref().map(|mut door| door.write_all(&[0]));
+        // This fails if the thread has panicked, which was reported then.
+        let _ = self.control.as_ref().map(|mut control| control.write_all(&[0]));
     }
 
-    /// The socket that listens, for a process that takes this one's place.
+    /// The listening socket, for the new process of a hot restart.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// What a reader of the state must show.
+    /// The bearer token.
     pub fn token(&self) -> Option<String> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).token.clone()
     }
 
-    /// Ends, where another process listens on the same socket from here on. What is being answered goes on.
-    pub fn give_away(mut self) -> Answers {
+    /// Ends this server; another process accepts from the same socket from now on. Open connections continue.
+    pub fn hand_over(mut self) -> Responses {
         self.is_shared = true;
-        Answers(Arc::clone(&self.places))
+        Responses(Arc::clone(&self.connections))
     }
 
-    /// Where it listens: with the port that it was given if it asked for any.
+    /// Its address, with the actual port if it is set to 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Readers of the state must show this one from here on.
+    /// Changes the bearer token.
     pub fn set_token(&self, token: String) {
-        let policy = Policy { token: Some(token), is_local_only: false };
+        let policy = AccessPolicy { token: Some(token), requires_local_host: false };
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 }
 
-/// Answers under way.
-pub struct Answers(Arc<Places>);
+/// Responses in progress.
+pub struct Responses(Arc<Connections>);
 
-impl Answers {
-    /// Waits until whoever has asked for something has its answer, so long at most.
+impl Responses {
+    /// Waits until all requests were answered, at most `time_max`.
     pub fn finish(&self, time_max: Duration) {
-        let is_heard = |taken: &mut VecDeque<Taken>| taken.iter().any(|other| other.is_heard);
-        // Who does not take it in time goes without.
-        drop(self.0.given_back.wait_timeout_while(self.0.taken(), time_max, is_heard));
+        let has_request = |open: &mut VecDeque<Connection>| open.iter().any(|other| other.has_request);
+        // A client that does not read its response in time does not get it.
+        drop(self.0.closed.wait_timeout_while(self.0.open(), time_max, has_request));
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.door.take());
+        drop(self.control.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported when it happened.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
         if let (Address::Unix(path), false) = (&self.address, self.is_shared) {
-            // Somebody else may have removed it.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -239,20 +248,20 @@ impl Listener {
                     Ok(found) if !is_socket(&found) || UnixStream::connect(path).is_ok() => {
                         return Err(io::ErrorKind::AddrInUse.into());
                     }
-                    // Nothing is there, or a socket that nobody listens on.
+                    // Nothing is there, or a stale socket.
                     _ => {}
                 }
-                // Made beside its place, so that it is never there with the rights of others.
-                let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-                let listener = UnixListener::bind(&beside)?;
-                std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600))?;
-                std::fs::rename(&beside, path)?;
+                // Created under another name, so that it never has other permissions at its path.
+                let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+                let listener = UnixListener::bind(&temporary)?;
+                std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
+                std::fs::rename(&temporary, path)?;
                 Ok((Self::Unix(listener), address.clone()))
             }
         }
     }
 
-    /// A socket that listens at this address already. Where its file has gone nobody finds it, and there is a new one.
+    /// Adopts a socket that listens at this address. A Unix socket without its file is replaced by a new one.
     fn adopt(address: &Address, socket: OwnedFd) -> io::Result<(Self, Address)> {
         match address {
             Address::Tcp(_) => {
@@ -262,13 +271,13 @@ impl Listener {
             }
             Address::Unix(path) => match std::fs::symlink_metadata(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open(address),
-                // Who may not look any more may still accept.
+                // A process that may no longer see the file may still accept.
                 _ => Ok((Self::Unix(UnixListener::from(socket)), address.clone())),
             },
         }
     }
 
-    /// Several processes may accept from one socket: whoever comes late must not wait there.
+    /// Makes `accept` non-blocking: another process may share the socket and accept first.
     fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Tcp(listener) => listener.set_nonblocking(true),
@@ -293,225 +302,230 @@ impl AsFd for Listener {
     }
 }
 
-/// A connection with deadlines.
+/// A connection with timeouts.
 pub(crate) trait Stream: Read + Write + Send {
-    fn set_deadlines(&self, left: Duration) -> io::Result<()>;
+    fn set_timeouts(&self, time: Duration) -> io::Result<()>;
 
-    /// What ends it from another thread.
-    fn cutter(&self) -> io::Result<Cutter>;
+    /// A handle to close it from another thread.
+    fn closer(&self) -> io::Result<Closer>;
 }
 
-/// Ends a connection that another thread waits on.
-pub(crate) enum Cutter {
+/// Closes a connection that another thread reads.
+pub(crate) enum Closer {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Cutter {
-    fn cut(&self) {
-        // It fails where the peer has gone, which is as good.
+impl Closer {
+    fn close(&self) {
+        // This fails if the peer has disconnected.
         let _ = match self {
-            Cutter::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Cutter::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Closer::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Closer::Unix(stream) => stream.shutdown(Shutdown::Both),
         };
     }
 }
 
 impl Stream for TcpStream {
-    fn set_deadlines(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
+    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
     }
 
-    fn cutter(&self) -> io::Result<Cutter> {
-        self.try_clone().map(Cutter::Tcp)
+    fn closer(&self) -> io::Result<Closer> {
+        self.try_clone().map(Closer::Tcp)
     }
 }
 
 impl Stream for UnixStream {
-    fn set_deadlines(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
+    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
     }
 
-    fn cutter(&self) -> io::Result<Cutter> {
-        self.try_clone().map(Cutter::Unix)
+    fn closer(&self) -> io::Result<Closer> {
+        self.try_clone().map(Closer::Unix)
     }
 }
 
-/// Waits until somebody comes; whether he is let in.
-fn waits(listener: &Listener, inside: &UnixStream) -> bool {
-    let mut both = [PollFd::new(listener, PollFlags::IN), PollFd::new(inside, PollFlags::IN)];
-    match poll(&mut both, None) {
-        Ok(_) => both[1].revents().is_empty(),
-        Err(Errno::INTR) => true,
-        Err(error) => {
-            tracing::debug!(%error, "the admin side cannot wait");
-            std::thread::sleep(ACCEPT_PAUSE);
-            true
+/// Accepts connections and starts a thread for each.
+struct AcceptLoop {
+    listener: Arc<Listener>,
+    control: UnixStream,
+    connections: Arc<Connections>,
+    policy: Arc<Mutex<AccessPolicy>>,
+    provider: Arc<dyn StateProvider>,
+}
+
+impl AcceptLoop {
+    fn run(mut self) {
+        if self.control.read_exact(&mut [0]).is_err() {
+            return;
+        }
+        while self.wait() {
+            match self.listener.accept() {
+                Ok(stream) => self.start(stream),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the admin endpoint cannot accept a connection");
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
         }
     }
-}
 
-fn accept_all(
-    listener: &Listener,
-    mut inside: &UnixStream,
-    places: &Arc<Places>,
-    policy: &Arc<Mutex<Policy>>,
-    source: &Arc<dyn Source>,
-) {
-    let mut told = [0];
-    if inside.read_exact(&mut told).is_err() {
-        return;
-    }
-    while waits(listener, inside) {
-        let stream = match listener.accept() {
-            Ok(stream) => stream,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                continue;
-            }
+    /// Waits for a connection; false once the server ends.
+    fn wait(&self) -> bool {
+        let mut both =
+            [PollFd::new(&*self.listener, PollFlags::IN), PollFd::new(&self.control, PollFlags::IN)];
+        match poll(&mut both, None) {
+            Ok(_) => both[1].revents().is_empty(),
+            Err(Errno::INTR) => true,
             Err(error) => {
-                tracing::debug!(%error, "the admin side cannot accept");
+                tracing::debug!(%error, "the admin endpoint cannot wait for connections");
                 std::thread::sleep(ACCEPT_PAUSE);
-                continue;
+                true
             }
+        }
+    }
+
+    fn start(&self, stream: Box<dyn Stream>) {
+        let closer = stream.closer().ok();
+        let Some(slot) = closer.and_then(|closer| Connections::add(&self.connections, closer)) else {
+            return reject(stream);
         };
-        let Some(place) = stream.cutter().ok().and_then(|cutter| Places::take(places, cutter)) else {
-            refuse(stream);
-            continue;
-        };
-        let (policy, source) = (Arc::clone(policy), Arc::clone(source));
-        // Without a thread the place is given back with the closure.
+        let (policy, provider) = (Arc::clone(&self.policy), Arc::clone(&self.provider));
+        // If no thread can be started, the slot is released with the closure.
         let _ = std::thread::Builder::new()
-            .name("flick-answer".to_owned())
-            .stack_size(ANSWER_STACK_BYTES)
+            .name("flick-response".to_owned())
+            .stack_size(CONNECTION_STACK_BYTES)
             .spawn(move || {
-                // A reader that goes away has had its answer, or does not want it.
-                let _ = exchange(stream, &place, &policy, &*source);
+                // An error means that the client has disconnected.
+                let _ = exchange(stream, &slot, &policy, &*provider);
             });
     }
 }
 
-/// Who is connected, in the order of coming.
+/// The open connections, oldest first.
 #[derive(Default)]
-struct Places {
-    taken: Mutex<VecDeque<Taken>>,
-    /// Called when one is given back.
-    given_back: Condvar,
-    /// Threads that answer, of those that were cut off too.
+struct Connections {
+    open: Mutex<VecDeque<Connection>>,
+    /// Signalled when a connection is closed.
+    closed: Condvar,
+    /// Number of connection threads, including those whose connection was closed.
     threads: AtomicUsize,
     next: AtomicU64,
 }
 
-struct Taken {
+struct Connection {
     id: u64,
-    cutter: Cutter,
-    /// It has asked for something.
-    is_heard: bool,
+    closer: Closer,
+    /// Whether it has sent a request.
+    has_request: bool,
 }
 
-/// A place among the connections, given back also by a panic.
-struct Place {
-    of: Arc<Places>,
+/// A slot among the open connections. Dropping it releases the slot.
+struct ConnectionSlot {
+    connections: Arc<Connections>,
     id: u64,
 }
 
-impl Places {
-    /// A place for who has come, if need be that of who has been silent for longest; none while all have asked for something.
-    fn take(places: &Arc<Places>, cutter: Cutter) -> Option<Place> {
-        let mut taken = places.taken();
-        if taken.len() >= CONNECTIONS_MAX {
-            let silent = taken.iter().position(|other| !other.is_heard)?;
-            if places.threads.load(Ordering::Relaxed) >= 2 * CONNECTIONS_MAX {
+impl Connections {
+    /// Adds a connection. If all slots are in use, closes the oldest connection without a request; `None` if there is
+    /// none.
+    fn add(connections: &Arc<Connections>, closer: Closer) -> Option<ConnectionSlot> {
+        let mut open = connections.open();
+        if open.len() >= CONNECTIONS_MAX {
+            let idle = open.iter().position(|other| !other.has_request)?;
+            if connections.threads.load(Ordering::Relaxed) >= 2 * CONNECTIONS_MAX {
                 return None;
             }
-            taken.remove(silent).iter().for_each(|other| other.cutter.cut());
+            open.remove(idle).iter().for_each(|other| other.closer.close());
         }
-        let id = places.next.fetch_add(1, Ordering::Relaxed);
-        places.threads.fetch_add(1, Ordering::Relaxed);
-        taken.push_back(Taken { id, cutter, is_heard: false });
-        Some(Place { of: Arc::clone(places), id })
+        let id = connections.next.fetch_add(1, Ordering::Relaxed);
+        connections.threads.fetch_add(1, Ordering::Relaxed);
+        open.push_back(Connection { id, closer, has_request: false });
+        Some(ConnectionSlot { connections: Arc::clone(connections), id })
     }
 
-    fn taken(&self) -> MutexGuard<'_, VecDeque<Taken>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Place {
-    /// It has asked for something, and keeps its place until it is answered.
-    fn keep(&self) {
-        self.of
-            .taken()
-            .iter_mut()
-            .filter(|taken| taken.id == self.id)
-            .for_each(|taken| taken.is_heard = true);
+    fn open(&self) -> MutexGuard<'_, VecDeque<Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl ConnectionSlot {
+    /// Marks the connection as having sent a request, so that it keeps its slot.
+    fn mark_request(&self) {
+        let mut open = self.connections.open();
+        let own = open.iter_mut().filter(|connection| connection.id == self.id);
+        own.for_each(|connection| connection.has_request = true);
+    }
+}
+
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.of.taken().retain(|taken| taken.id != self.id);
-        self.of.threads.fetch_sub(1, Ordering::Relaxed);
-        self.of.given_back.notify_all();
+        self.connections.open().retain(|connection| connection.id != self.id);
+        self.connections.threads.fetch_sub(1, Ordering::Relaxed);
+        self.connections.closed.notify_all();
     }
 }
 
-fn refuse(mut stream: Box<dyn Stream>) {
-    let busy = Answer::plain("503 Service Unavailable", "too many readers at once");
-    // Short enough for the socket's buffer; who does not take it goes without.
-    let _ = stream.set_deadlines(ACCEPT_PAUSE).and_then(|()| stream.write_all(&busy.bytes()));
+fn reject(mut stream: Box<dyn Stream>) {
+    let busy = Response::plain("503 Service Unavailable", "too many connections to the admin endpoint");
+    // The response fits into the socket buffer.
+    let _ = stream.set_timeouts(ACCEPT_PAUSE).and_then(|()| stream.write_all(&busy.bytes()));
 }
 
 /// Reads one request and answers it.
 fn exchange(
     mut stream: Box<dyn Stream>,
-    place: &Place,
-    policy: &Mutex<Policy>,
-    source: &dyn Source,
+    slot: &ConnectionSlot,
+    policy: &Mutex<AccessPolicy>,
+    provider: &dyn StateProvider,
 ) -> io::Result<()> {
     let start = Instant::now();
     let mut head = Vec::new();
     let mut piece = [0; 1024];
-    let end = loop {
-        if let Some(end) = request::head_end(&head) {
-            break end;
+    let request = loop {
+        let parsed = Request::parse(&head).map(|request| request.is_some());
+        if parsed != Ok(false) {
+            break Request::parse(&head);
         }
         if head.len() >= REQUEST_BYTES_MAX {
             let text = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
-            return send(stream, &Answer::plain("431 Request Header Fields Too Large", &text));
+            return send(stream, &Response::plain("431 Request Header Fields Too Large", &text));
         }
-        let left = EXCHANGE_TIME_MAX.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_deadlines(left)?;
+        stream.set_timeouts(time_left(start)?)?;
         let length = stream.read(&mut piece)?;
         if length == 0 {
             return Ok(());
         }
         head.extend_from_slice(&piece[..length]);
     };
-    place.keep();
-    // What holds when it has asked.
+    slot.mark_request();
+    // The policy at the time of the request applies.
     let policy = policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let answer = answer(request::parse(&head[..end]).as_ref(), &policy, source);
-    send(stream, &answer)
+    let request = request.map(|request| request.expect("the loop ends with a complete request"));
+    let response = respond(request.as_ref().map_err(|error| *error), &policy, provider);
+    send(stream, &response)
 }
 
-/// Writes an answer within its time, however slowly it is read.
-fn send(mut stream: Box<dyn Stream>, answer: &Answer) -> io::Result<()> {
+/// Writes a response within its timeout, however slowly the client reads.
+fn send(mut stream: Box<dyn Stream>, response: &Response) -> io::Result<()> {
     let start = Instant::now();
-    let bytes = answer.bytes();
+    let bytes = response.bytes();
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {
-        let left = EXCHANGE_TIME_MAX.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_deadlines(left)?;
+        stream.set_timeouts(time_left(start)?)?;
         let length = stream.write(rest)?;
         rest = &rest[length..];
     }
     Ok(())
+}
+
+/// Time left of an exchange. Errors: none.
+fn time_left(start: Instant) -> io::Result<Duration> {
+    let left = EXCHANGE_TIME_MAX.saturating_sub(start.elapsed());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

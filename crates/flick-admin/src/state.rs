@@ -1,123 +1,129 @@
-//! Everything there is to see at one moment, as the page and `flick top` get it from `/api/state`.
-//! Promises: counts only grow; a reader makes rates of two states.
+//! The state of a process at one moment, as `/api/state` returns it to the admin page and `flick top`.
+//! Promises: counters only grow; a reader computes rates from two states.
 
 use serde::{Deserialize, Serialize};
 
-/// One moment of a process.
+/// The state of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Of flick.
+    /// Version of flick.
     pub version: String,
-    /// Its process.
+    /// Commit that flick was built from, if known.
+    #[serde(default)]
+    pub commit: String,
+    /// Target that flick was built for.
+    #[serde(default)]
+    pub target: String,
+    /// Statistics of the process.
     pub process: Process,
-    /// What it has given up, in a line for people.
+    /// The active sandbox, as a line of text.
     #[serde(default)]
-    pub confined: String,
-    /// It takes no new clients any more.
+    pub sandbox: String,
+    /// Whether it is draining: it accepts no new clients.
     pub is_draining: bool,
-    /// What it serves.
+    /// Its services.
     pub services: Vec<Service>,
-    /// How often they were replaced.
+    /// Reloads.
     pub reloads: Reloads,
-    /// The latest faults, oldest first.
-    pub faults: Vec<Fault>,
-    /// Faults that are not kept any more, or could not be.
-    pub faults_lost: u64,
-    /// Lines of the access log that its file did not take.
+    /// Recent warnings and errors of the log, oldest first.
+    pub events: Vec<LogEvent>,
+    /// Warnings and errors that are not in `events`.
+    pub events_dropped: u64,
+    /// Lines of the access log that could not be written.
     #[serde(default)]
-    pub access_unwritten: u64,
+    pub access_dropped: u64,
 }
 
-/// Some of the clients that there are.
+/// A sample of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sessions {
-    /// How many there are.
+    /// Number of client connections.
     pub open: u64,
-    /// Those that are named: a few of each worker of each service.
+    /// Some of them: a few of each worker of each service.
     pub sessions: Vec<Session>,
 }
 
-/// A client.
+/// A client connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// The service that serves it.
+    /// Its service.
     pub service: String,
-    /// The worker that does.
+    /// Its worker.
     pub worker: u64,
     /// Its address.
     pub client: String,
-    /// Since it came.
+    /// Time since it connected.
     pub age_ms: u64,
-    /// Since it sent something.
-    pub quiet_ms: u64,
-    /// What it does, in a few words.
+    /// Time since it sent something.
+    pub idle_ms: u64,
+    /// Its state, in a few words.
     pub state: String,
-    /// Its requests under way.
-    pub under_way: u64,
-    /// What it has sent.
+    /// Its requests in flight.
+    pub inflight: u64,
+    /// Bytes received from it.
     pub bytes_in: u64,
-    /// What was passed on to it.
+    /// Bytes sent to it.
     pub bytes_out: u64,
 }
 
 /// Reloads of the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reloads {
-    /// Number of what runs now: the first is 1.
+    /// Number of the current generation; the first is 1.
     pub generation: u64,
-    /// How long it has been running.
+    /// Time since it started.
     pub age_ms: u64,
-    /// Reloads that worked.
-    pub ok: u64,
-    /// Reloads that changed nothing because something was wrong.
+    /// Successful reloads.
+    pub succeeded: u64,
+    /// Failed reloads, which changed nothing.
     pub failed: u64,
-    /// Services of older generations that still serve somebody.
-    pub older: u64,
+    /// Services of older generations that still serve clients.
+    pub draining: u64,
 }
 
-/// What the system says of the process.
+/// Statistics of the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub id: u32,
-    /// Since its start.
+    /// Time since its start.
     pub uptime_ms: u64,
-    /// When this was read, since 1970.
+    /// Time of this state, since 1970.
     pub now_ms: u64,
-    /// Memory that it has in use.
+    /// Resident memory.
     pub resident_bytes: u64,
-    /// Time of the processor that it has had.
+    /// CPU time.
     pub cpu_ms: u64,
-    /// Open files, connections among them.
+    /// Open file descriptors.
     pub open_files: u64,
 }
 
-/// One service.
+/// A service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
     pub name: String,
     /// The channel that clients connect to.
     pub channel: String,
-    /// Where clients connect, by channel.
+    /// Listening addresses, by channel.
     pub listens: Vec<(String, String)>,
-    /// The kernel interface that carries the bytes.
+    /// Kernel interface for network I/O.
     pub io: String,
-    /// Most sessions at a time.
-    pub sessions_max: u64,
-    /// Counters of the platform, over all workers.
+    /// Maximum number of client connections.
+    pub max_connections: u64,
+    /// Platform counters, over all workers.
     pub counters: Vec<Counter>,
-    /// How long requests took, over all workers.
+    /// Request durations, over all workers.
     pub times: Times,
-    /// By worker.
+    /// Its workers.
     pub workers: Vec<Worker>,
-    /// By backend.
+    /// Its backends.
     pub backends: Vec<Backend>,
-    /// Counters and gauges of the program.
+    /// The program's counters and gauges.
     pub program: Vec<Counter>,
-    /// Dictionaries of the program.
+    /// The program's dictionaries.
     pub dictionaries: Vec<Dictionary>,
-    /// Its tasks.
+    /// Its task graph.
     pub graph: Graph,
 }
 
@@ -126,60 +132,71 @@ pub struct Service {
 pub struct Counter {
     /// Its name.
     pub name: String,
-    /// What it counts.
+    /// Its description.
     pub help: String,
-    /// It goes down too.
+    /// Whether it is a gauge.
     pub is_gauge: bool,
-    /// Now.
+    /// Its value.
     pub value: i64,
 }
 
-/// One worker of a service.
+/// A worker of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
-    /// In the order of the service's counters.
+    /// Platform counters, in the order of the service's.
     pub values: Vec<i64>,
-    /// How long its requests took.
+    /// Request durations.
     pub times: Times,
-    /// How long its tasks ran at a time, in a part of the turns.
+    /// Durations of task runs, sampled.
     #[serde(default)]
     pub slices: Times,
-    /// By kind of task: what it ran.
+    /// Task runs by kind.
     #[serde(default)]
     pub tasks: Vec<TaskRuns>,
 }
 
-/// Tasks of one kind on one worker.
+/// Task runs of one kind on one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskRuns {
-    /// The kind.
+    /// The kind of task.
     pub kind: String,
-    /// Times that one ran.
+    /// Number of runs.
     pub runs: u64,
-    /// How long, estimated from a part of the turns.
+    /// Total duration, estimated from samples.
     pub busy_ns: u64,
-    /// Times that one had more to do when its time slice was over.
+    /// Runs that ended with their time slice.
     pub slices_exceeded: u64,
-    /// Taken over from another worker.
+    /// Tasks taken from another worker.
     pub stolen: u64,
 }
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// All of them together.
+    /// Sum of all durations.
     pub sum_ns: u64,
-    /// Buckets that are not empty, shortest first: their longest time in nanoseconds, and how many times are in them.
+    /// Non-empty buckets in ascending order: longest duration in nanoseconds, and count.
     pub buckets: Vec<(u64, u64)>,
 }
 
 impl Times {
-    /// How many.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// What came since `before`.
+    /// Adds the durations of another histogram.
+    pub fn merge(&mut self, other: &Times) {
+        self.sum_ns += other.sum_ns;
+        for (end, count) in &other.buckets {
+            match self.buckets.binary_search_by_key(end, |(own, _)| *own) {
+                Ok(at) => self.buckets[at].1 += count,
+                Err(at) => self.buckets.insert(at, (*end, *count)),
+            }
+        }
+    }
+
+    /// The durations since `before`.
     pub fn since(&self, before: &Times) -> Times {
         let earlier =
             |end: u64| before.buckets.iter().find(|(at, _)| *at == end).map_or(0, |(_, count)| *count);
@@ -190,7 +207,7 @@ impl Times {
         }
     }
 
-    /// A time that this share of all was not longer than; `None` without any.
+    /// The quantile `share`, 0 to 1; `None` if the histogram is empty.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -201,104 +218,120 @@ impl Times {
     }
 }
 
-/// One backend.
+/// A backend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
     /// Its channel.
     pub channel: String,
-    /// Its number in the channel's array.
+    /// Its index in the channel's array.
     pub element: u64,
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// It has left its list, and what is under way on it finishes.
-    pub is_leaving: bool,
-    /// Workers that send it nothing: too many requests have failed, or its checks do.
-    pub out: u64,
-    /// Workers whose checks of it fail, whether they send it nothing for that or not.
-    pub failing: u64,
-    /// Times that a worker put it out because too many requests in a row had failed.
+    /// Whether it was removed from its list and is draining.
+    pub is_draining: bool,
+    /// Workers that have ejected it: too many requests have failed, or its health checks fail.
+    pub workers_ejected: u64,
+    /// Workers whose health checks of it fail, whether they have ejected it or not.
+    pub workers_failing: u64,
+    /// Ejections because of failed requests.
     pub ejections: u64,
-    /// Checks that failed.
-    pub check_failures: u64,
-    /// Requests that were not sent because it had as many as it may.
-    pub shed: u64,
+    /// Failed health checks.
+    pub health_check_failures: u64,
+    /// Requests rejected because it had `max_requests_per_backend` in flight.
+    pub rejected: u64,
     /// Requests sent to it.
     pub requests: u64,
-    /// Requests for it that flick answered itself.
+    /// Requests for it that flick answered with an error.
     pub failures: u64,
     /// Workers that are connected to it.
-    pub up: u64,
-    /// Workers connect to it without a client; otherwise `up` says nothing.
-    pub is_watched: bool,
-    /// From the request to its last reply.
+    pub workers_connected: u64,
+    /// Whether workers connect to it without a client; if not, `workers_connected` has no meaning.
+    pub is_monitored: bool,
+    /// Durations from request to response.
     pub times: Times,
 }
 
-/// One dictionary.
+impl Backend {
+    /// Merges the state of the same address: its counters are added, its gauges are the larger ones.
+    pub fn merge(&mut self, other: &Backend) {
+        self.is_draining &= other.is_draining;
+        self.workers_ejected = self.workers_ejected.max(other.workers_ejected);
+        self.workers_failing = self.workers_failing.max(other.workers_failing);
+        self.workers_connected = self.workers_connected.max(other.workers_connected);
+        self.ejections += other.ejections;
+        self.health_check_failures += other.health_check_failures;
+        self.rejected += other.rejected;
+        self.requests += other.requests;
+        self.failures += other.failures;
+        self.times.merge(&other.times);
+    }
+}
+
+/// A dictionary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dictionary {
     /// Its name.
     pub name: String,
-    /// Entries now.
+    /// Number of entries.
     pub entries: u64,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub entries_max: u64,
-    /// Memory, whatever is in it.
+    /// Allocated memory.
     pub bytes: u64,
-    /// Reads that found something.
+    /// Lookups that found an entry.
     pub hits: u64,
-    /// Reads that did not.
+    /// Lookups that found none.
     pub misses: u64,
-    /// Entries that made room.
+    /// Entries removed for new ones.
     pub evictions: u64,
-    /// Entries whose time was over.
+    /// Entries removed because they expired.
     pub expirations: u64,
-    /// Writes for which there was no room.
+    /// Writes rejected because the dictionary was full.
     pub refusals: u64,
 }
 
-/// Tasks and the ways that messages take between them.
+/// A task graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Inputs, what runs, outputs and state.
+    /// Inputs, computations, outputs and state.
     pub tasks: Vec<Task>,
-    /// Between them.
+    /// Edges between the tasks.
     pub edges: Vec<Edge>,
 }
 
-/// One task.
+/// A task of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// `input`, `event`, `compute`, `merge`, `output` or `state`.
     pub role: String,
     /// Its name.
     pub name: String,
-    /// A line more.
+    /// A second line of text.
     pub detail: String,
-    /// 0 what starts, 1 what runs, 2 what leaves and stays.
+    /// Column of the drawing: 0 inputs, 1 computations, 2 outputs and state.
     pub column: u8,
 }
 
-/// One edge.
+/// An edge of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
-    /// Index of a task.
+    /// Index of its source task.
     pub from: usize,
-    /// Index of a task.
+    /// Index of its target task.
     pub to: usize,
     /// `sends`, `asks` or `keeps`.
     pub kind: String,
-    /// Messages that went along it, where that is counted.
+    /// Messages along it; `None` if they are not counted.
     pub count: Option<u64>,
 }
 
-/// Something that went wrong.
+/// An event of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// Since 1970.
+pub struct LogEvent {
+    /// Time, since 1970.
     pub at_ms: u64,
-    /// How bad: `error` or `warn`.
+    /// `error` or `warn`.
     pub level: String,
-    /// What.
+    /// Message and fields.
     pub text: String,
 }

@@ -1,60 +1,60 @@
-//! One counted handle on an append-only buffer.
-//! Promises: bytes `0..len` are frozen, `len..capacity` belong to whoever appends next; a clone is a count,
-//! a drop of the last handle puts the buffer back; freeing twice or into another pool cannot be written.
-//! Refuses: inserting, truncating, overwriting. A buffer starts over only when its last handle says `reset`.
+//! A counted handle on an append-only buffer.
+//! Promises: bytes `0..len` are frozen, `len..capacity` are for the next append; a clone costs a count; dropping the
+//! last handle returns the buffer to its pool; freeing twice or into another pool does not compile.
+//! Refuses: inserting, truncating, overwriting. Only the last handle can `reset` a buffer.
 
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::pool::{BufId, Shelf, Shelves, Slot, Writer};
+use crate::pool::{BufId, ClassPool, ClassPools, Slot, Writer};
 use crate::raw::{FrozenRange, SpareRange};
 use crate::slice::Slice;
 
 /// A handle on one pooled buffer. Having a `Buf` means: its bytes below [`Buf::len`] do not change.
 pub struct Buf {
-    shelves: Rc<Shelves>,
+    pools: Rc<ClassPools>,
     id: BufId,
 }
 
 impl Buf {
-    /// Wraps a buffer whose one handle was counted by the pool already.
-    pub(crate) fn adopt(shelves: Rc<Shelves>, id: BufId) -> Buf {
-        Buf { shelves, id }
+    /// Wraps a buffer whose one handle the pool has counted already.
+    pub(crate) fn adopt(pools: Rc<ClassPools>, id: BufId) -> Buf {
+        Buf { pools, id }
     }
 
-    pub(crate) fn shelves(&self) -> &Rc<Shelves> {
-        &self.shelves
+    pub(crate) fn pools(&self) -> &Rc<ClassPools> {
+        &self.pools
     }
 
-    /// Bytes the buffer can hold.
+    /// Returns the bytes the buffer can hold.
     #[inline]
     pub fn capacity(&self) -> u32 {
         self.id.class().bytes()
     }
 
-    /// Bytes appended so far.
+    /// Returns the bytes appended so far.
     #[inline]
     pub fn len(&self) -> u32 {
         self.slot().len.get()
     }
 
-    /// Says whether nothing was appended yet.
+    /// Returns whether nothing was appended yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that can still be appended; none while the buffer is lent.
+    /// Returns the bytes that can still be appended; 0 while the buffer is provided to the kernel.
     #[inline]
     pub fn spare(&self) -> u32 {
         match self.slot().writer.get() {
-            Writer::Lent => 0,
+            Writer::Kernel => 0,
             Writer::None | Writer::Appending => self.capacity() - self.len(),
         }
     }
 
-    /// The frozen bytes.
+    /// Returns the frozen bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.range_bytes(0..self.len())
@@ -68,36 +68,36 @@ impl Buf {
         })
     }
 
-    /// Hands at most `max` spare bytes to `fill`, which returns how many of them, from the front, it wrote.
+    /// Passes at most `max` spare bytes to `fill`, which returns how many of them it wrote, from the front.
     ///
-    /// Shape:  the slice given to `fill` has `min(max, spare)` bytes of unspecified content.
-    /// Panics: `fill` claims more than it was given, or appends to this same buffer.
+    /// Shape:  the slice passed to `fill` has `min(max, spare)` bytes of unspecified content.
+    /// Panics: `fill` returns more than the slice has, or appends to this same buffer.
     pub fn append_with(&self, max: u32, fill: impl FnOnce(&mut [u8]) -> u32) -> u32 {
         let offered = max.min(self.spare());
         if offered == 0 {
             let taken = fill(&mut []);
-            assert!(taken == 0, "no more bytes are appended than there was room for");
+            assert!(taken == 0, "no more bytes are appended than fit");
             return 0;
         }
         let appending = Appending::enter(self.slot());
         let start = self.len();
         let range = SpareRange { at: self.offset() + start as usize, len: offered as usize };
-        let taken = fill(range.bytes(&self.shelf().area));
-        assert!(taken <= offered, "no more bytes are appended than there was room for");
+        let taken = fill(range.bytes(&self.class_pool().region));
+        assert!(taken <= offered, "no more bytes are appended than fit");
         self.slot().len.set(start + taken);
         drop(appending);
         taken
     }
 
-    /// Says whether this is the only handle (slices count as handles).
+    /// Returns whether this is the only handle (slices count as handles).
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.slot().handles.get() == 1
     }
 
-    /// Empties the buffer for reuse if this is its only handle; says whether it did.
+    /// Empties the buffer for reuse if this is its only handle; returns whether it did.
     ///
-    /// Exclusive borrow: a view from [`Buf::bytes`] must not see the bytes change.
+    /// Takes `&mut self` so that no borrow from [`Buf::bytes`] is alive.
     pub fn reset(&mut self) -> bool {
         let unique = self.is_unique();
         if unique {
@@ -106,34 +106,34 @@ impl Buf {
         unique
     }
 
-    /// An owning view of the frozen bytes in `range`.
+    /// Returns an owning view of the frozen bytes in `range`.
     ///
     /// Panics: `range` is not inside `0..len`.
     pub fn slice(&self, range: Range<u32>) -> Slice {
         Slice::new(self.clone(), range)
     }
 
-    /// Lends the spare bytes out for writes behind Rust's back; until the loan ends, nobody else can append.
+    /// Provides the spare bytes to the kernel; until the [`ProvidedBuf`] is dropped, nothing can be appended.
     ///
-    /// Panics: the buffer is lent or being appended to already.
-    pub fn lend(self) -> Lent {
+    /// Panics: the buffer is provided or being appended to already.
+    pub fn into_provided(self) -> ProvidedBuf {
         assert!(
-            self.slot().writer.replace(Writer::Lent) == Writer::None,
+            self.slot().writer.replace(Writer::Kernel) == Writer::None,
             "a buffer has one writer at a time"
         );
-        Lent { buf: self }
+        ProvidedBuf { buf: self }
     }
 
-    /// Says whether both handles name the same buffer.
+    /// Returns whether both handles name the same buffer.
     #[inline]
-    pub fn same(&self, other: &Buf) -> bool {
-        self.id == other.id && Rc::ptr_eq(&self.shelves, &other.shelves)
+    pub fn is_same(&self, other: &Buf) -> bool {
+        self.id == other.id && Rc::ptr_eq(&self.pools, &other.pools)
     }
 
     /// The frozen bytes in `range`, borrowed from this handle.
     #[inline]
     pub(crate) fn range_bytes(&self, range: Range<u32>) -> &[u8] {
-        self.frozen_range(range).bytes(&self.shelf().area)
+        self.frozen_range(range).bytes(&self.class_pool().region)
     }
 
     #[inline]
@@ -144,33 +144,33 @@ impl Buf {
     }
 
     #[inline]
-    fn shelf(&self) -> &Shelf {
-        self.shelves.shelf(self.id.class())
+    fn class_pool(&self) -> &ClassPool {
+        self.pools.class_pool(self.id.class())
     }
 
     #[inline]
     fn slot(&self) -> &Slot {
-        &self.shelf().slots[self.id.index() as usize]
+        &self.class_pool().slots[self.id.index() as usize]
     }
 
     #[inline]
     fn offset(&self) -> usize {
-        self.shelf().offset(self.id.index())
+        self.class_pool().offset(self.id.index())
     }
 }
 
 impl Clone for Buf {
     #[inline]
     fn clone(&self) -> Buf {
-        self.shelf().retain(self.id.index());
-        Buf { shelves: Rc::clone(&self.shelves), id: self.id }
+        self.class_pool().retain(self.id.index());
+        Buf { pools: Rc::clone(&self.pools), id: self.id }
     }
 }
 
 impl Drop for Buf {
     #[inline]
     fn drop(&mut self) {
-        self.shelf().release(self.id.index());
+        self.class_pool().release(self.id.index());
     }
 }
 
@@ -187,48 +187,48 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// The spare bytes of a buffer, lent to the kernel. Holding one means: nobody else writes them.
+/// A buffer whose spare bytes are provided to the kernel. Having one means: no other code writes them.
 ///
-/// Ends when it is dropped; the holder sees to it that the kernel is done by then.
+/// The owner drops it only after the kernel has released the memory.
 #[derive(Debug)]
-pub struct Lent {
+pub struct ProvidedBuf {
     buf: Buf,
 }
 
-impl Lent {
-    /// The buffer; handles on it and slices of it may be taken while it is lent.
+impl ProvidedBuf {
+    /// Returns the buffer; handles and slices of it may be taken while it is provided.
     pub fn buf(&self) -> &Buf {
         &self.buf
     }
 
-    /// Bytes from [`Lent::spare_ptr`] to the end of the buffer.
+    /// Returns the bytes from [`ProvidedBuf::spare_ptr`] to the end of the buffer.
     pub fn spare(&self) -> u32 {
         self.buf.capacity() - self.buf.len()
     }
 
-    /// The first spare byte.
+    /// Returns a pointer to the first spare byte.
     pub fn spare_ptr(&self) -> *mut u8 {
-        self.buf.shelf().area.pointer(self.buf.offset() + self.buf.len() as usize)
+        self.buf.class_pool().region.pointer(self.buf.offset() + self.buf.len() as usize)
     }
 
     /// Freezes the next `n` spare bytes.
     ///
     /// # Safety
-    /// The borrower has written these bytes through [`Lent::spare_ptr`] and will not write them again while a
-    /// handle on the buffer lives.
+    /// The kernel or the caller has written these bytes through [`ProvidedBuf::spare_ptr`] and does not write them
+    /// again while a handle on the buffer lives.
     pub unsafe fn commit(&self, n: u32) {
-        assert!(n <= self.spare(), "no more bytes are committed than there was room for");
+        assert!(n <= self.spare(), "no more bytes are committed than fit");
         self.buf.slot().len.set(self.buf.len() + n);
     }
 }
 
-impl Drop for Lent {
+impl Drop for ProvidedBuf {
     fn drop(&mut self) {
         self.buf.slot().writer.set(Writer::None);
     }
 }
 
-/// Holding one means: the spare bytes of this buffer are handed to exactly one closure. Unset on unwind too.
+/// Marks that the spare bytes of a buffer are passed to one closure; `Drop` clears the mark, on unwind too.
 struct Appending<'slot>(&'slot Slot);
 
 impl<'slot> Appending<'slot> {

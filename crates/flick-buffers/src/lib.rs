@@ -1,6 +1,6 @@
-//! Network buffers of one worker: pooled, counted, append-only, shared without copying.
-//! Promises: no heap allocation after [`Pool::new`]; memory is touched only once it is used; a byte that was
-//! appended never changes while anyone can see it; exhaustion is `None`, not a wait and not a crash.
+//! Network buffers of one worker: pooled, reference-counted, append-only, shared without copying.
+//! Promises: no heap allocation after [`Pool::new`]; memory is first touched when it is used; an appended byte never
+//! changes while a handle exists; exhaustion is `None`, not a wait and not a crash.
 //! Refuses: crossing threads (a pool and everything from it is `!Send`); growing; buffers of other sizes.
 //! Source: FLICK §5 (buffers and task graphs are pre-allocated); slab free lists.
 
@@ -10,7 +10,7 @@ mod pool;
 mod raw;
 mod slice;
 
-pub use buf::{Buf, Lent};
+pub use buf::{Buf, ProvidedBuf};
 pub use limits::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
-pub use pool::{Class, Pool, PoolConfig};
+pub use pool::{BufClass, Pool, PoolConfig};
 pub use slice::Slice;

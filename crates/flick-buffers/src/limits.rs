@@ -1,21 +1,21 @@
-//! Every bound of this crate, and how they relate.
+//! The limits of this crate and their relations.
 
 /// Bytes of a small buffer: one request or reply of a key-value service.
 pub const SMALL_BYTES: u32 = 2048;
 
-/// Bytes of a large buffer: what one receive asks from the kernel.
+/// Bytes of a large buffer: one receive.
 pub const LARGE_BYTES: u32 = 16384;
 
-/// Bytes of a huge buffer: a message whose program looks at 1 MiB of it.
+/// Bytes of a huge buffer: a message of which a rule reads 1 MiB.
 pub const HUGE_BYTES: u32 = (1 << 20) + 64 * 1024;
 
-/// Buffers of one class in one pool, at most; keeps a buffer's number and its class in 32 bits.
+/// Buffers of one class in one pool, at most: a buffer's index and class fit 32 bits.
 pub const BUFS_MAX: u32 = 1 << 24;
 
-/// Handles on one buffer, at most. Far above what the driver's and the platform's own limits let exist.
+/// Handles on one buffer, at most; far above what the limits of drivers and platform allow.
 pub const HANDLES_MAX: u32 = u32::MAX - 1;
 
-/// What a freed buffer is overwritten with in debug builds, so that a stale view shows at once.
+/// Debug builds overwrite a freed buffer with this byte, so that a stale view shows at once.
 pub const POISON: u8 = 0xDD;
 
 const _: () = assert!(SMALL_BYTES < LARGE_BYTES && LARGE_BYTES < HUGE_BYTES);

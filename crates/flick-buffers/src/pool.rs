@@ -1,18 +1,18 @@
-//! A worker's pool: three classes of buffers, each with a last-in-first-out free list.
-//! Promises: `alloc` and release cost a few instructions and no heap; the buffer given out is the one freed
-//! last, whose lines are warm; a number above the high-water mark was never touched.
-//! Refuses: falling back from one class to the other; the caller knows whether that makes sense.
+//! A worker's pool: three size classes of buffers, each with a last-in-first-out free list.
+//! Promises: `alloc` and release cost a few instructions and no heap; `alloc` returns the buffer freed last, whose
+//! cache lines are warm; memory above the high-water mark was never touched.
+//! Refuses: falling back from one class to another; the caller knows whether that makes sense.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::buf::Buf;
 use crate::limits::{BUFS_MAX, HANDLES_MAX, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
-use crate::raw::Area;
+use crate::raw::Region;
 
-/// The size of a buffer.
+/// The size class of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum BufClass {
     /// [`SMALL_BYTES`].
     Small,
     /// [`LARGE_BYTES`].
@@ -21,52 +21,52 @@ pub enum Class {
     Huge,
 }
 
-impl Class {
-    /// Capacity of a buffer of this class.
+impl BufClass {
+    /// Returns the capacity of a buffer of this class.
     pub fn bytes(self) -> u32 {
         match self {
-            Class::Small => SMALL_BYTES,
-            Class::Large => LARGE_BYTES,
-            Class::Huge => HUGE_BYTES,
+            BufClass::Small => SMALL_BYTES,
+            BufClass::Large => LARGE_BYTES,
+            BufClass::Huge => HUGE_BYTES,
         }
     }
 }
 
-/// How many buffers a pool holds; fixed for its life.
+/// The number of buffers of a pool; fixed for its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Buffers of [`Class::Small`].
+    /// Buffers of [`BufClass::Small`].
     pub small_count: u32,
-    /// Buffers of [`Class::Large`].
+    /// Buffers of [`BufClass::Large`].
     pub large_count: u32,
-    /// Buffers of [`Class::Huge`].
+    /// Buffers of [`BufClass::Huge`].
     pub huge_count: u32,
 }
 
-/// The buffers of one worker. Clone is a cheap second handle on the same pool; the memory goes back to the
-/// system when the last pool handle and the last buffer are gone.
+/// The buffers of one worker. A clone is a second handle on the same pool; the memory is freed when the last pool
+/// handle and the last buffer are dropped.
 #[derive(Clone)]
-pub struct Pool(Rc<Shelves>);
+pub struct Pool(Rc<ClassPools>);
 
-pub(crate) struct Shelves {
-    small: Shelf,
-    large: Shelf,
-    huge: Shelf,
+pub(crate) struct ClassPools {
+    small: ClassPool,
+    large: ClassPool,
+    huge: ClassPool,
 }
 
 /// All buffers of one class.
-pub(crate) struct Shelf {
-    pub(crate) area: Area,
+pub(crate) struct ClassPool {
+    pub(crate) region: Region,
     pub(crate) slots: Box<[Slot]>,
-    class: Class,
+    class: BufClass,
     /// First free slot below `fresh`, or `NONE`.
     free_head: Cell<u32>,
-    /// Slots at and above this number were never given out.
+    /// Slots at and above this number were never allocated.
     fresh: Cell<u32>,
     live: Cell<u32>,
 }
 
-/// Book-keeping of one buffer, apart from its bytes so that neither drags the other into the cache.
+/// The state of one buffer, stored apart from its bytes so that neither pulls the other into the cache.
 #[derive(Default)]
 pub(crate) struct Slot {
     /// Handles on the buffer; 0 means free.
@@ -75,25 +75,25 @@ pub(crate) struct Slot {
     pub(crate) len: Cell<u32>,
     /// Next free slot; meaningful only while free.
     next_free: Cell<u32>,
-    /// Who may write the bytes behind `len`.
+    /// Who may write the bytes after `len`.
     pub(crate) writer: Cell<Writer>,
 }
 
 /// Who holds the spare bytes of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// Nobody: whoever appends next.
+    /// Free for the next append.
     #[default]
     None,
     /// A closure inside `append_with`.
     Appending,
-    /// The kernel.
-    Lent,
+    /// The kernel (see [`crate::ProvidedBuf`]).
+    Kernel,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A buffer's number and class in one word.
+/// A buffer's index and class in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufId(u32);
 
@@ -101,20 +101,20 @@ const LARGE_BIT: u32 = 1 << 31;
 const HUGE_BIT: u32 = 1 << 30;
 
 impl BufId {
-    fn new(class: Class, index: u32) -> BufId {
+    fn new(class: BufClass, index: u32) -> BufId {
         BufId(match class {
-            Class::Small => index,
-            Class::Large => index | LARGE_BIT,
-            Class::Huge => index | HUGE_BIT,
+            BufClass::Small => index,
+            BufClass::Large => index | LARGE_BIT,
+            BufClass::Huge => index | HUGE_BIT,
         })
     }
 
     #[inline]
-    pub(crate) fn class(self) -> Class {
+    pub(crate) fn class(self) -> BufClass {
         match self.0 & (LARGE_BIT | HUGE_BIT) {
-            0 => Class::Small,
-            LARGE_BIT => Class::Large,
-            _ => Class::Huge,
+            0 => BufClass::Small,
+            LARGE_BIT => BufClass::Large,
+            _ => BufClass::Huge,
         }
     }
 
@@ -127,70 +127,70 @@ impl BufId {
 impl Pool {
     /// Reserves the address space for all buffers.
     ///
-    /// Cost: 16 bytes of book-keeping per buffer are written; buffer memory itself is not touched.
-    /// Panics: a count above [`BUFS_MAX`], which is the caller's configuration check to prevent.
+    /// Cost: writes 16 bytes of state per buffer; buffer memory itself is not touched.
+    /// Panics: a count above [`BUFS_MAX`]; the caller checks its configuration.
     pub fn new(config: PoolConfig) -> Pool {
-        Pool(Rc::new(Shelves {
-            small: Shelf::new(Class::Small, config.small_count),
-            large: Shelf::new(Class::Large, config.large_count),
-            huge: Shelf::new(Class::Huge, config.huge_count),
+        Pool(Rc::new(ClassPools {
+            small: ClassPool::new(BufClass::Small, config.small_count),
+            large: ClassPool::new(BufClass::Large, config.large_count),
+            huge: ClassPool::new(BufClass::Huge, config.huge_count),
         }))
     }
 
     /// Takes an empty buffer, or `None` when all of this class are in use.
-    pub fn alloc(&self, class: Class) -> Option<Buf> {
-        let index = self.0.shelf(class).take()?;
+    pub fn alloc(&self, class: BufClass) -> Option<Buf> {
+        let index = self.0.class_pool(class).take()?;
         Some(Buf::adopt(Rc::clone(&self.0), BufId::new(class, index)))
     }
 
-    /// Buffers of this class that [`Pool::alloc`] can still give.
-    pub fn free_count(&self, class: Class) -> u32 {
+    /// Returns how many buffers of this class are free.
+    pub fn free_count(&self, class: BufClass) -> u32 {
         self.capacity_count(class) - self.live_count(class)
     }
 
-    /// Buffers of this class there are.
-    pub fn capacity_count(&self, class: Class) -> u32 {
-        self.0.shelf(class).count()
+    /// Returns how many buffers of this class the pool has.
+    pub fn capacity_count(&self, class: BufClass) -> u32 {
+        self.0.class_pool(class).count()
     }
 
-    /// Buffers of this class in use.
-    pub fn live_count(&self, class: Class) -> u32 {
-        self.0.shelf(class).live.get()
+    /// Returns how many buffers of this class are in use.
+    pub fn live_count(&self, class: BufClass) -> u32 {
+        self.0.class_pool(class).live.get()
     }
 
-    /// Says whether `buf` came from this pool.
+    /// Returns whether `buf` belongs to this pool.
     pub fn owns(&self, buf: &Buf) -> bool {
-        Rc::ptr_eq(&self.0, buf.shelves())
+        Rc::ptr_eq(&self.0, buf.pools())
     }
 }
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool")
-            .field("small_live", &self.live_count(Class::Small))
-            .field("large_live", &self.live_count(Class::Large))
-            .field("huge_live", &self.live_count(Class::Huge))
+            .field("small_live", &self.live_count(BufClass::Small))
+            .field("large_live", &self.live_count(BufClass::Large))
+            .field("huge_live", &self.live_count(BufClass::Huge))
             .finish()
     }
 }
 
-impl Shelves {
+impl ClassPools {
     #[inline]
-    pub(crate) fn shelf(&self, class: Class) -> &Shelf {
+    pub(crate) fn class_pool(&self, class: BufClass) -> &ClassPool {
         match class {
-            Class::Small => &self.small,
-            Class::Large => &self.large,
-            Class::Huge => &self.huge,
+            BufClass::Small => &self.small,
+            BufClass::Large => &self.large,
+            BufClass::Huge => &self.huge,
         }
     }
 }
 
-impl Shelf {
-    fn new(class: Class, count: u32) -> Shelf {
+impl ClassPool {
+    fn new(class: BufClass, count: u32) -> ClassPool {
         assert!(count <= BUFS_MAX, "a pool's class holds at most BUFS_MAX buffers");
         let bytes = count as usize * class.bytes() as usize;
-        Shelf {
-            area: Area::new(bytes),
+        ClassPool {
+            region: Region::new(bytes),
             slots: (0..count).map(|_| Slot::default()).collect(),
             class,
             free_head: Cell::new(NONE),
@@ -203,7 +203,7 @@ impl Shelf {
         self.slots.len() as u32
     }
 
-    /// Offset of a buffer's first byte in the area.
+    /// Returns the offset of a buffer's first byte in the region.
     #[inline]
     pub(crate) fn offset(&self, index: u32) -> usize {
         index as usize * self.class.bytes() as usize
@@ -246,19 +246,19 @@ impl Shelf {
     pub(crate) fn release(&self, index: u32) {
         let slot = &self.slots[index as usize];
         let handles = slot.handles.get();
-        assert!(handles != 0, "a handle that is dropped names a live buffer");
+        assert!(handles != 0, "a dropped handle names a live buffer");
         slot.handles.set(handles - 1);
         if handles == 1 {
-            self.give_back(index);
+            self.put_back(index);
         }
     }
 
-    fn give_back(&self, index: u32) {
+    fn put_back(&self, index: u32) {
         let slot = &self.slots[index as usize];
         #[cfg(debug_assertions)]
         {
             let used = crate::raw::SpareRange { at: self.offset(index), len: slot.len.get() as usize };
-            used.bytes(&self.area).fill(crate::limits::POISON);
+            used.bytes(&self.region).fill(crate::limits::POISON);
         }
         slot.next_free.set(self.free_head.get());
         self.free_head.set(index);

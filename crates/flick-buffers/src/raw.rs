@@ -1,6 +1,6 @@
 //! The memory behind one class of buffers; the only unsafe code of this crate.
 //! Promises: one allocation, zeroed by the kernel page by page as it is first touched, freed once.
-//! Refuses: knowing which bytes are frozen and which are spare; that is `buf.rs`, which upholds what is said here.
+//! Refuses: knowing which bytes are frozen and which are spare; `buf.rs` knows and upholds the contracts below.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 const LINE_BYTES: usize = 64;
 
 /// One zeroed allocation of fixed size.
-pub(crate) struct Area {
+pub(crate) struct Region {
     allocation: NonNull<u8>,
     layout: Layout,
     /// First byte of `allocation` that lies on a cache line.
@@ -17,11 +17,11 @@ pub(crate) struct Area {
     len: usize,
 }
 
-impl Area {
-    /// Takes `len` zeroed bytes. Cost: no page is touched for a large `len`, because the system's allocator maps such memory, and
-    /// the kernel has zeroed it already. (The alignment is made by hand for the same reason: the standard allocator writes the
-    /// zeros when asked for a large one.)
-    pub(crate) fn new(len: usize) -> Area {
+impl Region {
+    /// Allocates `len` zeroed bytes. Cost: a large `len` touches no page, because the system's allocator maps such
+    /// memory and the kernel zeroes it on first use. (The code aligns by hand for the same reason: with a large
+    /// alignment the standard allocator writes the zeros itself.)
+    pub(crate) fn new(len: usize) -> Region {
         let bytes = len.checked_add(LINE_BYTES).expect("a pool's bytes fit the address space");
         let layout = Layout::from_size_align(bytes, 16).expect("a pool's bytes fit the address space");
         // SAFETY: a cache line is added to every length, so the size is not zero.
@@ -31,20 +31,20 @@ impl Area {
         assert!(skip < LINE_BYTES, "aligning a byte pointer skips less than the alignment");
         // SAFETY: `skip < LINE_BYTES` (asserted above) and the allocation has `len + LINE_BYTES` bytes.
         let base = unsafe { allocation.add(skip) };
-        Area { allocation, layout, base, len }
+        Region { allocation, layout, base, len }
     }
 
-    /// Pointer to byte `at`; `at` may be one past the end.
+    /// Returns a pointer to byte `at`; `at` may be one past the end.
     pub(crate) fn pointer(&self, at: usize) -> *mut u8 {
         assert!(at <= self.len, "an offset into a pool's memory lies inside it");
         // SAFETY: `at <= len` (asserted above) and `len` bytes follow `base`, by `new`.
         unsafe { self.base.as_ptr().add(at) }
     }
 
-    /// The bytes `at..at + len`.
+    /// Returns the bytes `at..at + len`.
     ///
     /// # Safety
-    /// For the life of the returned borrow nobody writes these bytes.
+    /// For the life of the returned borrow no code writes these bytes.
     pub(crate) unsafe fn frozen(&self, at: usize, len: usize) -> &[u8] {
         assert!(len <= self.len && at <= self.len - len, "a view lies inside its pool's memory");
         let start = self.pointer(at);
@@ -53,10 +53,10 @@ impl Area {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// The bytes `at..at + len`, for writing.
+    /// Returns the bytes `at..at + len`, for writing.
     ///
     /// # Safety
-    /// For the life of the returned borrow nobody else reads or writes these bytes.
+    /// For the life of the returned borrow no other code reads or writes these bytes.
     #[expect(clippy::mut_from_ref, reason = "disjointness is per range and is this function's contract")]
     pub(crate) unsafe fn spare(&self, at: usize, len: usize) -> &mut [u8] {
         assert!(len <= self.len && at <= self.len - len, "a view lies inside its pool's memory");
@@ -67,7 +67,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `allocation` came from `alloc_zeroed` with this very `layout`, and is freed only here.
         unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
@@ -76,11 +76,11 @@ impl Drop for Area {
 
 /// The bytes `from..from + len` of one buffer's frozen part.
 ///
-/// `buf.rs` hands in offsets below the buffer's length only. This is the sound wrapper around
-/// [`Area::frozen`]: bytes below a buffer's length are never written while a handle on it lives (appending
+/// `buf.rs` passes offsets below the buffer's length only. This is the sound wrapper around
+/// [`Region::frozen`]: bytes below a buffer's length are never written while a handle on it lives (appending
 /// writes at and above the length; `reset` and freeing need the last handle, exclusively).
 pub(crate) struct FrozenRange {
-    /// Offset in the area.
+    /// Offset in the region.
     pub(crate) at: usize,
     /// How many bytes.
     pub(crate) len: usize,
@@ -88,16 +88,16 @@ pub(crate) struct FrozenRange {
 
 impl FrozenRange {
     /// Borrows the bytes for as long as the caller's handle is borrowed.
-    pub(crate) fn bytes<'handle>(&self, area: &'handle Area) -> &'handle [u8] {
-        // SAFETY: `buf::Buf::frozen_range` is the only maker of a `FrozenRange`; it asserts the range lies
+    pub(crate) fn bytes<'handle>(&self, region: &'handle Region) -> &'handle [u8] {
+        // SAFETY: `buf::Buf::frozen_range` alone constructs a `FrozenRange`; it asserts that the range lies
         // below the buffer's length, and the caller borrows a live handle for `'handle`.
-        unsafe { area.frozen(self.at, self.len) }
+        unsafe { region.frozen(self.at, self.len) }
     }
 }
 
-/// The spare bytes of one buffer while its writer mark is held.
+/// The spare bytes of one buffer while its writer mark is set.
 pub(crate) struct SpareRange {
-    /// Offset in the area.
+    /// Offset in the region.
     pub(crate) at: usize,
     /// How many bytes.
     pub(crate) len: usize,
@@ -105,10 +105,10 @@ pub(crate) struct SpareRange {
 
 impl SpareRange {
     /// Borrows the bytes for writing; consumes the proof.
-    #[expect(clippy::mut_from_ref, reason = "the range is the exclusive permission, not the area")]
-    pub(crate) fn bytes(self, area: &Area) -> &mut [u8] {
-        // SAFETY: `buf::Buf::append_with` makes at most one `SpareRange` per buffer at a time (its writer mark),
+    #[expect(clippy::mut_from_ref, reason = "the range is the exclusive permission, not the region")]
+    pub(crate) fn bytes(self, region: &Region) -> &mut [u8] {
+        // SAFETY: `buf::Buf::append_with` constructs at most one `SpareRange` per buffer at a time (its writer mark),
         // at or above its length, where no `FrozenRange` reaches; freeing writes only with no handle left.
-        unsafe { area.spare(self.at, self.len) }
+        unsafe { region.spare(self.at, self.len) }
     }
 }

@@ -17,60 +17,60 @@ pub struct Slice {
 
 impl Slice {
     pub(crate) fn new(buf: Buf, range: Range<u32>) -> Slice {
-        assert!(range.start <= range.end, "a slice's start is not behind its end");
+        assert!(range.start <= range.end, "a slice does not start after its end");
         assert!(range.end <= buf.len(), "a slice ends inside its buffer's frozen bytes");
         Slice { buf, start: range.start, end: range.end }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.buf.range_bytes(self.start..self.end)
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> u32 {
         self.end - self.start
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// A view of part of this view; `range` counts from its own start. Panics when it reaches outside.
+    /// Returns a view of a part; `range` counts from this view's start. Panics when it reaches outside.
     pub fn sub(&self, range: Range<u32>) -> Slice {
-        assert!(range.start <= range.end, "a slice's start is not behind its end");
+        assert!(range.start <= range.end, "a slice does not start after its end");
         assert!(range.end <= self.len(), "a part of a slice lies inside it");
         Slice { buf: self.buf.clone(), start: self.start + range.start, end: self.start + range.end }
     }
 
-    /// Drops the first `n` bytes from the view. Panics when it has fewer.
+    /// Removes the first `n` bytes from the view. Panics when it has fewer.
     pub fn advance(&mut self, n: u32) {
         assert!(n <= self.len(), "a slice is advanced by no more than it holds");
         self.start += n;
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn buf(&self) -> &Buf {
         &self.buf
     }
 
-    /// Offset of the first byte in the buffer.
+    /// Returns the offset of the first byte in the buffer.
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// Offset behind the last byte in the buffer.
+    /// Returns the offset after the last byte in the buffer.
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// Grows over `next` if that lies directly behind in the same buffer; says whether it did.
+    /// Extends this view over `next` if that follows directly in the same buffer; returns whether it did.
     pub fn try_extend(&mut self, next: &Slice) -> bool {
-        let contiguous = self.end == next.start && self.buf.same(&next.buf);
+        let contiguous = self.end == next.start && self.buf.is_same(&next.buf);
         if contiguous {
             self.end = next.end;
         }

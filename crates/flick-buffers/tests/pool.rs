@@ -1,6 +1,6 @@
-//! What the pool promises, through its public interface; last, a random walk against a plain model.
+//! The pool's promises, through its public interface; last, random operations against a plain model.
 
-use flick_buffers::{Buf, Class, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
+use flick_buffers::{Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
 use proptest::prelude::*;
 
 fn pool(small_count: u32, large_count: u32) -> Pool {
@@ -8,37 +8,37 @@ fn pool(small_count: u32, large_count: u32) -> Pool {
 }
 
 fn small(pool: &Pool) -> Buf {
-    pool.alloc(Class::Small).expect("the test's pool has a small buffer left")
+    pool.alloc(BufClass::Small).expect("the test's pool has a small buffer left")
 }
 
 #[test]
 fn exhaustion_is_none_and_ends_with_the_first_release() {
     let pool = pool(2, 1);
     let held = [small(&pool), small(&pool)];
-    assert!(pool.alloc(Class::Small).is_none());
-    assert_eq!(pool.free_count(Class::Small), 0);
-    assert_eq!(pool.free_count(Class::Large), 1, "classes are exhausted apart");
+    assert!(pool.alloc(BufClass::Small).is_none());
+    assert_eq!(pool.free_count(BufClass::Small), 0);
+    assert_eq!(pool.free_count(BufClass::Large), 1, "each class has its own buffers");
     drop(held);
-    assert_eq!((pool.free_count(Class::Small), pool.live_count(Class::Small)), (2, 0));
-    assert!(pool.alloc(Class::Small).is_some());
+    assert_eq!((pool.free_count(BufClass::Small), pool.live_count(BufClass::Small)), (2, 0));
+    assert!(pool.alloc(BufClass::Small).is_some());
 }
 
 #[test]
 fn an_empty_class_is_exhausted_from_the_start() {
-    assert!(pool(0, 0).alloc(Class::Large).is_none());
+    assert!(pool(0, 0).alloc(BufClass::Large).is_none());
 }
 
 #[test]
-fn the_last_handle_returns_the_buffer_whatever_its_kind() {
+fn the_last_handle_or_slice_returns_the_buffer() {
     let pool = pool(1, 0);
     let buf = small(&pool);
     buf.append(b"abcdef");
     let slice = buf.slice(1..4);
     let part = slice.sub(1..2);
     drop((buf, slice));
-    assert_eq!((part.bytes(), pool.live_count(Class::Small)), (&b"c"[..], 1));
+    assert_eq!((part.bytes(), pool.live_count(BufClass::Small)), (&b"c"[..], 1));
     drop(part);
-    assert_eq!(pool.live_count(Class::Small), 0);
+    assert_eq!(pool.live_count(BufClass::Small), 0);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn buffers_outlive_the_pool_handle() {
 fn appending_stops_at_the_capacity_and_freezes() {
     let pool = pool(1, 1);
     for (class, bytes) in
-        [(Class::Small, SMALL_BYTES), (Class::Large, LARGE_BYTES), (Class::Huge, HUGE_BYTES)]
+        [(BufClass::Small, SMALL_BYTES), (BufClass::Large, LARGE_BYTES), (BufClass::Huge, HUGE_BYTES)]
     {
         let buf = pool.alloc(class).expect("one of each class");
         let first = buf.slice(0..0);
@@ -94,7 +94,7 @@ fn slices_merge_only_when_contiguous_in_one_buffer() {
 }
 
 #[test]
-fn the_buffer_freed_last_is_given_out_first() {
+fn the_buffer_freed_last_is_allocated_first() {
     let pool = pool(8, 0);
     let mut bufs: Vec<Buf> = (0..8).map(|_| small(&pool)).collect();
     let last = bufs.swap_remove(3);
@@ -105,18 +105,18 @@ fn the_buffer_freed_last_is_given_out_first() {
 }
 
 #[test]
-fn a_write_behind_the_back_of_rust_is_committed() {
+fn a_write_by_the_kernel_is_committed() {
     let pool = pool(1, 0);
     let buf = small(&pool);
     buf.append(b"head ");
-    let lent = buf.clone().lend();
-    assert_eq!((buf.spare(), buf.append(b"not now")), (0, 0), "a lent buffer takes nothing from others");
+    let provided = buf.clone().into_provided();
+    assert_eq!((buf.spare(), buf.append(b"not now")), (0, 0), "nothing is appended to a provided buffer");
     let wrote = b"tail";
-    // SAFETY: `spare_ptr` has `spare() >= 4` bytes behind it and nobody else appends to a lent buffer.
-    unsafe { lent.spare_ptr().copy_from_nonoverlapping(wrote.as_ptr(), wrote.len()) };
+    // SAFETY: `spare_ptr` has `spare() >= 4` bytes behind it and nothing is appended to a provided buffer.
+    unsafe { provided.spare_ptr().copy_from_nonoverlapping(wrote.as_ptr(), wrote.len()) };
     // SAFETY: the four bytes were written on the line above and are not written again.
-    unsafe { lent.commit(4) };
-    drop(lent);
+    unsafe { provided.commit(4) };
+    drop(provided);
     assert_eq!(buf.append(b"!"), 1);
     assert_eq!(buf.bytes(), b"head tail!");
 }
@@ -146,7 +146,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-/// One buffer of the model: its bytes. Handles on it are the model's indices.
+/// The model has the bytes of each buffer; handles are indices into it.
 fn run(steps: Vec<Step>) {
     let pool = pool(3, 0);
     let mut model: Vec<Vec<u8>> = Vec::new();
@@ -154,19 +154,19 @@ fn run(steps: Vec<Step>) {
     let mut slices: Vec<(Slice, usize, Vec<u8>)> = Vec::new();
     for step in steps {
         match step {
-            Step::Alloc => match pool.alloc(Class::Small) {
+            Step::Alloc => match pool.alloc(BufClass::Small) {
                 Some(buf) => {
                     assert!(buf.is_empty());
                     model.push(Vec::new());
                     bufs.push((buf, model.len() - 1));
                 }
-                None => assert_eq!(pool.free_count(Class::Small), 0),
+                None => assert_eq!(pool.free_count(BufClass::Small), 0),
             },
             Step::Append(i, bytes) => {
                 let Some((buf, id)) = bufs.get(i) else { continue };
-                let room = SMALL_BYTES as usize - model[*id].len();
+                let spare = SMALL_BYTES as usize - model[*id].len();
                 let taken = buf.append(&bytes) as usize;
-                assert_eq!(taken, bytes.len().min(room));
+                assert_eq!(taken, bytes.len().min(spare));
                 model[*id].extend_from_slice(&bytes[..taken]);
             }
             Step::Slice(i, a, b) => {
@@ -196,7 +196,7 @@ fn run(steps: Vec<Step>) {
         let mut live: Vec<usize> = bufs.iter().map(|b| b.1).chain(slices.iter().map(|s| s.1)).collect();
         live.sort_unstable();
         live.dedup();
-        assert_eq!(pool.live_count(Class::Small) as usize, live.len());
+        assert_eq!(pool.live_count(BufClass::Small) as usize, live.len());
         assert!(bufs.iter().all(|(buf, id)| buf.bytes() == model[*id]));
         assert!(slices.iter().all(|(slice, _, bytes)| slice.bytes() == bytes));
     }

@@ -1,19 +1,22 @@
-//! The phases of checking, in their order.
+//! The phases of checking, in order.
 
-use crate::asked::Asked;
+use crate::ask_targets::AskTargets;
 use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
 use crate::items::{self, Items};
 use crate::limits::PROCESSES_MAX;
-use crate::load::{self, Damage, Loader};
-use crate::{complete, cost, effects, funs, globals, grammar, locals, process, usage, views};
+use crate::load::{self, Loader, SyntaxDamage};
+use crate::{
+    cost, effects, functions, globals, grammar, open_types, process, session_locals, usage, value_types,
+    views,
+};
 
-/// Checks a program and the files it uses.
+/// Checks a program and the files it imports.
 ///
-/// Shape:  `name` is for people; `loader` turns the name of a `use` line into a name for people and a text.
-/// Cost:   linear in the texts, but for what is quadratic in the number of errors.
-/// Errors: as diagnostics, in the order of the files and the places in them, at most `DIAGNOSTICS_MAX`; all phases run
-/// whatever the ones before found. The program is `None` when there is an error.
+/// Shape:  `name` is used in messages; `loader` maps the name of a `use` line to a name for messages and a text.
+/// Cost:   linear in the texts, except for what is quadratic in the number of errors.
+/// Errors: as diagnostics, sorted by file and location, at most `DIAGNOSTICS_MAX`; all phases run whatever the
+/// earlier ones found. The program is `None` if there is an error.
 pub fn check(name: &str, text: &str, loader: Loader<'_>) -> (Option<Program>, Vec<Diagnostic>, Sources) {
     let mut sources = Sources::default();
     let mut sink = Sink::default();
@@ -25,27 +28,27 @@ pub fn check(name: &str, text: &str, loader: Loader<'_>) -> (Option<Program>, Ve
     (program, sink.into_sorted(), sources)
 }
 
-/// Checks the program once for each of its processes: what a process reads decides what is decoded for it.
+/// Checks the program once for each of its processes: the fields that a process reads decide which ones are decoded.
 fn each_process(files: &[load::File]) -> (Program, Sink) {
-    let places = process_places(files);
+    let locations = process_spans(files);
     let mut sinks = vec![Sink::default()];
     let mut program = phases(files, 0, &mut sinks[0]);
-    for index in 1..places.len().min(PROCESSES_MAX) {
+    for index in 1..locations.len().min(PROCESSES_MAX) {
         let mut sink = Sink::default();
         program.siblings.push(phases(files, index, &mut sink));
         sinks.push(sink);
     }
-    (program, merge(sinks, &places))
+    (program, merge(sinks, &locations))
 }
 
-/// Where the processes of the program stand.
-fn process_places(files: &[load::File]) -> Vec<Span> {
+/// The locations of the processes of the program.
+fn process_spans(files: &[load::File]) -> Vec<Span> {
     let procs = files.first().into_iter().flat_map(|file| file.tree.procs().map(|node| (file.id, node)));
     procs.map(|(file, node)| load::span_of(file, node.range())).collect()
 }
 
-/// What was found for all processes: an error for one is an error of the program; what one process has no use for,
-/// another may have.
+/// Merges the diagnostics of all processes: an error in one is an error of the program; something that one process
+/// does not use may be used by another.
 fn merge(sinks: Vec<Sink>, processes: &[Span]) -> Sink {
     let mut all: Vec<Vec<Diagnostic>> = sinks.into_iter().map(Sink::into_sorted).collect();
     let rest = all.split_off(1);
@@ -69,33 +72,34 @@ fn merge(sinks: Vec<Sink>, processes: &[Span]) -> Sink {
     sink
 }
 
-/// All phases, with the process of that number.
+/// Runs all phases for the process of that number.
 fn phases(files: &[load::File], process: usize, sink: &mut Sink) -> Program {
     let mut items = Items::default();
     let decls = items::collect(files, process, &mut items, sink);
     grammar::check(&decls, &mut items, sink);
-    items::declare_values(&decls, &mut items, sink);
+    value_types::declare(&decls, &mut items, sink);
     views::check(&decls, &mut items, sink);
     globals::check(&decls.globals, &mut items, sink);
-    let fun_decls = funs::headings(&decls, &mut items, sink);
+    let fun_decls = functions::headings(&decls, &mut items, sink);
     if let Some(process) = &decls.process {
-        locals::check(process, &mut items, sink);
+        session_locals::check(process, &mut items, sink);
     }
-    let funs = funs::bodies(&fun_decls, &items, sink);
-    let asked = Asked::of(&funs);
-    let mut process = decls.process.as_ref().and_then(|decl| process::check(decl, &items, &asked, sink));
-    usage::check(&funs, &asked, &mut process, &mut items, sink);
+    let funs = functions::bodies(&fun_decls, &items, sink);
+    let ask_targets = AskTargets::of(&funs);
+    let mut process =
+        decls.process.as_ref().and_then(|decl| process::check(decl, &items, &ask_targets, sink));
+    usage::check(&funs, &ask_targets, &mut process, &mut items, sink);
     effects::check(&funs, process.as_ref(), &items, sink);
     cost::check(&funs, &process, &items, sink);
-    complete::check(&funs, process.as_ref(), sink);
-    items.close_keys(sink);
+    open_types::check(&funs, process.as_ref(), sink);
+    items.copy_keys(sink);
     Program {
         enums: items.enums,
         structs: items.structs,
         variants: items.variants,
         dicts: items.dicts,
         counters: items.counters,
-        states: items.states,
+        session_locals: items.session_locals,
         classes: items.classes,
         units: items.units,
         funs,
@@ -104,9 +108,9 @@ fn phases(files: &[load::File], process: usize, sink: &mut Sink) -> Program {
     }
 }
 
-/// Adds what the later phases found to what the parser found, without echoes: where the parser lost something, names
-/// are missing for no fault of their own, and what is inside a damaged declaration is not judged.
-fn join(mut syntax: Sink, found: Sink, damage: &Damage) -> Sink {
+/// Adds the diagnostics of the later phases to those of the parser, without follow-up errors: where the parser lost
+/// something, names are missing, and the inside of a damaged declaration is not reported.
+fn join(mut syntax: Sink, found: Sink, damage: &SyntaxDamage) -> Sink {
     let has_errors = syntax.has_errors() || found.has_errors();
     for diagnostic in found.into_sorted() {
         let is_missing_name =
@@ -120,7 +124,7 @@ fn join(mut syntax: Sink, found: Sink, damage: &Damage) -> Sink {
         };
         let is_damaged =
             is_inside(&diagnostic.span) || diagnostic.labels.iter().any(|label| is_inside(&label.span));
-        // What looks unused may be used by what was refused.
+        // Something that seems unused may be used by code that was rejected.
         let is_premature = has_errors && diagnostic.severity == Severity::Warning;
         let is_echo = damage.names_lost && is_missing_name || is_damaged;
         if !is_echo && !is_premature {

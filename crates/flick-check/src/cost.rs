@@ -1,41 +1,43 @@
-//! How much one message may cost: sends and steps, at most.
-//! Promises: the figures hold for every path through a rule; they saturate, never wrap.
-//! Not here: bytes of messages (`usage.rs`); exact costs of instructions, which the bounds report counts on the compiled form.
+//! Upper bounds of what one message may cost: sends, asks, steps, memory, code size.
+//! Promises: the bounds hold for every path through a rule; arithmetic saturates and never wraps.
+//! Not here: sizes of messages (`usage.rs`); exact instruction counts, which the bounds report computes from the
+//! lowered code.
 
 use std::collections::BTreeSet;
 
 use crate::diagnostic::Sink;
-use crate::effects::is_room;
+use crate::effects::is_capacity_check;
 use crate::hir::{
-    AskAll, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Source, Span, Stmt, Ty,
+    AskAll, Block, Builtin, Expr, ExprKind, FieldId, FieldKind, Fun, LoopSource, Proc, Span, Stmt, Ty,
 };
 use crate::items::Items;
 use crate::layout::layout;
 use crate::limits::{
-    ASKED_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES, WORK_STEPS_MAX,
+    ASKS_PER_MESSAGE_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES,
+    WORK_STEPS_MAX,
 };
 use crate::report;
 use crate::walk::{self, Child};
 use flick_abi::limits::{
-    BUILT_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, ROOM_BYTES_MAX, SENDS_MAX,
+    BUILT_BYTES_MAX, CAPACITY_CHECK_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, SENDS_MAX,
 };
 
-/// How often the body of an `update` may run.
+/// Most runs of the body of an `update`.
 const UPDATE_ATTEMPTS: u64 = DICT_ATTEMPTS_MAX as u64;
 
-/// Most sends and most steps of a piece of code, what it builds, and how large it is with everything it calls.
+/// Upper bounds of a piece of code, with everything it calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     sends: u64,
-    /// Messages asked for, each element of an `ask all` on an array left out but one.
+    /// Messages asked for; an `ask all` on an array counts as one.
     asks: u64,
     steps: u64,
-    /// Steps of copying what is made, which `built` bounds too.
+    /// Steps of copying values that are built, which `built` bounds too.
     copied: u64,
-    /// Bytes of text and lists that are made.
+    /// Bytes of strings and lists that are built.
     built: u64,
-    /// Something is made only where there is room for it.
-    has_rooms: bool,
+    /// Some value is built only if `room()` is true.
+    has_capacity_checks: bool,
     size: u64,
 }
 
@@ -47,7 +49,7 @@ impl Cost {
             steps: self.steps.saturating_add(other.steps),
             copied: self.copied.saturating_add(other.copied),
             built: self.built.saturating_add(other.built),
-            has_rooms: self.has_rooms || other.has_rooms,
+            has_capacity_checks: self.has_capacity_checks || other.has_capacity_checks,
             size: self.size.saturating_add(other.size),
         }
     }
@@ -59,12 +61,12 @@ impl Cost {
             steps: self.steps.max(other.steps),
             copied: self.copied.max(other.copied),
             built: self.built.max(other.built),
-            has_rooms: self.has_rooms || other.has_rooms,
+            has_capacity_checks: self.has_capacity_checks || other.has_capacity_checks,
             size: self.size.saturating_add(other.size),
         }
     }
 
-    /// The same code again and again.
+    /// The same code in every iteration of a loop.
     fn times(self, rounds: u64) -> Cost {
         Cost {
             sends: self.sends.saturating_mul(rounds),
@@ -72,33 +74,34 @@ impl Cost {
             steps: self.steps.saturating_mul(rounds),
             copied: self.copied.saturating_mul(rounds),
             built: self.built.saturating_mul(rounds),
-            has_rooms: self.has_rooms,
+            has_capacity_checks: self.has_capacity_checks,
             size: self.size,
         }
     }
 
-    /// The same, where it is only done if there is room for what it makes.
-    fn where_room(self) -> Cost {
-        Cost { copied: 0, built: 0, has_rooms: true, ..self }
+    /// The same code as the first branch of `if room():`.
+    fn in_capacity_check(self) -> Cost {
+        Cost { copied: 0, built: 0, has_capacity_checks: true, ..self }
     }
 
-    /// All steps.
+    /// All steps, with those of copying.
     fn all_steps(&self) -> u64 {
-        let rooms = if self.has_rooms { spread(ROOM_BYTES_MAX as u64) } else { 0 };
-        self.steps.saturating_add(self.copied).saturating_add(rooms)
+        let capacity_checks =
+            if self.has_capacity_checks { spread(CAPACITY_CHECK_BYTES_MAX as u64) } else { 0 };
+        self.steps.saturating_add(self.copied).saturating_add(capacity_checks)
     }
 }
 
-/// What costs are computed from.
+/// The tables that costs are computed from.
 struct Costs<'a> {
     items: &'a Items,
-    /// Bytes that are built to send one message, by unit: none where no program text changes or builds such messages.
+    /// By unit: bytes that are built to send one message; none if the program does not change or build such messages.
     rebuilt: Vec<u64>,
-    /// Those of functions, by number; callees come first.
+    /// Costs of functions, by number; callees come first.
     known: Vec<Cost>,
 }
 
-/// Refuses rules that send, work or build too much.
+/// Rejects rules that may send, compute or build too much.
 pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &mut Sink) {
     let rebuilt = rebuilt(funs, process, items);
     let mut costs = Costs { items, rebuilt, known: Vec::new() };
@@ -111,8 +114,8 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
         if cost.sends > SENDS_MAX as u64 {
             sink.push(report::bounds::too_many_sends(span.clone(), cost.sends, SENDS_MAX));
         }
-        if cost.asks > ASKED_MAX {
-            sink.push(report::asks::too_many_asks(span.clone(), cost.asks, ASKED_MAX));
+        if cost.asks > ASKS_PER_MESSAGE_MAX {
+            sink.push(report::ask::too_many_asks(span.clone(), cost.asks, ASKS_PER_MESSAGE_MAX));
         }
         let worst = |weight: fn(&Cost) -> u64| {
             let (fun, _) = funs.iter().zip(&costs.known).max_by_key(|(_, cost)| weight(cost))?;
@@ -127,7 +130,7 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
         }
         if cost.built > BUILT_BYTES_MAX as u64 {
             let worst = worst(|cost| cost.built);
-            sink.push(report::values::too_much_built(
+            sink.push(report::values::too_much_memory(
                 span.clone(),
                 cost.built,
                 BUILT_BYTES_MAX as u64,
@@ -137,8 +140,8 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
     }
 }
 
-/// What it takes to build a message of each unit: the parts around the fields that are given values anywhere in the
-/// program, each as long as a head at most, and those values.
+/// Bytes to build a message of each unit: the parts around the fields that the program sets anywhere, each at most as
+/// long as a head, and those values.
 fn rebuilt(funs: &[Fun], process: &Option<Proc>, items: &Items) -> Vec<u64> {
     let mut written: Vec<Option<BTreeSet<FieldId>>> = vec![None; items.units.len()];
     let bodies =
@@ -168,7 +171,7 @@ fn rebuilt(funs: &[Fun], process: &Option<Proc>, items: &Items) -> Vec<u64> {
     bytes.collect()
 }
 
-/// Everything that runs by itself, with its place.
+/// The bodies of rules, handlers, timers and merges, with their locations.
 fn bodies(process: &Proc) -> impl Iterator<Item = (&Span, &Block)> {
     let rules = process.rules.iter().map(|rule| (&rule.span, &rule.body));
     let merges = process.merges.iter();
@@ -192,7 +195,7 @@ impl Costs<'_> {
         block.value.iter().fold(total, |total, value| total.then(self.expr(value)))
     }
 
-    /// The costliest of some branches, and the size of all.
+    /// The maximum of several branches, and the sum of their sizes.
     fn branches<'b>(&self, blocks: impl IntoIterator<Item = &'b Block>) -> Cost {
         blocks.into_iter().fold(Cost::default(), |worst, block| worst.or(self.block(block)))
     }
@@ -213,8 +216,8 @@ impl Costs<'_> {
             ..Cost::default()
         };
         match &root.kind {
-            ExprKind::If { cond, then, otherwise } if is_room(cond) => {
-                let inside = self.block(then).where_room();
+            ExprKind::If { cond, then, otherwise } if is_capacity_check(cond) => {
+                let inside = self.block(then).in_capacity_check();
                 let otherwise = otherwise.iter().fold(Cost::default(), |_, block| self.block(block));
                 own.then(self.expr(cond)).then(inside.or(otherwise))
             }
@@ -247,8 +250,8 @@ impl Costs<'_> {
                 let message = Cost { asks: 1, built: self.message_bytes(over.message()), ..Cost::default() };
                 let each = self.block(&over.channel).then(self.block(&over.message)).then(message);
                 let source = match &over.source {
-                    Source::List(source) | Source::Channels(source) => self.expr(source),
-                    Source::Range { lo, hi, .. } => self.expr(lo).then(self.expr(hi)),
+                    LoopSource::List(source) | LoopSource::Channels(source) => self.expr(source),
+                    LoopSource::Range { lo, hi, .. } => self.expr(lo).then(self.expr(hi)),
                 };
                 let timeout = timeout.as_ref().map_or(Cost::default(), |timeout| self.expr(timeout));
                 own.then(source).then(timeout).then(each.times(u64::from(over.max)))
@@ -264,7 +267,7 @@ impl Costs<'_> {
         }
     }
 
-    /// What sends, asks and calls add to their parts.
+    /// The cost of a send, ask or call without its operands.
     fn done(&self, kind: &ExprKind) -> Cost {
         match kind {
             ExprKind::Send { message, .. } => {
@@ -290,15 +293,17 @@ impl Costs<'_> {
         }
     }
 
-    /// The source of a repetition, and its body as often as it runs.
-    fn rounds(&self, root: &Expr, source: &Source, body: &Block) -> Cost {
+    /// The source of a loop, and its body for each iteration.
+    fn rounds(&self, root: &Expr, source: &LoopSource, body: &Block) -> Cost {
         let (source, rounds) = match source {
-            Source::List(list) => {
+            LoopSource::List(list) => {
                 let rounds = if let Ty::List { max, .. } = list.ty { u64::from(max) } else { 0 };
                 (self.expr(list), rounds)
             }
-            Source::Range { lo, hi, trips_max } => (self.expr(lo).then(self.expr(hi)), u64::from(*trips_max)),
-            Source::Channels(array) => (self.expr(array), CHANNEL_ELEMENTS_MAX as u64),
+            LoopSource::Range { lo, hi, trips_max } => {
+                (self.expr(lo).then(self.expr(hi)), u64::from(*trips_max))
+            }
+            LoopSource::Channels(array) => (self.expr(array), CHANNEL_ELEMENTS_MAX as u64),
         };
         let words = match &root.ty {
             Ty::List { elem, .. } => u64::from(self.items.words(elem)),
@@ -308,7 +313,7 @@ impl Costs<'_> {
         source.then(self.block(body).then(own).times(rounds))
     }
 
-    /// A text variable is computed where it is read.
+    /// The cost of a string variable, which is computed when it is read.
     fn computed(&self, message: &Ty, field: FieldId) -> Cost {
         let Ty::Record(unit) = message else { return Cost::default() };
         match &self.items.field(*unit, field).kind {
@@ -317,7 +322,7 @@ impl Costs<'_> {
         }
     }
 
-    /// Bytes that an operation makes itself, at most.
+    /// Bytes that an operation builds itself, at most.
     fn bytes_built(&self, root: &Expr) -> u64 {
         match &root.kind {
             ExprKind::Concat(_) => packed_bytes(self.items, &root.ty),
@@ -343,13 +348,13 @@ impl Costs<'_> {
                 | Builtin::Base64Encode,
                 _,
             ) => inner_bytes(&root.ty),
-            // The elements of a list of a message are found by words side by side.
+            // The elements of a list of a message are copied as adjacent words.
             ExprKind::Field(..) => self.list_bytes(&root.ty),
-            ExprKind::State(_) => packed_bytes(self.items, &root.ty),
+            ExprKind::SessionLocal(_) => packed_bytes(self.items, &root.ty),
             ExprKind::DictGet(_, key) => {
                 packed_bytes(self.items, &root.ty).saturating_add(packed_bytes(self.items, &key.ty))
             }
-            // Several words come back in memory.
+            // A result of several words is returned in memory.
             ExprKind::Call(..) => match self.items.words(&root.ty) {
                 0 | 1 => 0,
                 words => u64::from(words) * WORD_BYTES,
@@ -374,9 +379,9 @@ impl Costs<'_> {
     }
 }
 
-/// Attempts to change an entry of so many bytes, given what one computes.
+/// The attempts of an `update` of an entry of `value_bytes`, given the cost of one body.
 fn attempts(body: Cost, value_bytes: u64) -> Cost {
-    // Each attempt looks the entry up and packs a new one.
+    // Each attempt looks up the entry and packs a new one.
     let twice = value_bytes.saturating_mul(2);
     let attempt = body.then(Cost { built: twice, copied: spread(twice), ..Cost::default() });
     // Attempts that would build too much together are not made.
@@ -386,7 +391,7 @@ fn attempts(body: Cost, value_bytes: u64) -> Cost {
     Cost { built, copied, ..all }
 }
 
-/// Longest text or bytes, also of an option.
+/// Maximum length of a string or bytes, or of those in an option.
 fn inner_bytes(ty: &Ty) -> u64 {
     match ty {
         Ty::Bytes { max, .. } => u64::from(*max),
@@ -395,7 +400,7 @@ fn inner_bytes(ty: &Ty) -> u64 {
     }
 }
 
-/// Bytes of a value side by side, at most. What is never kept has none.
+/// Packed size of a value, at most; none for a type that cannot be stored.
 fn packed_bytes(items: &Items, ty: &Ty) -> u64 {
     match ty {
         Ty::Bytes { max, .. } => u64::from(*max),
@@ -403,19 +408,19 @@ fn packed_bytes(items: &Items, ty: &Ty) -> u64 {
     }
 }
 
-/// Bytes that an operation looks at or copies itself, at most.
+/// Bytes that an operation reads or copies itself, at most.
 fn bytes_touched(root: &Expr) -> u64 {
     let longest = |expr: &Expr| match expr.ty {
         Ty::Bytes { max, .. } => u64::from(max),
         _ => 0,
     };
     match &root.kind {
-        // One text is looked for at every place of the other.
+        // A naive search compares at every position.
         ExprKind::Builtin(Builtin::Contains | Builtin::Find | Builtin::Split, args) => {
             args.iter().take(2).map(longest).fold(1, u64::saturating_mul)
         }
         ExprKind::Builtin(Builtin::Len | Builtin::Text | Builtin::Raw, _) => 0,
-        // Each element of the array is looked at, with the whole key.
+        // The whole key is hashed for each element of the array.
         ExprKind::Builtin(Builtin::Rendezvous, args) => {
             args.iter().map(longest).sum::<u64>().saturating_add(CHANNEL_ELEMENTS_MAX as u64)
         }
@@ -435,7 +440,7 @@ fn bytes_touched(root: &Expr) -> u64 {
     }
 }
 
-/// Steps of going over bytes once, from front to back.
+/// Steps of one pass over these bytes.
 fn spread(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_STEP)
 }

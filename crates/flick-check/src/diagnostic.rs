@@ -1,6 +1,6 @@
-//! What the compiler says about an author's program, and the texts it points into.
-//! Promises: every diagnostic has a code with a page, a place, and a sentence in the author's words.
-//! Not here: how it looks on a terminal (`render.rs`), which mistakes there are (`report/`).
+//! Diagnostics, and the source files they point into.
+//! Promises: every diagnostic has a code with a page, a location, and a title.
+//! Not here: rendering (`render.rs`), the texts (`report/`).
 
 use crate::hir::Span;
 use crate::limits::DIAGNOSTICS_MAX;
@@ -8,13 +8,13 @@ use crate::limits::DIAGNOSTICS_MAX;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The program is refused.
+    /// The program is rejected.
     Error,
     /// The program runs, but likely not as meant.
     Warning,
 }
 
-/// A second place that explains the first.
+/// A secondary location, which explains the primary one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Where.
@@ -23,22 +23,22 @@ pub struct Label {
     pub text: String,
 }
 
-/// One mistake of the author.
+/// One error or warning about a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// `E0301`; `crate::explain` has its page.
+    /// `E0301`; `crate::explain` returns its page.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// The place to change.
+    /// The primary location: what to change.
     pub span: Span,
-    /// What is wrong, in one sentence without a full stop.
+    /// What is wrong, in one sentence without a period.
     pub title: String,
-    /// The one useful label under the place; may be empty.
+    /// Label under the primary location; may be empty.
     pub label: String,
-    /// Other places that matter.
+    /// Secondary locations.
     pub labels: Vec<Label>,
-    /// What we know, in whole sentences.
+    /// Facts, in whole sentences.
     pub notes: Vec<String>,
     /// What to write instead.
     pub help: Vec<String>,
@@ -64,19 +64,19 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, span, title) }
     }
 
-    /// Says what stands at the place.
+    /// Sets the label of the primary location.
     pub fn label(mut self, text: impl Into<String>) -> Self {
         self.label = text.into();
         self
     }
 
-    /// Adds a second place.
+    /// Adds a secondary location.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into() });
         self
     }
 
-    /// Adds a fact.
+    /// Adds a note.
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
         self
@@ -89,39 +89,39 @@ impl Diagnostic {
     }
 }
 
-/// One source text.
+/// One source file.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// Name for people: a path, or `<stdlib>/memcached_binary.flick`.
+pub struct SourceFile {
+    /// Name in messages: a path, or `<stdlib>/memcached_binary.flick`.
     pub name: String,
     /// The text.
     pub text: String,
 }
 
-/// The texts of a program, by `Span::file`; the program itself is file 0.
+/// The source files of a program, by `Span::file`; the program itself is file 0.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    files: Vec<Source>,
+    files: Vec<SourceFile>,
 }
 
 impl Sources {
-    /// Adds a text and returns its number.
+    /// Adds a file and returns its number.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
-        self.files.push(Source { name: name.into(), text: text.into() });
+        self.files.push(SourceFile { name: name.into(), text: text.into() });
         self.files.len() as u32 - 1
     }
 
-    /// The text with that number, if there is one.
-    pub fn get(&self, file: u32) -> Option<&Source> {
+    /// The file with that number, if there is one.
+    pub fn get(&self, file: u32) -> Option<&SourceFile> {
         self.files.get(file as usize)
     }
 
-    /// All texts in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Source> {
+    /// All files in order.
+    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.iter()
     }
 
-    /// Line and column of an offset, both from 1; the column counts characters.
+    /// Line and column of an offset, both 1-based; the column counts characters.
     pub fn line_column(&self, file: u32, offset: u32) -> (usize, usize) {
         let text = self.get(file).map_or("", |source| source.text.as_str());
         let mut end = (offset as usize).min(text.len());
@@ -134,7 +134,7 @@ impl Sources {
     }
 }
 
-/// The diagnostics of a run; keeps the first `DIAGNOSTICS_MAX` and none twice.
+/// The diagnostics of a run: the first `DIAGNOSTICS_MAX`, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     found: Vec<Diagnostic>,
@@ -142,7 +142,7 @@ pub(crate) struct Sink {
 
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
-        // A type that is wrong is wrong wherever it stands; once is enough.
+        // The same wrong type may occur at many locations; one report is enough.
         let is_about_a_type = matches!(diagnostic.code, "E0203" | "E0208" | "E0515");
         let is_new = !self.found.iter().any(|known| {
             known.code == diagnostic.code
@@ -151,7 +151,7 @@ impl Sink {
         if !is_new {
             return;
         }
-        // An error is never lost to warnings: a program is accepted exactly when no error is here.
+        // An error replaces a warning: a program is accepted exactly if there is no error.
         if self.found.len() >= DIAGNOSTICS_MAX && diagnostic.severity == Severity::Error {
             let warning = self.found.iter().rposition(|known| known.severity == Severity::Warning);
             warning.map(|index| self.found.remove(index));
@@ -170,17 +170,17 @@ impl Sink {
         })
     }
 
-    /// Whether a diagnostic of that code points at `place` as an explanation.
-    pub(crate) fn explains(&self, code: &str, place: &Span) -> bool {
+    /// Whether a diagnostic of that code has a secondary label at `location`.
+    pub(crate) fn explains(&self, code: &str, location: &Span) -> bool {
         let mut same_code = self.found.iter().filter(|known| known.code == code);
-        same_code.any(|known| known.labels.iter().any(|label| label.span == *place))
+        same_code.any(|known| known.labels.iter().any(|label| label.span == *location))
     }
 
     pub(crate) fn has_errors(&self) -> bool {
         self.found.iter().any(|known| known.severity == Severity::Error)
     }
 
-    /// Returns all, in the order of the files and the places in them.
+    /// Returns all diagnostics, sorted by file and location.
     pub(crate) fn into_sorted(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|found| (found.span.file, found.span.range.start, found.severity));
         self.found

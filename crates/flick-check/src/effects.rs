@@ -1,140 +1,141 @@
-//! What bodies do where they must not: ask inside a repetition, send inside an `update`, name a session where there is none.
-//! Promises: what a function does is known with everything it calls; a mistake is reported where the forbidden place
-//! begins to do it, with the line that does it in the end.
+//! Effects that are not allowed where they occur: an `ask` in a loop, a send in an `update`, a `local` outside a
+//! session.
+//! Promises: the effects of a function include those of its callees; an error is reported at the call in the region
+//! that forbids it, with the line that has the effect.
 
 use std::collections::BTreeMap;
 
-use crate::asked::Asked;
+use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
-use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Span, StateId, Stmt};
+use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, SessionLocalId, Span, Stmt};
 use crate::items::Items;
 use crate::report;
 use crate::walk::{self, Child};
 
-/// Something that not every place may do.
+/// An effect of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Deed {
+enum Effect {
     Ask,
     Send,
-    /// Looks into a dictionary or changes it.
+    /// Reads or writes a dictionary.
     Dict,
-    /// Names a `local`.
-    State(StateId),
-    /// Changes a `local`.
+    /// Reads a `local`.
+    SessionLocal(SessionLocalId),
+    /// Assigns a `local`.
     Assign,
     /// Changes a counter or writes to the log.
     Count,
-    /// Looks at a channel.
+    /// Reads the state of a channel.
     Channel,
-    /// Asks whether there is room.
+    /// Calls `room()`.
     Room,
 }
 
-impl Deed {
-    /// "the body of an `update` ..."
+impl Effect {
+    /// The effect as the predicate of a title: "its body sends a message".
     fn verb(self) -> &'static str {
         match self {
-            Deed::Ask => "asks",
-            Deed::Send => "sends a message",
-            Deed::Dict => "uses a dictionary",
-            Deed::State(_) => "uses a `local`",
-            Deed::Assign => "changes a `local`",
-            Deed::Count => "counts or logs",
-            Deed::Channel => "looks at a channel",
-            Deed::Room => "asks for room",
+            Effect::Ask => "uses `ask`",
+            Effect::Send => "sends a message",
+            Effect::Dict => "uses a dictionary",
+            Effect::SessionLocal(_) => "uses a `local`",
+            Effect::Assign => "changes a `local`",
+            Effect::Count => "counts or logs",
+            Effect::Channel => "reads the state of a channel",
+            Effect::Room => "calls `room()`",
         }
     }
 }
 
-/// Where a deed is done: the place in the function that does it, and that function's name.
-type Places = BTreeMap<Deed, (Span, Option<String>)>;
+/// The origin of each effect: its location in the function, and the name of the function that has it.
+type Origins = BTreeMap<Effect, (Span, Option<String>)>;
 
-/// A place that forbids something.
+/// A region of code that forbids some effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Zone {
-    /// The body of a repetition.
+enum Region {
+    /// The body of a loop.
     Loop,
     Update,
     Foldt,
-    /// What happens with the result of a merge.
-    Finish,
+    /// The chain after a merge.
+    AfterFoldt,
     Except,
     Every,
 }
 
-impl Zone {
-    fn forbids(self, deed: Deed) -> bool {
+impl Region {
+    fn forbids(self, effect: Effect) -> bool {
         match self {
-            Zone::Loop | Zone::Except => deed == Deed::Ask,
-            // Reading a `local` changes nothing, and nothing changes it meanwhile.
-            Zone::Update => !matches!(deed, Deed::State(_)),
-            Zone::Foldt => true,
-            Zone::Finish => matches!(deed, Deed::Ask | Deed::State(_) | Deed::Assign),
-            Zone::Every => matches!(deed, Deed::State(_) | Deed::Assign),
+            Region::Loop | Region::Except => effect == Effect::Ask,
+            // Reading a `local` is safe: no other code changes it meanwhile.
+            Region::Update => !matches!(effect, Effect::SessionLocal(_)),
+            Region::Foldt => true,
+            Region::AfterFoldt => matches!(effect, Effect::Ask | Effect::SessionLocal(_) | Effect::Assign),
+            Region::Every => matches!(effect, Effect::SessionLocal(_) | Effect::Assign),
         }
     }
 }
 
-/// Reports every body that does what its place forbids.
+/// Reports every effect in a region that forbids it.
 pub(crate) fn check(funs: &[Fun], process: Option<&Proc>, items: &Items, sink: &mut Sink) {
-    let mut known: Vec<Places> = Vec::new();
+    let mut known: Vec<Origins> = Vec::new();
     for fun in funs {
-        let mut walker = Walker { funs, known: &known, items, sink, found: Places::new() };
+        let mut walker = Walker { funs, known: &known, items, sink, found: Origins::new() };
         walker.block(&fun.body, &[]);
         let found = walker.found;
         known.push(found);
     }
     let Some(process) = process else { return };
-    let mut walker = Walker { funs, known: &known, items, sink, found: Places::new() };
+    let mut walker = Walker { funs, known: &known, items, sink, found: Origins::new() };
     process.rules.iter().for_each(|rule| walker.block(&rule.body, &[]));
-    process.handlers.iter().for_each(|handler| walker.block(&handler.body, &[Zone::Except]));
-    process.timers.iter().for_each(|timer| walker.block(&timer.body, &[Zone::Every]));
+    process.handlers.iter().for_each(|handler| walker.block(&handler.body, &[Region::Except]));
+    process.timers.iter().for_each(|timer| walker.block(&timer.body, &[Region::Every]));
     for merge in &process.merges {
-        walker.expr(&merge.key, &[Zone::Foldt]);
-        walker.block(&merge.body, &[Zone::Foldt]);
-        walker.block(&merge.finish.body, &[Zone::Finish]);
+        walker.expr(&merge.key, &[Region::Foldt]);
+        walker.block(&merge.body, &[Region::Foldt]);
+        walker.block(&merge.finish.body, &[Region::AfterFoldt]);
     }
-    asks_of_the_asker(process, &Asked::of(funs), sink);
+    reject_asks_of_the_sender(process, &AskTargets::of(funs), sink);
 }
 
-/// A rule that asks where its message came from would wait for itself.
-fn asks_of_the_asker(process: &Proc, asked: &Asked, sink: &mut Sink) {
+/// Reports rules that ask the channel of their own message, which would wait for itself.
+fn reject_asks_of_the_sender(process: &Proc, ask_targets: &AskTargets, sink: &mut Sink) {
     for rule in &process.rules {
-        if asked.channels(&rule.body).contains(&rule.source) {
+        if ask_targets.channels(&rule.body).contains(&rule.source) {
             let name = &process.channels[rule.source.0 as usize].name;
-            sink.push(report::asks::asks_itself(rule.span.clone(), name));
+            sink.push(report::ask::asks_sender(rule.span.clone(), name));
         }
     }
 }
 
 struct Walker<'a> {
     funs: &'a [Fun],
-    /// What functions do, by number; those that are called come first.
-    known: &'a [Places],
+    /// Effects of functions, by number; callees come first.
+    known: &'a [Origins],
     items: &'a Items,
     sink: &'a mut Sink,
-    /// What the body at hand does.
-    found: Places,
+    /// Effects of the current body.
+    found: Origins,
 }
 
 impl Walker<'_> {
-    fn block(&mut self, block: &Block, zones: &[Zone]) {
+    fn block(&mut self, block: &Block, regions: &[Region]) {
         for stmt in &block.stmts {
             let value = match stmt {
                 Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Expr(value) => value,
                 Stmt::Assign(state, value) => {
-                    self.does(Deed::State(*state), &value.span, None, zones);
-                    self.does(Deed::Assign, &value.span, None, zones);
+                    self.record(Effect::SessionLocal(*state), &value.span, None, regions);
+                    self.record(Effect::Assign, &value.span, None, regions);
                     value
                 }
             };
-            self.expr(value, zones);
+            self.expr(value, regions);
         }
-        block.value.iter().for_each(|value| self.expr(value, zones));
+        block.value.iter().for_each(|value| self.expr(value, regions));
     }
 
-    /// Reports a dictionary or counter where a value belongs.
-    fn refuse_whole(&mut self, value: &Expr) {
+    /// Reports a dictionary or counter that is used as a value.
+    fn reject_whole(&mut self, value: &Expr) {
         let report = match value.kind {
             ExprKind::Dict(id) => {
                 let name = &self.items.dicts[id.0 as usize].name;
@@ -149,120 +150,120 @@ impl Walker<'_> {
         self.sink.push(report);
     }
 
-    fn expr(&mut self, expr: &Expr, zones: &[Zone]) {
+    fn expr(&mut self, expr: &Expr, regions: &[Region]) {
         if let ExprKind::If { cond, then, otherwise } = &expr.kind
-            && is_room(cond)
+            && is_capacity_check(cond)
         {
-            self.does(Deed::Room, &cond.span, None, zones);
-            self.block(then, zones);
-            return otherwise.iter().for_each(|block| self.block(block, zones));
+            self.record(Effect::Room, &cond.span, None, regions);
+            self.block(then, regions);
+            return otherwise.iter().for_each(|block| self.block(block, regions));
         }
-        if is_room(expr) {
-            self.sink.push(report::values::misplaced_room(expr.span.clone()));
+        if is_capacity_check(expr) {
+            self.sink.push(report::values::misplaced_capacity_check(expr.span.clone()));
         }
-        if let Some(deed) = deed(expr) {
-            self.does(deed, &expr.span, None, zones);
+        if let Some(effect) = effect(expr) {
+            self.record(effect, &expr.span, None, regions);
         }
         if let ExprKind::Call(fun, _) = &expr.kind
-            && let Some(places) = self.known.get(fun.0 as usize)
+            && let Some(locations) = self.known.get(fun.0 as usize)
         {
             let own = &self.funs[fun.0 as usize].name;
-            for (deed, (span, name)) in places {
+            for (effect, (span, name)) in locations {
                 let name = name.clone().unwrap_or_else(|| own.clone());
-                self.does(*deed, &expr.span, Some((span.clone(), name)), zones);
+                self.record(*effect, &expr.span, Some((span.clone(), name)), regions);
             }
         }
-        let zone = match &expr.kind {
+        let region = match &expr.kind {
             ExprKind::For { .. }
             | ExprKind::Fold { .. }
             | ExprKind::MapList { .. }
             | ExprKind::Filter { .. }
-            | ExprKind::AskAll { asks: AskAll::Over(_), .. } => Some(Zone::Loop),
-            ExprKind::DictUpdate { .. } => Some(Zone::Update),
+            | ExprKind::AskAll { asks: AskAll::Over(_), .. } => Some(Region::Loop),
+            ExprKind::DictUpdate { .. } => Some(Region::Update),
             _ => None,
         };
-        let inner: Vec<Zone> = zones.iter().copied().chain(zone).collect();
+        let inner: Vec<Region> = regions.iter().copied().chain(region).collect();
         let takes_whole = matches!(expr.kind, ExprKind::Builtin(..));
         walk::children(expr, &mut |child| match child {
             Child::Expr(child) => {
                 if !takes_whole {
-                    self.refuse_whole(child);
+                    self.reject_whole(child);
                 }
-                self.expr(child, zones);
+                self.expr(child, regions);
             }
             Child::Block(child) => self.block(child, &inner),
         });
     }
 
-    /// Notes a deed of the body and reports it if its place forbids it.
-    fn does(&mut self, deed: Deed, span: &Span, origin: Option<(Span, String)>, zones: &[Zone]) {
-        let (place, name) = match &origin {
-            Some((place, name)) => (place.clone(), Some(name.clone())),
+    /// Records an effect of the body and reports it if the region forbids it.
+    fn record(&mut self, effect: Effect, span: &Span, origin: Option<(Span, String)>, regions: &[Region]) {
+        let (location, name) = match &origin {
+            Some((location, name)) => (location.clone(), Some(name.clone())),
             None => (span.clone(), None),
         };
-        self.found.entry(deed).or_insert((place, name));
-        let Some(zone) = zones.iter().rev().find(|zone| zone.forbids(deed)) else { return };
-        let through = origin.as_ref().map(|(place, name)| (name.as_str(), place.clone()));
+        self.found.entry(effect).or_insert((location, name));
+        let Some(region) = regions.iter().rev().find(|region| region.forbids(effect)) else { return };
+        let through = origin.as_ref().map(|(location, name)| (name.as_str(), location.clone()));
         let span = span.clone();
-        let report = match (zone, deed) {
-            (Zone::Loop, _) => report::asks::misplaced(
+        let report = match (region, effect) {
+            (Region::Loop, _) => report::ask::not_allowed(
                 span,
-                "inside a repetition",
-                "ask all at once: `ask all backends with req`, or `ask all [x in xs: backends[place(x)] with part(x)]`",
+                "in a loop",
+                "ask all channels at once: `ask all backends with req`, or `ask all [x in xs: backends[index(x)] with request(x)]`",
                 through,
             ),
-            (Zone::Except, _) => report::asks::misplaced(
+            (Region::Except, _) => report::ask::not_allowed(
                 span,
-                "inside an `except`",
-                "an event is handled at once: count it, note it in a dictionary, or send something; a retry belongs where the message was sent, `ask c with m timeout 50ms else ...`",
+                "in an `except` handler",
+                "count the event, write to a dictionary or send a message; retry where the message was sent, `ask c with m timeout 50ms else ...`",
                 through,
             ),
-            (Zone::Finish, Deed::Ask) => report::asks::misplaced(
+            (Region::AfterFoldt, Effect::Ask) => report::ask::not_allowed(
                 span,
-                "behind a `foldt`",
-                "send the result on: `result => reducer`",
+                "after a `foldt`",
+                "send the result: `result => reducer`",
                 through,
             ),
-            (Zone::Foldt, Deed::State(id)) => {
+            (Region::Foldt, Effect::SessionLocal(id)) => {
                 report::state::no_session(span, self.state(id), "a `foldt`", through)
             }
-            (Zone::Finish, Deed::State(id)) => {
-                report::state::no_session(span, self.state(id), "the result of a `foldt`", through)
+            (Region::AfterFoldt, Effect::SessionLocal(id)) => {
+                report::state::no_session(span, self.state(id), "code after a `foldt`", through)
             }
-            (Zone::Every, Deed::State(id)) => {
-                report::state::no_session(span, self.state(id), "what runs at intervals", through)
+            (Region::Every, Effect::SessionLocal(id)) => {
+                report::state::no_session(span, self.state(id), "an `every` block", through)
             }
-            // The `local` itself is reported.
-            (Zone::Foldt | Zone::Finish | Zone::Every, Deed::Assign) => return,
-            (Zone::Foldt, _) => report::merges::does(span, deed.verb(), through),
-            _ => report::state::update_does(span, deed.verb(), through),
+            // The read of the `local` is reported already.
+            (Region::Foldt | Region::AfterFoldt | Region::Every, Effect::Assign) => return,
+            (Region::Foldt, _) => report::merge::side_effect(span, effect.verb(), through),
+            _ => report::state::side_effect_in_update(span, effect.verb(), through),
         };
         self.sink.push(report);
     }
 
-    fn state(&self, id: StateId) -> &str {
-        &self.items.states[id.0 as usize].name
+    fn state(&self, id: SessionLocalId) -> &str {
+        &self.items.session_locals[id.0 as usize].name
     }
 }
 
-/// Whether an expression asks for room.
-pub(crate) fn is_room(expr: &Expr) -> bool {
+/// Whether an expression is a call of `room()`.
+pub(crate) fn is_capacity_check(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Builtin(Builtin::Room, _))
 }
 
-/// What an expression does itself.
-fn deed(expr: &Expr) -> Option<Deed> {
+/// The effect of an expression without its operands.
+fn effect(expr: &Expr) -> Option<Effect> {
     Some(match &expr.kind {
-        ExprKind::Ask { .. } | ExprKind::AskAll { .. } => Deed::Ask,
-        ExprKind::Send { .. } => Deed::Send,
+        ExprKind::Ask { .. } | ExprKind::AskAll { .. } => Effect::Ask,
+        ExprKind::Send { .. } => Effect::Send,
         ExprKind::DictGet(..)
         | ExprKind::DictHas(..)
         | ExprKind::DictPut(..)
-        | ExprKind::DictUpdate { .. } => Deed::Dict,
-        ExprKind::Dict(_) => Deed::Dict,
-        ExprKind::State(id) => Deed::State(*id),
-        ExprKind::Builtin(Builtin::Count | Builtin::Set | Builtin::Log, _) => Deed::Count,
-        ExprKind::Channel(_) => Deed::Channel,
+        | ExprKind::DictUpdate { .. } => Effect::Dict,
+        ExprKind::Dict(_) => Effect::Dict,
+        ExprKind::SessionLocal(id) => Effect::SessionLocal(*id),
+        ExprKind::Builtin(Builtin::Count | Builtin::Set | Builtin::Log, _) => Effect::Count,
+        ExprKind::Channel(_) => Effect::Channel,
         _ => return None,
     })
 }

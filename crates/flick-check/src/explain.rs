@@ -1,5 +1,5 @@
 //! The page of every error code, for `flick explain`.
-//! Promises: every code that is ever reported has a page here; a test holds pages, codes and examples together.
+//! Promises: every code that is reported has a page here; a test compares pages, codes and examples.
 
 /// Codes and their pages, in order.
 const PAGES: &[(&str, &str)] = &[

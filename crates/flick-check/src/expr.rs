@@ -1,30 +1,36 @@
-//! Expressions: what each means and which type it has, in programs and in grammars alike.
-//! Promises: every expression of the tree becomes one of the program, at worst of type `Unknown`, and a mistake is
-//! reported where it stands, once. Grammar arithmetic is exact; program arithmetic wraps at 64 bits, and its interval then
-//! is that of the whole 64-bit kind.
+//! Type checking of expressions, in programs and in grammars.
+//! Promises: every expression of the tree becomes one of the program, at worst of type `Unknown`, and an error is
+//! reported once, at its location. Grammar arithmetic is exact; program arithmetic wraps at 64 bits, and its range is
+//! then that of the whole 64-bit type.
 //! Start reading at [`Exprs::expr`].
 
 mod access;
+mod ask;
+mod block;
 mod builtin;
 mod bytes;
 mod call;
 mod choice;
 mod constants;
 mod fit;
+mod grammar_scope;
 mod keys;
 mod loops;
 mod matching;
 mod messages;
 mod ops;
 mod record;
+mod self_fields;
+mod state;
 mod switch;
 mod time;
 mod value;
 
-pub(crate) use access::{grammar_type, unfold_path};
+pub(crate) use access::unfold_path;
 pub(crate) use builtin::{builtin_name, named as builtin_named};
 pub(crate) use choice::value_block;
-pub(crate) use fit::{adapt, conform, has_part, is_open, join, some, widen};
+pub(crate) use fit::{adapt, conform, some};
+pub(crate) use grammar_scope::{Args, GrammarScope, Purpose, Site};
 pub(crate) use ops::spelled;
 pub(crate) use time::recast;
 
@@ -34,7 +40,6 @@ use flick_syntax::LiteralValue;
 use flick_syntax::ast;
 
 use crate::diagnostic::Sink;
-use crate::grammar::{GrammarScope, Purpose};
 use crate::hir::{EnumId, Expr, ExprKind, Span, Ty};
 use crate::items::Items;
 use crate::load::span_of;
@@ -42,85 +47,85 @@ use crate::range::Range;
 use crate::report;
 use crate::scope::Scope;
 
-/// Checks expressions of one place: a function, a rule, or an attribute of a grammar.
+/// Checks the expressions of one function, rule, or attribute of a grammar.
 pub(crate) struct Exprs<'a> {
     pub(crate) items: &'a Items,
     pub(crate) sink: &'a mut Sink,
     pub(crate) file: u32,
     pub(crate) scope: Scope,
-    /// Set inside a grammar, where `self` and `$$` have a meaning and channels have none.
+    /// Set in a grammar, where `self` and `$$` are defined and channels are not.
     pub(crate) grammar: Option<GrammarScope>,
-    /// Inside a `map` over an enumeration, its members need no prefix.
+    /// In a `map` over an enum, its members need no prefix.
     pub(crate) enum_hint: Option<EnumId>,
-    /// How many repetitions are around what is being checked.
+    /// Number of enclosing loops.
     pub(crate) loop_depth: usize,
-    /// How many times bodies were checked to find a bound.
+    /// Number of trial checks of loop bodies.
     pub(crate) trials: usize,
 }
 
-/// What the surroundings do with an expression or block.
+/// What the context expects of an expression or block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'t> {
-    /// They need its value.
+pub(crate) enum Expectation<'t> {
+    /// A value.
     Value,
-    /// They need its value, which best is of this type; whether it is, they see themselves.
-    Like(&'t Ty),
-    /// They need only its effect.
-    Effect,
+    /// A value, if possible of this type; the context checks whether it is.
+    HasType(&'t Ty),
+    /// No value, only its effect.
+    NoValue,
 }
 
-impl<'t> Wanted<'t> {
-    /// Whether a value is needed.
+impl<'t> Expectation<'t> {
+    /// Whether a value is expected.
     pub(crate) fn is_value(self) -> bool {
-        !matches!(self, Wanted::Effect)
+        !matches!(self, Expectation::NoValue)
     }
 
-    /// The type that is hoped for.
+    /// The expected type.
     pub(crate) fn ty(self) -> Option<&'t Ty> {
-        if let Wanted::Like(ty) = self { Some(ty) } else { None }
+        if let Expectation::HasType(ty) = self { Some(ty) } else { None }
     }
 }
 
 impl<'a> Exprs<'a> {
-    /// Begins a function or rule.
+    /// Starts a function or rule.
     pub(crate) fn new(items: &'a Items, sink: &'a mut Sink, file: u32, scope: Scope) -> Self {
         let mut scope = scope;
-        scope.set_outer(items.kept(file));
+        scope.set_outer(items.state_names_in(file));
         Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0, trials: 0 }
     }
 }
 
 impl Exprs<'_> {
-    /// In a grammar whose expressions may look into text.
-    fn sees_text(&self) -> bool {
-        self.grammar.as_ref().is_some_and(|scope| scope.sees_text())
+    /// Whether this is a grammar whose expressions may read strings.
+    fn reads_strings(&self) -> bool {
+        self.grammar.as_ref().is_some_and(|scope| scope.reads_strings())
     }
 
-    /// In what the platform answers by itself.
-    fn builds_answer(&self) -> bool {
+    /// Whether this is an error response of the platform.
+    fn is_error_response(&self) -> bool {
         self.grammar.as_ref().is_some_and(|scope| matches!(scope.purpose, Purpose::Answer(_)))
     }
 
-    /// A place in the file at hand.
+    /// A location in the current file.
     pub(crate) fn span(&self, range: std::ops::Range<usize>) -> Span {
         span_of(self.file, range)
     }
 
-    /// Checks an expression whose value is needed.
+    /// Checks an expression whose value is used.
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Expr {
-        self.valued(expr, Wanted::Value)
+        self.valued(expr, Expectation::Value)
     }
 
-    /// As `expr`, where a value of type `ty` is hoped for.
+    /// As `expr`, with the expected type `ty`.
     pub(crate) fn expr_like(&mut self, expr: &ast::Expr, ty: &Ty) -> Expr {
-        self.valued(expr, Wanted::Like(ty))
+        self.valued(expr, Expectation::HasType(ty))
     }
 
     /// Checks an expression that must have a value.
-    pub(crate) fn valued(&mut self, expr: &ast::Expr, wanted: Wanted<'_>) -> Expr {
+    pub(crate) fn valued(&mut self, expr: &ast::Expr, wanted: Expectation<'_>) -> Expr {
         let checked = self.any(expr, wanted);
         if checked.ty == Ty::Nothing {
-            // A function that gives a value against its heading was told so already.
+            // A function that returns a value without declaring it was reported already.
             if let ExprKind::Call(fun, _) = &checked.kind
                 && self.sink.explains("E0413", &self.items.fun(*fun).result_span)
             {
@@ -128,7 +133,7 @@ impl Exprs<'_> {
             }
             let what = match &checked.kind {
                 ExprKind::Call(fun, _) => format!("`{}`", self.items.fun(*fun).name),
-                _ => "this".to_owned(),
+                _ => "this expression".to_owned(),
             };
             self.sink.push(report::types::no_value(checked.span.clone(), &what));
             return unknown(checked.span);
@@ -136,18 +141,18 @@ impl Exprs<'_> {
         checked
     }
 
-    /// Checks an expression that may be absent because the source has an error there.
+    /// Checks an expression that is absent after a syntax error.
     pub(crate) fn opt_expr(&mut self, expr: Option<ast::Expr>, around: &Span) -> Expr {
         expr.map_or_else(|| unknown(around.clone()), |expr| self.expr(&expr))
     }
 
     /// Checks an expression; its type may be `Nothing`.
-    pub(crate) fn any(&mut self, expr: &ast::Expr, wanted: Wanted<'_>) -> Expr {
+    pub(crate) fn any(&mut self, expr: &ast::Expr, wanted: Expectation<'_>) -> Expr {
         let span = self.span(expr.range());
         match expr {
             ast::Expr::Literal(literal) => self.literal(literal.value(), span),
             ast::Expr::Name(name) => self.name(name, wanted, span),
-            ast::Expr::SelfValue(_) => self.lone_self(span),
+            ast::Expr::SelfValue(_) => self.bare_self(span),
             ast::Expr::Dollar(_) => self.dollar(span),
             ast::Expr::Paren(paren) => match paren.inner() {
                 Some(inner) => self.any(&inner, wanted),
@@ -164,21 +169,21 @@ impl Exprs<'_> {
             ast::Expr::Switch(switch) => self.switch(switch, wanted, span),
             ast::Expr::Map(map) => self.map(map, span),
             ast::Expr::In(set) => self.set(set, span),
-            ast::Expr::Tuple(tuple) if self.builds_answer() => self.tuple(tuple, wanted, span),
-            ast::Expr::List(list) if self.builds_answer() => self.list(list, wanted, span),
-            ast::Expr::Default(default) if self.sees_text() => self.or_else(default, wanted, span),
+            ast::Expr::Tuple(tuple) if self.is_error_response() => self.tuple(tuple, wanted, span),
+            ast::Expr::List(list) if self.is_error_response() => self.list(list, wanted, span),
+            ast::Expr::Default(default) if self.reads_strings() => self.or_else(default, wanted, span),
             other if self.grammar.is_some() => self.not_in_grammars(other, span),
             other => self.compound(other, wanted, span),
         }
     }
 
-    /// Expressions of programs alone.
-    fn compound(&mut self, expr: &ast::Expr, wanted: Wanted<'_>, span: Span) -> Expr {
+    /// Checks expressions that only programs have.
+    fn compound(&mut self, expr: &ast::Expr, wanted: Expectation<'_>, span: Span) -> Expr {
         match expr {
             ast::Expr::Tuple(tuple) => self.tuple(tuple, wanted, span),
             ast::Expr::List(list) => self.list(list, wanted, span),
             ast::Expr::TupleField(field) => self.tuple_field(field, span),
-            ast::Expr::Range(range) => self.lone_range(range, span),
+            ast::Expr::Range(range) => self.bare_range(range, span),
             ast::Expr::Default(default) => self.or_else(default, wanted, span),
             ast::Expr::Fold(fold) => self.fold(fold, wanted, span),
             ast::Expr::MapEach(map) => self.map_each(map, wanted, span),
@@ -189,7 +194,7 @@ impl Exprs<'_> {
             ast::Expr::Foldt(foldt) => {
                 let head = span.range.start as usize;
                 let end = foldt.key_name().map_or(span.range.end as usize, |name| name.range().end);
-                self.sink.push(report::merges::elsewhere(self.span(head..end)));
+                self.sink.push(report::merge::misplaced_foldt(self.span(head..end)));
                 unknown(span)
             }
             // Every other kind has an arm in `any`.
@@ -199,14 +204,8 @@ impl Exprs<'_> {
 
     fn not_in_grammars(&mut self, expr: &ast::Expr, span: Span) -> Expr {
         let text = builtin::callee_text(expr);
-        let help = "a grammar computes with numbers and the fields of its message";
-        self.sink.push(report::names::wrong_kind(
-            span.clone(),
-            &text,
-            "for programs",
-            "part of a grammar",
-            help,
-        ));
+        let help = "use integers and the fields of the message";
+        self.sink.push(report::names::not_in_grammar(span.clone(), &text, "a construct of programs", help));
         unknown(span)
     }
 
@@ -220,7 +219,7 @@ impl Exprs<'_> {
             }
             Some(LiteralValue::Duration(ns)) if self.grammar.is_none() => self.duration(ns, span),
             Some(LiteralValue::Duration(_)) => {
-                self.sink.push(report::not_yet::grammar(span.clone(), "a duration", "write a plain number"));
+                self.sink.push(report::unsupported::grammar(span.clone(), "a duration", "write an integer"));
                 unknown(span)
             }
             None => unknown(span),
@@ -228,7 +227,7 @@ impl Exprs<'_> {
     }
 }
 
-/// An expression that was reported, or stands for nothing.
+/// An expression that was reported as invalid.
 pub(crate) fn unknown(span: Span) -> Expr {
     Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span }
 }
@@ -236,12 +235,4 @@ pub(crate) fn unknown(span: Span) -> Expr {
 /// An integer constant.
 pub(crate) fn int(value: i128, span: Span) -> Expr {
     Expr { kind: ExprKind::Int(value), ty: Range::point(value).ty(), span }
-}
-
-/// The interval of an integer type.
-pub(crate) fn range_of(ty: &Ty) -> Option<Range> {
-    match *ty {
-        Ty::Int { lo, hi, .. } => Some(Range { lo, hi }),
-        _ => None,
-    }
 }

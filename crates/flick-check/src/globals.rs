@@ -1,6 +1,6 @@
-//! What all sessions share: dictionaries, counters and gauges.
-//! Promises: a dictionary has a bound, its keys and values are of types that are kept, and each has room.
-//! Refuses: messages, channels and lists in a dictionary; keys whose equality would depend on what is not said.
+//! Globals: dictionaries, counters and gauges.
+//! Promises: a dictionary has a bound, its key and value types can be stored, and both fit their limits.
+//! Rejects: messages, channels and lists in a dictionary; key types whose equal values may have different bytes.
 
 use flick_abi::limits::{COUNTERS_MAX, DICT_KEY_BYTES_MAX, DICT_VALUE_BYTES_MAX, DICTS_MAX};
 use flick_syntax::LiteralValue;
@@ -9,12 +9,12 @@ use flick_syntax::ast::{self, AstNode};
 use crate::diagnostic::Sink;
 use crate::hir::{Counter, CounterId, Dict, DictId, Evict, Snapshot, Span, Ty};
 use crate::items::{GlobalItem, InFile, Items};
-use crate::layout::{NotKept, key_bytes, layout};
+use crate::layout::{NotStorable, key_bytes, layout};
 use crate::limits::{DICT_ENTRIES_MAX, SNAPSHOT_INTERVAL_NS, SNAPSHOT_NAME_BYTES_MAX};
 use crate::load::span_of;
 use crate::{report, types};
 
-/// Enters every `global` under its name.
+/// Enters every `global`.
 pub(crate) fn check(decls: &[InFile<ast::GlobalDecl>], items: &mut Items, sink: &mut Sink) {
     for decl in decls {
         let Some(name) = decl.node.name() else { continue };
@@ -93,8 +93,8 @@ fn dict(
     let entries_max = entries_max(decl, name, span, sink);
     let bytes_max = decl.node.max().and_then(|prop| bytes_max(prop.bytes()?, decl.file, sink));
     let expire_ns = decl.node.expire().and_then(|prop| {
-        let place = span_of(decl.file, prop.range());
-        positive_duration(prop.duration(), place, decl.file, "`expire`", "expire 60s", sink)
+        let location = span_of(decl.file, prop.range());
+        positive_duration(prop.duration(), location, decl.file, "`expire`", "expire 60s", sink)
     });
     let evict = match decl.node.evict().and_then(|prop| prop.policy()) {
         Some(ast::EvictPolicy::Lru) | None => Evict::Lru,
@@ -120,7 +120,7 @@ fn dict(
     Some(GlobalItem::Dict(DictId(items.dicts.len() as u32 - 1)))
 }
 
-/// The type of keys, or `Unknown` where it was refused.
+/// The key type, or `Unknown` if it was rejected.
 fn fitting_key(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
     match key_bytes(items, &ty) {
         Ok(bytes) if bytes > DICT_KEY_BYTES_MAX as u64 => {
@@ -128,7 +128,7 @@ fn fitting_key(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
             Ty::Unknown
         }
         Ok(_) => ty,
-        Err(NotKept(part)) => {
+        Err(NotStorable(part)) => {
             sink.push(report::state::key_type(span, &items.describe(&part), part == ty));
             Ty::Unknown
         }
@@ -137,7 +137,7 @@ fn fitting_key(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
 
 fn fitting_value(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
     if let Ty::Option(_) = ty {
-        sink.push(report::state::option_kept(span, &items.describe(&ty)));
+        sink.push(report::state::stored_option(span, &items.describe(&ty)));
         return Ty::Unknown;
     }
     match layout(items, &ty).map(|layout| layout.packed_bytes()) {
@@ -146,7 +146,7 @@ fn fitting_value(ty: Ty, span: Span, items: &Items, sink: &mut Sink) -> Ty {
             Ty::Unknown
         }
         Ok(_) => ty,
-        Err(NotKept(part)) => {
+        Err(NotStorable(part)) => {
             let is_message = matches!(part, Ty::Record(_));
             sink.push(report::state::value_type(span, &items.describe(&part), part == ty, is_message));
             Ty::Unknown
@@ -160,23 +160,23 @@ fn entries_max(decl: &InFile<ast::GlobalDecl>, name: &str, span: &Span, sink: &m
         return None;
     };
     let written = prop.entries()?;
-    let place = span_of(decl.file, written.range());
+    let location = span_of(decl.file, written.range());
     match literal(&written) {
         Some(LiteralValue::Int(entries)) if (1..=DICT_ENTRIES_MAX).contains(&entries) => Some(entries),
         Some(LiteralValue::Int(0)) => {
             sink.push(report::state::bad_entries(
-                place,
-                "a dictionary of no entries keeps nothing",
+                location,
+                "the number of entries must be above 0",
                 DICT_ENTRIES_MAX,
             ));
             None
         }
         Some(LiteralValue::Int(_)) => {
-            sink.push(report::state::bad_entries(place, "these are too many entries", DICT_ENTRIES_MAX));
+            sink.push(report::state::bad_entries(location, "too many entries", DICT_ENTRIES_MAX));
             None
         }
         _ => {
-            sink.push(report::state::bad_entries(place, "this is not a literal number", DICT_ENTRIES_MAX));
+            sink.push(report::state::bad_entries(location, "expected a literal number", DICT_ENTRIES_MAX));
             None
         }
     }
@@ -192,8 +192,8 @@ fn bytes_max(written: ast::Expr, file: u32, sink: &mut Sink) -> Option<u64> {
     }
 }
 
-/// A literal duration above zero, in nanoseconds; anything else is reported. `what` says whose it is, `example` how it
-/// is written.
+/// Returns a literal duration above zero, in nanoseconds; anything else is reported. `what` names the construct,
+/// `example` shows its syntax.
 pub(crate) fn positive_duration(
     written: Option<ast::Expr>,
     around: Span,
@@ -203,35 +203,30 @@ pub(crate) fn positive_duration(
     sink: &mut Sink,
 ) -> Option<u64> {
     let written = written?;
-    let place = span_of(file, written.range());
+    let location = span_of(file, written.range());
     match literal(&written) {
         Some(LiteralValue::Duration(0)) => {
-            sink.push(report::state::bad_interval(place, what, "a time longer than none", example));
+            sink.push(report::state::bad_interval(location, what, "a duration above zero", example));
         }
         Some(LiteralValue::Duration(ns)) if i64::try_from(ns).is_ok() => return Some(ns),
         Some(LiteralValue::Duration(_)) => {
-            sink.push(report::state::bad_interval(place, what, "a duration of at most 2562047h", example));
+            sink.push(report::state::bad_interval(location, what, "a duration of at most 2562047h", example));
         }
         Some(LiteralValue::Int(number)) => {
             let example = format!("{} {number}s", example.split(' ').next().unwrap_or_default());
-            sink.push(report::state::bad_interval(
-                place,
-                what,
-                "a duration, and a duration has a unit",
-                &example,
-            ));
+            sink.push(report::state::bad_interval(location, what, "a duration with a unit", &example));
         }
-        _ if place.range.is_empty() => {
+        _ if location.range.is_empty() => {
             sink.push(report::state::bad_interval(around, what, "a literal duration", example));
         }
-        _ => sink.push(report::state::bad_interval(place, what, "a literal duration", example)),
+        _ => sink.push(report::state::bad_interval(location, what, "a literal duration", example)),
     }
     None
 }
 
 fn snapshot(prop: &ast::SnapshotProp, file: u32, items: &Items, sink: &mut Sink) -> Option<Snapshot> {
     let literal = prop.file()?;
-    let place = span_of(file, literal.range());
+    let location = span_of(file, literal.range());
     let name = match literal.value() {
         Some(LiteralValue::Bytes(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         _ => return None,
@@ -242,12 +237,12 @@ fn snapshot(prop: &ast::SnapshotProp, file: u32, items: &Items, sink: &mut Sink)
         || name.starts_with('.')
         || !name.chars().all(is_plain)
     {
-        sink.push(report::state::snapshot_name(place, &name));
+        sink.push(report::state::snapshot_name(location, &name));
         return None;
     }
     let same = items.dicts.iter().find(|dict| dict.snapshot.as_ref().is_some_and(|known| known.file == name));
     if let Some(same) = same {
-        sink.push(report::state::snapshot_twice(place, &name, &same.name, same.span.clone()));
+        sink.push(report::state::snapshot_twice(location, &name, &same.name, same.span.clone()));
         return None;
     }
     let every_ns = match prop.every() {

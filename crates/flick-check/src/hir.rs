@@ -1,22 +1,19 @@
-//! The checked program: what the author meant, with names resolved, types known and every rule obeyed.
-//! Promises: whoever holds a [`Program`] from a run without errors may lower it without checking anything again.
-//! Refuses: spelling. Comments, parentheses and layout are gone; spans remain.
+//! The checked program: names are resolved, types are known, and every rule of the language is obeyed.
+//! Promises: a [`Program`] from a run without errors can be lowered without further checks.
+//! Not here: syntax. Comments, parentheses and layout are gone; spans remain.
 
 mod code;
-mod wire;
+mod structured;
 
-// What these mean is the platform's business too, so they are said once, where both can see them.
-pub use flick_abi::{Event, Evict, Snapshot};
+// Defined in `flick_abi`, because the platform uses them too.
+pub use flick_abi::{Event, Evict, FaultCause, Snapshot};
 
-pub use code::{AskAll, AskOver, BinaryOp, Block, Builtin, Expr, ExprKind, Source, Stmt, Ty};
-pub use wire::{
-    CAUSE_MALFORMED, CAUSE_NAME_TOO_LONG, CAUSE_TOO_LONG, CAUSE_UNSUPPORTED, Check, Choice, Class, ClassId,
-    Item, Keyed, List, ListEnd, Literal,
-};
+pub use code::{AskAll, AskOver, BinaryOp, Block, Builtin, Expr, ExprKind, LoopSource, Stmt, Ty};
+pub use structured::{Check, Choice, Class, Item, Keyed, List, ListEnd, Literal};
 
 use std::ops::Range;
 
-/// A place in one source file.
+/// A range of one source file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// Index in `Sources`.
@@ -25,7 +22,7 @@ pub struct Span {
     pub range: Range<u32>,
 }
 
-/// Index of an enumeration in `Program::enums`.
+/// Index of an enum in `Program::enums`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EnumId(pub u32);
 /// Index of a unit in `Program::units`.
@@ -44,7 +41,7 @@ pub struct LocalId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
-/// Index of a record of the program's own (no unit) in `Program::structs`.
+/// Index of a record of plain values in `Program::structs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StructId(pub u32);
 /// Index of a variant in `Program::variants`.
@@ -58,14 +55,18 @@ pub struct DictId(pub u32);
 pub struct CounterId(pub u32);
 /// Index of a `local` in `Program::states`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StateId(pub u32);
+pub struct SessionLocalId(pub u32);
 
-/// A program as one of its processes needs it, checked.
+/// Index of a class in `Program::classes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassId(pub u32);
+
+/// A checked program, specialized for one of its processes.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Enumerations, those of used grammars too.
+    /// Enums, including those of imported grammars.
     pub enums: Vec<Enum>,
-    /// Records that are no views.
+    /// Records of plain values.
     pub structs: Vec<Struct>,
     /// Tagged unions.
     pub variants: Vec<Variant>,
@@ -73,41 +74,42 @@ pub struct Program {
     pub dicts: Vec<Dict>,
     /// Global counters and gauges.
     pub counters: Vec<Counter>,
-    /// What lives with a session.
-    pub states: Vec<State>,
-    /// Sets of bytes.
+    /// `local`s of a session.
+    pub session_locals: Vec<SessionLocal>,
+    /// Classes of bytes.
     pub classes: Vec<Class>,
-    /// Units, nested ones flattened into those that hold them.
+    /// Units; nested units are flattened into the units that contain them.
     pub units: Vec<Unit>,
-    /// Functions, in an order in which callees come first.
+    /// Functions, callees first.
     pub funs: Vec<Fun>,
-    /// The process. `None` when the file is only a grammar or library.
+    /// The process. `None` if the file is only a grammar or library.
     pub process: Option<Proc>,
-    /// The same file for each of its further processes: dictionaries and counters have the same numbers, the rest may not.
+    /// The same file for each of its other processes: dictionaries and counters have the same numbers, the rest may
+    /// not.
     pub siblings: Vec<Program>,
 }
 
 impl Program {
-    /// The program of each process, in the order of the file; of a library, the library.
+    /// The program of each process, in the order of the file; for a library, the library.
     pub fn each(&self) -> impl Iterator<Item = &Program> {
         std::iter::once(self).chain(&self.siblings)
     }
 }
 
-/// An enumeration.
+/// An enum.
 #[derive(Clone, Debug)]
 pub struct Enum {
     /// Name.
     pub name: String,
-    /// Width and sign on the wire, if declared.
+    /// Encoding, if declared.
     pub repr: Option<IntRepr>,
-    /// Members and their values. Values outside stay legal on the wire (unknown values are kept).
+    /// Members and their values. Other values are valid in messages and are kept.
     pub members: Vec<(String, i64)>,
-    /// Place of the declaration.
+    /// Location of the declaration.
     pub span: Span,
 }
 
-/// An integer's shape on the wire.
+/// The encoding of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntRepr {
     /// 1, 2, 4 or 8.
@@ -116,14 +118,14 @@ pub struct IntRepr {
     pub signed: bool,
 }
 
-/// A record of the program's own: plain values, no wire format.
+/// A record of plain values, without an encoding.
 #[derive(Clone, Debug)]
 pub struct Struct {
     /// Name.
     pub name: String,
     /// Fields in order of declaration.
     pub fields: Vec<(String, Ty)>,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -132,9 +134,9 @@ pub struct Struct {
 pub struct Variant {
     /// Name.
     pub name: String,
-    /// Cases in order of declaration, with what they carry.
+    /// Cases in order of declaration, with the type of their value.
     pub cases: Vec<(String, Option<Ty>)>,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -143,21 +145,21 @@ pub struct Variant {
 pub struct Dict {
     /// Name.
     pub name: String,
-    /// Type of its keys: words, bytes, or records and tuples of them.
+    /// Key type: words, bytes, or records and tuples of them.
     pub key: Ty,
-    /// Type of its values; as for keys, options and variants too.
+    /// Value type: as for keys, and options and variants.
     pub value: Ty,
     /// `max N entries`.
     pub entries_max: u64,
     /// `max N entries, B bytes`: all its memory.
     pub bytes_max: Option<u64>,
-    /// `expire D`: how long after its last write an entry is forgotten.
+    /// `expire D`: lifetime of an entry after its last write.
     pub expire_ns: Option<u64>,
-    /// `evict POLICY`: what happens when it is full.
+    /// `evict POLICY`: what happens if it is full.
     pub evict: Evict,
     /// `snapshot "file"`, and how often.
     pub snapshot: Option<Snapshot>,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -166,22 +168,22 @@ pub struct Dict {
 pub struct Counter {
     /// Name.
     pub name: String,
-    /// It may go down and be set.
+    /// Whether it may go down and be set.
     pub is_gauge: bool,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
-/// A value that lives with a session.
+/// A `local`: a value that belongs to a session.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct SessionLocal {
     /// Name.
     pub name: String,
     /// Type; no channel, no message.
     pub ty: Ty,
-    /// Value at the start of a session; constant but for calls of built-ins.
+    /// Initial value; constant except for calls of built-ins.
     pub init: Expr,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -190,13 +192,14 @@ pub struct State {
 pub struct Unit {
     /// Name.
     pub name: String,
-    /// Fields and variables in order of the wire; those of elements of a list stand as `list.name`.
+    /// Fields and variables in the order of the message; those of list elements are named `list.name`.
     pub fields: Vec<Field>,
-    /// The tree of a structured unit, in which every field and variable stands once; `None`: a plain row of `fields`.
+    /// The tree of a structured unit, which contains every field and variable once; `None`: a plain sequence of
+    /// `fields`.
     pub body: Option<Vec<Item>>,
-    /// What the platform must know.
+    /// Properties for the platform.
     pub facts: Facts,
-    /// Place of the declaration.
+    /// Location of the declaration.
     pub span: Span,
 }
 
@@ -207,154 +210,153 @@ pub struct Field {
     pub name: Option<String>,
     /// What it is.
     pub kind: FieldKind,
-    /// `&requires` checks, of type bool; `Dollar` is this field's value.
+    /// `&requires` conditions, of type bool; `Dollar` is the value of this field.
     pub requires: Vec<Expr>,
-    /// Why a message is refused in which this field is not as it should be (`CAUSE_MALFORMED` unless `&fault` says
-    /// otherwise).
-    pub cause: u32,
-    /// Why one is refused in which its bound is exceeded: `CAUSE_TOO_LONG` unless `&fault` says otherwise.
-    pub too_long: u32,
-    /// `&default`: the value of a number in a message that is built without it.
+    /// Fault cause if this field is invalid (`FaultCause::Malformed` unless `&fault` is given).
+    pub cause: FaultCause,
+    /// Fault cause if its bound is exceeded: `FaultCause::TooLong` unless `&fault` is given.
+    pub too_long: FaultCause,
+    /// `&default`: the value of an integer in a message that is built without it.
     pub default: Option<i128>,
-    /// Place.
+    /// Location.
     pub span: Span,
 }
 
 /// What a field is.
 #[derive(Clone, Debug)]
 pub enum FieldKind {
-    /// A sized integer or enumeration.
+    /// A sized integer or enum.
     Int {
-        /// On the wire.
+        /// Encoding.
         repr: IntRepr,
         /// Byte order.
         big_endian: bool,
-        /// Its enumeration.
+        /// Its enum.
         enumeration: Option<EnumId>,
-        /// When a message is serialised with changes: what this field becomes (from a later field's
-        /// `&length = self.this` or a variable's `&serialize = self.this = ...`); else it is kept.
+        /// The new value when a changed message is written (from the `&length = self.this` of a later field, or the
+        /// `&serialize = self.this = ...` of a variable); otherwise the value is kept.
         derived: Option<Derived>,
     },
-    /// Hadoop's variable-length integer (`vint`), 1 to 9 bytes: -112..=127 in one byte; else the first byte gives sign
-    /// and number of the big-endian bytes that follow. Its value is an `int64`.
+    /// Hadoop's variable-length integer (`vint`), 1 to 9 bytes: -112..=127 in one byte; otherwise the first byte
+    /// holds the sign and the number of the big-endian bytes that follow. Its value is an `int64`.
     Vint {
         /// As for `Int`.
         derived: Option<Derived>,
     },
-    /// Bytes or text of a computed length.
+    /// A string or bytes of a computed length.
     Bytes {
         /// Text (`string`) or `bytes`.
         text: bool,
-        /// Largest length accepted; `None`: unlimited, for a streamed field only.
+        /// Maximum length; `None`: unlimited, for a streamed field only.
         max_bytes: Option<u32>,
-        /// Length in bytes; arithmetic in it is checked when a message is parsed.
+        /// Length in bytes; its arithmetic is checked when a message is parsed.
         length: Expr,
-        /// Passed on as it arrives; it is the unit's last field and no program reads it.
+        /// Forwarded as it arrives; it is the last field of the unit, and no program reads it.
         streamed: bool,
     },
-    /// Computed when parsed; not on the wire.
+    /// Computed when a message is parsed; not part of the message.
     Var {
-        /// Its declared integer shape: a value outside is a fault.
+        /// Its declared integer type: a value out of range is a fault.
         repr: IntRepr,
         /// `&parse`.
         parse: Expr,
-        /// `&sum`: zero where that list begins; after each element `parse` is added.
+        /// `&sum`: the list whose elements are added up; `parse` is added after each element, starting at zero.
         sum: Option<FieldId>,
     },
-    /// Text or bytes that end by what they are made of, or by what stands behind them.
+    /// A string or bytes that end at a delimiter or with a class.
     Text {
         /// Text (`string`) or `bytes`.
         text: bool,
-        /// `&of`: without `until`, the longest run of bytes of the class; with it, every byte is of the class.
+        /// `&of`: without `until`, the longest run of bytes of the class; with it, every byte is in the class.
         class: Option<ClassId>,
-        /// `&until`: what ends it, consumed and no part of the value; 1 to 16 bytes.
+        /// `&until`: the delimiter, consumed and not part of the value; 1 to 16 bytes.
         until: Option<Vec<u8>>,
-        /// `&min`; 1 unless written for a run, 0 unless written with `until`.
+        /// `&min`; by default 1 for a run, 0 with `until`.
         min_bytes: u32,
-        /// Largest length accepted.
+        /// Maximum length.
         max_bytes: u32,
-        /// `&trim`, with `until`: blanks and tabs at its end are no part of the value.
+        /// `&trim`, with `until`: spaces and tabs at its end are not part of the value.
         trim: bool,
     },
-    /// A number in digits, as many as there are, at least one. Decimal: `int64`/`uint64` range of its digits.
+    /// An integer in digits, at least one. Decimal: `int64`/`uint64` range of its digits.
     Number {
         /// 10 or 16.
         base: u8,
-        /// Most digits: 19 decimal ones, 16 hexadecimal ones.
+        /// Maximum number of digits: 19 decimal ones, 16 hexadecimal ones.
         digits_max: u8,
-        /// A `-` may stand before the digits; decimal only.
+        /// A `-` may come before the digits; decimal only.
         signed: bool,
         /// As for `Int`.
         derived: Option<Derived>,
     },
     /// LEB128, low groups of seven bits first, unsigned.
     Varint {
-        /// Most bytes, up to 9.
+        /// Maximum number of bytes, up to 9.
         bytes_max: u8,
         /// As for `Int`.
         derived: Option<Derived>,
     },
-    /// Bits of the integer `of`, an anonymous `Int` that stands just before: `(of >> shift) & ((1 << width) - 1)`.
+    /// Bits of the integer `of`, an unnamed `Int` just before: `(of >> shift) & ((1 << width) - 1)`.
     Bits {
         /// The integer.
         of: FieldId,
-        /// Bits below.
+        /// Number of lower bits.
         shift: u8,
-        /// How many.
+        /// Number of bits.
         width: u8,
     },
-    /// `var x : bool &parse = e`; not on the wire.
+    /// `var x : bool &parse = e`; not part of the message.
     Flag {
         /// Of type bool.
         parse: Expr,
-        /// `&any`: or-ed over all occurrences of key number `.1` of the keyed list `.0`; in `parse`,
-        /// `SelfKey` of it is `some` of the value of that occurrence. Without one it is false.
+        /// `&any`: true if it is true for any occurrence of key number `.1` of the keyed list `.0`; in `parse`,
+        /// `SelfKey` of it is `some` of the value of that occurrence. False without an occurrence.
         any: Option<(FieldId, u32)>,
     },
-    /// `var x : string<N> &parse = e`: computed where a program reads it, never while a message is parsed.
+    /// `var x : string<N> &parse = e`: computed when a program reads it, not when a message is parsed.
     TextVar {
         /// Text (`string`) or `bytes`.
         text: bool,
-        /// Largest length.
+        /// Maximum length.
         max_bytes: u32,
         /// Of type `Bytes`.
         parse: Expr,
     },
-    /// `var x : uint64 &kept`, in a reply: what the request that it answers said in `%keep`. Zero in what is asked.
-    Asked,
-    /// `bytes &to_close`: all that comes until the peer closes; the last item, streamed.
+    /// `var x : uint64 &kept`, in a reply: the `%keep` of its request. Zero in a request.
+    Kept,
+    /// `bytes &to_close`: everything until the peer closes the connection; the last item, streamed.
     ToClose {
         /// Text (`string`) or `bytes`.
         text: bool,
     },
-    /// Elements one behind the other.
+    /// A sequence of elements.
     List(Box<List>),
 }
 
-/// How a length field follows from others when a message is serialised.
+/// How a field is computed when a message is written.
 #[derive(Clone, Debug)]
 pub enum Derived {
     /// It is the length of that bytes field.
     LengthOf(FieldId),
-    /// It is this expression. `SelfField` of a `Derived` integer means its new value; `LenOf(field)` the new length
-    /// of a bytes field; `Dollar` was replaced by the length of the field that the variable measures.
+    /// This expression. `SelfField` of a `Derived` integer is its new value, `LenOf(field)` the new length of a bytes
+    /// field; `Dollar` is replaced by the length of the field that the variable measures.
     Expr(Expr),
 }
 
-/// The platform facts of a grammar (`%name = ...`).
+/// The properties of a grammar (`%name = ...`).
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// `%request = bool`: holds for messages that clients may send.
+    /// `%request = bool`: true for messages that clients may send.
     pub request: Option<Expr>,
-    /// `%reply = bool`: holds for messages that backends may send.
+    /// `%reply = bool`: true for messages that backends may send.
     pub reply: Option<Expr>,
     /// `%order = in_order` was given (or implied by `%correlate`).
     pub in_order: bool,
-    /// `%correlate = self.field`; the field is at a fixed place.
+    /// `%correlate = self.field`; the field has a fixed offset.
     pub correlate: Option<FieldId>,
-    /// `%echo = self.a, ...` plus `correlate` and `loud`; all at fixed places.
+    /// `%echo = self.a, ...` plus the fields of `%correlate` and `%loud`; all at fixed offsets.
     pub echo: Vec<FieldId>,
-    /// `%loud self.field = expr`: field and what to write on a shared connection.
+    /// `%loud self.field = expr`: the field and its value on a shared connection.
     pub loud: Option<(FieldId, Expr)>,
     /// `%ends`, on a request.
     pub ends: Option<Expr>,
@@ -364,22 +366,22 @@ pub struct Facts {
     pub silent: Option<Expr>,
     /// `%more`, on a reply whose echo fields have been restored.
     pub more: Option<Expr>,
-    /// `%on reason = unit{...}`; the expression is a `Build` (of `replies` where that is given), `SelfField`s in it are
-    /// echo fields of the request.
+    /// `%on reason = unit{...}`; the expression is a `Build` (of `replies` if given), whose `SelfField`s are echo
+    /// fields of the request.
     pub on: Vec<(String, Expr)>,
-    /// `%replies = unit`, on the request unit: the unit that answers it.
+    /// `%replies = unit`, on the request: the unit of its replies.
     pub replies: Option<UnitId>,
     /// `%exclusive = true`: one exchange at a time on a connection to a backend.
     pub exclusive: bool,
-    /// `%keep = e`, on a request: a number that the reader of its reply is told (`FieldKind::Asked`).
+    /// `%keep = e`, on a request: an integer for the parser of its reply (`FieldKind::Kept`).
     pub keep: Option<Expr>,
-    /// `%last = e`: on a request, none follows it; on a reply, the connection it came on ends with it.
+    /// `%last = e`: on a request, it is the last one; on a reply, its connection ends with it.
     pub last: Option<Expr>,
-    /// `%retry = e`, on a request: it may be sent again when no byte of a reply came.
+    /// `%retry = e`, on a request: it may be sent again if no byte of a reply has arrived.
     pub retry: Option<Expr>,
-    /// `%whole = e`, on a request: if it is short, nothing of it goes on before all of it is there.
+    /// `%whole = e`, on a request: a short one is buffered completely before anything is forwarded.
     pub whole: Option<Expr>,
-    /// `%tunnel = e`, on a reply: behind it both directions are raw bytes until close.
+    /// `%tunnel = e`, on a reply: after it, both directions are raw bytes until close.
     pub tunnel: Option<Expr>,
 }
 
@@ -390,7 +392,7 @@ pub struct Local {
     pub name: String,
     /// Type.
     pub ty: Ty,
-    /// Place of the declaration.
+    /// Location of the declaration.
     pub span: Span,
 }
 
@@ -407,7 +409,7 @@ pub struct Fun {
     pub result: Ty,
     /// Body.
     pub body: Block,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -426,7 +428,7 @@ pub struct Proc {
     pub handlers: Vec<Handler>,
     /// `every` timers.
     pub timers: Vec<Timer>,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
@@ -437,46 +439,46 @@ pub struct Channel {
     pub name: String,
     /// `[..]`.
     pub is_array: bool,
-    /// What may be received.
+    /// The message that is received.
     pub receives: Option<UnitId>,
-    /// What may be sent.
+    /// The message that may be sent.
     pub sends: Option<UnitId>,
-    /// Fields the view of the received type names (all uses in the program are among them).
-    pub view: Vec<ViewField>,
-    /// Keys that the program reads of what it receives: keyed list and number in `Keyed::keys`.
+    /// Fields of the received message that the program reads or whose bound its record changes.
+    pub view: Vec<DecodedField>,
+    /// Keys that the program reads: keyed list, and number in `Keyed::keys`.
     pub keys: Vec<(FieldId, u32)>,
-    /// The program takes messages of it as bytes (`wire(m)`): they are read whole, nothing of them streams.
+    /// The program reads messages as bytes (`wire(m)`): they are buffered completely, nothing is streamed.
     pub whole: bool,
-    /// Place.
+    /// Location.
     pub span: Span,
 }
 
-/// A field that a program reads of what a channel receives.
+/// A field of a received message that a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ViewField {
-    /// Which.
+pub struct DecodedField {
+    /// The field.
     pub field: FieldId,
-    /// The narrower bound that a view may write (`key : string<100>`), in bytes.
+    /// The smaller bound that a record declares (`key : string<100>`), in bytes.
     pub max: Option<u32>,
-    /// `option<bytes<N>>`: none where the field is absent, longer, or not all there because it streams; a `Field` of
-    /// it has an option as its type, and a longer value is no fault.
+    /// `option<bytes<N>>`: none if the field is absent, longer, or streamed; a `Field` of it has an option as its
+    /// type, and a longer value is not a fault.
     pub optional: bool,
 }
 
-/// A rule: for each message of `source`, run `body`. `a <=> b` gives two rules.
+/// A rule: runs `body` for each message of `source`. `a <=> b` is two rules.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Where messages come from.
+    /// The channel that messages come from.
     pub source: ChannelId,
     /// Local 0 is the message (of the source's unit); then `let`s.
     pub locals: Vec<Local>,
-    /// What happens; `a => b` is one `Send` of local 0.
+    /// The chain; `a => b` is one `Send` of local 0.
     pub body: Block,
-    /// Place.
+    /// Location.
     pub span: Span,
 }
 
-/// `if all_ready(source): let r = foldt on source ordering elem a, b by key as k: body` and what happens with `r`.
+/// `if all_ready(source): let r = foldt on source ordering elem a, b by key as k: body` and the chain for `r`.
 #[derive(Clone, Debug)]
 pub struct Merge {
     /// The array of channels whose streams are merged.
@@ -485,40 +487,40 @@ pub struct Merge {
     pub unit: UnitId,
     /// Locals 0 and 1: the two elements of `body` (messages of `unit`); 2: the key; then `let`s of `key` and `body`.
     pub locals: Vec<Local>,
-    /// What is ordered by; `Local(0)` is the element there. An integer, time, bytes, text, or a tuple of them.
+    /// The key of the order; `Local(0)` is the element. An integer, time, bytes, string, or a tuple of them.
     pub key: Expr,
-    /// What two elements with equal keys become: a message of `unit`.
+    /// Combines two elements with equal keys into a message of `unit`.
     pub body: Block,
-    /// What happens with each element of the result: local 0 is the element.
+    /// The chain for each element of the result: local 0 is the element.
     pub finish: Rule,
-    /// Place.
+    /// Location.
     pub span: Span,
 }
 
 /// `except EVENT channel[i]: body`.
 #[derive(Clone, Debug)]
 pub struct Handler {
-    /// What.
+    /// The event.
     pub event: Event,
-    /// Where.
+    /// The channel.
     pub channel: ChannelId,
-    /// Local 0: the element (an int; 0 for a single channel); then `let`s.
+    /// Local 0: the index of the channel (an int; 0 for a single channel); then `let`s.
     pub locals: Vec<Local>,
-    /// What happens. Sends to the listened channel answer the request that failed, if one did; others are copies.
+    /// The handler. A message to the client answers the request that failed, if one did; others are copies.
     pub body: Block,
-    /// Place.
+    /// Location.
     pub span: Span,
 }
 
 /// `every 1s: body`.
 #[derive(Clone, Debug)]
 pub struct Timer {
-    /// How often.
+    /// The interval.
     pub interval_ns: u64,
     /// `let`s.
     pub locals: Vec<Local>,
-    /// What happens; sends are copies whose replies nobody gets.
+    /// The handler; messages it sends are copies, whose replies are dropped.
     pub body: Block,
-    /// Place.
+    /// Location.
     pub span: Span,
 }

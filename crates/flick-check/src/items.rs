@@ -1,12 +1,10 @@
-//! What a program declares: the tables that names are looked up in.
-//! Promises: after `collect`, every type name has one meaning; after the later phases, every id in the tables is valid.
-//! Not here: what is inside a unit (`grammar.rs`), a record (`views.rs`), a function (`funs.rs`).
+//! The symbol tables: the declarations of a program and its imports.
+//! Promises: after `collect`, every type name has one meaning; after the later phases, every id in the tables is
+//! valid.
+//! Not here: the contents of units (`grammar.rs`), records (`views.rs`) and functions (`functions.rs`).
 
 mod describe;
 mod keys;
-mod values;
-
-pub(crate) use values::declare as declare_values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +12,14 @@ use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::hir::{
-    self, ClassId, CounterId, DictId, EnumId, FieldId, FunId, Span, StateId, StructId, Ty, UnitId, VariantId,
+    self, ClassId, CounterId, DictId, EnumId, FieldId, FunId, SessionLocalId, Span, StructId, Ty, UnitId,
+    VariantId,
 };
 use crate::limits::{KEYS_MAX, PROCESSES_MAX};
 use crate::load::{File, span_of};
-use crate::{report, types};
+use crate::{primitives, report};
 
-/// What a type name stands for.
+/// What a type name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeItem {
     Enum(EnumId),
@@ -32,48 +31,48 @@ pub(crate) enum TypeItem {
     Variant(VariantId),
 }
 
-/// What the name of a `global` stands for.
+/// What the name of a `global` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalItem {
     Dict(DictId),
     Counter(CounterId),
-    /// It was reported.
+    /// It was reported as invalid.
     Broken,
 }
 
-/// A unit or record or function with the file it stands in.
+/// A node of the syntax tree and its file.
 #[derive(Clone)]
 pub(crate) struct InFile<N> {
     pub(crate) file: u32,
     pub(crate) node: N,
 }
 
-/// The record that says which fields of a unit the program uses.
-pub(crate) struct View {
+/// A record that lists the fields of a unit that the program uses.
+pub(crate) struct RecordView {
     pub(crate) span: Span,
-    pub(crate) fields: Vec<ViewField>,
+    pub(crate) fields: Vec<RecordField>,
 }
 
-/// One field of a view.
-pub(crate) struct ViewField {
+/// One field of a record.
+pub(crate) struct RecordField {
     /// Dotted path.
     pub(crate) name: String,
     pub(crate) field: FieldId,
     pub(crate) ty: Ty,
-    /// Bound that the record writes.
+    /// Bound that the record declares.
     pub(crate) bound: Option<u32>,
-    /// `option<...>`: none where it is absent, longer, or passed on as it arrives.
+    /// `option<...>`: none if the field is absent, longer, or streamed.
     pub(crate) optional: bool,
     pub(crate) span: Span,
 }
 
-/// What calls of a function need to know.
+/// The signature of a function.
 pub(crate) struct FunSig {
     pub(crate) name: String,
     pub(crate) params: Vec<Param>,
     pub(crate) result: Ty,
     pub(crate) span: Span,
-    /// Place of the result types, or of the name where none are written.
+    /// Location of the return type, or of the name if there is none.
     pub(crate) result_span: Span,
 }
 
@@ -89,8 +88,7 @@ pub(crate) struct Param {
 #[derive(Default)]
 pub(crate) struct Items {
     pub(crate) enums: Vec<hir::Enum>,
-    /// Enumerations that never travel: a value is always a member.
-    /// Units that are given values where they are used.
+    /// Enums of programs, whose values are always members.
     pub(crate) units_with_params: BTreeSet<u32>,
     pub(crate) closed_enums: BTreeSet<u32>,
     pub(crate) classes: Vec<hir::Class>,
@@ -99,27 +97,27 @@ pub(crate) struct Items {
     pub(crate) variants: Vec<hir::Variant>,
     pub(crate) dicts: Vec<hir::Dict>,
     pub(crate) counters: Vec<hir::Counter>,
-    pub(crate) states: Vec<hir::State>,
-    /// By file: what stands before the names of its declarations here.
+    pub(crate) session_locals: Vec<hir::SessionLocal>,
+    /// By file: prefix of the names of its declarations.
     pub(crate) prefixes: Vec<String>,
-    /// By file and name there: the file that has this name.
+    /// By file and alias in it: the file that the alias refers to.
     pub(crate) aliases: BTreeMap<(u32, String), u32>,
-    /// What sessions share, with the places of the names.
+    /// Globals, with the locations of their names.
     pub(crate) globals: BTreeMap<String, (GlobalItem, Span)>,
-    /// What lives with a session.
-    pub(crate) state_names: BTreeMap<String, StateId>,
+    /// `local`s of a session.
+    pub(crate) state_names: BTreeMap<String, SessionLocalId>,
     pub(crate) types: BTreeMap<String, TypeItem>,
-    /// Parts of declared types are being looked up; how large they are is not known yet.
+    /// Whether declared types are being resolved, whose sizes are not known yet.
     pub(crate) is_declaring: bool,
     pub(crate) keys: keys::Keys,
-    pub(crate) views: BTreeMap<u32, View>,
+    pub(crate) views: BTreeMap<u32, RecordView>,
     pub(crate) funs: Vec<FunSig>,
     pub(crate) fun_names: BTreeMap<String, FunId>,
-    /// Channels of the process and their types as written, for messages.
+    /// Channels of the process and their types as written, for diagnostics.
     pub(crate) channel_texts: BTreeMap<String, String>,
 }
 
-/// Declarations that still have to be looked into.
+/// Declarations that later phases check.
 #[derive(Default)]
 pub(crate) struct Decls {
     /// By `UnitId`.
@@ -136,14 +134,14 @@ pub(crate) struct Decls {
     pub(crate) process: Option<InFile<ast::ProcDecl>>,
 }
 
-/// How a type or function of a library is called that has a name of its own here: `n.kind`.
+/// The name of a type or function of an imported library: `n.kind`.
 pub(crate) fn qualified(library: Option<&ast::Name>, name: &str) -> String {
     library.map_or_else(|| name.to_owned(), |library| format!("{}.{name}", library.text()))
 }
 
 impl Items {
-    /// How a name is entered that stands in `file`, perhaps behind the name of a library. `is_known` tells whether
-    /// something is entered so; what a file declares itself comes first.
+    /// The key of a name in `file`, perhaps qualified with a library. `is_known` tells whether a key exists; the
+    /// declarations of the file itself come first.
     pub(crate) fn key(
         &self,
         file: u32,
@@ -160,25 +158,25 @@ impl Items {
         if library.is_some() || is_known(&own) { Some(own) } else { Some(name.to_owned()) }
     }
 
-    /// The type of that name, of that library, for `file`.
+    /// Resolves a type name, perhaps qualified, in `file`.
     pub(crate) fn type_named(&self, file: u32, library: Option<&str>, name: &str) -> Option<TypeItem> {
         let key = self.key(file, library, name, |key| self.types.contains_key(key))?;
         self.types.get(&key).copied()
     }
 
-    /// The function of that name, of that library, for `file`.
+    /// Resolves a function name, perhaps qualified, in `file`.
     pub(crate) fn fun_named(&self, file: u32, library: Option<&str>, name: &str) -> Option<FunId> {
         let key = self.key(file, library, name, |key| self.fun_names.contains_key(key))?;
         self.fun_names.get(&key).copied()
     }
 
-    /// How `file` enters a name that it declares.
+    /// The key of a name that `file` declares.
     pub(crate) fn own_key(&self, file: u32, name: &str) -> String {
         format!("{}{name}", self.prefixes.get(file as usize).map_or("", String::as_str))
     }
 
-    /// Enters the keys that grammar and program name into their lists.
-    pub(crate) fn close_keys(&mut self, sink: &mut Sink) {
+    /// Copies the keys that the grammar and the program look up to their lists.
+    pub(crate) fn copy_keys(&mut self, sink: &mut Sink) {
         for (unit, declared) in self.units.iter_mut().enumerate() {
             for (index, field) in declared.fields.iter_mut().enumerate() {
                 let hir::FieldKind::List(list) = &mut field.kind else { continue };
@@ -186,7 +184,7 @@ impl Items {
                 keyed.keys = self.keys.of(UnitId(unit as u32), FieldId(index as u32));
                 if keyed.keys.len() > KEYS_MAX {
                     let (span, found) = (field.span.clone(), keyed.keys.len());
-                    sink.push(report::wire::too_many_keys(span, found, KEYS_MAX));
+                    sink.push(report::structured::too_many_keys(span, found, KEYS_MAX));
                 }
             }
         }
@@ -196,10 +194,10 @@ impl Items {
         &self.enums[id.0 as usize]
     }
 
-    /// Names of what is kept that code in `file` sees, with their places.
-    pub(crate) fn kept(&self, file: u32) -> Vec<(String, Span)> {
+    /// Names of the state that is in scope in `file`, with their locations.
+    pub(crate) fn state_names_in(&self, file: u32) -> Vec<(String, Span)> {
         let globals = self.globals.iter().map(|(name, (_, span))| (name.clone(), span.clone()));
-        let states = self.states.iter().filter(|_| file == 0);
+        let states = self.session_locals.iter().filter(|_| file == 0);
         globals.chain(states.map(|state| (state.name.clone(), state.span.clone()))).collect()
     }
 
@@ -215,7 +213,7 @@ impl Items {
         &self.funs[id.0 as usize]
     }
 
-    /// Whether the two are the same kind of value; ranges and bounds are not compared.
+    /// Whether two types are the same, except for ranges and bounds.
     pub(crate) fn same_kind(a: &Ty, b: &Ty) -> bool {
         match (a, b) {
             (Ty::Unknown, _) | (_, Ty::Unknown) | (Ty::Int { .. }, Ty::Int { .. }) => true,
@@ -230,7 +228,29 @@ impl Items {
     }
 }
 
-/// Enters every declaration under its name and reports names given twice.
+impl Items {
+    /// Number of words of a value of this type. While types are being declared, those of declared types are not
+    /// known.
+    pub(crate) fn words(&self, ty: &Ty) -> u32 {
+        let sum = |words: &mut dyn Iterator<Item = u32>| words.fold(0, u32::saturating_add);
+        match ty {
+            Ty::Struct(_) | Ty::Variant(_) if self.is_declaring => 1,
+            Ty::Struct(id) => {
+                sum(&mut self.structs[id.0 as usize].fields.iter().map(|(_, ty)| self.words(ty)))
+            }
+            Ty::Variant(id) => {
+                let cases = &self.variants[id.0 as usize].cases;
+                sum(&mut cases.iter().flat_map(|(_, ty)| ty).map(|ty| self.words(ty))).saturating_add(1)
+            }
+            Ty::Option(inner) => self.words(inner).saturating_add(1),
+            Ty::Tuple(parts) => sum(&mut parts.iter().map(|part| self.words(part))),
+            Ty::Nothing => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// Enters every declaration and reports duplicate names.
 pub(crate) fn collect(files: &[File], chosen: usize, items: &mut Items, sink: &mut Sink) -> Decls {
     let mut decls = Decls::default();
     let mut processes: Vec<(String, Span)> = Vec::new();
@@ -264,16 +284,8 @@ pub(crate) fn collect(files: &[File], chosen: usize, items: &mut Items, sink: &m
             };
             let Some(name) = name else { continue };
             let span = span_of(file.id, name.range());
-            if what != "function" && types::PRIMITIVES.contains(&name.text()) {
-                let help = format!("choose another name, for example `my_{}`", name.text());
-                let report = report::names::wrong_kind(
-                    span,
-                    name.text(),
-                    "a type of the language",
-                    "free as a name",
-                    &help,
-                );
-                sink.push(report);
+            if what != "function" && primitives::PRIMITIVES.contains(&name.text()) {
+                sink.push(report::names::reserved(span, name.text(), "a built-in type"));
                 continue;
             }
             let key = items.own_key(file.id, name.text());
@@ -336,7 +348,7 @@ fn enter(decl: ast::Decl, name: &str, span: Span, file: u32, items: &mut Items, 
     }
 }
 
-/// Notes a process; says whether it may be one of this file.
+/// Enters a process; returns whether it is allowed in this file.
 fn process(node: &ast::ProcDecl, file: &File, known: &mut Vec<(String, Span)>, sink: &mut Sink) -> bool {
     let name = node.name();
     let span = span_of(file.id, name.as_ref().map_or(node.range(), ast::Name::range));
@@ -356,7 +368,7 @@ fn process(node: &ast::ProcDecl, file: &File, known: &mut Vec<(String, Span)>, s
     true
 }
 
-/// A record may share its name with a unit, which makes it a view, but not with another type.
+/// Reports records with the name of another type; one with the name of a unit is a view.
 fn type_and_record_clashes(
     items: &Items,
     types: &BTreeMap<String, Span>,

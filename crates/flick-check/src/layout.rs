@@ -1,12 +1,12 @@
-//! How much room a value takes where it is kept: in a dictionary, or with a session.
-//! Promises: the figures are those that lowering uses: a word for each number, truth value, IPv4 address, time and
-//! duration; text and bytes by their bound; an option is a word and its value, a variant a word and the values of all
-//! its cases. Refuses: messages, channels and lists, which are not kept.
+//! The size of a stored value: in a dictionary, or in a session.
+//! Promises: the sizes are those that lowering uses: a word for each integer, boolean, IPv4 address, time and
+//! duration; strings and bytes by their bound; an option is a word and its value, a variant a word and the values of
+//! all its cases. Rejects: messages, channels and lists, which cannot be stored.
 
 use crate::hir::Ty;
 use crate::items::Items;
 
-/// Deepest nesting of types in types that is looked into; a deeper one is refused where it is declared.
+/// Deepest nesting of types that is visited; a deeper one is rejected where it is declared.
 const TYPE_DEPTH_MAX: usize = 32;
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;
@@ -15,14 +15,14 @@ const IPV6_BYTES: u64 = 16;
 /// Bytes of an endpoint: an address and a port.
 const ENDPOINT_BYTES: u64 = 18;
 
-/// Parts that a value consists of, flattened.
+/// The size of a value, flattened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Words side by side; text and bytes are one of them each.
+    /// Number of words; a string or bytes is one word.
     words: u64,
-    /// Bytes of all text and bytes, at most.
+    /// Bytes of all strings and bytes, at most.
     bytes: u64,
-    /// As state of a session: a length and whole words for each text.
+    /// Words in a session: for each string, a length and whole words.
     state_words: u64,
 }
 
@@ -43,42 +43,42 @@ impl Layout {
         }
     }
 
-    /// Bytes of the value of a dictionary, at most.
+    /// Bytes as the value of a dictionary, at most.
     pub(crate) fn packed_bytes(self) -> u64 {
         self.words.saturating_mul(WORD_BYTES).saturating_add(self.bytes)
     }
 
-    /// Words of state of a session.
+    /// Words in a session.
     pub(crate) fn state_words(self) -> u64 {
         self.state_words
     }
 }
 
-/// What in a type stands against keeping it.
+/// The part of a type that cannot be stored.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NotKept(pub(crate) Ty);
+pub(crate) struct NotStorable(pub(crate) Ty);
 
-/// The room that a value of type `ty` takes. An unknown type takes none, since it was reported.
-pub(crate) fn layout(items: &Items, ty: &Ty) -> Result<Layout, NotKept> {
+/// Returns the size of a value of type `ty`. An unknown type has none, because it was reported.
+pub(crate) fn layout(items: &Items, ty: &Ty) -> Result<Layout, NotStorable> {
     nested(items, ty, 0)
 }
 
-/// Bytes of the key of a dictionary, at most. A lone text, `bytes`, IPv6 address or endpoint is its own key.
-pub(crate) fn key_bytes(items: &Items, ty: &Ty) -> Result<u64, NotKept> {
+/// Bytes as the key of a dictionary, at most. A lone string, `bytes`, IPv6 address or endpoint is its own key.
+pub(crate) fn key_bytes(items: &Items, ty: &Ty) -> Result<u64, NotStorable> {
     match ty {
         Ty::Bytes { max, .. } => Ok(u64::from(*max)),
         Ty::Ipv6 => Ok(IPV6_BYTES),
         Ty::Endpoint => Ok(ENDPOINT_BYTES),
         _ => match choice_in(items, ty, 0) {
-            Some(choice) => Err(NotKept(choice)),
+            Some(choice) => Err(NotStorable(choice)),
             None => Ok(layout(items, ty)?.packed_bytes()),
         },
     }
 }
 
-fn nested(items: &Items, ty: &Ty, depth: usize) -> Result<Layout, NotKept> {
+fn nested(items: &Items, ty: &Ty, depth: usize) -> Result<Layout, NotStorable> {
     if depth > TYPE_DEPTH_MAX {
-        return Err(NotKept(ty.clone()));
+        return Err(NotStorable(ty.clone()));
     }
     let all = |parts: &mut dyn Iterator<Item = &Ty>| {
         let mut sum = Layout::default();
@@ -107,11 +107,11 @@ fn nested(items: &Items, ty: &Ty, depth: usize) -> Result<Layout, NotKept> {
         | Ty::Counter(_)
         | Ty::Chan { .. }
         | Ty::ChanArray { .. }
-        | Ty::Nothing => Err(NotKept(ty.clone())),
+        | Ty::Nothing => Err(NotStorable(ty.clone())),
     }
 }
 
-/// The first option or variant in `ty`: equal values of those may differ in words that mean nothing.
+/// The first option or variant in `ty`: equal values of those may differ in unused words.
 fn choice_in(items: &Items, ty: &Ty, depth: usize) -> Option<Ty> {
     if depth > TYPE_DEPTH_MAX {
         return None;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn values_take_words_and_bytes() {
+    fn layout_counts_words_and_bytes() {
         let items = Items::default();
         let pair = Ty::Tuple(vec![INT.ty(), text(10)]);
         for (ty, packed, words) in [
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_text_is_its_own_key() {
+    fn lone_string_is_its_own_key() {
         let items = Items::default();
         for (ty, bytes) in [
             (text(10), 10),

@@ -1,39 +1,40 @@
-//! Names, types, channels, grammars and bounds of a program; one file per family of diagnostics.
-//! Promises: any text gives a program or at least one error, never a panic; a program without errors obeys every rule
-//! that [`hir`] states. No I/O.
-//! Start reading at [`check`] (the phases in `check.rs`), then [`hir`], what this crate makes of a syntax tree;
-//! `report/` holds the wording of every mistake, by family.
+//! The checker: name resolution, type inference, bounds, effects and grammars of a program.
+//! Promises: any text results in a program or at least one error, never a panic; a program without errors obeys every
+//! rule that [`hir`] states. No I/O.
+//! Start reading at [`check`] (the phases, in `check.rs`), then [`hir`], the result; `report/` has the texts of all
+//! diagnostics, by family of codes.
 #![forbid(unsafe_code)]
 
-mod asked;
-mod asks;
-mod body;
+mod ask_targets;
 mod check;
-mod complete;
 mod cost;
 pub mod diagnostic;
 mod effects;
 mod explain;
 mod expr;
-mod funs;
+mod functions;
 mod globals;
 mod grammar;
 pub mod hir;
 mod items;
+mod known_values;
 mod layout;
 pub mod limits;
 mod load;
-mod locals;
-mod possible;
+mod open_types;
+mod primitives;
 mod process;
 mod range;
 mod render;
 mod report;
 mod scope;
-mod state;
+mod session_locals;
 mod summary;
+mod ty;
 mod types;
+mod units;
 mod usage;
+mod value_types;
 mod views;
 pub mod walk;
 
@@ -42,5 +43,5 @@ pub use diagnostic::{Diagnostic, Severity, Sources};
 pub use explain::{codes, explain};
 pub use load::{Loader, check_syntax};
 pub use render::render;
-pub use report::late::{Excess, crowded, exceeded};
+pub use report::lowering::{RuleLimit, limit_exceeded, too_many_slots};
 pub use summary::summary;

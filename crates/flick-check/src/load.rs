@@ -1,6 +1,6 @@
-//! The files of a program: the program itself and what its `use` lines name, each once.
-//! Promises: any circle of `use` lines ends; at most `FILES_MAX` files.
-//! Refuses: I/O. Whoever calls says where texts come from.
+//! The files of a program: the program itself and the files that its `use` lines import, each once.
+//! Promises: cyclic `use` lines terminate; at most `FILES_MAX` files.
+//! Not here: I/O. The caller provides the texts.
 
 use flick_syntax::ast::{self, AstNode};
 
@@ -10,39 +10,39 @@ use crate::limits::FILES_MAX;
 use crate::report;
 use crate::report::syntax::FromParser;
 
-/// A file that was parsed.
+/// A parsed file.
 pub(crate) struct File {
     pub(crate) id: u32,
     pub(crate) tree: ast::File,
-    /// What stands before the names of its declarations in the tables: `n.` of a file that is used as `n` only.
+    /// Prefix of the names of its declarations in the tables: `n.` for a file that is only imported as `n`.
     pub(crate) prefix: String,
-    /// Names it has for files that it uses, and their ids.
+    /// Names of the files that it imports, and their ids.
     pub(crate) aliases: Vec<(String, u32)>,
 }
 
-/// Which parts of the sources the parser did not understand; what is said about those parts is likely an echo.
+/// Parts of the sources that the parser did not understand; errors in those parts are likely follow-up errors.
 #[derive(Default)]
-pub(crate) struct Damage {
-    /// Whole declarations that hold an error.
+pub(crate) struct SyntaxDamage {
+    /// Declarations that contain an error.
     pub(crate) broken: Vec<Span>,
-    /// Something at the left margin was lost, so that a missing name may be no mistake.
+    /// Whether a declaration was lost, so that a missing name may not be an error.
     pub(crate) names_lost: bool,
 }
 
-/// Where the text of a used file comes from: name in the `use` line to name for people and text.
+/// Maps the name in a `use` line to a name for messages and a text.
 pub type Loader<'a> = &'a dyn Fn(&str) -> Option<(String, String)>;
 
-/// Parses the program and everything it uses.
+/// Parses the program and everything it imports.
 pub(crate) fn load(
     name: &str,
     text: &str,
     loader: Loader<'_>,
     sources: &mut Sources,
     sink: &mut Sink,
-) -> (Vec<File>, Damage) {
-    let mut damage = Damage::default();
+) -> (Vec<File>, SyntaxDamage) {
+    let mut damage = SyntaxDamage::default();
     let mut files = vec![parse(name, text, sources, sink, &mut damage)];
-    let mut known: Vec<Used> = Vec::new();
+    let mut known: Vec<ImportedFile> = Vec::new();
     let mut next = 0;
     while next < files.len() {
         let id = files[next].id;
@@ -65,7 +65,7 @@ pub(crate) fn load(
                         sink.push(report::names::use_not_found(span, used.text()));
                         damage.names_lost = true;
                     }
-                    known.push(Used { name: used.text().to_owned(), file, is_open: false });
+                    known.push(ImportedFile { name: used.text().to_owned(), file, is_open: false });
                     known.len() - 1
                 }
             };
@@ -90,18 +90,18 @@ pub(crate) fn load(
     (files, damage)
 }
 
-/// A file that `use` lines name.
-struct Used {
+/// A file that `use` lines import.
+struct ImportedFile {
     name: String,
-    /// Index, if it was found.
+    /// Index, if the file was found.
     file: Option<usize>,
-    /// Someone uses it without giving it a name.
+    /// Whether some file imports it without a name.
     is_open: bool,
 }
 
-/// What is used under a name of its own only has that name before all of its names. Of two files with the same name, the
-/// second one's cannot be written by anyone who does not use it.
-fn set_prefixes(files: &mut [File], known: &[Used]) {
+/// Prefixes the names of files that are only imported under a name. If two files have the same name, the names of the
+/// second one cannot be written in files that do not import it.
+fn set_prefixes(files: &mut [File], known: &[ImportedFile]) {
     let aliases: Vec<(String, u32)> = files.iter().flat_map(|file| file.aliases.clone()).collect();
     let mut taken: Vec<String> = Vec::new();
     for used in known.iter().filter(|used| !used.is_open) {
@@ -117,7 +117,7 @@ fn set_prefixes(files: &mut [File], known: &[Used]) {
     }
 }
 
-fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage: &mut Damage) -> File {
+fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage: &mut SyntaxDamage) -> File {
     let id = sources.add(name, text);
     let parse = flick_syntax::parse(text);
     let tree = parse.file();
@@ -133,7 +133,7 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
             }
         };
         let around = tree.decls().find(|decl| {
-            // Trivia between declarations belongs to the one above: an error there is about its end.
+            // Trivia between declarations belongs to the declaration above: an error there is about its end.
             let next_start =
                 decl.syntax().next_sibling().map_or(text.len(), |next| ast::range_of(&next).start);
             (decl.range().start..=next_start.max(decl.range().end)).contains(&error.range.start)
@@ -142,7 +142,7 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
             Some(decl) => damage.broken.push(span_of(id, decl.range())),
             None => damage.names_lost = true,
         }
-        // A declaration whose heading is damaged may have lost its name, or its neighbours theirs.
+        // A declaration with a damaged heading may have lost its name.
         damage.names_lost = true;
         if is_last {
             break;
@@ -151,18 +151,18 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
     File { id, tree, prefix: String::new(), aliases: Vec::new() }
 }
 
-/// Parses one text and says what the parser finds wrong with it, under the codes of a whole check.
+/// Parses one text and returns the diagnostics of the parser, under the codes of a whole check.
 ///
-/// Shape: nothing that `text` names is looked for; `name` is what people know it by.
+/// Shape:  imports are not loaded; `name` is used in messages.
 /// Errors: the diagnostics; the tree is complete in either case.
 pub fn check_syntax(name: &str, text: &str) -> (flick_syntax::Parse, Vec<Diagnostic>, Sources) {
     let mut sources = Sources::default();
     let mut sink = Sink::default();
-    parse(name, text, &mut sources, &mut sink, &mut Damage::default());
+    parse(name, text, &mut sources, &mut sink, &mut SyntaxDamage::default());
     (flick_syntax::parse(text), sink.into_sorted(), sources)
 }
 
-/// A range of the syntax tree as a place.
+/// Converts a range of the syntax tree to a span.
 pub(crate) fn span_of(file: u32, range: std::ops::Range<usize>) -> Span {
     Span { file, range: range.start as u32..range.end as u32 }
 }

@@ -1,5 +1,5 @@
-//! The process: its channels and its rules.
-//! Promises: a rule starts at a channel that receives; every message has one rule at most.
+//! The process: its channels and rules.
+//! Promises: a rule starts at a channel that receives; every channel has at most one rule.
 
 mod events;
 mod merge;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use flick_syntax::SyntaxNode;
 use flick_syntax::ast::{self, AstNode};
 
-use crate::asked::Asked;
+use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
 use crate::expr::Exprs;
 use crate::hir::{
@@ -21,11 +21,11 @@ use crate::load::span_of;
 use crate::scope::{Scope, ScopeChannel};
 use crate::{report, types};
 
-/// Checks the process of the program. `None` when it has no name.
+/// Checks the process of the program. `None` if it has no name.
 pub(crate) fn check(
     decl: &InFile<ast::ProcDecl>,
     items: &Items,
-    asked: &Asked,
+    ask_targets: &AskTargets,
     sink: &mut Sink,
 ) -> Option<Proc> {
     let name = decl.node.name()?;
@@ -44,7 +44,7 @@ pub(crate) fn check(
         merges: Vec::new(),
         handlers: Vec::new(),
         timers: Vec::new(),
-        places: Vec::new(),
+        locations: Vec::new(),
         is_silent: false,
     };
     let stmts: Vec<ast::Stmt> = decl.node.body().into_iter().flat_map(|body| body.stmts()).collect();
@@ -53,7 +53,7 @@ pub(crate) fn check(
     }
     let Rules { channels, out, merges, handlers, timers, is_silent, .. } = rules;
     if let (Some(merge), Some(rule)) = (merges.first(), out.first()) {
-        sink.push(report::merges::rule_beside(rule.span.clone(), merge.span.clone()));
+        sink.push(report::merge::rule_with_a_merge(rule.span.clone(), merge.span.clone()));
     }
     let is_other = |stmt: &ast::Stmt| {
         matches!(
@@ -74,13 +74,13 @@ pub(crate) fn check(
         span,
     };
     if !is_silent {
-        warn_unused(&channels, &process, asked, items, sink);
+        warn_unused(&channels, &process, ask_targets, items, sink);
     }
     process.channels = channels.into_iter().map(as_channel).collect();
     Some(process)
 }
 
-/// A channel as the signature has it; what is read of it is found later.
+/// A channel of the signature; the fields that are read of it are found later.
 fn as_channel(channel: crate::scope::ScopeChannel) -> Channel {
     let (receives, sends) = ends(&channel.ty);
     Channel {
@@ -111,7 +111,9 @@ fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec
             sink.push(report::channels::value_parameter(param.span.clone(), &param.name));
             param.ty = Ty::Unknown;
         }
-        if let Some((_, first)) = items.kept(decl.file).into_iter().find(|(known, _)| *known == param.name) {
+        if let Some((_, first)) =
+            items.state_names_in(decl.file).into_iter().find(|(known, _)| *known == param.name)
+        {
             sink.push(report::names::shadowed(param.span.clone(), &param.name, first));
         }
         if let Some(first) = out.iter().find(|known| known.name == param.name) {
@@ -123,8 +125,14 @@ fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec
     out
 }
 
-fn warn_unused(channels: &[ScopeChannel], process: &Proc, asked: &Asked, items: &Items, sink: &mut Sink) {
-    let asking: BTreeSet<ChannelId> = bodies(process).flat_map(|body| asked.channels(body)).collect();
+fn warn_unused(
+    channels: &[ScopeChannel],
+    process: &Proc,
+    ask_targets: &AskTargets,
+    items: &Items,
+    sink: &mut Sink,
+) {
+    let asking: BTreeSet<ChannelId> = bodies(process).flat_map(|body| ask_targets.channels(body)).collect();
     for (index, channel) in channels.iter().enumerate() {
         if channel.ty == Ty::Unknown {
             continue;
@@ -150,7 +158,7 @@ pub(crate) fn bodies(process: &Proc) -> impl Iterator<Item = &Block> {
     rules.chain(merges).chain(handlers).chain(timers)
 }
 
-/// The first line of a statement, which is enough to point at it.
+/// The first line of a statement, for labels.
 fn first_line(stmt: &SyntaxNode) -> std::ops::Range<usize> {
     let text = stmt.text().to_string();
     let start = ast::range_of(stmt).start;
@@ -166,9 +174,9 @@ struct Rules<'a> {
     merges: Vec<Merge>,
     handlers: Vec<Handler>,
     timers: Vec<Timer>,
-    /// Source and place of each rule so far.
-    places: Vec<(ChannelId, Span)>,
-    /// Something was not understood, so that what seems unused may not be.
+    /// Source and location of each rule so far.
+    locations: Vec<(ChannelId, Span)>,
+    /// Whether some statement was rejected, so that a channel that seems unused may be used.
     is_silent: bool,
 }
 
@@ -191,7 +199,7 @@ impl Rules<'_> {
                 let text = name.as_ref().map_or("", |name| name.text());
                 self.sink.push(report::channels::no_rules(span, text));
             }
-            // Entered before all bodies, since functions name them.
+            // Entered before all bodies, because functions use them.
             ast::Stmt::Local(_) => {}
             // The parser has reported it.
             ast::Stmt::Global(_) => self.is_silent = true,
@@ -206,9 +214,9 @@ impl Rules<'_> {
                     ast::Stmt::Switch(_) => "a `switch`",
                     ast::Stmt::For(_) => "a `for`",
                     ast::Stmt::Assign(_) => "a `:=`",
-                    _ => "this",
+                    _ => "another statement",
                 };
-                self.sink.push(report::merges::statement(span, what));
+                self.sink.push(report::merge::statement(span, what));
             }
         }
     }
@@ -218,8 +226,8 @@ impl Rules<'_> {
             ast::Stmt::Chain(chain) => {
                 let stages: Vec<ast::Expr> = chain.stages().collect();
                 let Some((first, rest)) = stages.split_first() else { return };
-                if let Some((source, unit, place)) = self.source(first) {
-                    self.enter(source, unit, place, span, |exprs, message| exprs.chain(message, rest));
+                if let Some((source, unit, location)) = self.source(first) {
+                    self.enter(source, unit, location, span, |exprs, message| exprs.chain(message, rest));
                 }
             }
             ast::Stmt::Join(join) => self.join(join, span),
@@ -229,13 +237,13 @@ impl Rules<'_> {
             }
             _ => {
                 self.is_silent = true;
-                let help = "a rule is a chain: `| client => f(backends)`; put the rest into a function";
+                let help = "write a chain, `| client => f(backends)`, and put the rest into the function";
                 self.sink.push(report::channels::no_destination(span).help(help));
             }
         }
     }
 
-    /// The channel that a rule starts with; anything else is reported.
+    /// Returns the channel that a rule starts with; anything else is reported.
     fn source(&mut self, stage: &ast::Expr) -> Option<(ChannelId, UnitId, Span)> {
         let span = self.span(stage.range());
         let names: Vec<String> = self.channels.iter().map(|channel| channel.name.clone()).collect();
@@ -243,9 +251,12 @@ impl Rules<'_> {
         let name = match stage {
             ast::Expr::Name(name) => name.name(),
             ast::Expr::Index(_) => {
-                let report = report::channels::not_a_source(span.clone(), "one element of an array", known);
-                self.sink
-                    .push(report.help("name the array: messages of all its elements come through one rule"));
+                let report = report::channels::not_a_source(span.clone(), "an element of an array", known);
+                self.sink.push(
+                    report.help(
+                        "write the name of the array: one rule receives the messages of all its channels",
+                    ),
+                );
                 self.is_silent = true;
                 None
             }
@@ -283,25 +294,25 @@ impl Rules<'_> {
         &mut self,
         source: ChannelId,
         unit: UnitId,
-        place: Span,
+        location: Span,
         span: Span,
         check: impl FnOnce(&mut Exprs<'_>, Expr) -> Expr,
     ) {
-        if let Some((_, first)) = self.places.iter().find(|(known, _)| *known == source) {
+        if let Some((_, first)) = self.locations.iter().find(|(known, _)| *known == source) {
             let name = &self.channels[source.0 as usize].name;
-            self.sink.push(report::channels::second_rule(place.clone(), name, first.clone()));
+            self.sink.push(report::channels::second_rule(location.clone(), name, first.clone()));
         }
-        self.places.push((source, place.clone()));
+        self.locations.push((source, location.clone()));
         let (effect, locals) = self.body(|exprs| {
             let ty = Ty::Record(unit);
-            let local = exprs.scope.hidden("", ty.clone(), place.clone());
-            check(exprs, Expr { kind: ExprKind::Local(local), ty, span: place })
+            let local = exprs.scope.hidden("", ty.clone(), location.clone());
+            check(exprs, Expr { kind: ExprKind::Local(local), ty, span: location })
         });
         let body = Block { stmts: vec![Stmt::Expr(effect)], value: None };
         self.out.push(Rule { source, locals, body, span });
     }
 
-    /// Checks a body that sees the channels; returns it with its locals.
+    /// Checks a body in which the channels are in scope; returns it with its locals.
     fn body<T>(&mut self, check: impl FnOnce(&mut Exprs<'_>) -> T) -> (T, Vec<Local>) {
         let scope = Scope::of_process(std::mem::take(&mut self.channels));
         let mut exprs = Exprs::new(self.items, self.sink, self.decl.file, scope);
@@ -336,12 +347,12 @@ impl Rules<'_> {
             }
         }
         for (from, to) in [(&left, &right), (&right, &left)] {
-            if let Some((source, unit, place)) = self.source(from) {
-                self.enter(source, unit, place, span.clone(), |exprs, message| {
+            if let Some((source, unit, location)) = self.source(from) {
+                self.enter(source, unit, location, span.clone(), |exprs, message| {
                     exprs.chain(message, std::slice::from_ref(to))
                 });
             }
-            // Both directions of a join mostly fail for the same reason.
+            // Both directions of a join usually fail for the same reason.
             if self.sink.has("E0503", &span) {
                 return;
             }

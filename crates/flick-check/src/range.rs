@@ -1,11 +1,11 @@
-//! Interval arithmetic: between which numbers a computed value lies.
-//! Promises: the interval of an operation holds every result of it for operands inside theirs; nothing overflows,
-//! since intervals are cut at `i128`, far outside every 64-bit value.
-//! Not here: wrapping at 64 bits (`expr/`), which a grammar does not do and a program does.
+//! Interval arithmetic: the ranges of computed integers.
+//! Promises: the range of an operation contains every result of it for operands in their ranges; nothing overflows,
+//! because ranges are clamped at `i128`, far outside every 64-bit value.
+//! Not here: wrapping at 64 bits (`expr/`), which programs do and grammars do not.
 
 use crate::hir::{BinaryOp, IntRepr, Ty};
 
-/// An interval of integers, both ends inside.
+/// A range of integers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) lo: i128,
@@ -98,7 +98,7 @@ impl Range {
         Range { lo, hi }
     }
 
-    /// The results of an operator of numbers; `None`: it is none.
+    /// The results of an arithmetic operator; `None`: it is another operator.
     pub(crate) fn of_binary(op: BinaryOp, a: Range, b: Range) -> Option<Range> {
         match op {
             BinaryOp::Add => Some(a.add(b)),
@@ -115,7 +115,7 @@ impl Range {
         (self.lo == 0).then(|| self.hi.checked_add(1)).flatten()
     }
 
-    /// As a type: `unsigned` exactly when some value does not fit the signed kind.
+    /// As a type: `unsigned` if some value does not fit `int64`.
     pub(crate) fn ty(self) -> Ty {
         Ty::Int { lo: self.lo, hi: self.hi, unsigned: self.hi > INT.hi }
     }
@@ -123,6 +123,14 @@ impl Range {
     /// For messages: `0 and 255`.
     pub(crate) fn describe(self) -> String {
         format!("{} and {}", self.lo, self.hi)
+    }
+}
+
+/// The range of an integer type.
+pub(crate) fn range_of(ty: &Ty) -> Option<Range> {
+    match *ty {
+        Ty::Int { lo, hi, .. } => Some(Range { lo, hi }),
+        _ => None,
     }
 }
 
@@ -138,9 +146,9 @@ fn floor_div(a: i128, b: i128) -> i128 {
 mod tests {
     use super::{Range, floor_div};
 
-    /// Every result of an operation on small intervals lies inside the interval computed for it.
+    /// Every result of an operation on small ranges is in the computed range.
     #[test]
-    fn intervals_hold_every_result() {
+    fn ranges_contain_every_result() {
         let ends = -4i128..=4;
         let ranges: Vec<Range> = ends
             .clone()
@@ -167,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remainder_by_a_length_is_an_index() {
+    fn remainder_by_a_length_is_an_index() {
         let hash = super::UINT;
         assert_eq!(hash.modulo(Range { lo: 1, hi: 1024 }), Range { lo: 0, hi: 1023 });
     }

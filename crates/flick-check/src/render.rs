@@ -1,13 +1,13 @@
-//! A diagnostic as text: title, excerpt with the one useful label, what we know, what to type instead.
+//! Renders diagnostics: title, excerpt with labels, notes, help.
 //! Promises: any span is shown or clamped, none panics; without colour the text is plain ASCII graphics.
-//! Source: the anatomy of Gleam's messages; drawing by annotate-snippets.
+//! Source: the structure of Gleam's messages; drawing by annotate-snippets.
 
 use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::diagnostic::{Diagnostic, Severity, Source, Sources};
+use crate::diagnostic::{Diagnostic, Severity, SourceFile, Sources};
 
 /// Renders `diagnostic` with its excerpt, ending in a line break.
 pub fn render(diagnostic: &Diagnostic, sources: &Sources, color: bool) -> String {
@@ -31,7 +31,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, color: bool) -> String
     format!("{}\nMore: flick explain {}\n", renderer.render(&groups), diagnostic.code)
 }
 
-/// One excerpt per file that the diagnostic points into, the one with the place to change first.
+/// One excerpt per file that the diagnostic points into, the one with the primary location first.
 fn snippets<'a>(
     diagnostic: &'a Diagnostic,
     sources: &'a Sources,
@@ -47,22 +47,22 @@ fn snippets<'a>(
         let Some(source) = sources.get(file) else { continue };
         let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
         if file == diagnostic.span.file {
-            let place = clamp(&diagnostic.span.range, source);
-            let annotation = AnnotationKind::Primary.span(place);
+            let location = clamp(&diagnostic.span.range, source);
+            let annotation = AnnotationKind::Primary.span(location);
             let text = (!diagnostic.label.is_empty()).then_some(diagnostic.label.as_str());
             snippet = snippet.annotation(annotation.label(text));
         }
         for label in diagnostic.labels.iter().filter(|label| label.span.file == file) {
-            let place = clamp(&label.span.range, source);
-            snippet = snippet.annotation(AnnotationKind::Context.span(place).label(label.text.as_str()));
+            let location = clamp(&label.span.range, source);
+            snippet = snippet.annotation(AnnotationKind::Context.span(location).label(label.text.as_str()));
         }
         out.push(snippet);
     }
     out
 }
 
-/// Moves both ends of `range` into the text and onto character boundaries.
-fn clamp(range: &Range<u32>, source: &Source) -> Range<usize> {
+/// Clamps both ends of `range` to character boundaries of the text.
+fn clamp(range: &Range<u32>, source: &SourceFile) -> Range<usize> {
     let text = source.text.as_str();
     let mut start = (range.start as usize).min(text.len());
     while !text.is_char_boundary(start) {

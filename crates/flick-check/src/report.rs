@@ -1,29 +1,29 @@
-//! What is said about each kind of mistake, one file per family of codes.
-//! Promises: checking code never words a message itself, so that one mistake reads the same wherever it is found.
+//! The texts of all diagnostics, one file per family of codes.
+//! Promises: code that checks never contains a title itself, so that one error has one text wherever it is found.
 
-pub(crate) mod asks;
+pub(crate) mod ask;
 pub(crate) mod bounds;
 pub(crate) mod channels;
 pub(crate) mod grammar;
-pub(crate) mod late;
-pub(crate) mod merges;
+pub(crate) mod lowering;
+pub(crate) mod merge;
 pub(crate) mod names;
-pub(crate) mod never;
-pub(crate) mod not_yet;
 pub(crate) mod state;
+pub(crate) mod structured;
 pub(crate) mod syntax;
 pub(crate) mod types;
+pub(crate) mod unsatisfiable;
+pub(crate) mod unsupported;
 pub(crate) mod values;
-pub(crate) mod wire;
 
-/// Edits after which two names are no longer likely to be meant for each other.
+/// Most edits between two names that count as a misspelling.
 const EDITS_MAX: usize = 2;
 /// Longest name that is compared; the comparison is quadratic.
 const COMPARED_CHARS_MAX: usize = 40;
 /// Most names listed in a message.
 const LISTED_MAX: usize = 12;
 
-/// Finds the candidate most like `name`, if any is close.
+/// Finds the candidate closest to `name`, if any is close enough.
 pub(crate) fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = EDITS_MAX.min(name.chars().count().div_ceil(3));
     let scored = candidates
@@ -33,7 +33,7 @@ pub(crate) fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
 }
 
-/// Counts insertions, deletions, substitutions and swaps of neighbours between two names.
+/// Returns the edit distance of two names: insertions, deletions, substitutions, transpositions.
 fn edits(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS_MAX).collect();
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS_MAX).collect();
@@ -57,7 +57,7 @@ fn edits(a: &str, b: &str) -> usize {
     cost[a.len() * width + b.len()]
 }
 
-/// Lists names for a message: `a`, `b` and `c`; a long list is cut.
+/// Lists names for a message: `a`, `b` and `c`; a long list is truncated.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let shown: Vec<String> = names.iter().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
@@ -76,7 +76,7 @@ mod tests {
     use super::{list, similar};
 
     #[test]
-    fn a_typo_finds_the_name_that_was_meant() {
+    fn similar_finds_misspelled_names() {
         for (name, expected) in [
             ("bakcends", Some("backends")),
             ("clinet", Some("client")),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_as_prose() {
+    fn list_formats_names_as_prose() {
         assert_eq!(list(["a"]), "`a`");
         assert_eq!(list(["a", "b", "c"]), "`a`, `b` and `c`");
     }

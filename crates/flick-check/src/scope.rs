@@ -1,18 +1,18 @@
-//! The names that are visible inside a function or rule.
-//! Promises: a name means one thing as long as it is visible; every local that is named is counted as used.
+//! The names in scope in a function or rule.
+//! Promises: a name has one meaning while it is in scope; every local that is used is marked as used.
 
 use crate::diagnostic::Sink;
 use crate::hir::{ChannelId, Local, LocalId, Span, Ty};
 use crate::report;
 
-/// What a name in a body stands for.
+/// What a name in a body refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum ResolvedName {
     Local(LocalId),
     Channel(ChannelId),
 }
 
-/// A channel of the process, and what its rules did with it.
+/// A channel of the process, and whether its rules use it.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeChannel {
     pub(crate) name: String,
@@ -21,19 +21,19 @@ pub(crate) struct ScopeChannel {
     pub(crate) is_used: bool,
 }
 
-/// Names of a body; empty in a grammar.
+/// The names in scope in a body; empty in a grammar.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) locals: Vec<Local>,
     used: Vec<bool>,
     visible: Vec<(String, LocalId)>,
     pub(crate) channels: Vec<ScopeChannel>,
-    /// What is visible everywhere: `global`s, and the `local`s of the process.
+    /// Names in scope everywhere: `global`s, and the `local`s of the process.
     outer: Vec<(String, Span)>,
 }
 
 impl Scope {
-    /// Says what is visible everywhere.
+    /// Sets the names in scope everywhere.
     pub(crate) fn set_outer(&mut self, outer: Vec<(String, Span)>) {
         self.outer = outer;
     }
@@ -43,14 +43,14 @@ impl Scope {
         Self { channels, ..Self::default() }
     }
 
-    /// Declares a local; a name that is already visible is reported, and then means the newer one.
+    /// Declares a local; a name that is already in scope is reported, and then refers to the new one.
     pub(crate) fn declare(&mut self, name: &str, ty: Ty, span: Span, sink: &mut Sink) -> LocalId {
         let mut ty = ty;
-        if let Some(first) = self.place_of(name)
+        if let Some(first) = self.location_of(name)
             && name != "_"
         {
             sink.push(report::names::shadowed(span.clone(), name, first));
-            // Which of the two is meant from here on, nobody knows.
+            // It is not known which of the two the program means.
             ty = Ty::Unknown;
         }
         let id = self.hidden(name, ty, span);
@@ -58,9 +58,9 @@ impl Scope {
         id
     }
 
-    /// Makes a name stand for a local that is there already, under another name or none.
+    /// Binds a name to a local that exists already, under another name or none.
     pub(crate) fn bind(&mut self, name: &str, local: LocalId, span: Span, sink: &mut Sink) {
-        if let Some(first) = self.place_of(name)
+        if let Some(first) = self.location_of(name)
             && name != "_"
         {
             sink.push(report::names::shadowed(span, name, first));
@@ -68,7 +68,7 @@ impl Scope {
         self.visible.push((name.to_owned(), local));
     }
 
-    /// Adds a local that the author cannot name, such as the message of a rule.
+    /// Adds a local without a name in the source, such as the message of a rule.
     pub(crate) fn hidden(&mut self, name: &str, ty: Ty, span: Span) -> LocalId {
         let id = LocalId(self.locals.len() as u32);
         self.locals.push(Local { name: name.to_owned(), ty, span });
@@ -76,7 +76,7 @@ impl Scope {
         id
     }
 
-    fn place_of(&self, name: &str) -> Option<Span> {
+    fn location_of(&self, name: &str) -> Option<Span> {
         let local = self.visible.iter().rev().find(|(known, _)| known == name);
         let channel = self.channels.iter().find(|channel| channel.name == name);
         local
@@ -85,23 +85,23 @@ impl Scope {
             .or_else(|| self.outer.iter().find(|(known, _)| known == name).map(|(_, span)| span.clone()))
     }
 
-    /// Finds a name and counts it as used.
-    pub(crate) fn resolve(&mut self, name: &str) -> Option<(Named, Ty)> {
+    /// Resolves a name and marks it as used.
+    pub(crate) fn resolve(&mut self, name: &str) -> Option<(ResolvedName, Ty)> {
         if let Some((_, id)) = self.visible.iter().rev().find(|(known, _)| known == name) {
             self.used[id.0 as usize] = true;
-            return Some((Named::Local(*id), self.locals[id.0 as usize].ty.clone()));
+            return Some((ResolvedName::Local(*id), self.locals[id.0 as usize].ty.clone()));
         }
         let index = self.channels.iter().position(|channel| channel.name == name)?;
         self.channels[index].is_used = true;
-        Some((Named::Channel(ChannelId(index as u32)), self.channels[index].ty.clone()))
+        Some((ResolvedName::Channel(ChannelId(index as u32)), self.channels[index].ty.clone()))
     }
 
-    /// Where blocks open; pass it to `close`.
+    /// Opens a block; pass the result to `close`.
     pub(crate) fn open(&self) -> usize {
         self.visible.len()
     }
 
-    /// Forgets the names declared since `open`.
+    /// Removes the names declared since `open`.
     pub(crate) fn close(&mut self, mark: usize) {
         self.visible.truncate(mark);
     }
@@ -113,7 +113,7 @@ impl Scope {
         locals.chain(channels).chain(outer).collect()
     }
 
-    /// Locals that nothing names, in order of declaration; a leading underscore says that this is meant.
+    /// Unused locals, in order of declaration; those with a leading underscore are excluded.
     pub(crate) fn unused(&self) -> impl Iterator<Item = (usize, &Local)> {
         let unused = self.locals.iter().enumerate().filter(|(index, _)| !self.used[*index]);
         unused.filter(|(_, local)| !local.name.starts_with('_') && !local.name.is_empty())

@@ -1,28 +1,29 @@
-//! A checked program as text, for people and golden files.
-//! Promises: the text says every decision of the checker that is not in the source: bounds, what streams, which fields
-//! follow, which fields a channel decodes, types of names. It is the same for the same program.
+//! A checked program as text, for golden files and debugging.
+//! Promises: the text shows every decision of the checker that is not in the source: bounds, streaming, derived
+//! fields, the fields that a channel decodes, types of names. It is deterministic.
 
 mod code;
-mod wire;
+mod structured;
 
 use std::fmt::Write;
 
 use code::Body;
 
 use crate::hir::{
-    Channel, Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, State, Ty, Unit, UnitId,
-    ViewField,
+    Channel, DecodedField, Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, SessionLocal, Ty,
+    Unit, UnitId,
 };
+use crate::primitives;
 
-/// Describes `program`. Units of other files are described only where their messages travel on its channels, in one
-/// line, unless `with_used` asks for all of them in full.
+/// Describes `program`. Units of other files are described only if its channels carry their messages, in one line,
+/// unless `with_used` asks for all of them in full.
 pub fn summary(program: &Program, with_used: bool) -> String {
     let mut out = String::new();
     let text = Text { program, unit: None };
     for enumeration in program.enums.iter().filter(|known| known.span.file == 0) {
         let members: Vec<String> =
             enumeration.members.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let repr = enumeration.repr.map_or("no width".to_owned(), crate::types::int_name);
+        let repr = enumeration.repr.map_or("no width".to_owned(), primitives::int_name);
         let _ = writeln!(out, "enum {}: {repr} {}", enumeration.name, members.join(" "));
     }
     for (index, unit) in program.units.iter().enumerate() {
@@ -69,7 +70,7 @@ pub fn summary(program: &Program, with_used: bool) -> String {
     out
 }
 
-/// Fields whose length differs from message to message.
+/// Fields of variable length.
 fn bounds(unit: &Unit) -> String {
     let fields = unit.fields.iter().filter_map(|field| match &field.kind {
         FieldKind::Bytes { max_bytes, .. } => {
@@ -87,7 +88,7 @@ fn field_name(unit: &Unit, field: FieldId) -> String {
 
 struct Text<'a> {
     program: &'a Program,
-    /// The unit that `self` stands for.
+    /// The unit that `self` refers to.
     unit: Option<&'a Unit>,
 }
 
@@ -96,7 +97,7 @@ impl Text<'_> {
         let unit = |unit: UnitId| &self.program.units[unit.0 as usize];
         let name = |id: Option<UnitId>| id.map_or("-", |id| unit(id).name.as_str());
         let many = if channel.is_array { "[]" } else { "" };
-        let fields = channel.view.iter().map(|ViewField { field, max, optional }| {
+        let fields = channel.view.iter().map(|DecodedField { field, max, optional }| {
             let field = channel.receives.map_or(String::new(), |id| field_name(unit(id), *field));
             let field = format!("{field}{}", if *optional { "?" } else { "" });
             max.map_or(field.clone(), |bound| format!("{field}<{bound}>"))
@@ -176,7 +177,7 @@ impl Text<'_> {
                 let kind = enumeration
                     .map_or(String::new(), |id| format!(" {}", self.program.enums[id.0 as usize].name));
                 let follows = self.follows(unit, derived.as_ref());
-                format!("{name}: {}{order}{kind}{follows}", crate::types::int_name(*repr))
+                format!("{name}: {}{order}{kind}{follows}", primitives::int_name(*repr))
             }
             FieldKind::Vint { derived } => format!("{name}: vint{}", self.follows(unit, derived.as_ref())),
             FieldKind::Bytes { text, max_bytes, length, streamed } => {
@@ -188,7 +189,7 @@ impl Text<'_> {
             FieldKind::Var { repr, parse, sum } => {
                 let over =
                     sum.map_or(String::new(), |list| format!("sum over {} of ", field_name(unit, list)));
-                format!("var {name}: {} = {over}{}", crate::types::int_name(*repr), body.expr(parse))
+                format!("var {name}: {} = {over}{}", primitives::int_name(*repr), body.expr(parse))
             }
             _ => self.wire_kind(unit, field),
         };
@@ -245,12 +246,12 @@ impl Text<'_> {
         if let Some((field, expr)) = &facts.loud {
             let _ = writeln!(out, "  %loud {} = {}", field_name(unit, *field), body.expr(expr));
         }
-        for (reason, answer) in &facts.on {
-            let _ = writeln!(out, "  %on {reason} = {}", body.expr(answer));
+        for (reason, error_response) in &facts.on {
+            let _ = writeln!(out, "  %on {reason} = {}", body.expr(error_response));
         }
     }
 
-    /// What the program declares beside units and functions.
+    /// The declarations of the program other than units and functions.
     fn declarations(&self, out: &mut String) {
         for record in self.program.structs.iter().filter(|known| known.span.file == 0) {
             let fields: Vec<String> =
@@ -283,7 +284,7 @@ impl Text<'_> {
         for counter in &self.program.counters {
             let _ = writeln!(out, "{} {}", if counter.is_gauge { "gauge" } else { "counter" }, counter.name);
         }
-        for State { name, ty, init, .. } in &self.program.states {
+        for SessionLocal { name, ty, init, .. } in &self.program.session_locals {
             let _ = writeln!(out, "local {name}: {} := {}", self.ty(ty), self.in_body(&[]).expr(init));
         }
     }
@@ -293,7 +294,7 @@ impl Text<'_> {
         self.in_body(&rule.locals).block(out, &rule.body, 2);
     }
 
-    /// What a process does beside its rules.
+    /// Merges, handlers and timers of a process.
     fn events(&self, out: &mut String) {
         let Some(process) = &self.program.process else { return };
         for merge in &process.merges {

@@ -1,45 +1,18 @@
-//! Types as they are written, to types as they are checked.
-//! Promises: a type that is refused is reported once and becomes `Ty::Unknown`, which nothing complains about again.
+//! Resolves types of the source to types of the checked program.
+//! Promises: a type that is rejected is reported once and becomes `Ty::Unknown`, which causes no further errors.
 
 use flick_syntax::LiteralValue;
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
-use crate::hir::{IntRepr, Span, Ty};
+use crate::hir::{Span, Ty};
 use crate::items::{Items, Param, TypeItem};
 use crate::limits::{DEFAULT_BYTES_MAX, LIST_BYTES_MAX, WORD_BYTES, WRITTEN_BYTES_MAX};
 use crate::load::span_of;
 use crate::range::{INT, Range};
-use crate::report;
+use crate::{primitives, report};
 
-/// Names of types that the language has of its own.
-pub(crate) const PRIMITIVES: &[&str] = &[
-    "bool", "int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "string",
-    "bytes", "ipv4", "ipv6", "endpoint", "time", "duration", "option", "dict", "counter", "gauge",
-];
-
-/// The sized integer of that name.
-pub(crate) fn sized_int(name: &str) -> Option<IntRepr> {
-    let (signed, bits) = match name.strip_prefix("uint") {
-        Some(bits) => (false, bits),
-        None => (true, name.strip_prefix("int")?),
-    };
-    let width_bytes = match bits {
-        "8" => 1,
-        "16" => 2,
-        "32" => 4,
-        "64" => 8,
-        _ => return None,
-    };
-    Some(IntRepr { width_bytes, signed })
-}
-
-/// The name of a sized integer.
-pub(crate) fn int_name(repr: IntRepr) -> String {
-    format!("{}int{}", if repr.signed { "" } else { "u" }, u32::from(repr.width_bytes) * 8)
-}
-
-/// Reads the bound of `string<250>`, if one is written; a bad one is reported and `None`.
+/// Returns the bound of `string<250>`, if one is declared; an invalid one is reported, and `None`.
 pub(crate) fn bound(ty: &ast::NamedType, file: u32, sink: &mut Sink) -> Option<u32> {
     let size = ty.size()?;
     let span = span_of(file, size.range());
@@ -55,11 +28,11 @@ pub(crate) fn bound(ty: &ast::NamedType, file: u32, sink: &mut Sink) -> Option<u
             Some(bytes as u32)
         }
         Some(LiteralValue::Int(0) | LiteralValue::Size(0)) => {
-            sink.push(report::bounds::bad_bound(span, "nothing fits into 0 bytes", WRITTEN_BYTES_MAX));
+            sink.push(report::bounds::bad_bound(span, "it must be above 0", WRITTEN_BYTES_MAX));
             None
         }
         Some(LiteralValue::Int(bytes) | LiteralValue::Size(bytes)) => {
-            let why = format!("{bytes} bytes are more than the head of a message may have");
+            let why = format!("{bytes} bytes exceed the limit of a message head");
             sink.push(report::bounds::bad_bound(span, &why, WRITTEN_BYTES_MAX));
             None
         }
@@ -70,7 +43,7 @@ pub(crate) fn bound(ty: &ast::NamedType, file: u32, sink: &mut Sink) -> Option<u
     }
 }
 
-/// The type of a value: of a parameter or a result.
+/// Resolves the type of a value: of a parameter or a result.
 pub(crate) fn value_type(items: &Items, ty: &ast::Type, file: u32, sink: &mut Sink) -> Ty {
     let span = span_of(file, ty.range());
     match ty {
@@ -92,11 +65,11 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
         "endpoint" => Some(Ty::Endpoint),
         "time" => Some(Ty::Time),
         "duration" => Some(Ty::Duration),
-        text => sized_int(text).map(|repr| Range::of_repr(repr).ty()),
+        text => primitives::sized_int(text).map(|repr| Range::of_repr(repr).ty()),
     };
     if let Some(ty) = plain {
         if named.args().next().is_some() || named.size().is_some() {
-            sink.push(report::values::type_takes_nothing(span, name.text()));
+            sink.push(report::values::unexpected_type_arguments(span, name.text()));
         }
         return ty;
     }
@@ -116,7 +89,7 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
             Some(TypeItem::Struct(id)) => Ty::Struct(id),
             Some(TypeItem::Variant(id)) => Ty::Variant(id),
             Some(TypeItem::Class(_)) => {
-                sink.push(report::wire::class_as_type(span, text));
+                sink.push(report::structured::class_as_type(span, text));
                 Ty::Unknown
             }
             None => {
@@ -130,7 +103,7 @@ fn named_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink
 fn option_type(items: &Items, named: &ast::NamedType, span: Span, file: u32, sink: &mut Sink) -> Ty {
     let args: Vec<ast::Type> = named.args().collect();
     let [inner] = args.as_slice() else {
-        sink.push(report::values::option_of_what(span));
+        sink.push(report::values::option_without_type(span));
         return Ty::Unknown;
     };
     match value_type(items, inner, file, sink) {
@@ -151,16 +124,16 @@ fn tuple_type(items: &Items, tuple: &ast::TupleType, span: Span, file: u32, sink
     Ty::Tuple(parts)
 }
 
-/// Reads `[T]<N>`.
+/// Resolves `[T]<N>`.
 fn list_type(items: &Items, list: &ast::ListType, span: Span, file: u32, sink: &mut Sink) -> Ty {
     let Some(element) = list.element() else { return Ty::Unknown };
-    let place = span_of(file, element.range());
+    let location = span_of(file, element.range());
     let elem = value_type(items, &element, file, sink);
     if elem == Ty::Unknown {
         return Ty::Unknown;
     }
-    if let Some(what) = element_refused(items, &elem) {
-        sink.push(report::values::list_element(place, &what));
+    if let Some(what) = invalid_element(items, &elem) {
+        sink.push(report::values::list_element(location, &what));
         return Ty::Unknown;
     }
     match list_bound(items, list, &elem, span, file, sink) {
@@ -183,7 +156,7 @@ fn list_bound(
         sink.push(report::values::list_without_bound(span, &spelled));
         return None;
     };
-    let place = span_of(file, written.range());
+    let location = span_of(file, written.range());
     let value = match written.unparenthesised() {
         Some(ast::Expr::Literal(literal)) => literal.value(),
         _ => None,
@@ -191,70 +164,71 @@ fn list_bound(
     match value {
         Some(LiteralValue::Int(count)) if (1..=u64::from(largest)).contains(&count) => Some(count as u32),
         Some(LiteralValue::Int(_)) => {
-            sink.push(report::values::list_bound(place, &spelled, largest));
+            sink.push(report::values::list_bound(location, &spelled, largest));
             None
         }
         _ => {
-            sink.push(report::values::list_bound_literal(place, &spelled));
+            sink.push(report::values::list_bound_literal(location, &spelled));
             None
         }
     }
 }
 
-/// Most elements that a list of `elem` may have.
+/// Maximum length of a list of `elem`.
 pub(crate) fn longest_list(items: &Items, elem: &Ty) -> u32 {
     let bytes = u64::from(items.words(elem).max(1)) * WORD_BYTES;
     (LIST_BYTES_MAX / bytes).max(1) as u32
 }
 
-/// What in the type of an element stands against a list of such, described; lists hold no lists and no channels.
-pub(crate) fn element_refused(items: &Items, elem: &Ty) -> Option<String> {
+/// Describes the part of an element type that a list cannot contain; lists contain no lists and no channels.
+pub(crate) fn invalid_element(items: &Items, elem: &Ty) -> Option<String> {
     match elem {
         Ty::List { .. } | Ty::Chan { .. } | Ty::ChanArray { .. } | Ty::Dict(_) | Ty::Counter(_) => {
             Some(items.describe(elem))
         }
-        Ty::Option(inner) => element_refused(items, inner),
-        Ty::Tuple(parts) => parts.iter().find_map(|part| element_refused(items, part)),
+        Ty::Option(inner) => invalid_element(items, inner),
+        Ty::Tuple(parts) => parts.iter().find_map(|part| invalid_element(items, part)),
         Ty::Struct(_) | Ty::Variant(_) if items.is_declaring => None,
         Ty::Struct(id) => {
-            items.structs[id.0 as usize].fields.iter().find_map(|(_, ty)| element_refused(items, ty))
+            items.structs[id.0 as usize].fields.iter().find_map(|(_, ty)| invalid_element(items, ty))
         }
         Ty::Variant(id) => {
             let cases = &items.variants[id.0 as usize].cases;
-            cases.iter().find_map(|(_, ty)| element_refused(items, ty.as_ref()?))
+            cases.iter().find_map(|(_, ty)| invalid_element(items, ty.as_ref()?))
         }
         _ => None,
     }
 }
 
-/// Reports a type name that nobody declares.
+/// Reports an unknown type name.
 pub(crate) fn unknown(items: &Items, name: &str, span: Span, sink: &mut Sink) {
     if let Some(help) = foreign(name) {
-        sink.push(report::values::foreign_type(span, name, help));
+        sink.push(report::names::foreign_type(span, name, help));
         return;
     }
-    let known: Vec<&str> = PRIMITIVES.iter().copied().chain(items.types.keys().map(String::as_str)).collect();
+    let known: Vec<&str> =
+        primitives::PRIMITIVES.iter().copied().chain(items.types.keys().map(String::as_str)).collect();
     sink.push(report::names::unknown_type(span, name, known));
 }
 
-/// What to write for a type that other languages have.
+/// Help for a type of another language.
 fn foreign(name: &str) -> Option<&'static str> {
     Some(match name {
         "list" | "List" | "Vec" | "vector" | "array" | "slice" | "set" | "Set" => {
-            "a list is written `[int]<64>`: the type of an element and how many there are at most"
+            "write `[int]<64>`: the type and the maximum number of the elements"
         }
-        "tuple" | "Tuple" | "pair" | "Pair" => "a tuple is written `(int, string)`",
+        "tuple" | "Tuple" | "pair" | "Pair" => "write `(int, string)`",
         "Option" | "Optional" | "Maybe" | "optional" => "write `option<int>`",
         "map" | "Map" | "HashMap" | "hashmap" | "Dict" => {
-            "what all sessions share is declared outside: `global name: dict<string<64>, int> max 1000 entries`"
+            "declare it outside the process: `global name: dict<string<64>, int> max 1000 entries`"
         }
         "float" | "double" | "f32" | "f64" | "float64" => {
-            "there are no fractions; count in the smallest unit, for example in thousandths"
+            "flick has no floating-point numbers; count in the smallest unit, for example in thousandths"
         }
         "Duration" | "timedelta" => "write `duration`",
         "Time" | "datetime" | "Instant" => "write `time`",
         "ip" | "IP" | "ipaddr" | "IpAddr" => "write `ipv4` or `ipv6`",
-        "void" | "None" | "unit" | "Unit" => "a function that gives nothing is written `-> ()`",
+        "void" | "None" | "unit" | "Unit" => "declare a function without a result as `-> ()`",
         _ => return None,
     })
 }
@@ -279,7 +253,7 @@ fn channel_type(items: &Items, channel: &ast::Channel, file: u32, sink: &mut Sin
                 let span = span_of(file, ast::range_of(ty.syntax()));
                 let declared = items.unit(unit);
                 if !sink.explains("E0642", &declared.span) {
-                    let report = report::wire::message_with_params(span, &declared.name);
+                    let report = report::structured::message_with_params(span, &declared.name);
                     sink.push(report.also(declared.span.clone(), "has parameters"));
                 }
                 Err(())
@@ -303,16 +277,16 @@ fn channel_type(items: &Items, channel: &ast::Channel, file: u32, sink: &mut Sin
     };
     let ends = (end(channel.input()), end(channel.output()));
     if let (Ok(Some(a)), Ok(Some(b))) = ends {
-        let answers = |unit: crate::hir::UnitId| items.unit(unit).facts.replies;
-        let requests = [(a, b), (b, a)].into_iter().find(|(unit, _)| answers(*unit).is_some());
+        let responses = |unit: crate::hir::UnitId| items.unit(unit).facts.replies;
+        let requests = [(a, b), (b, a)].into_iter().find(|(unit, _)| responses(*unit).is_some());
         if let Some((request, other)) = requests
-            && answers(request) != Some(other)
+            && responses(request) != Some(other)
         {
             let span = span_of(file, ast::range_of(channel.syntax()));
             let name = |unit: crate::hir::UnitId| items.unit(unit).name.as_str();
-            let replies = answers(request).map_or("?", name);
-            let place = items.unit(request).span.clone();
-            sink.push(report::wire::other_replies(span, name(request), replies, name(other), place));
+            let replies = responses(request).map_or("?", name);
+            let location = items.unit(request).span.clone();
+            sink.push(report::structured::other_replies(span, name(request), replies, name(other), location));
             return Ty::Unknown;
         }
     }

@@ -1,49 +1,50 @@
-//! Who uses what: fields that are read, functions that are called. Decides what streams and what each channel decodes.
-//! Promises: afterwards every bytes field has a bound or streams, the head of every unit fits, and the view of a channel
-//! holds exactly the fields its rules read and those whose bound the program narrows.
+//! Usage analysis: fields that are read, functions that are called. Decides which fields are streamed and which ones
+//! each channel decodes.
+//! Promises: afterwards every bytes field has a bound or is streamed, the head of every unit fits its limit, and the
+//! view of a channel contains exactly the fields that its rules read and those whose bound the program changes.
 
-mod structured;
+mod streaming;
 
 use std::collections::BTreeSet;
 
-use crate::asked::Asked;
+use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
-use crate::grammar;
 use crate::hir::{
-    Block, Builtin, ChannelId, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span, Ty, Unit,
-    UnitId, ViewField,
+    Block, Builtin, ChannelId, DecodedField, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span,
+    Ty, Unit, UnitId,
 };
 use crate::items::Items;
 use crate::limits::{VINT_BYTES_MAX, head_bytes_max};
 use crate::range::{INT, Range};
+use crate::units;
 use crate::{report, walk};
 
-/// Something that is kept, by number.
+/// A global or `local`, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kept {
+enum StateRef {
     Dict(u32),
     Counter(u32),
     State(u32),
 }
 
-/// What a body does, with everything it calls.
+/// What a body uses, with everything it calls.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: BTreeSet<(u32, FieldId)>,
     /// Keys of keyed lists that are read.
     keys: BTreeSet<(u32, FieldId, u32)>,
-    /// Units whose messages are taken as bytes.
+    /// Units whose messages are read as bytes.
     wires: BTreeSet<u32>,
     writes: BTreeSet<(u32, FieldId)>,
-    /// Fields that are given where a message is built: of what is received they need nothing.
+    /// Fields that are set when a message is built: received messages need not decode them.
     builds: BTreeSet<(u32, FieldId)>,
-    /// Keyed lists that are looked into or changed by key.
-    touches: BTreeSet<(u32, FieldId)>,
+    /// Keyed lists whose keys are read or changed.
+    keyed_lists: BTreeSet<(u32, FieldId)>,
     calls: BTreeSet<u32>,
     /// Dictionaries, counters and locals.
-    kept: BTreeSet<Kept>,
-    /// Places of reads, for messages.
-    places: Vec<((u32, FieldId), Span)>,
+    state: BTreeSet<StateRef>,
+    /// Locations of reads, for diagnostics.
+    locations: Vec<((u32, FieldId), Span)>,
 }
 
 impl Uses {
@@ -52,7 +53,7 @@ impl Uses {
         self.reads.contains(key)
             || self.writes.contains(key)
             || self.builds.contains(key)
-            || self.touches.contains(key)
+            || self.keyed_lists.contains(key)
     }
 
     fn of(block: &Block, funs: &[Uses]) -> Self {
@@ -61,18 +62,18 @@ impl Uses {
             ExprKind::Field(base, field) => {
                 if let Ty::Record(unit) = base.ty {
                     uses.reads.insert((unit.0, *field));
-                    uses.places.push(((unit.0, *field), expr.span.clone()));
+                    uses.locations.push(((unit.0, *field), expr.span.clone()));
                 }
             }
             ExprKind::FieldKey(base, list, key) => {
                 if let Ty::Record(unit) = base.ty {
                     uses.keys.insert((unit.0, *list, *key));
-                    uses.touches.insert((unit.0, *list));
+                    uses.keyed_lists.insert((unit.0, *list));
                 }
             }
             ExprKind::WithKey(base, list, ..) => {
                 if let Ty::Record(unit) = base.ty {
-                    uses.touches.insert((unit.0, *list));
+                    uses.keyed_lists.insert((unit.0, *list));
                 }
             }
             ExprKind::Builtin(Builtin::Wire, args) => {
@@ -90,7 +91,8 @@ impl Uses {
                     ExprKind::Build(..) => uses.builds.extend(given),
                     _ => uses.writes.extend(given),
                 }
-                uses.places.extend(fields.iter().map(|(field, value)| ((unit, *field), value.span.clone())));
+                uses.locations
+                    .extend(fields.iter().map(|(field, value)| ((unit, *field), value.span.clone())));
             }
             ExprKind::Call(fun, _) => {
                 uses.calls.insert(fun.0);
@@ -98,11 +100,11 @@ impl Uses {
                     uses.reads.extend(&callee.reads);
                     uses.keys.extend(&callee.keys);
                     uses.wires.extend(&callee.wires);
-                    uses.touches.extend(&callee.touches);
+                    uses.keyed_lists.extend(&callee.keyed_lists);
                     uses.writes.extend(&callee.writes);
                     uses.builds.extend(&callee.builds);
                     uses.calls.extend(&callee.calls);
-                    uses.kept.extend(&callee.kept);
+                    uses.state.extend(&callee.state);
                 }
             }
             ExprKind::DictGet(dict, _)
@@ -110,13 +112,13 @@ impl Uses {
             | ExprKind::DictPut(dict, ..)
             | ExprKind::Dict(dict)
             | ExprKind::DictUpdate { dict, .. } => {
-                uses.kept.insert(Kept::Dict(dict.0));
+                uses.state.insert(StateRef::Dict(dict.0));
             }
             ExprKind::Counter(counter) => {
-                uses.kept.insert(Kept::Counter(counter.0));
+                uses.state.insert(StateRef::Counter(counter.0));
             }
-            ExprKind::State(state) => {
-                uses.kept.insert(Kept::State(state.0));
+            ExprKind::SessionLocal(state) => {
+                uses.state.insert(StateRef::State(state.0));
             }
             _ => {}
         });
@@ -124,17 +126,17 @@ impl Uses {
     }
 }
 
-/// A body of the process: what starts it, what it asks, what it does.
-struct Work {
+/// A body of the process: its channel, the channels it asks, and what it uses.
+struct ProcessBody {
     sources: Vec<ChannelId>,
-    asked: BTreeSet<ChannelId>,
+    ask_targets: BTreeSet<ChannelId>,
     uses: Uses,
 }
 
-/// Completes units and channels with what the program's code needs of them, and warns of what nobody uses.
+/// Completes units and channels with the usage of the program, and warns about unused declarations.
 pub(crate) fn check(
     funs: &[Fun],
-    asked: &Asked,
+    ask_targets: &AskTargets,
     process: &mut Option<Proc>,
     items: &mut Items,
     sink: &mut Sink,
@@ -144,18 +146,20 @@ pub(crate) fn check(
         let uses = Uses::of(&fun.body, &fun_uses);
         fun_uses.push(uses);
     }
-    let works = process.as_ref().map_or_else(Vec::new, |process| works(process, asked, &fun_uses));
-    let mut all: Vec<&Uses> = fun_uses.iter().chain(works.iter().map(|work| &work.uses)).collect();
+    let process_bodies =
+        process.as_ref().map_or_else(Vec::new, |process| process_bodies(process, ask_targets, &fun_uses));
+    let mut all: Vec<&Uses> = fun_uses.iter().chain(process_bodies.iter().map(|work| &work.uses)).collect();
     let whole = whole_units(process.as_ref(), items);
     all.push(&whole);
     for unit in 0..items.units.len() {
         if items.units[unit].body.is_some() {
             let id = Some(UnitId(unit as u32));
             let channels = process.iter().flat_map(|process| &process.channels);
-            let travels = channels.into_iter().any(|channel| channel.receives == id || channel.sends == id);
-            structured::close(UnitId(unit as u32), travels, &all, items, sink);
+            let is_message =
+                channels.into_iter().any(|channel| channel.receives == id || channel.sends == id);
+            streaming::close(UnitId(unit as u32), is_message, &all, items, sink);
         } else {
-            close_last(UnitId(unit as u32), &all, items, sink);
+            resolve_last_field(UnitId(unit as u32), &all, items, sink);
             head_size(UnitId(unit as u32), items, sink);
         }
     }
@@ -171,10 +175,11 @@ pub(crate) fn check(
     for (index, channel) in process.channels.iter_mut().enumerate() {
         let Some(unit) = channel.receives else { continue };
         let id = ChannelId(index as u32);
-        let works = works.iter().filter(|work| work.sources.contains(&id) || work.asked.contains(&id));
+        let process_bodies =
+            process_bodies.iter().filter(|work| work.sources.contains(&id) || work.ask_targets.contains(&id));
         let mut fields: BTreeSet<FieldId> = BTreeSet::new();
         let mut keys: BTreeSet<(FieldId, u32)> = BTreeSet::new();
-        for work in works {
+        for work in process_bodies {
             let own = work.uses.keys.iter().filter(|(of, ..)| *of == unit.0);
             keys.extend(own.map(|(_, list, key)| (*list, *key)));
             channel.whole |= work.sources.contains(&id) && work.uses.wires.contains(&unit.0);
@@ -187,24 +192,25 @@ pub(crate) fn check(
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
         channel.view = fields
             .into_iter()
-            .map(|field| ViewField { field, max: bound(field), optional: optional(field) })
+            .map(|field| DecodedField { field, max: bound(field), optional: optional(field) })
             .collect();
         channel.keys = keys.into_iter().collect();
-        structured::elements(unit, channel, items, sink);
+        streaming::elements(unit, channel, items, sink);
     }
-    let body_uses: Vec<&Uses> = works.iter().map(|work| &work.uses).collect();
+    let body_uses: Vec<&Uses> = process_bodies.iter().map(|work| &work.uses).collect();
     warn_unused(funs, &all, &body_uses, items, sink);
     warn_unused_state(&all, items, sink);
 }
 
-/// What every body of the process does.
-fn works(process: &Proc, asked: &Asked, fun_uses: &[Uses]) -> Vec<Work> {
-    let work = |sources: Vec<ChannelId>, body: &Block| Work {
+/// The usage of every body of the process.
+fn process_bodies(process: &Proc, ask_targets: &AskTargets, fun_uses: &[Uses]) -> Vec<ProcessBody> {
+    let work = |sources: Vec<ChannelId>, body: &Block| ProcessBody {
         sources,
-        asked: asked.channels(body),
+        ask_targets: ask_targets.channels(body),
         uses: Uses::of(body, fun_uses),
     };
-    let mut out: Vec<Work> = process.rules.iter().map(|rule| work(vec![rule.source], &rule.body)).collect();
+    let mut out: Vec<ProcessBody> =
+        process.rules.iter().map(|rule| work(vec![rule.source], &rule.body)).collect();
     for merge in &process.merges {
         let key = Block { stmts: Vec::new(), value: Some(Box::new(merge.key.clone())) };
         for body in [&key, &merge.body, &merge.finish.body] {
@@ -216,41 +222,41 @@ fn works(process: &Proc, asked: &Asked, fun_uses: &[Uses]) -> Vec<Work> {
     out
 }
 
-/// Elements of a merge wait for each other whole, so nothing of them streams.
+/// Elements of a merge are buffered completely, so nothing of them is streamed.
 fn whole_units(process: Option<&Proc>, items: &Items) -> Uses {
     let mut uses = Uses::default();
     for merge in process.iter().flat_map(|process| &process.merges) {
         let fields = &items.unit(merge.unit).fields;
         uses.reads.extend((0..fields.len() as u32).map(|field| (merge.unit.0, FieldId(field))));
-        uses.places.extend(
+        uses.locations.extend(
             (0..fields.len() as u32).map(|field| ((merge.unit.0, FieldId(field)), merge.span.clone())),
         );
     }
     uses
 }
 
-/// Warns of what is kept but never looked at or changed.
+/// Warns about globals and `local`s that are never used.
 fn warn_unused_state(all: &[&Uses], items: &Items, sink: &mut Sink) {
-    let is_used = |kept: Kept| all.iter().any(|uses| uses.kept.contains(&kept));
-    let mut warn = |what: &str, name: &str, span: &Span, kept: Kept| {
-        if span.file == 0 && !name.starts_with('_') && !is_used(kept) {
+    let is_used = |state: StateRef| all.iter().any(|uses| uses.state.contains(&state));
+    let mut warn = |what: &str, name: &str, span: &Span, state: StateRef| {
+        if span.file == 0 && !name.starts_with('_') && !is_used(state) {
             sink.push(report::state::never_used(span.clone(), what, name));
         }
     };
     for (index, dict) in items.dicts.iter().enumerate() {
-        warn("dictionary", &dict.name, &dict.span, Kept::Dict(index as u32));
+        warn("dictionary", &dict.name, &dict.span, StateRef::Dict(index as u32));
     }
     for (index, counter) in items.counters.iter().enumerate() {
         let what = if counter.is_gauge { "gauge" } else { "counter" };
-        warn(what, &counter.name, &counter.span, Kept::Counter(index as u32));
+        warn(what, &counter.name, &counter.span, StateRef::Counter(index as u32));
     }
-    for (index, state) in items.states.iter().enumerate() {
-        warn("local", &state.name, &state.span, Kept::State(index as u32));
+    for (index, state) in items.session_locals.iter().enumerate() {
+        warn("local", &state.name, &state.span, StateRef::State(index as u32));
     }
 }
 
-/// A last field without a written bound streams unless the program looks into it.
-fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
+/// A last field without a declared bound is streamed unless the program reads it.
+fn resolve_last_field(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
     let fields = &items.unit(unit).fields;
     let Some(index) = fields.iter().rposition(|field| field.kind.is_on_wire()) else {
         return;
@@ -261,18 +267,18 @@ fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
         FieldKind::Bytes { streamed, length, max_bytes: None, .. } => (*streamed, length.clone()),
         _ => return,
     };
-    let is_touched = all.iter().any(|uses| uses.has(&key));
-    if is_touched && declared {
+    let is_used = all.iter().any(|uses| uses.has(&key));
+    if is_used && declared {
         let name = field.name.clone().unwrap_or_default();
-        let places = all.iter().flat_map(|uses| &uses.places).filter(|(known, _)| *known == key);
-        let span = places.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
+        let locations = all.iter().flat_map(|uses| &uses.locations).filter(|(known, _)| *known == key);
+        let span = locations.map(|(_, span)| span.clone()).next().unwrap_or_else(|| field.span.clone());
         sink.push(report::grammar::streamed_read(span, &name, field.span.clone()));
     }
     let view_bound = items
         .views
         .get(&unit.0)
         .and_then(|view| view.fields.iter().find(|known| known.field == key.1)?.bound);
-    let bound = (is_touched || view_bound.is_some()).then(|| grammar::longest(&length, view_bound));
+    let bound = (is_used || view_bound.is_some()).then(|| units::longest(&length, view_bound));
     if let FieldKind::Bytes { streamed, max_bytes, .. } = &mut items.units[unit.0 as usize].fields[index].kind
     {
         *streamed = bound.is_none();
@@ -280,11 +286,11 @@ fn close_last(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
     }
 }
 
-/// The part of a message that must lie in memory at once has a bound of its own.
+/// Checks the limit of the part of a message that must be in memory at once.
 fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
     let declared = items.unit(unit);
     let is_unknown = |field: &crate::hir::Field| matches!(&field.kind, FieldKind::Bytes { length, .. } if length.ty == Ty::Unknown);
-    // How long a field is whose length was refused is not known.
+    // The length of a field is not known if its expression was rejected.
     if declared.fields.iter().any(is_unknown) {
         return;
     }
@@ -295,10 +301,8 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
             FieldKind::Int { repr, .. } => fixed += u64::from(repr.width_bytes),
             FieldKind::Vint { .. } => fixed += VINT_BYTES_MAX,
             FieldKind::Bytes { max_bytes: Some(max), .. } => {
-                let name = field
-                    .name
-                    .as_ref()
-                    .map_or("a field without a name".to_owned(), |name| format!("`{name}`"));
+                let name =
+                    field.name.as_ref().map_or("an unnamed field".to_owned(), |name| format!("`{name}`"));
                 parts.push((name, u64::from(*max)));
             }
             _ => {}
@@ -308,13 +312,13 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
     let most = head_bytes_max(parts.iter().map(|(_, bytes)| *bytes));
     if total > most {
         parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        parts.push(("numbers".to_owned(), fixed));
+        parts.push(("integers".to_owned(), fixed));
         let span = declared.span.clone();
         sink.push(report::bounds::head_too_large(span, &declared.name, total, most, &parts));
     }
 }
 
-/// Where messages are changed, a field that follows from others must be able to hold what follows.
+/// If messages are changed, a derived field must be able to hold the new value.
 fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
     let declared = items.unit(unit);
     for field in &declared.fields {
@@ -329,14 +333,14 @@ fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
         let Some(range) = range_when_changed(declared, expr) else { continue };
         if !range.is_inside(allowed) {
             let name = field.name.as_deref().unwrap_or_default();
-            let ty = grammar::wire_type_name(&field.kind);
+            let ty = units::wire_type_name(&field.kind);
             sink.push(report::grammar::derived_too_wide(expr.span.clone(), name, &ty, &range.describe()));
         }
     }
 }
 
-/// Between which values a field lies that follows from others. `None` where a streamed field counts in, whose length is
-/// bounded by the width of the field that announced it alone.
+/// The range of a derived field. `None` if it depends on the length of a streamed field, which only the width of its
+/// length field bounds.
 fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
     let length = |field: FieldId| match &unit.fields[field.0 as usize].kind {
         FieldKind::Bytes { max_bytes, .. } => max_bytes.map(|max| Range { lo: 0, hi: i128::from(max) }),
@@ -359,7 +363,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
         ExprKind::Binary(op, a, b) => {
             Range::of_binary(*op, range_when_changed(unit, a)?, range_when_changed(unit, b)?)
         }
-        _ => crate::expr::range_of(&expr.ty),
+        _ => crate::range::range_of(&expr.ty),
     }
 }
 
@@ -374,7 +378,7 @@ fn warn_unused(funs: &[Fun], all: &[&Uses], body_uses: &[&Uses], items: &Items, 
         for field in view.fields.iter().filter(|field| field.span.file == 0) {
             let key = (*unit, field.field);
             let is_used = all.iter().any(|uses| uses.has(&key));
-            // One line may name a whole nested unit; it is used if any of its fields is.
+            // One line may list a whole nested unit; it is used if any of its fields is.
             let shares_line = view.fields.iter().any(|other| {
                 let other_key = (*unit, other.field);
                 other.span == field.span && all.iter().any(|uses| uses.has(&other_key))

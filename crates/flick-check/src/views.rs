@@ -1,21 +1,21 @@
-//! Records as views: which fields of a unit a program uses, under which types.
-//! Promises: a view's field exists in its unit, and its type is one the field can have without loss.
+//! Records as views: the fields of a unit that a program uses, and their types.
+//! Promises: a field of a view exists in its unit, and its type holds all values of the field.
 
 use flick_syntax::ast::{self, AstNode};
 
 use crate::diagnostic::Sink;
 use crate::hir::{Field, FieldId, FieldKind, IntRepr, Span, Ty, UnitId};
-use crate::items::{Decls, InFile, Items, TypeItem, View, ViewField};
+use crate::items::{Decls, InFile, Items, RecordField, RecordView, TypeItem};
 use crate::load::span_of;
 use crate::range::{INT, Range};
-use crate::{grammar, report, types};
+use crate::{primitives, report, types, units};
 
 /// Enters every record as the view of the unit of its name.
 pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     for record in &decls.records {
         let Some(name) = record.node.name() else { continue };
         let span = span_of(record.file, name.range());
-        // A record of another name is one of plain values.
+        // A record with another name is a set of plain values.
         if let Some(TypeItem::Unit(unit)) = items.type_named(record.file, None, name.text()) {
             let view = view(record, unit, span, items, sink);
             items.views.insert(unit.0, view);
@@ -23,22 +23,28 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     }
 }
 
-fn view(record: &InFile<ast::RecordDecl>, unit: UnitId, span: Span, items: &Items, sink: &mut Sink) -> View {
-    let mut fields: Vec<ViewField> = Vec::new();
+fn view(
+    record: &InFile<ast::RecordDecl>,
+    unit: UnitId,
+    span: Span,
+    items: &Items,
+    sink: &mut Sink,
+) -> RecordView {
+    let mut fields: Vec<RecordField> = Vec::new();
     for field in record.node.fields() {
         let (Some(name), Some(ty)) = (field.name(), field.ty()) else { continue };
-        let place = span_of(record.file, name.range());
+        let location = span_of(record.file, name.range());
         if let Some(first) = fields.iter().find(|known| known.name == name.text()) {
-            sink.push(report::names::duplicate(place, "field", name.text(), first.span.clone()));
+            sink.push(report::names::duplicate(location, "field", name.text(), first.span.clone()));
             continue;
         }
         let declared = &items.unit(unit).fields;
         let Some(index) = declared.iter().position(|known| known.name.as_deref() == Some(name.text())) else {
-            group(name.text(), &ty, unit, record.file, place, items, sink, &mut fields);
+            group(name.text(), &ty, unit, record.file, location, items, sink, &mut fields);
             continue;
         };
         let id = FieldId(index as u32);
-        // A field of a refused type is known all the same, so that it is not reported again where it is read.
+        // A field of a rejected type is entered, so that its uses are not reported again.
         let inner = option_of(&ty);
         let optional = inner.is_some();
         let shown = inner.as_ref().unwrap_or(&ty);
@@ -49,22 +55,29 @@ fn view(record: &InFile<ast::RecordDecl>, unit: UnitId, span: Span, items: &Item
             ty if optional => Ty::Option(Box::new(ty)),
             ty => ty,
         };
-        fields.push(ViewField { name: name.text().to_owned(), field: id, ty, bound, optional, span: place });
+        fields.push(RecordField {
+            name: name.text().to_owned(),
+            field: id,
+            ty,
+            bound,
+            optional,
+            span: location,
+        });
     }
-    View { span, fields }
+    RecordView { span, fields }
 }
 
-/// `header : hdr` names all fields of a nested unit.
+/// `header : hdr` lists all fields of a nested unit.
 #[expect(clippy::too_many_arguments, reason = "one call; the arguments are the loop's state")]
 fn group(
     name: &str,
     ty: &ast::Type,
     unit: UnitId,
     file: u32,
-    place: Span,
+    location: Span,
     items: &Items,
     sink: &mut Sink,
-    fields: &mut Vec<ViewField>,
+    fields: &mut Vec<RecordField>,
 ) {
     let prefix = format!("{name}.");
     let declared = &items.unit(unit).fields;
@@ -75,7 +88,7 @@ fn group(
     let inside: Vec<_> = inside.collect();
     if inside.is_empty() {
         let known: Vec<&str> = declared.iter().filter_map(|field| field.name.as_deref()).collect();
-        sink.push(report::names::unknown_field(place, &items.unit(unit).name, name, known, None));
+        sink.push(report::names::unknown_field(location, &items.unit(unit).name, name, known, None));
         return;
     }
     let is_unit = match ty {
@@ -97,19 +110,19 @@ fn group(
     }
     for (index, field) in inside {
         let full = field.name.clone().unwrap_or_default();
-        let ty = crate::expr::grammar_type(&field.kind);
-        fields.push(ViewField {
+        let ty = units::grammar_type(&field.kind);
+        fields.push(RecordField {
             name: full,
             field: FieldId(index as u32),
             ty,
             bound: None,
             optional: false,
-            span: place.clone(),
+            span: location.clone(),
         });
     }
 }
 
-/// What is inside `option<...>`.
+/// The type in `option<...>`.
 fn option_of(ty: &ast::Type) -> Option<ast::Type> {
     match ty {
         ast::Type::Named(named) if named.library().is_none() && named.name()?.text() == "option" => {
@@ -119,11 +132,11 @@ fn option_of(ty: &ast::Type) -> Option<ast::Type> {
     }
 }
 
-/// As `field_type`, for text and bytes with the bound that the record writes.
+/// As `field_type`, for strings and bytes with the bound of the record.
 fn bytes_view(field: &Field, bound: Option<u32>, span: Span, sink: &mut Sink) -> (Ty, Option<u32>) {
     let (text, max_bytes, open) = match &field.kind {
         FieldKind::Bytes { text, max_bytes, length, .. } => {
-            (*text, *max_bytes, grammar::longest(length, bound))
+            (*text, *max_bytes, units::longest(length, bound))
         }
         FieldKind::Text { text, max_bytes, .. } | FieldKind::TextVar { text, max_bytes, .. } => {
             (*text, Some(*max_bytes), *max_bytes)
@@ -141,7 +154,7 @@ fn bytes_view(field: &Field, bound: Option<u32>, span: Span, sink: &mut Sink) ->
     (Ty::Bytes { max, text }, narrows)
 }
 
-/// The type that the program sees, and the bound it writes.
+/// The type of the field in the program, and the bound that the record declares.
 fn field_type(
     unit: UnitId,
     id: FieldId,
@@ -166,14 +179,14 @@ fn field_type(
     };
     let written = named.name()?;
     let written = written.text();
-    let known = types::PRIMITIVES.contains(&written) || items.type_named(file, None, written).is_some();
+    let known = primitives::PRIMITIVES.contains(&written) || items.type_named(file, None, written).is_some();
     if !known {
         types::unknown(items, written, span, sink);
         return None;
     }
     let fits = match &field.kind {
         FieldKind::ToClose { .. } => {
-            let report = report::wire::to_close_read(span, shown, field.span.clone());
+            let report = report::structured::to_close_read(span, shown, field.span.clone());
             sink.push(report);
             return None;
         }
@@ -187,7 +200,7 @@ fn field_type(
     let is_text = matches!(fits, Some((Ty::Bytes { .. }, _)));
     let fits = fits.filter(|_| is_text || !optional);
     if fits.is_none() {
-        let own = grammar::type_name(items, &field.kind);
+        let own = units::type_name(items, &field.kind);
         let mut allowed = vec![own.as_str()];
         if matches!(field.kind, FieldKind::Int { enumeration: Some(_), .. }) {
             allowed.push("int");
@@ -198,7 +211,7 @@ fn field_type(
     fits
 }
 
-/// `args : [bytes<64>]<8>`, or the unit of the elements, as the grammar has it.
+/// `args : [bytes<64>]<8>`, or the unit of the elements, as in the grammar.
 fn list_view(
     field: &Field,
     written: &ast::ListType,
@@ -210,10 +223,10 @@ fn list_view(
     let FieldKind::List(list) = &field.kind else { return None };
     let shown = field.name.as_deref().unwrap_or_default();
     if list.max.is_none() {
-        sink.push(report::wire::unbounded_list_read(span, shown, field.span.clone()));
+        sink.push(report::structured::unbounded_list_read(span, shown, field.span.clone()));
         return None;
     }
-    let own = crate::expr::grammar_type(&field.kind);
+    let own = units::grammar_type(&field.kind);
     let wanted = if list.elem_text { "string" } else { "bytes" };
     let word = match written.element()? {
         ast::Type::Named(named) => named.name()?.text().to_owned(),
@@ -229,14 +242,14 @@ fn list_view(
     None
 }
 
-/// The type of a field that is no text, under the name that the record writes.
+/// The type of an integer field under the name that the record writes.
 fn number_view(items: &Items, kind: &FieldKind, written: &str) -> Option<Ty> {
     if let FieldKind::Int { enumeration: Some(id), .. } = kind
         && items.enumeration(*id).name == written
     {
         return Some(Ty::Enum(*id));
     }
-    let sized = types::sized_int(written);
+    let sized = primitives::sized_int(written);
     let is_named = |repr: IntRepr| {
         let range = Range::of_repr(repr);
         (written == "int" && range.is_inside(INT) || sized == Some(repr)).then(|| range.ty())

@@ -1,9 +1,9 @@
 //! Visits every expression below an expression or block, outermost first.
 
-use crate::hir::{AskAll, Block, Expr, ExprKind, Source, Stmt};
+use crate::hir::{AskAll, Block, Expr, ExprKind, LoopSource, Stmt};
 
 /// Calls `visit` on `expr` and everything in it.
-pub fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
+pub fn expr<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
     visit(expr);
     children(expr, &mut |child| match child {
         Child::Expr(child) => self::expr(child, visit),
@@ -12,7 +12,7 @@ pub fn expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// Calls `visit` on every expression of `block`.
-pub fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
+pub fn block<'e>(block: &'e Block, visit: &mut dyn FnMut(&'e Expr)) {
     for stmt in &block.stmts {
         match stmt {
             Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Assign(_, value) | Stmt::Expr(value) => {
@@ -25,23 +25,23 @@ pub fn block(block: &Block, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-/// Whether `test` holds for some expression below `root`.
+/// Whether `test` is true for some expression below `root`.
 pub fn any(root: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
     let mut found = false;
     expr(root, &mut |expr| found |= test(expr));
     found
 }
 
-/// What stands directly inside an expression.
-pub enum Child<'a> {
+/// A direct child of an expression.
+pub enum Child<'e> {
     /// A part with a value.
-    Expr(&'a Expr),
+    Expr(&'e Expr),
     /// A part with statements.
-    Block(&'a Block),
+    Block(&'e Block),
 }
 
-/// Calls `visit` on what stands directly inside `expr`.
-pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
+/// Calls `visit` on the direct children of `expr`.
+pub fn children<'e>(expr: &'e Expr, visit: &mut dyn FnMut(Child<'e>)) {
     match &expr.kind {
         ExprKind::Int(_)
         | ExprKind::Bool(_)
@@ -53,7 +53,7 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
         | ExprKind::SelfKey(..)
         | ExprKind::LenOf(_)
         | ExprKind::Dollar => {}
-        ExprKind::None | ExprKind::State(_) | ExprKind::Dict(_) | ExprKind::Counter(_) => {}
+        ExprKind::None | ExprKind::SessionLocal(_) | ExprKind::Dict(_) | ExprKind::Counter(_) => {}
         ExprKind::FieldKey(inner, ..) | ExprKind::IsOf(inner, _) | ExprKind::BuildWire(_, inner) => {
             visit(Child::Expr(inner))
         }
@@ -112,14 +112,14 @@ pub fn children(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
     }
 }
 
-/// A message or record and what its fields become.
-fn given<F>(base: Option<&Expr>, fields: &[(F, Expr)], visit: &mut dyn FnMut(Child<'_>)) {
+/// The base of a changed message or record, and its new values.
+fn given<'e, F>(base: Option<&'e Expr>, fields: &'e [(F, Expr)], visit: &mut dyn FnMut(Child<'e>)) {
     base.into_iter().for_each(|base| visit(Child::Expr(base)));
     fields.iter().for_each(|(_, value)| visit(Child::Expr(value)));
 }
 
-/// As [`children`], of what has blocks of its own.
-fn inner_blocks(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
+/// As [`children`], for expressions with blocks.
+fn inner_blocks<'e>(expr: &'e Expr, visit: &mut dyn FnMut(Child<'e>)) {
     match &expr.kind {
         ExprKind::If { cond, then, otherwise } => {
             visit(Child::Expr(cond));
@@ -168,17 +168,17 @@ fn inner_blocks(expr: &Expr, visit: &mut dyn FnMut(Child<'_>)) {
     }
 }
 
-fn source_children(source: &Source, visit: &mut dyn FnMut(Child<'_>)) {
+fn source_children<'e>(source: &'e LoopSource, visit: &mut dyn FnMut(Child<'e>)) {
     match source {
-        Source::List(list) | Source::Channels(list) => visit(Child::Expr(list)),
-        Source::Range { lo, hi, .. } => {
+        LoopSource::List(list) | LoopSource::Channels(list) => visit(Child::Expr(list)),
+        LoopSource::Range { lo, hi, .. } => {
             visit(Child::Expr(lo));
             visit(Child::Expr(hi));
         }
     }
 }
 
-fn ask_all_children(asks: &AskAll, visit: &mut dyn FnMut(Child<'_>)) {
+fn ask_all_children<'e>(asks: &'e AskAll, visit: &mut dyn FnMut(Child<'e>)) {
     match asks {
         AskAll::Array { channels, message } => {
             visit(Child::Expr(channels));

@@ -1,4 +1,4 @@
-//! What the checker says about whole programs: golden files, pages of errors, the reference, mutated programs.
+//! Tests of whole programs: golden files, error pages, the reference, mutated programs.
 //! Promises: all texts come from the repository; nothing here waits, listens or depends on the machine.
 
 #[path = "suite/golden.rs"]

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flick_abi::frame::{SLOT_FLAGS, SLOT_HEAD, SLOT_STATE, SLOT_TOTAL};
-use flick_abi::{BytesRef, Engine, Frame, FuncId, Outcome, Region, RuleCall, Step};
+use flick_abi::{BytesRef, Engine, FaultCause, Frame, FuncId, ParseStep, Region, RuleCall, RuleOutcome};
 use flick_codegen::{Options, compile};
 
 const HEADER: &str = include_str!("../../flick-ir/fixtures/memcached_header.ir");
@@ -122,7 +122,7 @@ fn measure<E: Engine + ?Sized>(messages: &[Vec<u8>], parser: FuncId, engine: &E)
         let message = &messages[index & 7];
         frame.restart();
         let step = engine.parse(parser, &mut frame, black_box(message));
-        assert!(step == Step::Done, "the messages are whole");
+        assert!(step == ParseStep::Done, "the messages are whole");
         keys = keys.wrapping_add(frame.slots[12]);
     }
     let elapsed = started.elapsed();
@@ -131,19 +131,19 @@ fn measure<E: Engine + ?Sized>(messages: &[Vec<u8>], parser: FuncId, engine: &E)
 }
 
 /// A platform's engine written by hand for one protocol, whose parser is called through a pointer.
-struct ByHand(fn(&mut Frame, &[u8]) -> Step);
+struct ByHand(fn(&mut Frame, &[u8]) -> ParseStep);
 
 /// The same, with the parser inside.
 struct ByHandInline;
 
 impl Engine for ByHand {
     #[inline]
-    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         (self.0)(frame, data)
     }
 
-    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> Outcome {
-        Outcome::Finished
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> RuleOutcome {
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -156,12 +156,12 @@ impl Engine for ByHand {
 }
 
 impl Engine for ByHandInline {
-    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         parse_by_hand(frame, data)
     }
 
-    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> Outcome {
-        Outcome::Finished
+    fn run(&self, _rule: FuncId, _call: &mut RuleCall<'_>) -> RuleOutcome {
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -175,30 +175,30 @@ impl Engine for ByHandInline {
 
 /// The same parser as a person would write it: the same checks, slots and answers, and, as `Engine::parse` promises,
 /// going on where it stopped when it is called again.
-fn parse_by_hand(frame: &mut Frame, data: &[u8]) -> Step {
+fn parse_by_hand(frame: &mut Frame, data: &[u8]) -> ParseStep {
     let state = frame.slots[SLOT_STATE];
     if state == 0 {
         let Some(magic) = data.first() else {
-            return Step::NeedMore(1);
+            return ParseStep::NeedMore(1);
         };
         if *magic != 0x80 {
-            return Step::Fault { field: 0, cause: 1 };
+            return ParseStep::Fault { field: 0, cause: FaultCause::Malformed };
         }
     }
     let (start, end);
     if state < 2 {
         let Some(header) = data.first_chunk::<24>() else {
             frame.slots[SLOT_STATE] = 1;
-            return Step::NeedMore(24);
+            return ParseStep::NeedMore(24);
         };
         let key_len = u64::from(u16::from_be_bytes([header[2], header[3]]));
         let extras_len = u64::from(header[4]);
         let total_len = u64::from(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
         if total_len < key_len + extras_len {
-            return Step::Fault { field: 9, cause: 2 };
+            return ParseStep::Fault { field: 9, cause: FaultCause::Arithmetic };
         }
         if key_len > 250 {
-            return Step::Fault { field: 11, cause: 3 };
+            return ParseStep::Fault { field: 11, cause: FaultCause::TooLong };
         }
         start = 24 + extras_len;
         end = start + key_len;
@@ -210,10 +210,10 @@ fn parse_by_hand(frame: &mut Frame, data: &[u8]) -> Step {
     }
     if (data.len() as u64) < end {
         frame.slots[SLOT_STATE] = 2;
-        return Step::NeedMore(end);
+        return ParseStep::NeedMore(end);
     }
     frame.slots[12] = BytesRef::new(Region::Message, start, (end - start) as u32).0;
     frame.slots[SLOT_HEAD] = end;
     frame.slots[SLOT_FLAGS] = 0;
-    Step::Done
+    ParseStep::Done
 }

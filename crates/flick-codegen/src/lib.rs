@@ -3,7 +3,7 @@
 //! code calls), then `load` (how it is called).
 //!
 //! Promises: the compiled program answers every call as `flick_ir::Interpreter` does; it allocates nothing; its
-//! memory is never writable and executable at once.
+//! memory is never writable and executable at once; a panic in what it calls passes through it to its caller.
 //! Refuses: a module that the verifier refuses.
 
 mod announce;
@@ -12,6 +12,7 @@ mod options;
 mod raw;
 mod symbols;
 mod translate;
+mod unwind;
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId as JitId, Linkage, Module as _};
-use flick_abi::{Engine, Frame, FuncId, Outcome, RuleCall, Step};
+use flick_abi::{Engine, Frame, FuncId, ParseStep, RuleCall, RuleOutcome};
 use flick_ir::data::{Module, Op};
 
 use symbols::scan::ClassTable;
@@ -94,15 +95,15 @@ impl std::fmt::Debug for Compiled {
 
 impl Engine for Compiled {
     #[inline]
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         let word = self.code.parse(parser, frame, data);
-        if word == 0 { Step::Done } else { unfinished(word) }
+        if word == 0 { ParseStep::Done } else { unfinished(word) }
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         match self.code.run(rule, call) {
-            0 => Outcome::Finished,
-            state => Outcome::Suspended(u32::try_from(state).expect("states are numbered from 1")),
+            0 => RuleOutcome::Finished,
+            state => RuleOutcome::Suspended(u32::try_from(state).expect("states are numbered from 1")),
         }
     }
 
@@ -117,11 +118,11 @@ impl Engine for Compiled {
 
 /// The step of a message that is not complete; kept out of the way of those that are.
 #[inline(never)]
-fn unfinished(word: u64) -> Step {
+fn unfinished(word: u64) -> ParseStep {
     if word as i64 & 3 == symbols::BUG_WORD {
         panic!("{}", symbols::BUGS[(word >> 2) as usize]);
     }
-    Step::from_word(word)
+    ParseStep::from_word(word)
 }
 
 /// Machine code of one module at most: address space that is reserved for it, of which only what is used becomes memory.
@@ -164,6 +165,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let mut context = jit.make_context();
     let mut builder_context = FunctionBuilderContext::new();
     let mut functions = Vec::with_capacity(ids.len());
+    let mut frames = unwind::Frames::default();
     for (function, id) in module.functions.iter().zip(&ids) {
         context.func.signature = translate::signature(&jit, function);
         translate::function(&shared, &mut jit, &mut context.func, &mut builder_context, function);
@@ -172,6 +174,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         jit.define_function_with_control_plane(*id, &mut context, &mut ControlPlane::default())
             .map_err(|error| CompileError::Backend(format!("{}: {error:?}", function.name)))?;
         functions.push(info(&context, &function.name, clif));
+        frames.add(&context, jit.isa())?;
         jit.clear_context(&mut context);
     }
     jit.finalize_definitions().map_err(|error| CompileError::Backend(error.to_string()))?;
@@ -179,7 +182,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         info.address = jit.get_finalized_function(*id) as usize;
     }
     let kinds: Vec<_> = module.functions.iter().map(|function| function.kind).collect();
-    let code = load::Code::new(jit, &ids, &kinds, (consts, classes, lines), needs(module));
+    let frames = frames.register(jit.isa(), functions.iter().map(|function| function.address))?;
+    let code = load::Code::new((jit, frames), &ids, &kinds, (consts, classes, lines), needs(module));
     Ok(Compiled { announced: None, code, functions, compile_time: started.elapsed() })
 }
 

@@ -1,6 +1,7 @@
 //! Generated code in memory, and the calls into it.
 //! Promises: writable and executable never at once (cranelift-jit maps it writable, then makes it executable); the
-//! memory lives as long as [`Code`], whose methods are the only way in; a function is called only in its own role.
+//! memory lives as long as [`Code`], whose methods are the only way in; a function is called only in its own role; a
+//! panic in what generated code calls leaves these methods as a panic.
 //! Refuses: code the verifier has not passed. Its checks are what makes the calls sound; see each `SAFETY`.
 
 use std::sync::{Mutex, PoisonError};
@@ -14,14 +15,15 @@ use crate::raw::RawCall;
 use crate::symbols;
 use crate::symbols::lines::LineTable;
 use crate::symbols::scan::ClassTable;
+use crate::unwind::Registered;
 
 /// Lines that parsers pass over.
 type Lines = Box<[(LineForm, LineTable)]>;
 
-type ParserFn = unsafe extern "C" fn(*mut Frame, *const u8, u64) -> u64;
-type RuleFn = unsafe extern "C" fn(*mut RawCall<'_>, u64) -> u64;
-type OrderFn = unsafe extern "C" fn(*mut RawCall<'_>) -> i64;
-type BuilderFn = unsafe extern "C" fn(*mut RawCall<'_>);
+type ParserFn = unsafe extern "C-unwind" fn(*mut Frame, *const u8, u64) -> u64;
+type RuleFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>, u64) -> u64;
+type OrderFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>) -> i64;
+type BuilderFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>);
 
 /// What generated code takes for granted of every call, as the verifier has found it in the module.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +48,16 @@ pub(crate) struct Code {
     _classes: Box<[ClassTable]>,
     _lines: Lines,
     needs: Needs,
-    /// Owns the memory; taken out only by `drop`.
-    module: Mutex<Option<JITModule>>,
+    /// Taken out only by `drop`.
+    owned: Mutex<Option<Owned>>,
+}
+
+/// What goes with the code.
+struct Owned {
+    /// Describes the memory's frames, so it goes first.
+    frames: Registered,
+    /// Owns the memory.
+    module: JITModule,
 }
 
 impl Code {
@@ -55,7 +65,7 @@ impl Code {
     /// module that passed the verifier; `consts` and `classes` are the very boxes whose addresses that code
     /// contains.
     pub(crate) fn new(
-        module: JITModule,
+        (module, frames): (JITModule, Registered),
         ids: &[JitId],
         kinds: &[FuncKind],
         (consts, classes, lines): (Box<[u8]>, Box<[ClassTable]>, Lines),
@@ -100,7 +110,7 @@ impl Code {
             _classes: classes,
             _lines: lines,
             needs,
-            module: Mutex::new(Some(module)),
+            owned: Mutex::new(Some(Owned { frames, module })),
         }
     }
 
@@ -161,8 +171,9 @@ impl Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        let module = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let module = module.expect("code is dropped once");
+        let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Owned { frames, module } = owned.expect("code is dropped once");
+        drop(frames);
         // SAFETY: `&mut self` proves that no call is under way (calls borrow `self`), and the function pointers in
         // the tables are private to this value, which is going away.
         unsafe { module.free_memory() };
@@ -170,6 +181,6 @@ impl Drop for Code {
 }
 
 /// Stands where a function is no parser.
-extern "C" fn not_a_parser(_frame: *mut Frame, _data: *const u8, _len: u64) -> u64 {
+extern "C-unwind" fn not_a_parser(_frame: *mut Frame, _data: *const u8, _len: u64) -> u64 {
     (symbols::BUG_WORD | (symbols::BUG_NO_PARSER << 2)) as u64
 }

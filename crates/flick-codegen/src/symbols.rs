@@ -1,7 +1,6 @@
 //! What generated code calls: everything that touches runs of bytes, and the list of sends.
-//! Promises: each checks every bytes value against its region. A panic in here is a bug of the compiler, never of a
-//! peer; it prints the broken invariant and aborts the process, because a panic does not pass through an
-//! `extern "C"` function and generated frames cannot be unwound.
+//! Promises: each checks every bytes value against its region. A panic in here is a bug of ours, never of a peer; it
+//! passes through the generated code (`unwind`) to the caller of the engine, which ends one service and no other.
 //! Not here: meaning; that is `flick_ir::semantics`.
 
 pub(crate) mod host;
@@ -134,73 +133,73 @@ pub(crate) const BUG_NO_CHANNEL: i64 = 3;
 /// Index in [`BUGS`].
 pub(crate) const BUG_ITEMS: i64 = 4;
 
-extern "C" fn hash_bytes(call: &RawCall<'_>, value: u64) -> u64 {
+extern "C-unwind" fn hash_bytes(call: &RawCall<'_>, value: u64) -> u64 {
     semantics::hash_bytes(call.bytes(value))
 }
 
-extern "C" fn hash_int(value: u64) -> u64 {
+extern "C-unwind" fn hash_int(value: u64) -> u64 {
     semantics::hash_int(value)
 }
 
-extern "C" fn equal(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn equal(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(call.bytes(a) == call.bytes(b))
 }
 
-extern "C" fn starts_with(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn starts_with(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(call.bytes(a).starts_with(call.bytes(b)))
 }
 
-extern "C" fn ends_with(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn ends_with(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(call.bytes(a).ends_with(call.bytes(b)))
 }
 
-extern "C" fn contains(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn contains(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(semantics::contains(call.bytes(a), call.bytes(b)))
 }
 
-extern "C" fn less(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn less(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(call.bytes(a) < call.bytes(b))
 }
 
-extern "C" fn same_text(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
+extern "C-unwind" fn same_text(call: &RawCall<'_>, a: u64, b: u64) -> u64 {
     u64::from(semantics::same_text(call.bytes(a), call.bytes(b)))
 }
 
-extern "C" fn find(call: &RawCall<'_>, bytes: u64, needle: u64) -> u64 {
+extern "C-unwind" fn find(call: &RawCall<'_>, bytes: u64, needle: u64) -> u64 {
     semantics::find(call.bytes(bytes), call.bytes(needle)) as u64
 }
 
-extern "C" fn trim(call: &RawCall<'_>, value: u64) -> u64 {
+extern "C-unwind" fn trim(call: &RawCall<'_>, value: u64) -> u64 {
     semantics::trim(BytesRef(value), call.bytes(value)).0
 }
 
-extern "C" fn byte_at(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+extern "C-unwind" fn byte_at(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
     semantics::byte_at(call.bytes(value), index as i64) as u64
 }
 
-extern "C" fn is_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
+extern "C-unwind" fn is_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
     u64::from(semantics::parse_int(call.bytes(value), base as u8).is_some())
 }
 
-extern "C" fn parse_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
+extern "C-unwind" fn parse_int(call: &RawCall<'_>, value: u64, base: u64) -> u64 {
     semantics::parse_int(call.bytes(value), base as u8).unwrap_or(0) as u64
 }
 
 /// `signed`: the sign counts.
-extern "C" fn format_int(call: &mut RawCall<'_>, value: u64, base: u64, signed: u64) -> u64 {
+extern "C-unwind" fn format_int(call: &mut RawCall<'_>, value: u64, base: u64, signed: u64) -> u64 {
     let (digits, len) = semantics::format_int(value, signed != 0, base as u8);
     call.split(len).1.copy_from_slice(&digits[..len]);
     call.grow(len)
 }
 
-extern "C" fn format_address(call: &mut RawCall<'_>, value: u64) -> u64 {
+extern "C-unwind" fn format_address(call: &mut RawCall<'_>, value: u64) -> u64 {
     let (text, len) = semantics::format_address(call.bytes(value));
     call.split(len).1.copy_from_slice(&text[..len]);
     call.grow(len)
 }
 
 /// `parts`: the first of `count` words on the caller's stack.
-extern "C" fn concat(call: &mut RawCall<'_>, parts: Area, count: u64, max_bytes: u64) -> u64 {
+extern "C-unwind" fn concat(call: &mut RawCall<'_>, parts: Area, count: u64, max_bytes: u64) -> u64 {
     let parts = parts.words(count);
     let len: usize = parts.iter().map(|part| BytesRef(*part).len() as usize).sum();
     assert!(len as u64 <= max_bytes, "a rule joins more bytes than its bound");
@@ -214,14 +213,14 @@ extern "C" fn concat(call: &mut RawCall<'_>, parts: Area, count: u64, max_bytes:
     call.grow(len)
 }
 
-extern "C" fn split(call: &mut RawCall<'_>, value: u64, separator: u64, max: u64) -> u64 {
+extern "C-unwind" fn split(call: &mut RawCall<'_>, value: u64, separator: u64, max: u64) -> u64 {
     let (regions, free) = call.split(max as usize * 8);
     let (bytes, separator) = (regions.bytes(value), regions.bytes(separator));
     let len = semantics::split(BytesRef(value), bytes, separator, max as u32, free);
     call.grow(len.expect("there is room for all parts"))
 }
 
-extern "C" fn case(call: &mut RawCall<'_>, value: u64, upper: u64, max_bytes: u64) -> u64 {
+extern "C-unwind" fn case(call: &mut RawCall<'_>, value: u64, upper: u64, max_bytes: u64) -> u64 {
     let len = BytesRef(value).len() as usize;
     assert!(len as u64 <= max_bytes, "text in another case is longer than its bound");
     let (regions, free) = call.split(len);
@@ -229,18 +228,18 @@ extern "C" fn case(call: &mut RawCall<'_>, value: u64, upper: u64, max_bytes: u6
     call.grow(len.expect("there is room for text in another case"))
 }
 
-extern "C" fn words_new(call: &mut RawCall<'_>, count: u64, max: u64) -> u64 {
+extern "C-unwind" fn words_new(call: &mut RawCall<'_>, count: u64, max: u64) -> u64 {
     assert!(count <= max, "a list is longer than its bound");
     let len = count as usize * 8;
     call.split(len).1.fill(0);
     call.grow(len)
 }
 
-extern "C" fn word_get(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+extern "C-unwind" fn word_get(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
     semantics::word_get(call.bytes(value), index as i64)
 }
 
-extern "C" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64) {
+extern "C-unwind" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64) {
     let target = BytesRef(value);
     assert!(target.region() == Region::Out as u64, "only a list under construction is written to");
     let start = target.offset() as usize;
@@ -250,7 +249,7 @@ extern "C" fn word_set(call: &mut RawCall<'_>, value: u64, index: u64, word: u64
 }
 
 /// `items`: the first of `count` pairs on the caller's stack: a word, and 1 if it is a bytes value.
-extern "C" fn pack(call: &mut RawCall<'_>, items: Area, count: u64, max_bytes: u64) -> u64 {
+extern "C-unwind" fn pack(call: &mut RawCall<'_>, items: Area, count: u64, max_bytes: u64) -> u64 {
     let items = items.words(count * 2);
     let items = items.chunks_exact(2);
     let payload: u64 =
@@ -266,12 +265,12 @@ extern "C" fn pack(call: &mut RawCall<'_>, items: Area, count: u64, max_bytes: u
     call.grow(len.expect("there is room for packed values"))
 }
 
-extern "C" fn packed_bytes(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
+extern "C-unwind" fn packed_bytes(call: &RawCall<'_>, value: u64, index: u64) -> u64 {
     semantics::packed_bytes(BytesRef(value), call.bytes(value), index as u32).0
 }
 
 /// `area`: the length word of bytes in the session's state.
-extern "C" fn state_load_bytes(call: &mut RawCall<'_>, area: Area, max_bytes: u64) -> u64 {
+extern "C-unwind" fn state_load_bytes(call: &mut RawCall<'_>, area: Area, max_bytes: u64) -> u64 {
     let max_bytes = max_bytes as u32;
     let state = area.words(u64::from(semantics::state_words(max_bytes)));
     let (_, free) = call.split(max_bytes as usize);
@@ -279,7 +278,7 @@ extern "C" fn state_load_bytes(call: &mut RawCall<'_>, area: Area, max_bytes: u6
     call.grow(len.expect("the state has room for its bytes"))
 }
 
-extern "C" fn state_store_bytes(call: &RawCall<'_>, area: Area, max_bytes: u64, value: u64) {
+extern "C-unwind" fn state_store_bytes(call: &RawCall<'_>, area: Area, max_bytes: u64, value: u64) {
     let bytes = call.bytes(value);
     assert!(bytes.len() as u64 <= max_bytes, "bytes of a session's state are longer than their bound");
     let state = area.words_mut(u64::from(semantics::state_words(max_bytes as u32)));
@@ -287,44 +286,50 @@ extern "C" fn state_store_bytes(call: &RawCall<'_>, area: Area, max_bytes: u64, 
 }
 
 /// `kind`: 0 a word, 1 a truth value, 2 bytes.
-extern "C" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, kind: u64) -> u64 {
+extern "C-unwind" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, kind: u64) -> u64 {
     let ty = [Type::Uint, Type::Bool, Type::Bytes][kind as usize];
     let message = number(message);
     semantics::message_get(call.frame_slot(message, slot as usize), message, ty)
 }
 
-extern "C" fn emit_bytes(call: &mut RawCall<'_>, value: u64) {
+extern "C-unwind" fn emit_bytes(call: &mut RawCall<'_>, value: u64) {
     call.emit(value);
 }
 
-extern "C" fn emit_message(call: &mut RawCall<'_>, message: u64, start: u64, end: u64) {
+extern "C-unwind" fn emit_message(call: &mut RawCall<'_>, message: u64, start: u64, end: u64) {
     call.emit_message(number(message), start, end);
 }
 
-extern "C" fn send_original(call: &mut RawCall<'_>, chan: u64) {
+extern "C-unwind" fn send_original(call: &mut RawCall<'_>, chan: u64) {
     call.sends().push(send(chan, SendBody::Original));
 }
 
-extern "C" fn send_message(call: &mut RawCall<'_>, chan: u64, message: u64) {
+extern "C-unwind" fn send_message(call: &mut RawCall<'_>, chan: u64, message: u64) {
     let body = body_of_message(message);
     call.sends().push(send(chan, body));
 }
 
-extern "C" fn send_rebuilt(call: &mut RawCall<'_>, chan: u64, mark: u64, tail_from: u64, tail_of: u64) {
+extern "C-unwind" fn send_rebuilt(
+    call: &mut RawCall<'_>,
+    chan: u64,
+    mark: u64,
+    tail_from: u64,
+    tail_of: u64,
+) {
     let body = rebuilt(call, mark, tail_from, tail_of);
     call.sends().push(send(chan, body));
 }
 
-extern "C" fn ask_original(call: &mut RawCall<'_>, chan: u64, timeout_ns: u64) {
+extern "C-unwind" fn ask_original(call: &mut RawCall<'_>, chan: u64, timeout_ns: u64) {
     call.asks().push(Ask { send: send(chan, SendBody::Original), timeout_ns: timeout_ns as i64 });
 }
 
-extern "C" fn ask_message(call: &mut RawCall<'_>, chan: u64, message: u64, timeout_ns: u64) {
+extern "C-unwind" fn ask_message(call: &mut RawCall<'_>, chan: u64, message: u64, timeout_ns: u64) {
     let body = body_of_message(message);
     call.asks().push(Ask { send: send(chan, body), timeout_ns: timeout_ns as i64 });
 }
 
-extern "C" fn ask_rebuilt(
+extern "C-unwind" fn ask_rebuilt(
     call: &mut RawCall<'_>,
     chan: u64,
     mark: u64,
@@ -336,11 +341,11 @@ extern "C" fn ask_rebuilt(
     call.asks().push(Ask { send: send(chan, body), timeout_ns: timeout_ns as i64 });
 }
 
-extern "C" fn fail(call: &mut RawCall<'_>, reason: u64) {
+extern "C-unwind" fn fail(call: &mut RawCall<'_>, reason: u64) {
     call.fail(reason as u32);
 }
 
-extern "C" fn answer(call: &RawCall<'_>, index: u64) -> u64 {
+extern "C-unwind" fn answer(call: &RawCall<'_>, index: u64) -> u64 {
     semantics::answer(call.answers(), index as i64) as u64
 }
 
@@ -373,6 +378,6 @@ fn send(chan: u64, body: SendBody) -> Send {
 }
 
 /// Panics with the invariant that generated code has found broken.
-pub(crate) extern "C" fn bug(which: u64) {
+pub(crate) extern "C-unwind" fn bug(which: u64) {
     panic!("{}", BUGS.get(which as usize).unwrap_or(&"generated code broke an invariant without a name"));
 }

@@ -4,7 +4,7 @@
 //! `FLICK_DIFFERENTIAL_MODULES` asks for more modules, `FLICK_DIFFERENTIAL_SEED` for others.
 
 use flick_abi::limits::OUT_BYTES_MAX;
-use flick_abi::{Engine, Frame, Step};
+use flick_abi::{Engine, Frame, ParseStep};
 use flick_codegen::{CompileError, Compiled, Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::random::{self, BUILDER, PARSER, Rng, record_order, record_rules};
@@ -98,7 +98,7 @@ fn check_parser(case: &Case<'_>, fresh: &Frame, message: &[u8]) {
     let mut frames = [(); 3].map(|()| fresh.clone());
     let mut end = 0;
     // Each round asks for more bytes than it was given, so there are at most as many as bytes.
-    while let Step::NeedMore(need) = parse_all(case, &mut frames, &message[..end]) {
+    while let ParseStep::NeedMore(need) = parse_all(case, &mut frames, &message[..end]) {
         assert!(need > end as u64, "a parser asks for more than it was given");
         end = need.min(usize::MAX as u64) as usize;
         if end > message.len() {
@@ -108,7 +108,7 @@ fn check_parser(case: &Case<'_>, fresh: &Frame, message: &[u8]) {
 }
 
 /// Parses with all engines; frames and steps must be the same.
-fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> Step {
+fn parse_all(case: &Case<'_>, frames: &mut [Frame; 3], data: &[u8]) -> ParseStep {
     let (expected, used) = case.interpreter.parse_counted(PARSER, &mut frames[2], data);
     assert!(used <= case.interpreter.certificate()[PARSER.0 as usize].steps, "the bound holds");
     for (index, compiled) in case.compiled.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Lines that are passed over: compiled code passes over those that the interpreter passes over, wherever a message ends,
 //! whatever is wrong in it, and however long lines are.
 
-use flick_abi::{BytesRef, Engine, Frame, FuncId, Region, Step};
+use flick_abi::{BytesRef, Engine, Frame, FuncId, ParseStep, Region};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::data::{
@@ -158,7 +158,7 @@ fn check(engines: &[(&str, &dyn Engine)], message: &[u8], from: u64, left: i64) 
                 (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (from, left as u64);
                 let kept = usize::from(KEPT)..usize::from(KEPT) + names().len();
                 frame.slots[kept.clone()].fill(BytesRef::MISSING.0);
-                assert_eq!(engine.parse(FuncId(form), &mut frame, message), Step::Done);
+                assert_eq!(engine.parse(FuncId(form), &mut frame, message), ParseStep::Done);
                 (
                     frame.slots[usize::from(FOUND)],
                     frame.slots[kept].to_vec(),
@@ -192,7 +192,7 @@ fn the_same_lines_are_passed_over() {
         let mut frame = Frame::new();
         (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (0, 100);
         frame.slots[usize::from(KEPT)..][..names().len()].fill(BytesRef::MISSING.0);
-        assert_eq!(engine.parse(FuncId(0), &mut frame, whole), Step::Done);
+        assert_eq!(engine.parse(FuncId(0), &mut frame, whole), ParseStep::Done);
         let stop = place(b"Connection");
         assert_eq!(frame.slots[usize::from(FOUND)], stop + (6 << 32), "six lines are passed over");
         let kept = &frame.slots[usize::from(KEPT)..];

@@ -2,7 +2,7 @@
 //! arithmetic against exact integers.
 
 use flick_abi::frame::{SLOT_HEAD, SLOT_TOTAL};
-use flick_abi::{BytesRef, Engine, Frame, FuncId, Step};
+use flick_abi::{BytesRef, Engine, FaultCause, Frame, FuncId, ParseStep};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
 
@@ -30,13 +30,13 @@ fn header(magic: u8, key_len: u16, extras_len: u8, total_len: u32) -> Vec<u8> {
 }
 
 /// Parses `data` at once and in every pair of pieces; all must come to the same end.
-fn check(data: &[u8], expected: Step) -> Frame {
+fn check(data: &[u8], expected: ParseStep) -> Frame {
     let mut last = Frame::new();
     for (name, engine) in engines() {
         for cut in 0..=data.len() {
             let mut frame = Frame::new();
             let mut step = engine.parse(FuncId(0), &mut frame, &data[..cut]);
-            if let Step::NeedMore(need) = step {
+            if let ParseStep::NeedMore(need) = step {
                 assert!(need > cut as u64, "{name}, cut at {cut}: asks for what it has");
                 step = engine.parse(FuncId(0), &mut frame, data);
             }
@@ -51,7 +51,7 @@ fn check(data: &[u8], expected: Step) -> Frame {
 fn a_request_is_parsed_at_every_cut() {
     let mut data = header(0x80, 5, 8, 5 + 8 + 100);
     data.extend(b"\0\0\0\0\0\0\0\0hello");
-    let frame = check(&data, Step::Done);
+    let frame = check(&data, ParseStep::Done);
     let key = BytesRef(frame.slots[12]);
     assert_eq!(key.resolve(|_| Some(&data[..]), &[], &[]), Some(&b"hello"[..]));
     assert_eq!((frame.slots[SLOT_TOTAL], frame.slots[SLOT_HEAD]), (24 + 113, 24 + 13));
@@ -59,11 +59,11 @@ fn a_request_is_parsed_at_every_cut() {
 
 #[test]
 fn nonsense_is_refused_at_its_first_byte() {
-    let fault = Step::Fault { field: 0, cause: 1 };
+    let fault = ParseStep::Fault { field: 0, cause: FaultCause::Malformed };
     check(b"GET / HTTP/1.0\r\n\r\n", fault);
     for (name, engine) in engines() {
         assert_eq!(engine.parse(FuncId(0), &mut Frame::new(), b"G"), fault, "{name}");
-        assert_eq!(engine.parse(FuncId(0), &mut Frame::new(), b""), Step::NeedMore(1), "{name}");
+        assert_eq!(engine.parse(FuncId(0), &mut Frame::new(), b""), ParseStep::NeedMore(1), "{name}");
     }
 }
 
@@ -77,13 +77,13 @@ fn the_length_of_the_value_never_wraps() {
             for total in totals.into_iter().filter_map(|total| u32::try_from(total).ok()) {
                 let data = header(0x80, key_len, extras_len, total);
                 let expected = if i128::from(total) - sum < 0 {
-                    Step::Fault { field: 9, cause: 2 }
+                    ParseStep::Fault { field: 9, cause: FaultCause::Arithmetic }
                 } else if key_len > 250 {
-                    Step::Fault { field: 11, cause: 3 }
+                    ParseStep::Fault { field: 11, cause: FaultCause::TooLong }
                 } else if sum > 0 {
-                    Step::NeedMore(24 + sum as u64)
+                    ParseStep::NeedMore(24 + sum as u64)
                 } else {
-                    Step::Done
+                    ParseStep::Done
                 };
                 for (name, engine) in &engines {
                     let step = engine.parse(FuncId(0), &mut Frame::new(), &data);

@@ -1,7 +1,7 @@
 //! Runs and needles: compiled code finds the places that the interpreter finds, wherever a message is cut and the search
 //! begins, for classes of all sorts and needles that overlap themselves.
 
-use flick_abi::{Engine, Frame, FuncId, Step};
+use flick_abi::{Engine, Frame, FuncId, ParseStep};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::data::{Binary, Block, FuncKind, Function, Inst, Module, Op, Origin, Terminator, Type, Value};
@@ -90,7 +90,7 @@ fn places_are_found_wherever_the_search_begins() {
                 let places = |engine: &dyn Engine| {
                     let mut frame = Frame::new();
                     frame.slots[usize::from(FROM)] = from;
-                    assert_eq!(engine.parse(FuncId(parser), &mut frame, &message), Step::Done);
+                    assert_eq!(engine.parse(FuncId(parser), &mut frame, &message), ParseStep::Done);
                     frame.slots
                 };
                 let expected = places(&interpreter);

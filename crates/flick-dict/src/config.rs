@@ -1,14 +1,14 @@
-//! What a dictionary is built from, and what it costs.
+//! The configuration of a dictionary, and what it costs.
 //!
-//! Cost: 16 bytes of index for each of `entries_max`, and an eighth of that as reserve; then, for each entry, a slot of
-//! 16 bytes and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has
-//! slots of 128 bytes, and what is longer lies in chunks that all entries share, of 64 bytes (56 of payload), or of 256
-//! (248 of payload) where values may be longer than 16 KiB. How many chunks there are:
+//! Cost: 16 bytes of index for each of `entries_max`, and an eighth of that as reserve; per entry a slot of 16 bytes
+//! and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has slots
+//! of 128 bytes; longer payloads continue in chunks that all entries share, of 64 bytes (56 of payload), or of 256 (248
+//! of payload) where values may be longer than 16 KiB. The number of chunks:
 //!
-//! - a dictionary with a bound in bytes (`max N entries, 64MiB bytes`) takes no more than those bytes for all of this;
+//! - a dictionary bounded in bytes (`max N entries, 64MiB bytes`) takes no more than those bytes for all of this;
 //! - a dictionary that refuses when full (`evict nothing`) has chunks for `entries_max` of the longest entries;
-//! - one that evicts has chunks for `entries_max` entries of a quarter of that, and never less than 16 of the longest:
-//!   of longer ones it keeps fewer. 100,000 entries of up to 1,000 bytes so take 45 MB and not 119 MB.
+//! - one that evicts has chunks for `entries_max` entries of a quarter of that length, and for at least 16 of the
+//!   longest; it keeps fewer long entries. 100,000 entries of up to 1,000 bytes take 45 MB instead of 119 MB.
 
 pub use flick_abi::Evict;
 
@@ -18,45 +18,45 @@ use crate::limits::{
 };
 use crate::words::words;
 
-/// Entries in one bucket, which is one cache line.
-pub(crate) const WAYS: usize = 8;
-/// Entries that a full dictionary has in a bucket on average: so few that one in fifty buckets overflows.
+/// Cells of one bucket, which is one cache line.
+pub(crate) const BUCKET_CELLS: usize = 8;
+/// Entries per bucket of a full dictionary, on average: few enough that one in fifty buckets overflows.
 const ENTRIES_PER_BUCKET: u64 = 4;
-/// Words in front of a payload: lengths and mark; time.
+/// Words before a payload: lengths and mark; time.
 pub(crate) const SLOT_HEAD_WORDS: usize = 2;
 /// Bytes of one bucket.
 const BUCKET_BYTES: u64 = 64;
 
-/// Where the hash's seed comes from.
+/// The seed of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seed {
-    /// From the system: nobody outside can choose keys that fall into one bucket.
+    /// From the system: peers cannot choose keys that fall into one bucket.
     Random,
-    /// A number: the same places in every run, for simulations and tests.
+    /// A number: the same buckets in every run, for simulations and tests.
     Fixed(u64),
 }
 
-/// What a dictionary is built from.
+/// The configuration of a dictionary.
 #[derive(Clone, Debug)]
 pub struct DictConfig {
-    /// Entries at most; from 1 to [`ENTRIES_MAX`].
+    /// Most entries, from 1 to [`ENTRIES_MAX`].
     pub entries_max: u64,
-    /// Memory at most, all of it, in bytes; without one it follows from the entries.
+    /// Most memory in bytes, all of it; `None`: it follows from the entries.
     pub bytes_max: Option<u64>,
     /// Longest key, in bytes; at most [`KEY_BYTES_MAX`].
     pub key_bytes_max: u32,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
     pub value_bytes_max: u32,
-    /// How long after its last write an entry is forgotten.
+    /// How long after its last write an entry expires.
     pub expire_ns: Option<u64>,
-    /// What happens when it is full.
+    /// What a write does when it is full.
     pub evict: Evict,
-    /// Seed of the hash.
+    /// The seed of the hash.
     pub seed: Seed,
 }
 
 impl DictConfig {
-    /// The configuration of a program's dictionary.
+    /// Returns the configuration of a program's dictionary.
     pub fn of(dict: &flick_abi::Dict, seed: Seed) -> Self {
         Self {
             entries_max: dict.entries_max,
@@ -75,7 +75,7 @@ impl DictConfig {
 pub(crate) struct Sizes {
     /// Buckets that keys are hashed to.
     pub(crate) buckets: u64,
-    /// Buckets behind them.
+    /// Overflow buckets.
     pub(crate) overflow: u64,
     /// Entries.
     pub(crate) slots: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Sizes {
     pub(crate) chunk_words: usize,
     /// Chunks.
     pub(crate) chunks: u64,
-    /// Chunks of the longest entry.
+    /// Chunks of one longest entry.
     longest: u64,
 }
 
@@ -112,7 +112,7 @@ impl Sizes {
         sizes
     }
 
-    /// Bytes of index and slots.
+    /// Returns the bytes of index and slots.
     fn fixed_bytes(&self) -> u64 {
         let index = self.buckets.saturating_add(self.overflow).saturating_mul(BUCKET_BYTES);
         index.saturating_add(self.slots.saturating_mul(8 * self.stride() as u64))
@@ -122,30 +122,30 @@ impl Sizes {
         8 * (self.chunk_words as u64 + 1)
     }
 
-    /// Bytes without which the longest entries do not fit.
-    fn least_bytes(&self) -> u64 {
+    /// Returns the least bytes in which the longest entries fit.
+    fn min_bytes(&self) -> u64 {
         let chunks = self.slots.min(LONGEST_MIN).saturating_mul(self.longest);
         self.fixed_bytes().saturating_add(chunks.saturating_mul(self.chunk_bytes()))
     }
 
-    /// Words of a slot.
+    /// Returns the words of a slot.
     pub(crate) fn stride(&self) -> usize {
         SLOT_HEAD_WORDS + self.inline_words
     }
 }
 
-/// Bytes that [`Dictionary::new`](crate::Dictionary::new) allocates for a configuration; it saturates.
+/// Returns the bytes that [`Dictionary::new`](crate::Dictionary::new) allocates for a configuration; it saturates.
 pub fn memory_bytes(config: &DictConfig) -> u64 {
     let sizes = Sizes::of(config);
     sizes.fixed_bytes().saturating_add(sizes.chunks.saturating_mul(sizes.chunk_bytes()))
 }
 
-/// Bytes below which `bytes_max` cannot be: the index and the slots of all entries, and what four of the longest take.
-pub fn least_bytes(config: &DictConfig) -> u64 {
-    Sizes::of(config).least_bytes()
+/// Returns the least `bytes_max`: the index and the slots of all entries, and the chunks of four longest ones.
+pub fn min_bytes(config: &DictConfig) -> u64 {
+    Sizes::of(config).min_bytes()
 }
 
-/// Says what a configuration exceeds, if anything.
+/// Checks a configuration. Errors: what it exceeds.
 pub(crate) fn check(config: &DictConfig) -> Result<Sizes, String> {
     if config.entries_max == 0 || config.entries_max > ENTRIES_MAX {
         return Err(format!("a dictionary has from 1 to {ENTRIES_MAX} entries, not {}", config.entries_max));
@@ -157,12 +157,12 @@ pub(crate) fn check(config: &DictConfig) -> Result<Sizes, String> {
         return Err(format!("values of {} bytes are longer than {VALUE_BYTES_MAX}", config.value_bytes_max));
     }
     let sizes = Sizes::of(config);
-    if let Some(bytes) = config.bytes_max.filter(|bytes| *bytes < sizes.least_bytes()) {
+    if let Some(bytes) = config.bytes_max.filter(|bytes| *bytes < sizes.min_bytes()) {
         return Err(format!(
             "{} entries of up to {} bytes take at least {} bytes, not {bytes}",
             config.entries_max,
             config.value_bytes_max,
-            sizes.least_bytes()
+            sizes.min_bytes()
         ));
     }
     if sizes.chunks > CHUNKS_MAX {
@@ -202,23 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_what_the_documentation_says() {
-        // 25,000 buckets and 3,133 behind them; slots of 16 + 24 + 32 bytes.
+    fn memory_bytes_matches_the_documentation() {
+        // 25,000 buckets and 3,133 overflow buckets; slots of 16 + 24 + 32 bytes.
         check(100_000, 32, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * 72);
         // The longest payload has 128 words: 14 in the slot, the others in 17 chunks; a quarter of those is 5.
         check(100_000, 1000, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * (128 + 5 * 64));
         check(100_000, 1000, Evict::Nothing, (25_000 + 3_133) * 64 + 100_000 * (128 + 17 * 64));
         check(1, 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
-        // Chunks fill what index and slots leave of the bytes.
+        // Chunks take the bytes that index and slots leave.
         let fixed = (25_000 + 3_133) * 64 + 100_000 * 128;
         check_bounded(100_000, Some(64 << 20), 1 << 20, Evict::Lru, (64 << 20) - ((64 << 20) - fixed) % 256);
         check_bounded(100_000, Some(64 << 20), 1000, Evict::Nothing, (64 << 20) - ((64 << 20) - fixed) % 64);
-        // More than all entries can need is not taken.
+        // No more than all entries can need is taken.
         check_bounded(1, Some(64 << 20), 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
     }
 
     #[test]
-    fn a_bound_in_bytes_has_room_for_the_longest_or_is_none() {
+    fn a_bound_in_bytes_must_hold_four_of_the_longest_entries() {
         let config = |bytes_max| DictConfig {
             entries_max: 1_000,
             bytes_max: Some(bytes_max),
@@ -228,7 +228,7 @@ mod tests {
             evict: Evict::Lru,
             seed: Seed::Random,
         };
-        let least = super::least_bytes(&config(0));
+        let least = super::min_bytes(&config(0));
         assert!((4 << 20..6 << 20).contains(&least), "{least}");
         assert!(super::check(&config(least)).is_ok());
         assert!(super::check(&config(least - 1)).is_err());

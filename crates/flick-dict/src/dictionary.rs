@@ -1,6 +1,6 @@
-//! The operations of a dictionary. Times are nanoseconds of one clock that the caller chooses, the same for all.
+//! The operations of a dictionary. Times are nanoseconds of one clock, which the caller chooses.
 //! Cost: a read is a hash, one cache line of the index and the entry itself; a write adds the bucket's lock; a write
-//! that must make room looks at `EVICT_STEPS_MAX` places for each entry it evicts.
+//! that must evict looks at `EVICT_STEPS_MAX` cells per entry it evicts.
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 
@@ -9,14 +9,14 @@ use crate::config::{DictConfig, Evict, Sizes, check};
 use crate::hashing::KeyHash;
 use crate::limits::{CHAIN_MAX, READ_TRIES_MAX};
 use crate::store::{Entry, FreeList, Header, Store};
-use crate::sync::{Ordering, relax};
+use crate::sync::{Ordering, back_off};
 
-/// Why there is no dictionary.
+/// Why a dictionary cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DictError {
-    /// The configuration exceeds what one can be; with what it exceeds.
+    /// The configuration exceeds a limit; the text says which.
     Config(String),
-    /// The system has not that many bytes.
+    /// The system has no memory of this many bytes.
     Memory(u64),
 }
 
@@ -24,35 +24,35 @@ impl std::fmt::Display for DictError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(what) => f.write_str(what),
-            Self::Memory(bytes) => write!(f, "there are no {bytes} bytes of memory for a dictionary"),
+            Self::Memory(bytes) => write!(f, "out of memory: a dictionary needs {bytes} bytes"),
         }
     }
 }
 
 impl std::error::Error for DictError {}
 
-/// What writers have counted.
+/// Counters of writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Entries forgotten to make room.
+pub struct DictCounts {
+    /// Entries evicted for others.
     pub evictions: u64,
-    /// Entries removed because their time was over.
+    /// Entries removed because they had expired.
     pub expirations: u64,
-    /// Writes refused for want of room.
+    /// Writes refused because the dictionary was full.
     pub refusals: u64,
 }
 
-/// Words that only writers touch, on cache lines of their own.
+/// Words that only writers touch, on their own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Tally {
+pub(crate) struct SharedCounters {
     pub(crate) entries: PlainU64,
     pub(crate) evictions: PlainU64,
     pub(crate) expirations: PlainU64,
     pub(crate) refusals: PlainU64,
-    /// Where eviction looks next.
+    /// The clock's hand: where eviction continues.
     pub(crate) hand: PlainU64,
-    /// Where the sweep looks next.
+    /// Where the sweep continues.
     pub(crate) sweep: PlainU64,
 }
 
@@ -63,56 +63,56 @@ pub struct Dictionary {
     hash: KeyHash,
     /// Number of buckets that keys are hashed to.
     pub(crate) heads: usize,
-    /// Those, then the overflow buckets.
+    /// The buckets that keys are hashed to, then the overflow buckets.
     pub(crate) buckets: Box<[Bucket]>,
     free_buckets: FreeList,
     pub(crate) store: Store,
-    pub(crate) tally: Tally,
+    pub(crate) counters: SharedCounters,
 }
 
-/// What [`Dictionary::begin`] saw; to be handed to [`Dictionary::commit`] or [`Dictionary::abandon`].
+/// An update that [`Dictionary::begin`] has started, for [`Dictionary::commit`] or [`Dictionary::abandon`].
 #[derive(Debug)]
-#[must_use = "an update that is never committed may hold its bucket for ever"]
-pub struct Begun {
-    place: Place,
+#[must_use = "an update that is never ended may lock its bucket forever"]
+pub struct PendingUpdate {
+    position: KeyPosition,
     seen: Version,
     locked: bool,
 }
 
-/// Where a key would be.
+/// The bucket of a key, and its tag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct KeyPosition {
     pub(crate) head: usize,
     pub(crate) tag: u8,
 }
 
-/// An entry that was found: in which way of which bucket.
+/// An entry that was found, and its cell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At {
+pub(crate) struct FoundEntry {
     pub(crate) bucket: usize,
-    pub(crate) way: usize,
+    pub(crate) cell: usize,
     pub(crate) slot: usize,
     pub(crate) header: Header,
 }
 
-/// A held lock; given back when dropped.
-pub(crate) struct Held<'a> {
+/// A held lock; dropping it releases the lock.
+pub(crate) struct BucketGuard<'a> {
     dictionary: &'a Dictionary,
     pub(crate) head: usize,
     seen: Version,
     pub(crate) changed: bool,
 }
 
-impl Drop for Held<'_> {
+impl Drop for BucketGuard<'_> {
     fn drop(&mut self) {
         self.dictionary.buckets[self.head].unlock(self.seen, self.changed);
     }
 }
 
 impl Dictionary {
-    /// Builds an empty dictionary and allocates all it will ever use, [`crate::memory_bytes`] of it.
+    /// Builds an empty dictionary and allocates all it will ever use: [`crate::memory_bytes`].
     ///
-    /// Errors: [`DictError`].
+    /// Errors: `Config` when the configuration exceeds a limit, `Memory` when the allocation fails.
     pub fn new(config: DictConfig) -> Result<Self, DictError> {
         let sizes: Sizes = check(&config).map_err(DictError::Config)?;
         let count = (sizes.buckets + sizes.overflow) as usize;
@@ -121,54 +121,55 @@ impl Dictionary {
         buckets.resize_with(count, Bucket::new);
         let buckets = buckets.into_boxed_slice();
         let heads = sizes.buckets as usize;
-        let free_buckets = FreeList::full(sizes.overflow, |index| &buckets[heads + index].link);
+        let free_buckets = FreeList::full(sizes.overflow, |index| &buckets[heads + index].next);
         let store = Store::new(&sizes).map_err(DictError::Memory)?;
         let hash = KeyHash::new(config.seed);
-        Ok(Self { config, hash, heads, buckets, free_buckets, store, tally: Tally::default() })
+        Ok(Self { config, hash, heads, buckets, free_buckets, store, counters: SharedCounters::default() })
     }
 
-    /// What it was built from.
+    /// Returns the configuration.
     pub fn config(&self) -> &DictConfig {
         &self.config
     }
 
-    /// Writes the value of `key` to the front of `out` and returns its length; `None` when there is none or its time is
-    /// over. Panics when `out` is shorter than the value.
+    /// Writes the value of `key` to the front of `out` and returns its length; `None` when there is none or it has
+    /// expired.
+    /// Panics when `out` is shorter than the value.
     #[inline]
     pub fn get(&self, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        let place = self.place(key);
-        let line = &self.buckets[place.head];
-        // The usual case in few instructions, so that the processor can have several reads under way: nobody writes, the
-        // entry is the first candidate of its own bucket and lies in one piece, or there is none.
+        let position = self.position(key);
+        let line = &self.buckets[position.head];
+        // The common case in few instructions, so that the processor overlaps several reads: no writer is active, the
+        // entry is the first candidate of its own bucket and is in one piece, or there is none.
         if let Some(seen) = line.begin_read() {
-            let candidates = line.candidates(place.tag);
+            let candidates = line.candidates(position.tag);
             if candidates != 0 {
-                if let Some(slot) = line.slot(Bucket::way_of(candidates))
+                if let Some(slot) = line.slot(Bucket::cell_of(candidates))
                     && let Some(header) = self.store.read_inline(slot, key, out)
-                    && !self.is_over(slot, now_ns)
+                    && !self.is_expired(slot, now_ns)
                     && line.unchanged(seen)
                 {
                     self.touch(slot, header);
                     return Some(header.value_len());
                 }
-            } else if line.link.load(Ordering::Relaxed) == 0 && line.unchanged(seen) {
+            } else if line.next.load(Ordering::Relaxed) == 0 && line.unchanged(seen) {
                 return None;
             }
         }
-        self.get_slowly(place, key, now_ns, out)
+        self.get_slowly(position, key, now_ns, out)
     }
 
     #[inline(never)]
-    fn get_slowly(&self, place: Place, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        self.read(place, |place| self.copy_out(place, key, now_ns, out)).0
+    fn get_slowly(&self, position: KeyPosition, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        self.read(position, |position| self.copy_out(position, key, now_ns, out)).0
     }
 
-    /// Whether `key` is there.
+    /// Returns whether `key` is there.
     pub fn has(&self, key: &[u8], now_ns: u64) -> bool {
-        self.read(self.place(key), |place| {
+        self.read(self.position(key), |position| {
             Some(
-                self.find(place, key)
-                    .filter(|at| !self.is_over(at.slot, now_ns))
+                self.find(position, key)
+                    .filter(|at| !self.is_expired(at.slot, now_ns))
                     .inspect(|at| self.touch(at.slot, at.header)),
             )
         })
@@ -176,120 +177,133 @@ impl Dictionary {
         .is_some()
     }
 
-    /// Writes an entry, which lives for `expire_ns` from now. Returns `false` when it was refused, and counts that.
+    /// Writes an entry, which expires `expire_ns` from now. Returns `false` when it was refused, and counts that.
     pub fn put(&self, key: &[u8], value: &[u8], now_ns: u64) -> bool {
         let expires_ns = now_ns.saturating_add(self.config.expire_ns.unwrap_or(0));
         self.put_until(key, value, now_ns, expires_ns)
     }
 
-    /// As `put`, with the time at which it expires.
+    /// As `put`, with the time of expiry.
     pub(crate) fn put_until(&self, key: &[u8], value: &[u8], now_ns: u64, stamp: u64) -> bool {
-        let place = self.place(key);
-        let mut held = self.lock(place.head);
-        self.write(&mut held, place, now_ns, &Entry { key, value, stamp })
+        let position = self.position(key);
+        let mut held = self.lock(position.head);
+        self.write(&mut held, position, now_ns, &Entry { key, value, stamp })
     }
 
     /// Removes `key`; returns whether it was there.
     pub fn remove(&self, key: &[u8], now_ns: u64) -> bool {
-        let place = self.place(key);
-        let mut held = self.lock(place.head);
-        self.remove_held(&mut held, place, key, now_ns)
+        let position = self.position(key);
+        let mut held = self.lock(position.head);
+        self.remove_held(&mut held, position, key, now_ns)
     }
 
-    /// Buckets that keys are hashed to: what [`Dictionary::sweep`] counts in.
+    /// Returns the number of buckets that keys are hashed to, the unit of [`Dictionary::sweep`].
     pub fn buckets(&self) -> usize {
         self.heads
     }
 
-    /// Entries, those whose time is over and that were not yet swept away included.
+    /// Returns the number of entries, including expired ones that no sweep has removed yet.
     pub fn len(&self) -> u64 {
-        self.tally.entries.load(Ordering::Relaxed)
+        self.counters.entries.load(Ordering::Relaxed)
     }
 
-    /// Whether it has no entries.
+    /// Returns whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What writers have counted since the start.
-    pub fn counts(&self) -> Counts {
-        let Tally { evictions, expirations, refusals, .. } = &self.tally;
+    /// Returns the counters of writers since the start.
+    pub fn counts(&self) -> DictCounts {
+        let SharedCounters { evictions, expirations, refusals, .. } = &self.counters;
         let read = |counter: &PlainU64| counter.load(Ordering::Relaxed);
-        Counts { evictions: read(evictions), expirations: read(expirations), refusals: read(refusals) }
+        DictCounts { evictions: read(evictions), expirations: read(expirations), refusals: read(refusals) }
     }
 
-    /// Begins an update: as `get`, and remembers what was seen. With `exclusive`, nobody else changes the entry (or any
-    /// other of its bucket) until the commit, which then succeeds; the caller must not wait for anybody until then.
-    pub fn begin(&self, key: &[u8], now_ns: u64, exclusive: bool, out: &mut [u8]) -> (Option<usize>, Begun) {
-        let place = self.place(key);
+    /// Begins an update: as `get`, and remembers the version. With `exclusive`, no other thread changes the entry (or
+    /// any other of its bucket) until the commit, which then succeeds; the caller must not wait for anything until
+    /// then.
+    pub fn begin(
+        &self,
+        key: &[u8],
+        now_ns: u64,
+        exclusive: bool,
+        out: &mut [u8],
+    ) -> (Option<usize>, PendingUpdate) {
+        let position = self.position(key);
         if exclusive {
-            let seen = self.buckets[place.head].lock();
-            let found =
-                self.copy_out(place, key, now_ns, out).expect("nobody changes a bucket that is locked");
-            return (found, Begun { place, seen, locked: true });
+            let seen = self.buckets[position.head].lock();
+            let found = self.copy_out(position, key, now_ns, out).expect("no thread changes a locked bucket");
+            return (found, PendingUpdate { position, seen, locked: true });
         }
-        let (found, seen) = self.read(place, |place| self.copy_out(place, key, now_ns, out));
-        (found, Begun { place, seen, locked: false })
+        let (found, seen) = self.read(position, |position| self.copy_out(position, key, now_ns, out));
+        (found, PendingUpdate { position, seen, locked: false })
     }
 
-    /// Ends an update: writes `value`, or removes the entry for `None`, if nothing changed since `begin` with the same
-    /// key. `false`: begin again. A value refused for want of room is counted and is a success.
-    pub fn commit(&self, begun: Begun, key: &[u8], value: Option<&[u8]>, now_ns: u64) -> bool {
-        let Begun { place, seen, locked } = begun;
-        if !locked && !self.buckets[place.head].lock_at(seen) {
+    /// Ends an update: writes `value`, or removes the entry for `None`, if nothing has changed since `begin` with the
+    /// same key. `false`: begin again. A value that is refused because the dictionary is full is counted, and returns
+    /// `true`.
+    pub fn commit(&self, begun: PendingUpdate, key: &[u8], value: Option<&[u8]>, now_ns: u64) -> bool {
+        let PendingUpdate { position, seen, locked } = begun;
+        if !locked && !self.buckets[position.head].lock_at(seen) {
             return false;
         }
-        let mut held = Held { dictionary: self, head: place.head, seen, changed: false };
+        let mut held = BucketGuard { dictionary: self, head: position.head, seen, changed: false };
         if let Some(value) = value {
             let stamp = now_ns.saturating_add(self.config.expire_ns.unwrap_or(0));
-            self.write(&mut held, place, now_ns, &Entry { key, value, stamp });
+            self.write(&mut held, position, now_ns, &Entry { key, value, stamp });
         } else {
-            self.remove_held(&mut held, place, key, now_ns);
+            self.remove_held(&mut held, position, key, now_ns);
         }
         true
     }
 
     /// Ends an update without a change.
-    pub fn abandon(&self, begun: Begun) {
+    pub fn abandon(&self, begun: PendingUpdate) {
         if begun.locked {
-            self.buckets[begun.place.head].unlock(begun.seen, false);
+            self.buckets[begun.position.head].unlock(begun.seen, false);
         }
     }
 
     #[inline]
-    fn place(&self, key: &[u8]) -> Place {
+    fn position(&self, key: &[u8]) -> KeyPosition {
         let hash = self.hash.hash(key);
         let head = ((u64::from(hash as u32) * self.heads as u64) >> 32) as usize;
-        // Never 0, which is the tag of a free way.
-        Place { head, tag: ((hash >> 56) as u8).max(1) }
+        // Never 0, the tag of a free cell.
+        KeyPosition { head, tag: ((hash >> 56) as u8).max(1) }
     }
 
-    /// Reads optimistically, and with the bucket's lock when it changes too often. `look` gives `None` when what it sees
-    /// cannot be.
+    /// Reads optimistically, and with the bucket's lock when it changes too often. `look` returns `None` when it sees
+    /// an impossible state.
     #[inline]
     fn read<T>(
         &self,
-        place: Place,
-        mut look: impl FnMut(Place) -> Option<Option<T>>,
+        position: KeyPosition,
+        mut look: impl FnMut(KeyPosition) -> Option<Option<T>>,
     ) -> (Option<T>, Version) {
-        let bucket = &self.buckets[place.head];
-        for turn in 0..READ_TRIES_MAX {
+        let bucket = &self.buckets[position.head];
+        for attempt in 0..READ_TRIES_MAX {
             if let Some(seen) = bucket.begin_read() {
-                let found = look(place);
+                let found = look(position);
                 if bucket.unchanged(seen) {
-                    return (found.expect("an entry that nobody changes is whole and fits"), seen);
+                    return (found.expect("an unchanged entry is whole and fits"), seen);
                 }
             }
-            relax(turn as u32);
+            back_off(attempt as u32);
         }
-        let held = self.lock(place.head);
-        (look(place).expect("an entry that nobody changes is whole and fits"), held.seen)
+        let held = self.lock(position.head);
+        (look(position).expect("an unchanged entry is whole and fits"), held.seen)
     }
 
     #[inline]
-    fn copy_out(&self, place: Place, key: &[u8], now_ns: u64, out: &mut [u8]) -> Option<Option<usize>> {
-        let Some(at) = self.find(place, key) else { return Some(None) };
-        if self.is_over(at.slot, now_ns) {
+    fn copy_out(
+        &self,
+        position: KeyPosition,
+        key: &[u8],
+        now_ns: u64,
+        out: &mut [u8],
+    ) -> Option<Option<usize>> {
+        let Some(at) = self.find(position, key) else { return Some(None) };
+        if self.is_expired(at.slot, now_ns) {
             return Some(None);
         }
         let len = self.store.copy_value(at.slot, at.header, out)?;
@@ -297,122 +311,135 @@ impl Dictionary {
         Some(Some(len))
     }
 
-    /// Marks as used, where that matters and is not yet so.
+    /// Marks an entry as used, if eviction needs that and it is not marked yet.
     #[inline]
     fn touch(&self, slot: usize, header: Header) {
         if self.config.evict == Evict::Lru && !header.used() {
-            self.store.mark(slot);
+            self.store.mark_used(slot);
         }
     }
 
-    /// Whether the entry's time is over.
+    /// Returns whether the entry has expired.
     #[inline]
-    pub(crate) fn is_over(&self, slot: usize, now_ns: u64) -> bool {
+    pub(crate) fn is_expired(&self, slot: usize, now_ns: u64) -> bool {
         self.config.expire_ns.is_some() && self.store.stamp(slot) <= now_ns
     }
 
-    /// Finds `key`. Without the lock, what is found is only a guess until the version has been looked at.
+    /// Finds `key`. Without the lock, the result is a guess until the version has been checked.
     #[inline]
-    fn find(&self, place: Place, key: &[u8]) -> Option<At> {
-        let mut bucket = place.head;
+    fn find(&self, position: KeyPosition, key: &[u8]) -> Option<FoundEntry> {
+        let mut bucket = position.head;
         for _ in 0..=CHAIN_MAX {
             let line = &self.buckets[bucket];
-            let mut candidates = line.candidates(place.tag);
-            // At most one for each way.
+            let mut candidates = line.candidates(position.tag);
+            // At most one per cell.
             while candidates != 0 {
-                let way = Bucket::way_of(candidates);
+                let cell = Bucket::cell_of(candidates);
                 candidates &= candidates - 1;
-                let Some(slot) = line.slot(way) else { continue };
+                let Some(slot) = line.slot(cell) else { continue };
                 if let Some(header) = self.store.matches(slot, key) {
-                    return Some(At { bucket, way, slot, header });
+                    return Some(FoundEntry { bucket, cell, slot, header });
                 }
             }
-            bucket = self.behind(bucket)?;
+            bucket = self.overflow_of(bucket)?;
         }
         None
     }
 
-    pub(crate) fn lock(&self, head: usize) -> Held<'_> {
-        Held { dictionary: self, head, seen: self.buckets[head].lock(), changed: false }
+    pub(crate) fn lock(&self, head: usize) -> BucketGuard<'_> {
+        BucketGuard { dictionary: self, head, seen: self.buckets[head].lock(), changed: false }
     }
 
-    pub(crate) fn try_lock(&self, head: usize) -> Option<Held<'_>> {
+    pub(crate) fn try_lock(&self, head: usize) -> Option<BucketGuard<'_>> {
         let seen = self.buckets[head].try_lock()?;
-        Some(Held { dictionary: self, head, seen, changed: false })
+        Some(BucketGuard { dictionary: self, head, seen, changed: false })
     }
 
-    fn write(&self, held: &mut Held<'_>, place: Place, now_ns: u64, entry: &Entry<'_>) -> bool {
+    fn write(
+        &self,
+        held: &mut BucketGuard<'_>,
+        position: KeyPosition,
+        now_ns: u64,
+        entry: &Entry<'_>,
+    ) -> bool {
         let DictConfig { key_bytes_max, value_bytes_max, .. } = self.config;
-        assert!(entry.key.len() <= key_bytes_max as usize, "a key is longer than its type allows");
-        assert!(entry.value.len() <= value_bytes_max as usize, "a value is longer than its type allows");
-        let written = match self.find(place, entry.key) {
+        assert!(entry.key.len() <= key_bytes_max as usize, "a key is no longer than its type allows");
+        assert!(entry.value.len() <= value_bytes_max as usize, "a value is no longer than its type allows");
+        let written = match self.find(position, entry.key) {
             Some(at) => self.overwrite(held, at, now_ns, entry),
-            None => self.insert(held, place, now_ns, entry),
+            None => self.insert(held, position, now_ns, entry),
         };
         if !written {
-            self.tally.refusals.fetch_add(1, Ordering::Relaxed);
+            self.counters.refusals.fetch_add(1, Ordering::Relaxed);
         }
         written
     }
 
-    fn overwrite(&self, held: &mut Held<'_>, at: At, now_ns: u64, entry: &Entry<'_>) -> bool {
+    fn overwrite(&self, held: &mut BucketGuard<'_>, at: FoundEntry, now_ns: u64, entry: &Entry<'_>) -> bool {
         held.changed = true;
-        let mut room = self.room(now_ns, Some(at.slot));
-        let chain = self.store.take_chain(entry.key, entry.value, Some(at.slot), || room.make(held, true));
+        let mut eviction = self.eviction(now_ns, Some(at.slot));
+        let chain =
+            self.store.alloc_chain(entry.key, entry.value, Some(at.slot), || eviction.evict_one(held, true));
         let Some(chain) = chain else { return false };
         self.store.write(at.slot, chain, entry, true);
         true
     }
 
-    fn insert(&self, held: &mut Held<'_>, place: Place, now_ns: u64, entry: &Entry<'_>) -> bool {
-        let mut room = self.room(now_ns, None);
+    fn insert(
+        &self,
+        held: &mut BucketGuard<'_>,
+        position: KeyPosition,
+        now_ns: u64,
+        entry: &Entry<'_>,
+    ) -> bool {
+        let mut eviction = self.eviction(now_ns, None);
         let slot = loop {
-            match self.store.take_slot() {
+            match self.store.alloc_slot() {
                 Some(slot) => break slot,
-                None if room.make(held, false) => {}
+                None if eviction.evict_one(held, false) => {}
                 None => return false,
             }
         };
-        let chain = self.store.take_chain(entry.key, entry.value, None, || room.make(held, true));
+        let chain = self.store.alloc_chain(entry.key, entry.value, None, || eviction.evict_one(held, true));
         let Some(chain) = chain else {
-            self.store.give_slot(slot);
+            self.store.free_slot(slot);
             return false;
         };
         self.store.write(slot, chain, entry, false);
-        let (line, way) = loop {
-            match self.free_way(held) {
+        let (line, cell) = loop {
+            match self.free_cell(held) {
                 Some(free) => break free,
-                None if room.make_here(held) => {}
+                None if eviction.evict_here(held) => {}
                 None => {
-                    self.store.give_chunks_of(slot);
-                    self.store.give_slot(slot);
+                    self.store.free_chunks_of(slot);
+                    self.store.free_slot(slot);
                     return false;
                 }
             }
         };
         held.changed = true;
-        line.set(way, place.tag, slot);
-        self.tally.entries.fetch_add(1, Ordering::Relaxed);
+        line.set(cell, position.tag, slot);
+        self.counters.entries.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    /// A free way of the held bucket or behind it, where an overflow bucket is put if need be.
-    fn free_way(&self, held: &mut Held<'_>) -> Option<(&Bucket, usize)> {
+    /// Returns a free cell of the held bucket or its overflow buckets; adds an overflow bucket if needed.
+    fn free_cell(&self, held: &mut BucketGuard<'_>) -> Option<(&Bucket, usize)> {
         let mut bucket = held.head;
         for _ in 0..CHAIN_MAX {
             let line = &self.buckets[bucket];
-            if let Some(free) = line.free_way() {
+            if let Some(free) = line.free_cell() {
                 return Some((line, free));
             }
-            bucket = match self.behind(bucket) {
+            bucket = match self.overflow_of(bucket) {
                 Some(next) => next,
                 None => {
-                    let index = self.free_buckets.pop(|index| &self.buckets[self.heads + index].link)?;
+                    let index = self.free_buckets.pop(|index| &self.buckets[self.heads + index].next)?;
                     let new = &self.buckets[self.heads + index];
                     new.set_owner(held.head);
-                    new.link.store(0, Ordering::Relaxed);
+                    new.next.store(0, Ordering::Relaxed);
                     held.changed = true;
-                    line.link.store(index as u64 + 1, Ordering::Relaxed);
+                    line.next.store(index as u64 + 1, Ordering::Relaxed);
                     self.heads + index
                 }
             };
@@ -420,44 +447,50 @@ impl Dictionary {
         None
     }
 
-    fn remove_held(&self, held: &mut Held<'_>, place: Place, key: &[u8], now_ns: u64) -> bool {
-        let Some(at) = self.find(place, key) else { return false };
-        let over = self.is_over(at.slot, now_ns);
-        if over {
-            self.tally.expirations.fetch_add(1, Ordering::Relaxed);
+    fn remove_held(
+        &self,
+        held: &mut BucketGuard<'_>,
+        position: KeyPosition,
+        key: &[u8],
+        now_ns: u64,
+    ) -> bool {
+        let Some(at) = self.find(position, key) else { return false };
+        let is_expired = self.is_expired(at.slot, now_ns);
+        if is_expired {
+            self.counters.expirations.fetch_add(1, Ordering::Relaxed);
         }
-        self.free(held, at.bucket, at.way, at.slot);
-        !over
+        self.free(held, at.bucket, at.cell, at.slot);
+        !is_expired
     }
 
-    /// Takes an entry out of the held bucket or one behind it. The last entry of the chain moves into its place, so that
-    /// a chain is never longer than its entries need.
-    pub(crate) fn free(&self, held: &mut Held<'_>, bucket: usize, way: usize, slot: usize) {
+    /// Removes an entry from the held bucket or its overflow buckets. The last entry of the chain moves into its cell,
+    /// so that a chain is never longer than its entries need.
+    pub(crate) fn free(&self, held: &mut BucketGuard<'_>, bucket: usize, cell: usize, slot: usize) {
         held.changed = true;
         let (mut before, mut last) = (None, held.head);
         for _ in 0..CHAIN_MAX {
-            let Some(next) = self.behind(last) else { break };
+            let Some(next) = self.overflow_of(last) else { break };
             (before, last) = (Some(last), next);
         }
         let line = &self.buckets[last];
-        let moved = line.last_way().expect("the last bucket of a chain is not empty");
-        let moved_slot = line.slot(moved).expect("it was found in use");
-        self.buckets[bucket].set(way, line.tag(moved), moved_slot);
+        let moved = line.last_cell().expect("the last bucket of a chain is not empty");
+        let moved_slot = line.slot(moved).expect("the cell is in use");
+        self.buckets[bucket].set(cell, line.tag(moved), moved_slot);
         line.clear(moved);
         if let Some(before) = before
-            && line.last_way().is_none()
+            && line.last_cell().is_none()
         {
-            self.buckets[before].link.store(0, Ordering::Relaxed);
-            self.free_buckets.push(last - self.heads, |index| &self.buckets[self.heads + index].link);
+            self.buckets[before].next.store(0, Ordering::Relaxed);
+            self.free_buckets.push(last - self.heads, |index| &self.buckets[self.heads + index].next);
         }
-        self.tally.entries.fetch_sub(1, Ordering::Relaxed);
-        self.store.give_chunks_of(slot);
-        self.store.give_slot(slot);
+        self.counters.entries.fetch_sub(1, Ordering::Relaxed);
+        self.store.free_chunks_of(slot);
+        self.store.free_slot(slot);
     }
 
-    /// The overflow bucket behind a bucket.
-    fn behind(&self, bucket: usize) -> Option<usize> {
-        let link = self.buckets[bucket].link.load(Ordering::Relaxed) as usize;
-        link.checked_sub(1).map(|index| self.heads + index)
+    /// Returns the next overflow bucket of a bucket.
+    pub(crate) fn overflow_of(&self, bucket: usize) -> Option<usize> {
+        let next = self.buckets[bucket].next.load(Ordering::Relaxed) as usize;
+        next.checked_sub(1).map(|index| self.heads + index)
     }
 }

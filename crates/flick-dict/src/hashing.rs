@@ -1,4 +1,4 @@
-//! Where a key lives. Keys come from peers, so the hash has a seed that they cannot know.
+//! The hash of keys. Keys come from peers, so the hash has a seed that peers cannot know.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ impl KeyHash {
     }
 }
 
-/// A number from the system's source of randomness, which std's maps take their keys from.
+/// Returns a number from the system's source of randomness, from which std's maps take their keys.
 fn os_random() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

@@ -1,11 +1,11 @@
-//! A dictionary on disk: written beside the old file and renamed, read back whole or not at all.
-//! Promises: a crash in between leaves the old file; a damaged file, or one of another layout, changes nothing.
-//! Not here: when to write, and on which thread (`save` waits for the disk). Each entry is as it was at one moment; all
-//! of them are not.
+//! A dictionary on disk: written to a temporary file and renamed, read whole or not at all.
+//! Promises: a crash while saving leaves the old file; a damaged file, or one of another layout, changes nothing; each
+//! entry is consistent, though not all are of the same moment.
+//! Not here: when to save, and on which thread (`save` waits for the disk).
 //!
 //! Format, little-endian: `FLKDICT\n`, version u32, 0 u32, layout u64; then for each entry key length u32, value length
-//! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64; then
-//! the XXH3-64 of everything before it. Times are of the caller's clock, which for this must be the wall's.
+//! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64;
+//! then the XXH3-64 of everything before it. Times are of the caller's clock, which must be the wall clock.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -15,37 +15,37 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::dictionary::Dictionary;
 use crate::limits::READ_TRIES_MAX;
-use crate::sync::relax;
+use crate::sync::back_off;
 
 const MAGIC: &[u8; 8] = b"FLKDICT\n";
 const VERSION: u32 = 1;
 const HEAD_BYTES: u64 = 24;
 const RECORD_BYTES: u64 = 16;
 const CHECKSUM_BYTES: u64 = 8;
-/// Key length of the record behind the last one.
+/// Key length of the record after the last one.
 const END: u32 = u32::MAX;
 
-/// What was read back.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Loaded {
-    /// Entries that are there now.
+pub struct LoadSummary {
+    /// Entries written to the dictionary.
     pub entries: u64,
-    /// Entries whose time was over.
+    /// Entries that had expired.
     pub expired: u64,
-    /// Entries for which there was no room: the dictionary has become smaller.
+    /// Entries refused because the dictionary is full: it has become smaller.
     pub refused: u64,
 }
 
-/// Why nothing was read back.
+/// Why a snapshot was not loaded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// There is no file; so it is at the first start.
+    /// There is no file, as at the first start.
     Missing,
     /// It cannot be read.
     Io(io::Error),
-    /// It is no snapshot, or not whole; with what is wrong.
+    /// It is no snapshot, or not whole; the text says what is wrong.
     Damaged(&'static str),
-    /// It is of another version of the format.
+    /// It has another version of the format.
     OtherVersion(u32),
     /// The types of keys or values have changed since.
     OtherLayout,
@@ -79,39 +79,39 @@ impl From<io::Error> for LoadError {
     }
 }
 
-/// Passes bytes on and hashes them.
-struct Hashing<T> {
+/// Writes bytes and hashes them.
+struct HashingWriter<T> {
     inner: T,
     hash: Xxh3Default,
 }
 
-impl<T: Write> Hashing<T> {
+impl<T: Write> HashingWriter<T> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash.update(bytes);
         self.inner.write_all(bytes)
     }
 }
 
-/// Writes all entries to `path`, through a file beside it with `.new` behind its name. Returns how many. `layout` stands
-/// for the types of keys and values.
+/// Writes all entries to `path`, through the file `PATH.new`, and returns how many. `layout` identifies the types of
+/// keys and values.
 ///
-/// Errors: those of the file system; the old file is then still there.
+/// Errors: those of create, write, sync and rename; the old file stays.
 pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
-    let beside = Path::new(&name);
-    let file = File::create(beside)?;
+    let temporary = Path::new(&name);
+    let file = File::create(temporary)?;
     let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    std::fs::rename(beside, path)?;
-    // The rename is there after a power cut only if the directory is.
+    std::fs::rename(temporary, path)?;
+    // The rename survives a power failure only if the directory is synced.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()?;
     Ok(entries)
 }
 
 fn write_to<T: Write>(dictionary: &Dictionary, out: T, layout: u64, now_ns: u64) -> io::Result<(T, u64)> {
-    let mut out = Hashing { inner: out, hash: Xxh3Default::new() };
+    let mut out = HashingWriter { inner: out, hash: Xxh3Default::new() };
     out.put(MAGIC)?;
     out.put(&VERSION.to_le_bytes())?;
     out.put(&[0; 4])?;
@@ -151,24 +151,24 @@ impl Collected {
 
     fn collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) {
         let bucket = &dictionary.buckets[head];
-        for turn in 0..READ_TRIES_MAX {
+        for attempt in 0..READ_TRIES_MAX {
             if let Some(seen) = bucket.begin_read()
                 && self.try_collect(dictionary, head, now_ns)
                 && bucket.unchanged(seen)
             {
                 return;
             }
-            relax(turn as u32);
+            back_off(attempt as u32);
         }
         let _held = dictionary.lock(head);
-        assert!(self.try_collect(dictionary, head, now_ns), "entries that nobody changes are whole");
+        assert!(self.try_collect(dictionary, head, now_ns), "unchanged entries are whole");
     }
 
     fn try_collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) -> bool {
         self.bytes.clear();
         self.entries = 0;
         for slot in dictionary.slots_of(head) {
-            if dictionary.is_over(slot, now_ns) {
+            if dictionary.is_expired(slot, now_ns) {
                 continue;
             }
             let header = dictionary.store.header(slot);
@@ -187,20 +187,25 @@ impl Collected {
     }
 }
 
-/// Reads a snapshot into a dictionary, usually an empty one. Nobody lives longer than if just written.
+/// Reads a snapshot into a dictionary, usually an empty one. No entry lives longer than if it were written now.
 ///
-/// Errors: [`LoadError`]; the dictionary is then as it was.
-pub fn load(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> Result<Loaded, LoadError> {
+/// Errors: every [`LoadError`]; the dictionary is unchanged then.
+pub fn load(
+    dictionary: &Dictionary,
+    path: &Path,
+    layout: u64,
+    now_ns: u64,
+) -> Result<LoadSummary, LoadError> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     check_head(&mut file, layout)?;
     check_sum(&mut file, length)?;
     file.seek(SeekFrom::Start(HEAD_BYTES))?;
     let body_bytes = length - HEAD_BYTES - CHECKSUM_BYTES;
-    // Once to see that every record is in order, and once to take them.
+    // The first pass checks every record, the second one loads them.
     let entries = records(dictionary, BufReader::new((&mut file).take(body_bytes)), |_, _, _| {})?;
     file.seek(SeekFrom::Start(HEAD_BYTES))?;
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadSummary::default();
     records(dictionary, BufReader::new(file.take(body_bytes)), |key, value, stamp| {
         let expires = dictionary.config.expire_ns.map(|life| stamp.min(now_ns.saturating_add(life)));
         if expires.is_some_and(|expires| expires <= now_ns) {
@@ -259,7 +264,7 @@ fn check_sum(file: &mut File, length: u64) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Calls `take` with the key, value and time of every record; returns how many there were.
+/// Calls `take` with the key, value and time of every record; returns how many there are.
 fn records(
     dictionary: &Dictionary,
     mut from: impl Read,
@@ -269,7 +274,7 @@ fn records(
     let mut value = vec![0; dictionary.config.value_bytes_max as usize];
     let mut head = [0; RECORD_BYTES as usize];
     let mut entries = 0;
-    // Ends with the file, which is as long as it is.
+    // Ends with the file.
     loop {
         from.read_exact(&mut head)?;
         let (key_len, value_len, stamp) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));

@@ -1,14 +1,15 @@
-//! Where entries lie: slots with the whole payload, or with its first part and a chain of shared chunks.
-//! Promises: nothing here is ever torn into something out of range: whatever a reader sees, however late, is followed
-//! inside its bounds, and the caller's look at the bucket's version says whether it meant anything.
-//! Refuses: deciding who may write; a slot belongs to the bucket that names it, and is written under that one's lock.
+//! The memory of entries: slots with the whole payload, or with its first part and a chain of shared chunks.
+//! Promises: a reader stays inside the bounds, however stale what it reads is; the caller's check of the bucket's
+//! version decides whether the result is valid.
+//! Refuses: deciding who may write; a slot belongs to the bucket that names it, and is written under that bucket's
+//! lock.
 
 use crate::config::{SLOT_HEAD_WORDS, Sizes};
 use crate::limits::FREE_LIST_TRIES_MAX;
-use crate::sync::{AtomicU64, Ordering, relax};
+use crate::sync::{AtomicU64, Ordering, back_off};
 use crate::words::{fill, tail_word, words, words_of};
 
-/// The entry was used since the clock's hand last passed.
+/// The entry was used since the clock's hand last passed it.
 const USED: u64 = 1 << 63;
 
 /// Bits of a header that hold the length of the key.
@@ -46,16 +47,16 @@ impl Header {
         ((self.0 & !USED) >> (KEY_BITS + VALUE_BITS)) as u32
     }
 
-    /// Whether the entry goes on in chunks.
+    /// Returns whether the entry continues in chunks.
     pub(crate) fn has_chunks(self) -> bool {
         self.chunk() != 0
     }
 }
 
-/// A list of free things. Numbers are one more than indices; 0 ends the list.
+/// A list of free elements. Numbers are one more than indices; 0 ends the list.
 #[derive(Debug)]
 pub(crate) struct FreeList {
-    /// A count of changes (upper half), so that a head that was away and came back is noticed; first number.
+    /// A count of changes in the upper half, against the ABA problem; the first number in the lower half.
     head: AtomicU64,
 }
 
@@ -64,50 +65,50 @@ impl FreeList {
         Self { head: AtomicU64::new(u64::from(first)) }
     }
 
-    /// Takes one; `link` finds the word that names the next.
-    pub(crate) fn pop<'a>(&self, link: impl Fn(usize) -> &'a AtomicU64) -> Option<usize> {
-        for turn in 0..FREE_LIST_TRIES_MAX {
+    /// Takes one; `next_of` returns the word that names the next.
+    pub(crate) fn pop<'a>(&self, next_of: impl Fn(usize) -> &'a AtomicU64) -> Option<usize> {
+        for attempt in 0..FREE_LIST_TRIES_MAX {
             let head = self.head.load(Ordering::Acquire);
             let first = head as u32;
             if first == 0 {
                 return None;
             }
             let index = first as usize - 1;
-            // It may be taken and written by another thread meanwhile; then the exchange fails.
-            let next = link(index).load(Ordering::Relaxed) as u32;
+            // Another thread may have taken and written it meanwhile; then the exchange fails.
+            let next = next_of(index).load(Ordering::Relaxed) as u32;
             let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
             if self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Some(index);
             }
-            relax(turn);
+            back_off(attempt);
         }
-        panic!("a free list never came to rest");
+        panic!("a free list changes forever");
     }
 
-    /// Gives one back.
-    pub(crate) fn push<'a>(&self, index: usize, link: impl Fn(usize) -> &'a AtomicU64) {
-        self.push_chain(index, index, link);
+    /// Returns one to the list.
+    pub(crate) fn push<'a>(&self, index: usize, next_of: impl Fn(usize) -> &'a AtomicU64) {
+        self.push_chain(index, index, next_of);
     }
 
-    /// Gives back all from `first` on, which are linked, to `last`.
-    fn push_chain<'a>(&self, first: usize, last: usize, link: impl Fn(usize) -> &'a AtomicU64) {
-        for turn in 0..FREE_LIST_TRIES_MAX {
+    /// Returns the chain from `first` to `last` to the list.
+    fn push_chain<'a>(&self, first: usize, last: usize, next_of: impl Fn(usize) -> &'a AtomicU64) {
+        for attempt in 0..FREE_LIST_TRIES_MAX {
             let head = self.head.load(Ordering::Relaxed);
-            link(last).store(u64::from(head as u32), Ordering::Relaxed);
+            next_of(last).store(u64::from(head as u32), Ordering::Relaxed);
             let new = ((head >> 32).wrapping_add(1) << 32) | (first as u64 + 1);
             if self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return;
             }
-            relax(turn);
+            back_off(attempt);
         }
-        panic!("a free list never came to rest");
+        panic!("a free list changes forever");
     }
 
-    /// A list of all of `count` things, first to last.
-    pub(crate) fn full<'a>(count: u64, link: impl Fn(usize) -> &'a AtomicU64) -> Self {
+    /// Creates a list of `count` elements, first to last.
+    pub(crate) fn full<'a>(count: u64, next_of: impl Fn(usize) -> &'a AtomicU64) -> Self {
         for index in 0..count as usize {
             let next = if index + 1 == count as usize { 0 } else { index as u64 + 2 };
-            link(index).store(next, Ordering::Relaxed);
+            next_of(index).store(next, Ordering::Relaxed);
         }
         Self::new(u32::from(count > 0))
     }
@@ -119,14 +120,14 @@ pub(crate) struct Store {
     slots: Box<[AtomicU64]>,
     stride: usize,
     inline_words: usize,
-    /// Words of a chunk; the first one links it to the next.
+    /// Words of a chunk; the first one names the next chunk.
     chunk_stride: usize,
     chunks: Box<[AtomicU64]>,
     free_slots: FreeList,
     free_chunks: FreeList,
 }
 
-/// Allocates zeroed words, or says how many bytes there were not.
+/// Allocates zeroed words. Errors: the number of bytes that could not be allocated.
 fn zeroed(count: u64) -> Result<Box<[AtomicU64]>, u64> {
     let bytes = count.saturating_mul(8);
     let mut words = Vec::new();
@@ -154,16 +155,16 @@ impl Store {
         &self.slots[slot * self.stride..(slot + 1) * self.stride]
     }
 
-    /// The link of a free slot is its word 1: word 0 may be marked by a reader that comes too late.
-    pub(crate) fn take_slot(&self) -> Option<usize> {
+    /// Word 1 of a free slot names the next: a late reader may still mark word 0.
+    pub(crate) fn alloc_slot(&self) -> Option<usize> {
         self.free_slots.pop(|slot| &self.slot(slot)[1])
     }
 
-    pub(crate) fn give_slot(&self, slot: usize) {
+    pub(crate) fn free_slot(&self, slot: usize) {
         self.free_slots.push(slot, |slot| &self.slot(slot)[1]);
     }
 
-    fn link(&self, chunk: usize) -> &AtomicU64 {
+    fn next_chunk(&self, chunk: usize) -> &AtomicU64 {
         &self.chunks[chunk * self.chunk_stride]
     }
 
@@ -172,24 +173,24 @@ impl Store {
         Header(self.slot(slot)[0].load(Ordering::Relaxed))
     }
 
-    /// When the entry expires; without expiry, when it was written.
+    /// Returns when the entry expires; without expiry, when it was written.
     #[inline]
     pub(crate) fn stamp(&self, slot: usize) -> u64 {
         self.slot(slot)[1].load(Ordering::Relaxed)
     }
 
-    /// Marks as used. Harmless on a slot that has become another entry's.
+    /// Marks an entry as used. Harmless on a slot that belongs to another entry by now.
     #[inline]
-    pub(crate) fn mark(&self, slot: usize) {
+    pub(crate) fn mark_used(&self, slot: usize) {
         self.slot(slot)[0].fetch_or(USED, Ordering::Relaxed);
     }
 
-    /// Takes the mark away; returns whether it was there.
-    pub(crate) fn unmark(&self, slot: usize) -> bool {
+    /// Clears the mark; returns whether it was set.
+    pub(crate) fn clear_used(&self, slot: usize) -> bool {
         self.header(slot).used() && self.slot(slot)[0].fetch_and(!USED, Ordering::Relaxed) & USED != 0
     }
 
-    /// Whether the slot holds `key`; its header then.
+    /// Returns the header if the slot holds `key`.
     #[inline]
     pub(crate) fn matches(&self, slot: usize, key: &[u8]) -> Option<Header> {
         let header = self.header(slot);
@@ -198,8 +199,8 @@ impl Store {
         same.then_some(header)
     }
 
-    /// If the slot holds `key` and the whole entry, copies the value to the front of `out`. `None` says nothing: the entry
-    /// may be in several pieces, or another one.
+    /// If the slot holds `key` and the whole entry, copies the value to the front of `out`. `None` is no result: the
+    /// entry may be in several pieces, or another one.
     #[inline]
     pub(crate) fn read_inline(&self, slot: usize, key: &[u8], out: &mut [u8]) -> Option<Header> {
         let (head, payload) = self.slots.get(slot * self.stride..)?.split_first_chunk::<SLOT_HEAD_WORDS>()?;
@@ -268,15 +269,15 @@ impl Store {
         total.saturating_sub(self.inline_words).div_ceil(self.chunk_stride - 1)
     }
 
-    /// Takes the chunks that an entry needs, those of `from` (an entry about to be overwritten) first; `room` is asked
-    /// when there are none left and says whether it is worth trying again. Returns the first chunk plus one.
-    /// `None`: no room; then `from` has kept its chain.
-    pub(crate) fn take_chain(
+    /// Allocates the chunks of an entry, those of `from` (an entry about to be overwritten) first; calls `evict` when
+    /// none is free, which returns whether to try again. Returns the first chunk plus one. `None`: no chunk is free;
+    /// `from` keeps its chain.
+    pub(crate) fn alloc_chain(
         &self,
         key: &[u8],
         value: &[u8],
         from: Option<usize>,
-        mut room: impl FnMut() -> bool,
+        mut evict: impl FnMut() -> bool,
     ) -> Option<u32> {
         let needed = self.chunks_for(key, value);
         let old = from.map_or(0, |slot| self.header(slot).chunk());
@@ -284,60 +285,60 @@ impl Store {
         let mut at = old;
         while kept < needed && at != 0 {
             (kept, last) = (kept + 1, at);
-            at = self.link(at as usize - 1).load(Ordering::Relaxed) as u32;
+            at = self.next_chunk(at as usize - 1).load(Ordering::Relaxed) as u32;
         }
         if kept == needed {
-            self.give_chain(at);
+            self.free_chain(at);
             if last == 0 {
                 return Some(0);
             }
-            self.link(last as usize - 1).store(0, Ordering::Relaxed);
+            self.next_chunk(last as usize - 1).store(0, Ordering::Relaxed);
             return Some(old);
         }
-        // What is missing is gathered in front of the old chain, so that giving up loses nothing.
+        // Missing chunks are collected in front of the old chain, so that nothing is lost when there are too few.
         let mut first = 0_u32;
         for _ in kept..needed {
-            let taken = loop {
-                if let Some(chunk) = self.free_chunks.pop(|chunk| self.link(chunk)) {
+            let allocated = loop {
+                if let Some(chunk) = self.free_chunks.pop(|chunk| self.next_chunk(chunk)) {
                     break Some(chunk);
                 }
-                if !room() {
+                if !evict() {
                     break None;
                 }
             };
-            let Some(chunk) = taken else {
-                self.give_chain(first);
+            let Some(chunk) = allocated else {
+                self.free_chain(first);
                 return None;
             };
-            self.link(chunk).store(u64::from(first), Ordering::Relaxed);
+            self.next_chunk(chunk).store(u64::from(first), Ordering::Relaxed);
             first = chunk as u32 + 1;
         }
         let mut end = first;
         for _ in kept + 1..needed {
-            end = self.link(end as usize - 1).load(Ordering::Relaxed) as u32;
+            end = self.next_chunk(end as usize - 1).load(Ordering::Relaxed) as u32;
         }
-        self.link(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
+        self.next_chunk(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
         Some(first)
     }
 
-    /// Gives back the chunks of a chain.
-    fn give_chain(&self, first: u32) {
+    /// Frees the chunks of a chain.
+    fn free_chain(&self, first: u32) {
         let (mut at, mut last) = (first, 0);
         while at != 0 {
             last = at as usize - 1;
-            at = self.link(last).load(Ordering::Relaxed) as u32;
+            at = self.next_chunk(last).load(Ordering::Relaxed) as u32;
         }
         if let Some(first) = first.checked_sub(1) {
-            self.free_chunks.push_chain(first as usize, last, |chunk| self.link(chunk));
+            self.free_chunks.push_chain(first as usize, last, |chunk| self.next_chunk(chunk));
         }
     }
 
-    /// Gives back all chunks of an entry.
-    pub(crate) fn give_chunks_of(&self, slot: usize) {
-        self.give_chain(self.header(slot).chunk());
+    /// Frees all chunks of an entry.
+    pub(crate) fn free_chunks_of(&self, slot: usize) {
+        self.free_chain(self.header(slot).chunk());
     }
 
-    /// Writes an entry whose chain has been taken for it.
+    /// Writes an entry whose chain is allocated.
     pub(crate) fn write(&self, slot: usize, chain: u32, entry: &Entry<'_>, used: bool) {
         let words = self.slot(slot);
         let header = Header::new(entry.key.len(), entry.value.len(), chain, used);
@@ -345,18 +346,18 @@ impl Store {
         words[1].store(entry.stamp, Ordering::Relaxed);
         let mut payload = self.payload(slot, header);
         let written = payload.put(entry.key) && payload.put(entry.value);
-        assert!(written, "the chain was taken for this payload");
+        assert!(written, "the chain was allocated for this payload");
     }
 }
 
-/// What is written.
+/// An entry to write.
 pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) stamp: u64,
 }
 
-/// The words of an entry, one after the other. It ends early when the chain changes under a reader.
+/// The words of an entry, in order. It ends early when the chain changes under a reader.
 struct Payload<'a> {
     run: &'a [AtomicU64],
     chunk: u32,
@@ -364,7 +365,7 @@ struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// What is left of the piece, or the next piece; never an empty one.
+    /// Returns the rest of the piece, or the next piece; never an empty one.
     #[inline]
     fn piece(&mut self) -> Option<&'a [AtomicU64]> {
         if self.run.is_empty() {
@@ -377,7 +378,7 @@ impl<'a> Payload<'a> {
     }
 
     #[inline]
-    fn place(&mut self) -> Option<&'a AtomicU64> {
+    fn next_word(&mut self) -> Option<&'a AtomicU64> {
         let (first, rest) = self.piece()?.split_first()?;
         self.run = rest;
         Some(first)
@@ -385,10 +386,10 @@ impl<'a> Payload<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        self.place().map(|word| word.load(Ordering::Relaxed))
+        self.next_word().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Fills `out` with the words that come next; `false` when there are too few.
+    /// Fills `out` with the next words; `false` when there are too few.
     #[inline]
     fn copy(&mut self, out: &mut [u8]) -> bool {
         let (mut whole, rest) = out.as_chunks_mut::<8>();
@@ -404,20 +405,20 @@ impl<'a> Payload<'a> {
         rest.is_empty() || fill(rest, || self.next())
     }
 
-    /// Writes `bytes` into the words that come next; `false` when there are too few.
+    /// Writes `bytes` into the next words; `false` when there are too few.
     fn put(&mut self, bytes: &[u8]) -> bool {
         let (mut whole, _) = bytes.as_chunks::<8>();
         while !whole.is_empty() {
             let Some(piece) = self.piece() else { return false };
             let (now, later) = whole.split_at(piece.len().min(whole.len()));
-            for (word, place) in now.iter().zip(piece) {
-                place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            for (word, target) in now.iter().zip(piece) {
+                target.store(u64::from_le_bytes(*word), Ordering::Relaxed);
             }
             (self.run, whole) = (&piece[now.len()..], later);
         }
         let Some(last) = tail_word(bytes) else { return true };
-        let Some(place) = self.place() else { return false };
-        place.store(last, Ordering::Relaxed);
+        let Some(target) = self.next_word() else { return false };
+        target.store(last, Ordering::Relaxed);
         true
     }
 }

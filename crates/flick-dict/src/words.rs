@@ -1,11 +1,11 @@
-//! Bytes as 64-bit words: the unit in which entries are shared, because a word is read and written whole.
+//! Bytes as 64-bit words, the unit of sharing: a word is read and written whole.
 
-/// Words that `bytes` bytes take.
+/// Returns the words that `bytes` bytes take.
 pub(crate) const fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// The bytes behind the last whole word, as a word with zeros above; `None` when there are none.
+/// Returns the bytes after the last whole word, as a word padded with zeros; `None` when there are none.
 #[inline]
 pub(crate) fn tail_word(bytes: &[u8]) -> Option<u64> {
     let rest = bytes.len() % 8;
@@ -13,20 +13,20 @@ pub(crate) fn tail_word(bytes: &[u8]) -> Option<u64> {
         return None;
     }
     if let Some(last) = bytes.last_chunk::<8>() {
-        // The last eight bytes end where the tail ends: what stands before the tail is shifted out.
+        // The last eight bytes end where the tail ends: the bytes before the tail are shifted out.
         return Some(u64::from_le_bytes(*last) >> (64 - 8 * rest));
     }
     Some(bytes.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte)))
 }
 
-/// All words of `bytes`, the last one padded with zeros.
+/// Returns all words of `bytes`, the last one padded with zeros.
 #[inline]
 pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, _) = bytes.as_chunks::<8>();
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(tail_word(bytes))
 }
 
-/// Writes words into `out`, as many as it takes; `false` when there are too few of them.
+/// Fills `out` with words; `false` when there are too few of them.
 #[inline(always)]
 pub(crate) fn fill(out: &mut [u8], mut next: impl FnMut() -> Option<u64>) -> bool {
     let (whole, rest) = out.as_chunks_mut::<8>();
@@ -48,7 +48,7 @@ mod tests {
     use super::{fill, words, words_of};
 
     #[test]
-    fn bytes_come_back_from_their_words() {
+    fn bytes_round_trip_through_words() {
         for len in 0..40 {
             let bytes: Vec<u8> = (0..len).map(|index| 200 + index as u8).collect();
             let stored: Vec<u64> = words_of(&bytes).collect();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_words_are_noticed() {
+    fn too_few_words_return_false() {
         let mut out = [0; 9];
         let mut next = [1_u64].into_iter();
         assert!(!fill(&mut out, || next.next()));

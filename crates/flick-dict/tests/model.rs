@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use flick_dict::{DictConfig, Dictionary, Evict, Seed, least_bytes, memory_bytes};
+use flick_dict::{DictConfig, Dictionary, Evict, Seed, memory_bytes, min_bytes};
 
-/// A small generator, so that a seed means the same for ever.
+/// A small generator, so that a seed always means the same.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// What the model knows of an entry.
+/// An entry of the model.
 #[derive(Clone, Debug)]
 struct Known {
     value: Vec<u8>,
@@ -36,13 +36,13 @@ struct Case {
 }
 
 fn key_of(number: u64, key_bytes_max: u32) -> Vec<u8> {
-    // Lengths differ, and numbers are in front, so that no key is another one's beginning padded with zeros only.
+    // Lengths differ, and numbers come first, so that no key is a zero-padded prefix of another.
     let mut key = number.to_le_bytes()[..2].to_vec();
     key.resize(2 + (number * 7 % u64::from(key_bytes_max - 1)) as usize, 0);
     key
 }
 
-/// Does `steps` random operations on both and compares every answer. Where entries may be evicted, an absent one is
+/// Does `steps` random operations on both and compares the results. Where entries may be evicted, a missing one is
 /// accepted, a wrong one never.
 fn check(case: &Case, seed: u64) {
     let dictionary = Dictionary::new(case.config.clone()).expect("a small dictionary fits");
@@ -67,7 +67,7 @@ fn check(case: &Case, seed: u64) {
                 if dictionary.put(&key, &value, now_ns) {
                     model.insert(key, Known { value, until_ns });
                 } else if evicts {
-                    panic!("a write was refused though entries may go: {}", context());
+                    panic!("a write was refused though entries may be evicted: {}", context());
                 } else {
                     let full = dictionary.len() == case.config.entries_max;
                     assert!(full && !model.contains_key(&key), "{}", context());
@@ -147,7 +147,7 @@ fn config(entries_max: u64, value_bytes_max: u32, expire_ns: Option<u64>, evict:
 }
 
 #[test]
-fn a_dictionary_answers_as_a_map_does() {
+fn a_dictionary_behaves_as_a_map() {
     for (entries_max, keys) in [(1, 3), (4, 6), (50, 40), (50, 80), (300, 500)] {
         for value_bytes_max in [0, 8, 40, 1000] {
             for expire_ns in [None, Some(1), Some(200)] {
@@ -166,9 +166,9 @@ fn a_dictionary_answers_as_a_map_does() {
     }
 }
 
-/// A bound of a few of the longest: values of any length come and go, and none is refused.
+/// A bound of a few longest entries: values of any length are written, and none is refused.
 #[test]
-fn a_dictionary_bounded_in_bytes_answers_as_a_map_does() {
+fn a_dictionary_bounded_in_bytes_behaves_as_a_map() {
     for (value_bytes_max, bytes_max, steps) in [(1_000, 40_000, 4_000), (1 << 20, 9 << 20, 600)] {
         for expire_ns in [None, Some(200)] {
             for evict in [Evict::Lru, Evict::Oldest] {
@@ -186,10 +186,10 @@ fn a_dictionary_bounded_in_bytes_answers_as_a_map_does() {
 }
 
 #[test]
-fn one_that_needs_chunks_takes_them_from_those_that_have_some() {
-    // Four of the longest have all chunks; a thousand that have none stand around them and stay.
+fn a_write_that_needs_chunks_evicts_only_entries_with_chunks() {
+    // Four of the longest entries have all chunks; a thousand entries without chunks stay.
     let config = config(1_004, 1 << 20, None, Evict::Oldest);
-    let config = DictConfig { bytes_max: Some(least_bytes(&config)), ..config };
+    let config = DictConfig { bytes_max: Some(min_bytes(&config)), ..config };
     let dictionary = Dictionary::new(config).expect("it fits");
     let long = vec![1; 1 << 20];
     for number in 0_u64..1_004 {
@@ -198,17 +198,17 @@ fn one_that_needs_chunks_takes_them_from_those_that_have_some() {
     }
     dictionary.remove(&1_u64.to_le_bytes(), 2_000);
     for number in 2_000_u64..2_010 {
-        assert!(dictionary.put(&number.to_le_bytes(), &long, number), "there are four that may go");
+        assert!(dictionary.put(&number.to_le_bytes(), &long, number), "four entries may be evicted");
         assert!(dictionary.has(&number.to_le_bytes(), number));
         dictionary.remove(&(number - 1_990).to_le_bytes(), number);
     }
     assert_eq!(dictionary.counts().refusals, 0);
     let short = (0_u64..1_004).filter(|number| dictionary.has(&number.to_le_bytes(), 3_000)).count();
-    assert_eq!(short, 1_000 - 11, "only who was removed has gone");
+    assert_eq!(short, 1_000 - 11, "no entry without chunks is evicted");
 }
 
 #[test]
-fn a_dictionary_that_refuses_holds_as_many_of_the_longest_as_it_says() {
+fn evict_nothing_holds_entries_max_of_the_longest() {
     for (entries_max, value_bytes_max) in [(1, 8), (7, 300), (1_000, 1_000), (20_000, 16)] {
         for seed in 0..5 {
             let config = DictConfig {
@@ -227,7 +227,7 @@ fn a_dictionary_that_refuses_holds_as_many_of_the_longest_as_it_says() {
 }
 
 #[test]
-fn what_is_used_stays_and_what_is_not_goes() {
+fn lru_keeps_used_entries() {
     for (evict, kept_used) in [(Evict::Lru, 100..=100), (Evict::Oldest, 0..=70)] {
         let dictionary = Dictionary::new(config(1_000, 16, None, evict)).expect("it fits");
         let mut out = [0; 16];
@@ -238,7 +238,7 @@ fn what_is_used_stays_and_what_is_not_goes() {
             for used in 0_u64..100 {
                 dictionary.get(&used.to_le_bytes(), number, &mut out);
             }
-            assert!(dictionary.put(&number.to_le_bytes(), b"value", number), "room is made");
+            assert!(dictionary.put(&number.to_le_bytes(), b"value", number), "an entry is evicted");
         }
         let left = (0_u64..100).filter(|number| dictionary.has(&number.to_le_bytes(), 2_000)).count();
         assert!(kept_used.contains(&left), "{evict:?}: {left} of 100 entries in use are left");
@@ -247,7 +247,7 @@ fn what_is_used_stays_and_what_is_not_goes() {
 }
 
 #[test]
-fn the_oldest_of_few_goes_first() {
+fn the_oldest_of_few_is_evicted_first() {
     let dictionary = Dictionary::new(config(3, 16, None, Evict::Oldest)).expect("it fits");
     for (time, key) in [b"a", b"b", b"c", b"d"].iter().enumerate() {
         dictionary.put(*key, b"", time as u64);
@@ -257,7 +257,7 @@ fn the_oldest_of_few_goes_first() {
 }
 
 #[test]
-fn an_entry_that_was_read_outlives_one_that_was_not() {
+fn lru_evicts_the_entry_that_was_not_read() {
     let dictionary = Dictionary::new(config(3, 16, None, Evict::Lru)).expect("it fits");
     for (time, key) in [b"a", b"b", b"c"].iter().enumerate() {
         dictionary.put(*key, b"", time as u64);
@@ -269,7 +269,7 @@ fn an_entry_that_was_read_outlives_one_that_was_not() {
 }
 
 #[test]
-fn the_sweep_gives_back_what_is_over() {
+fn the_sweep_removes_expired_entries() {
     let dictionary = Dictionary::new(config(100, 16, Some(10), Evict::Nothing)).expect("it fits");
     for number in 0_u64..100 {
         assert!(dictionary.put(&number.to_le_bytes(), b"value", number / 50));
@@ -277,11 +277,11 @@ fn the_sweep_gives_back_what_is_over() {
     assert_eq!(dictionary.sweep(10, 1_000), 50);
     assert_eq!((dictionary.len(), dictionary.counts().expirations), (50, 50));
     assert!(dictionary.put(b"more", b"", 10));
-    assert!(!dictionary.has(&99_u64.to_le_bytes(), 11), "what is over is not there, swept or not");
+    assert!(!dictionary.has(&99_u64.to_le_bytes(), 11), "an expired entry is not found, swept or not");
 }
 
 #[test]
-fn an_update_that_came_second_begins_again() {
+fn a_conflicting_update_fails_and_is_repeated() {
     let dictionary = Dictionary::new(config(10, 16, None, Evict::Lru)).expect("it fits");
     let mut out = [0; 16];
     let (_, begun) = dictionary.begin(b"key", 1, false, &mut out);

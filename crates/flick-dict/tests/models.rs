@@ -1,5 +1,5 @@
-//! Models of two threads on a tiny dictionary, every interleaving and every value that the memory model lets a load
-//! see, up to a bound of forced switches: `RUSTFLAGS="--cfg loom" cargo test --release -p flick-dict --test models`.
+//! Models of two threads on a tiny dictionary: every interleaving, and every value that the memory model allows a load
+//! to see, up to a bound of preemptions: `RUSTFLAGS="--cfg loom" cargo test --release -p flick-dict --test models`.
 
 #![cfg(loom)]
 
@@ -7,7 +7,7 @@ use flick_dict::{DictConfig, Dictionary, Evict, Seed};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Forced switches in one execution; the bound that the authors of loom recommend as finding nearly everything.
+/// Preemptions in one execution; the authors of loom recommend this bound.
 const SWITCHES_MAX: usize = 3;
 
 fn dictionary(entries_max: u64, expire_ns: Option<u64>, evict: Evict) -> Arc<Dictionary> {
@@ -40,7 +40,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A value that says whose it is and must not be torn: the same byte twice.
+/// A value that shows its key and whether it is torn: first and last byte are the key, the others a number.
 fn value(key: u8, number: u8) -> [u8; 16] {
     let mut value = [number; 16];
     value[0] = key;
@@ -79,9 +79,9 @@ fn a_value_is_never_torn() {
 }
 
 #[test]
-fn a_slot_that_becomes_another_keys_is_not_mistaken() {
+fn a_reused_slot_is_not_mistaken_for_the_old_key() {
     check(|| {
-        // One slot: writing `b` evicts `a` and takes its slot while the reader may be in the middle of it.
+        // One slot: writing `b` evicts `a` and reuses its slot while the reader may be reading it.
         let dictionary = dictionary(1, None, Evict::Lru);
         dictionary.put(b"a", &value(b'a', 1), 1);
         let writer = Arc::clone(&dictionary);
@@ -97,9 +97,9 @@ fn a_slot_that_becomes_another_keys_is_not_mistaken() {
 }
 
 #[test]
-fn slots_go_from_one_bucket_to_another_unmistaken() {
+fn a_slot_reused_by_another_bucket_is_not_mistaken() {
     check(|| {
-        // Two buckets, so that the lock of one says nothing about the other; all four slots change hands.
+        // Two buckets, so that the lock of one does not cover the other; all four slots are reused.
         let dictionary = dictionary(4, None, Evict::Lru);
         for key in [b'a', b'b', b'c', b'd'] {
             dictionary.put(&[key], &value(key, 1), 1);
@@ -110,7 +110,7 @@ fn slots_go_from_one_bucket_to_another_unmistaken() {
             writer.put(b"e", &value(b'e', 2), 1);
         });
         read(&dictionary, b'a', 1);
-        assert_eq!(read(&dictionary, b'b', 1), Some(1), "nobody touched it");
+        assert_eq!(read(&dictionary, b'b', 1), Some(1), "no thread wrote it");
         thread.join().expect("the writer ends");
         assert_eq!((read(&dictionary, b'a', 1), read(&dictionary, b'e', 1)), (None, Some(2)));
     });
@@ -140,7 +140,7 @@ fn a_value_in_chunks_is_never_torn() {
         dictionary.put(b"a", &long_value(b'a', 1), 1);
         let writer = Arc::clone(&dictionary);
         let thread = thread::spawn(move || {
-            // Shorter, so that the chunks go, then long again, so that they come back in another order.
+            // Shorter, so that the chunks are freed, then long again, so that they are allocated in another order.
             writer.put(b"a", &[b'a', 2, 2, 2, 2, 2, 2, b'a'], 1);
             writer.put(b"a", &long_value(b'a', 3), 1);
         });
@@ -151,17 +151,17 @@ fn a_value_in_chunks_is_never_torn() {
 }
 
 #[test]
-fn chunks_go_from_one_entry_to_another_unmistaken() {
+fn chunks_reused_by_another_entry_are_not_mistaken() {
     check(|| {
-        // Both slots and all chunks are in use: writing `c` evicts one of the two, and takes what it had.
-        // Without marks: loom takes a writer's store and a reader's `fetch_or` before it for unordered, and lets a later
+        // Both slots and all chunks are in use: writing `c` evicts one of the two entries and reuses its memory.
+        // Without marks: loom treats a writer's store and a reader's earlier `fetch_or` as unordered, and lets a later
         // load see the older of the two.
         let dictionary = dictionary_of(2, 40, None, Evict::Oldest);
         dictionary.put(b"a", &long_value(b'a', 1), 1);
         dictionary.put(b"b", &long_value(b'b', 1), 1);
         let writer = Arc::clone(&dictionary);
         let thread = thread::spawn(move || {
-            assert!(writer.put(b"c", &long_value(b'c', 2), 1), "one of the two may go");
+            assert!(writer.put(b"c", &long_value(b'c', 2), 1), "one of the two is evicted");
         });
         read_long(&dictionary, b'a');
         thread.join().expect("the writer ends");
@@ -170,7 +170,7 @@ fn chunks_go_from_one_entry_to_another_unmistaken() {
     });
 }
 
-/// Adds one to the number behind `a`, as `update` of the language does.
+/// Adds one to the number of `a`, as `update` of the language does.
 fn count_up(dictionary: &Dictionary, attempts: usize) {
     let mut out = [0; 16];
     for attempt in 0..attempts {
@@ -198,7 +198,7 @@ fn updates_are_not_lost() {
 }
 
 #[test]
-fn two_writers_in_a_full_dictionary_lose_no_room() {
+fn two_writers_of_a_full_dictionary_lose_no_slot() {
     check(|| {
         let dictionary = dictionary(1, None, Evict::Lru);
         let other = Arc::clone(&dictionary);
@@ -214,13 +214,13 @@ fn two_writers_in_a_full_dictionary_lose_no_room() {
 }
 
 #[test]
-fn the_sweep_takes_nothing_that_lives() {
+fn the_sweep_removes_no_live_entry() {
     check(|| {
         let dictionary = dictionary(2, Some(10), Evict::Nothing);
         dictionary.put(b"a", &value(b'a', 1), 1);
         let other = Arc::clone(&dictionary);
         let thread = thread::spawn(move || {
-            // The entry's time is over at 11; it is written again meanwhile.
+            // The entry expires at 11; it is written again meanwhile.
             other.sweep(11, 10);
         });
         assert!(dictionary.put(b"a", &value(b'a', 2), 11));

@@ -1,16 +1,16 @@
-//! Snapshots: what was written comes back, and what was damaged does not.
+//! Snapshots: a saved one is loaded, a damaged one is refused.
 
 #![cfg(not(loom))]
 
 use std::path::PathBuf;
 
 use flick_dict::snapshot::{load, save};
-use flick_dict::{DictConfig, Dictionary, Evict, LoadError, Loaded, Seed};
+use flick_dict::{DictConfig, Dictionary, Evict, LoadError, LoadSummary, Seed};
 
-/// A directory of its own, removed at the end.
-struct Place(PathBuf);
+/// A temporary directory, removed at the end.
+struct TempDir(PathBuf);
 
-impl Place {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("flick-dict-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("the temporary directory can be written");
@@ -22,7 +22,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -54,55 +54,55 @@ fn filled(expire_ns: Option<u64>) -> Dictionary {
 }
 
 #[test]
-fn what_was_written_comes_back() {
-    let place = Place::new("back");
-    assert_eq!(save(&filled(None), &place.file(), 5, 2_000).expect("it is written"), 100);
+fn a_snapshot_round_trips() {
+    let dir = TempDir::new("back");
+    assert_eq!(save(&filled(None), &dir.file(), 5, 2_000).expect("it is written"), 100);
     let back = dictionary(100, None);
-    let loaded = load(&back, &place.file(), 5, 3_000).expect("it is read");
-    assert_eq!(loaded, Loaded { entries: 100, expired: 0, refused: 0 });
+    let loaded = load(&back, &dir.file(), 5, 3_000).expect("it is read");
+    assert_eq!(loaded, LoadSummary { entries: 100, expired: 0, refused: 0 });
     let mut out = [0; 400];
     for number in 0_u64..100 {
         let len = back.get(&number.to_le_bytes(), 3_000, &mut out);
         assert_eq!(len.map(|len| &out[..len]), Some(&vec![number as u8; number as usize * 4][..]));
     }
-    let left: Vec<_> = std::fs::read_dir(&place.0).expect("it is there").collect();
-    assert_eq!(left.len(), 1, "the file beside it is gone");
+    let left: Vec<_> = std::fs::read_dir(&dir.0).expect("it is there").collect();
+    assert_eq!(left.len(), 1, "the temporary file is gone");
 }
 
 #[test]
-fn lifetimes_go_on_while_nothing_runs() {
-    let place = Place::new("lifetimes");
+fn entries_expire_while_the_service_is_down() {
+    let dir = TempDir::new("lifetimes");
     // Written at 1,000 + number, so alive until 2,000 + number.
-    save(&filled(Some(1_000)), &place.file(), 5, 1_500).expect("it is written");
+    save(&filled(Some(1_000)), &dir.file(), 5, 1_500).expect("it is written");
     let back = dictionary(100, Some(1_000));
-    let loaded = load(&back, &place.file(), 5, 2_049).expect("it is read");
-    assert_eq!(loaded, Loaded { entries: 50, expired: 50, refused: 0 });
+    let loaded = load(&back, &dir.file(), 5, 2_049).expect("it is read");
+    assert_eq!(loaded, LoadSummary { entries: 50, expired: 50, refused: 0 });
     assert!(back.has(&60_u64.to_le_bytes(), 2_059));
     assert!(!back.has(&60_u64.to_le_bytes(), 2_060));
-    // A clock that was set back, or a shorter lifetime in the new program: never longer than from now.
+    // The clock was set back, or the new program has a shorter expiry: never longer than that from now.
     let shorter = dictionary(100, Some(10));
-    load(&shorter, &place.file(), 5, 100).expect("it is read");
+    load(&shorter, &dir.file(), 5, 100).expect("it is read");
     assert!(shorter.has(&60_u64.to_le_bytes(), 109) && !shorter.has(&60_u64.to_le_bytes(), 110));
 }
 
 #[test]
 fn a_smaller_dictionary_takes_what_fits() {
-    let place = Place::new("smaller");
-    save(&filled(None), &place.file(), 5, 2_000).expect("it is written");
+    let dir = TempDir::new("smaller");
+    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
     let back = dictionary(30, None);
-    let loaded = load(&back, &place.file(), 5, 3_000).expect("it is read");
-    assert_eq!(loaded, Loaded { entries: 30, expired: 0, refused: 70 });
+    let loaded = load(&back, &dir.file(), 5, 3_000).expect("it is read");
+    assert_eq!(loaded, LoadSummary { entries: 30, expired: 0, refused: 70 });
 }
 
-/// Saves, damages the file, and expects an error that says `expected` and a dictionary that is still empty.
+/// Saves, damages the file, and expects an error that contains `expected` and an empty dictionary.
 fn check_damaged(name: &str, damage: impl FnOnce(&mut Vec<u8>), layout: u64, expected: &str) {
-    let place = Place::new(name);
-    save(&filled(None), &place.file(), 5, 2_000).expect("it is written");
-    let mut bytes = std::fs::read(place.file()).expect("it is there");
+    let dir = TempDir::new(name);
+    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    let mut bytes = std::fs::read(dir.file()).expect("it is there");
     damage(&mut bytes);
-    std::fs::write(place.file(), bytes).expect("it can be written");
+    std::fs::write(dir.file(), bytes).expect("it can be written");
     let back = dictionary(100, None);
-    let error = load(&back, &place.file(), layout, 3_000).expect_err("it is refused").to_string();
+    let error = load(&back, &dir.file(), layout, 3_000).expect_err("it is refused").to_string();
     assert!(error.contains(expected), "{name}: {error}");
     assert!(back.is_empty(), "{name}: a refused snapshot changes nothing");
 }
@@ -127,30 +127,30 @@ fn a_damaged_snapshot_is_refused_whole() {
 }
 
 #[test]
-fn longer_entries_than_the_program_has_are_refused() {
-    let place = Place::new("longer-entries");
-    save(&filled(None), &place.file(), 5, 2_000).expect("it is written");
+fn entries_longer_than_the_program_allows_are_refused() {
+    let dir = TempDir::new("longer-entries");
+    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
     let config = DictConfig { value_bytes_max: 100, ..dictionary(100, None).config().clone() };
     let back = Dictionary::new(config).expect("it fits");
-    let error = load(&back, &place.file(), 5, 3_000).expect_err("it is refused").to_string();
+    let error = load(&back, &dir.file(), 5, 3_000).expect_err("it is refused").to_string();
     assert!(error.contains("longer than the program allows"), "{error}");
     assert!(back.is_empty());
 }
 
 #[test]
-fn there_is_none_at_the_first_start() {
-    let place = Place::new("none");
-    let error = load(&dictionary(1, None), &place.file(), 5, 1).expect_err("there is no file");
+fn a_missing_file_is_reported_as_missing() {
+    let dir = TempDir::new("none");
+    let error = load(&dictionary(1, None), &dir.file(), 5, 1).expect_err("there is no file");
     assert!(matches!(error, LoadError::Missing), "{error}");
 }
 
 #[test]
-fn a_file_that_cannot_be_written_leaves_the_old_one() {
-    let place = Place::new("old-one");
-    save(&filled(None), &place.file(), 5, 2_000).expect("it is written");
-    let old = std::fs::read(place.file()).expect("it is there");
-    // The name of the file beside it is taken by a directory.
-    std::fs::create_dir(place.0.join("state.new")).expect("it can be made");
-    save(&dictionary(1, None), &place.file(), 5, 2_000).expect_err("the file beside it cannot be written");
-    assert_eq!(std::fs::read(place.file()).expect("it is still there"), old);
+fn a_failed_save_leaves_the_old_file() {
+    let dir = TempDir::new("old-one");
+    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    let old = std::fs::read(dir.file()).expect("it is there");
+    // A directory has the temporary file's name.
+    std::fs::create_dir(dir.0.join("state.new")).expect("it can be created");
+    save(&dictionary(1, None), &dir.file(), 5, 2_000).expect_err("the temporary file cannot be written");
+    assert_eq!(std::fs::read(dir.file()).expect("it is still there"), old);
 }

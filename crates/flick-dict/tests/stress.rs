@@ -1,4 +1,4 @@
-//! Readers and writers at once: values carry their key and a sum, so a torn or foreign one is noticed at once.
+//! Concurrent readers and writers: values carry their key and a sum, so a torn or foreign one is detected.
 //! `FLICK_DICT_STRESS=N` does N times the work.
 
 #![cfg(not(loom))]
@@ -31,7 +31,7 @@ fn value_of(key: u64, count: u64, value_bytes_max: usize) -> Vec<u8> {
     value
 }
 
-/// Of whole words where there are some: long values are to be written, not summed.
+/// Sums whole words where there are some, so that long values take no time to sum.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let words =
@@ -47,7 +47,7 @@ fn check_value(key: u64, value: &[u8], context: &str) {
     assert_eq!(body[..8], key.to_le_bytes(), "a value for another key; {context}");
 }
 
-/// One thread's share: `ACTORS` readers and writers, each in turn.
+/// One thread's share: `ACTORS` readers and writers, one after the other.
 fn work(dictionary: &Dictionary, clock: &AtomicU64, seed: u64, rounds: u64, value_bytes_max: usize) -> u64 {
     let mut random = seed | 1;
     let mut out = vec![0; value_bytes_max];
@@ -88,7 +88,7 @@ fn work(dictionary: &Dictionary, clock: &AtomicU64, seed: u64, rounds: u64, valu
     hits
 }
 
-/// Counts the value's count up.
+/// Increments the value's count.
 fn update(dictionary: &Dictionary, key: &[u8], number: u64, now_ns: u64, out: &mut [u8]) {
     for attempt in 0..8 {
         let (found, begun) = dictionary.begin(key, now_ns, attempt == 7, out);
@@ -139,7 +139,7 @@ fn check_bounded(
         .collect();
     let hits: u64 = threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum();
     assert!(hits > 0, "readers found nothing at all: {config:?}");
-    // Every slot and chunk must have come back: the dictionary can be emptied and filled again.
+    // Every slot and chunk must be free again: the dictionary can be emptied and filled.
     let end = clock.load(Ordering::Relaxed) + expire_ns.unwrap_or(0) + 10;
     for number in 0..KEYS {
         for len in [8, 20] {
@@ -169,7 +169,7 @@ fn no_value_is_torn_or_another_keys() {
 
 /// Values of up to 1 MiB in memory for a dozen of them.
 #[test]
-fn long_values_are_not_torn_either() {
+fn long_values_are_not_torn() {
     for expire_ns in [None, Some(50)] {
         for evict in [Evict::Lru, Evict::Oldest, Evict::Nothing] {
             check_bounded(100, Some(12 << 20), (1 << 20) + 1000, expire_ns, evict, 60);

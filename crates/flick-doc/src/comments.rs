@@ -1,5 +1,6 @@
 //! Which comment belongs to what: those directly above, those behind, and those within.
-//! Promises: a comment belongs to one thing; the first block of a file belongs to the file.
+//! Promises: a comment belongs to one thing; the first block of a file belongs to the file. Citations of a standard (`#=`
+//! and `##`) are in no page.
 //! Source: the same eye as the formatter's: a comment below another that stands behind a line, at its column, goes on with it.
 
 use std::ops::Range;
@@ -13,8 +14,8 @@ struct Comment {
     is_alone: bool,
     /// It goes on with a comment behind the line above.
     goes_on: bool,
-    /// Without its `#`.
-    text: String,
+    /// Without its `#`; `None` for a line of a citation.
+    text: Option<String>,
 }
 
 /// The comments of a file.
@@ -42,8 +43,9 @@ impl Comments {
                 && all.last().is_some_and(|last| {
                     last.line + 1 == line && last.column == column && (!last.is_alone || last.goes_on)
                 });
-            let text = source[range.clone()].trim_start_matches('#').trim_end();
-            let text = text.strip_prefix(' ').unwrap_or(text).to_owned();
+            let text = source[range.clone()].strip_prefix('#').unwrap_or("").trim_end();
+            let is_citation = text.starts_with(['=', '#']);
+            let text = (!is_citation).then(|| text.strip_prefix(' ').unwrap_or(text).to_owned());
             all.push(Comment { line, start: range.start, column, is_alone, goes_on, text });
         }
         let intro =
@@ -61,7 +63,7 @@ impl Comments {
 
     /// Returns what the file says about itself.
     pub(crate) fn intro(&self) -> Vec<String> {
-        self.all.iter().take(self.intro_end).map(|comment| comment.text.clone()).collect()
+        self.all.iter().take(self.intro_end).filter_map(|comment| comment.text.clone()).collect()
     }
 
     /// Returns the comment directly above what starts at `place`.
@@ -77,7 +79,7 @@ impl Comments {
             if !is_next || comment.line < self.intro_end {
                 break;
             }
-            found.push(comment.text.clone());
+            found.extend(comment.text.clone());
             line = comment.line;
         }
         found.reverse();
@@ -94,7 +96,7 @@ impl Comments {
             let is_behind = !comment.is_alone && comment.line == last && comment.start >= range.end;
             is_ours = is_behind || range.contains(&comment.start) || comment.goes_on && is_ours;
             if is_ours {
-                found.push(comment.text.clone());
+                found.extend(comment.text.clone());
             } else if comment.line > last {
                 break;
             }

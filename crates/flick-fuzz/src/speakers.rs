@@ -9,19 +9,10 @@ use flick_ir::data::Module;
 
 use crate::targets;
 
-/// What `use` finds: the standard library and grammars of examples, by name.
-pub const LIBRARY: &[(&str, &str)] = &[
-    ("frames", include_str!("../../../stdlib/frames.flick")),
-    ("hadoop", include_str!("../../../stdlib/hadoop.flick")),
-    ("http", include_str!("../../../stdlib/http.flick")),
-    ("lines", include_str!("../../../stdlib/lines.flick")),
-    ("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick")),
-    ("memcached_text", include_str!("../../../stdlib/memcached_text.flick")),
-    ("mqtt", include_str!("../../../examples/mqtt_door/mqtt.flick")),
-    ("pcap", include_str!("../../../stdlib/pcap.flick")),
-    ("raw", include_str!("../../../stdlib/raw.flick")),
-    ("resp", include_str!("../../../stdlib/resp.flick")),
-    ("stomp", include_str!("../../../examples/stomp_door/stomp.flick")),
+/// Grammars of examples, which `use` finds beside the standard library, by name.
+pub const EXAMPLES: &[(&str, &str)] = &[
+    ("mqtt", include_str!("../../../examples/mqtt_gateway/mqtt.flick")),
+    ("stomp", include_str!("../../../examples/stomp_gateway/stomp.flick")),
 ];
 
 /// Grammars that are read: library, what clients send, what they receive.

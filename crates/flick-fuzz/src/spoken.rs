@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{
-    AskList, Engine, Frame, FuncId, Outcome, RuleAction, RuleCall, Send, SendBody, SendList, Step,
+    AskList, Engine, Frame, FuncId, ParseStep, RuleAction, RuleCall, RuleOutcome, Send, SendBody, SendList,
 };
 use flick_ir::Interpreter;
 use flick_ir::random::MockHost;
@@ -137,7 +137,7 @@ fn receive(of: usize, speaker: &Speaker, sides: &mut [Side<'_>; 2], data: &[u8])
     // A rule runs on the first part of a message.
     let mut frame = Frame::new();
     let step = speaker.compiled.parse(view.parse_request, &mut frame, message);
-    assert_eq!(step, Step::Done, "a message has a first part");
+    assert_eq!(step, ParseStep::Done, "a message has a first part");
     assert!(frame.total_bytes() <= total && last.total_bytes() <= total, "a part is longer than its message");
     // What has no rule is thrown away, or merged.
     let Some(rule) = program.rules.iter().find(|rule| rule.source == 0) else { return };
@@ -189,7 +189,7 @@ struct Side<'e> {
     sends: SendList,
     asks: AskList,
     failure: Option<u32>,
-    outcome: Outcome,
+    outcome: RuleOutcome,
     host: MockHost,
 }
 
@@ -210,7 +210,7 @@ impl<'e> Side<'e> {
             sends: SendList::new(),
             asks: AskList::new(),
             failure: None,
-            outcome: Outcome::Finished,
+            outcome: RuleOutcome::Finished,
             host,
         };
         if let Some(init) = program.init_state {

@@ -1,6 +1,7 @@
 //! What must hold for any text, and for any bytes from a peer, one function per target.
 
-use flick_check::{Severity, hir};
+use flick_check::Severity;
+use flick_compiler::{Checked, Input};
 use flick_ir::data::Module;
 use flick_syntax::limits::{ERRORS_MAX, NESTING_DEPTH_MAX};
 use flick_syntax::{Parse, SyntaxNode};
@@ -8,7 +9,7 @@ use flick_syntax::{Parse, SyntaxNode};
 pub use crate::spoken::{messages, programs, rewritten};
 
 use crate::limits::FORMATTED_BYTES_MAX;
-use crate::speakers::LIBRARY;
+use crate::speakers::EXAMPLES;
 
 /// Nodes that one level of nesting may add; as in the tests of the parser.
 const NODES_PER_LEVEL_MAX: usize = 6;
@@ -39,36 +40,26 @@ fn layout(before: &Parse) {
     assert_eq!(flick_syntax::format(&after), formatted, "a layout that is none");
 }
 
-/// Text to meaning: a program exactly when there is no error; every diagnostic can be shown. Returns the program.
-pub fn checker(data: &[u8]) -> Option<hir::Program> {
-    let source = String::from_utf8_lossy(data);
-    let loader = |name: &str| {
-        let known = LIBRARY.iter().find(|(known, _)| *known == name);
-        known.map(|(name, text)| (format!("{name}.flick"), (*text).to_owned()))
-    };
-    let (program, diagnostics, sources) = flick_check::check("fuzz.flick", &source, &loader);
-    let has_errors = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    assert_eq!(program.is_none(), has_errors, "a program and an error, or neither");
-    for diagnostic in &diagnostics {
-        assert!(!flick_check::render(diagnostic, &sources, false).is_empty());
+/// Text to meaning: a program exactly when there is no error; every diagnostic can be shown.
+pub fn checker(data: &[u8]) -> Checked {
+    let input = Input::text("fuzz.flick", String::from_utf8_lossy(data)).with_files(EXAMPLES);
+    let checked =
+        flick_compiler::check(&input).unwrap_or_else(|failure| panic!("no file is read: {failure}"));
+    let has_errors = checked.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    assert_eq!(checked.program.is_none(), has_errors, "a program and an error, or neither");
+    for diagnostic in &checked.diagnostics {
+        assert!(!flick_check::render(diagnostic, &checked.sources, false).is_empty());
     }
-    program
+    checked
 }
 
 /// Text to code: an accepted program with a process is lowered to code that is well-formed, and reads back as written.
 /// Returns the code.
 pub fn ir(data: &[u8]) -> Option<Module> {
-    let program = checker(data).filter(|program| program.process.is_some())?;
-    if !flick_lower::crowded(&program).is_empty() {
-        return None;
-    }
-    let module = flick_lower::lower(&program);
-    // What a rule needs too much of is the author's to change; only the code tells.
-    if !flick_ir::bounds::excesses(&module).is_empty() {
-        return None;
-    }
-    let errors = flick_ir::verify(&module);
-    assert!(errors.is_empty(), "lowering made code that is not well-formed: {}", errors[0]);
+    let Checked { program, sources, .. } = checker(data);
+    let program = program.filter(|program| program.process.is_some())?;
+    // A program that exceeds a limit which only its code shows is refused here.
+    let module = flick_compiler::lower(&program, &sources).ok()?;
     let text = flick_ir::text::print(&module);
     let read = flick_ir::text::parse(&text).unwrap_or_else(|error| panic!("{error:?} in\n{text}"));
     assert_eq!(flick_ir::text::print(&read), text, "code does not read back as written");

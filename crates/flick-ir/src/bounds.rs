@@ -14,7 +14,7 @@ mod rooms;
 
 use std::collections::BTreeMap;
 
-use flick_abi::limits::{ASKS_MAX, ROOM_BYTES_MAX};
+use flick_abi::limits::{ASKS_MAX, CAPACITY_CHECK_BYTES_MAX};
 
 use crate::calls;
 use crate::cfg::Cfg;
@@ -37,7 +37,7 @@ pub struct FunctionBounds {
     pub sends: u64,
     /// Bytes of output built, callees included, but for what is built in parts that are entered only where there is room.
     pub out_bytes: u64,
-    /// Whether it has such parts, callees included: together they build [`ROOM_BYTES_MAX`] at most.
+    /// Whether it has such parts, callees included: together they build [`CAPACITY_CHECK_BYTES_MAX`] at most.
     pub has_rooms: bool,
     /// Of these, bytes built before the last suspension: they are kept while it waits.
     pub kept_bytes: u64,
@@ -61,7 +61,7 @@ pub struct FunctionBounds {
 impl FunctionBounds {
     /// Bytes of output built, all parts included.
     pub fn all_out_bytes(&self) -> u64 {
-        self.out_bytes.saturating_add(if self.has_rooms { ROOM_BYTES_MAX as u64 } else { 0 })
+        self.out_bytes.saturating_add(if self.has_rooms { CAPACITY_CHECK_BYTES_MAX as u64 } else { 0 })
     }
 }
 
@@ -201,7 +201,7 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         !rooms.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
     let out = longest(&built);
     let kept = longest(&before_suspensions(function, &cfg, built));
-    let kept_in_rooms = if has_rooms && function.suspends() { ROOM_BYTES_MAX as u64 } else { 0 };
+    let kept_in_rooms = if has_rooms && function.suspends() { CAPACITY_CHECK_BYTES_MAX as u64 } else { 0 };
     let sends = longest(&known.sum(|inst| known.sends(inst)));
     let asks = known.sum(|inst| u64::from(is_ask(inst)));
     let asks_total = longest(&asks);

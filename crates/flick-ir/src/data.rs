@@ -3,6 +3,7 @@
 //! Refuses: types wider than a word. A bytes value is a packed reference, a message is its frame.
 //! Source: block parameters instead of phi nodes, as Cranelift and MLIR do; FLICK §4.3, §5 for the graph.
 
+use flick_abi::FaultCause;
 use flick_abi::{FuncId, HostCall, Program};
 
 /// A whole program: what the platform sees, and the code behind its function numbers.
@@ -752,8 +753,8 @@ pub enum Terminator {
     Fault {
         /// Index of the field.
         field: u32,
-        /// See `flick_abi::Step::Fault`.
-        cause: u32,
+        /// See `flick_abi::ParseStep::Fault`.
+        cause: FaultCause,
     },
     /// Rules: gives way until all asks since the start or the last suspension are answered, then goes on at `then`,
     /// which has no other way in. Only in rules themselves, never in helpers.

@@ -12,7 +12,7 @@ mod scan;
 
 use std::sync::{Arc, OnceLock};
 
-use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendList, Step};
+use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, ParseStep, RuleCall, RuleOutcome, SendList};
 
 use crate::bounds::{FunctionBounds, bounds};
 use crate::cfg::Cfg;
@@ -85,7 +85,7 @@ impl Interpreter {
     }
 
     /// As [`Engine::parse`], and the steps used.
-    pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (Step, u64) {
+    pub fn parse_counted(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> (ParseStep, u64) {
         self.parse_with(parser, frame, data, None)
     }
 
@@ -96,7 +96,7 @@ impl Interpreter {
         frame: &mut Frame,
         data: &[u8],
         visitor: Visitor<'_>,
-    ) -> Step {
+    ) -> ParseStep {
         self.parse_with(parser, frame, data, Some(visitor)).0
     }
 
@@ -106,7 +106,7 @@ impl Interpreter {
         frame: &mut Frame,
         data: &[u8],
         visitor: Option<Visitor<'_>>,
-    ) -> (Step, u64) {
+    ) -> (ParseStep, u64) {
         let before = frame.clone();
         let ending = with_call(&before, data, &mut [], |call| {
             let args = [0, data.len() as u64];
@@ -123,22 +123,27 @@ impl Interpreter {
     }
 
     /// As [`Engine::run`], and the steps used.
-    pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> (Outcome, u64) {
+    pub fn run_counted(&self, rule: FuncId, call: &mut RuleCall<'_>) -> (RuleOutcome, u64) {
         self.run_with(rule, call, Hooks::default())
     }
 
     /// As [`Engine::run`]; `visitor` is told each block that it goes through.
-    pub fn run_visited(&self, rule: FuncId, call: &mut RuleCall<'_>, visitor: Visitor<'_>) -> Outcome {
+    pub fn run_visited(&self, rule: FuncId, call: &mut RuleCall<'_>, visitor: Visitor<'_>) -> RuleOutcome {
         self.run_with(rule, call, Hooks { through: None, visitor: Some(&mut *visitor) }).0
     }
 
-    fn run_with<'c>(&self, rule: FuncId, call: &mut RuleCall<'c>, hooks: Hooks<'_, 'c>) -> (Outcome, u64) {
+    fn run_with<'c>(
+        &self,
+        rule: FuncId,
+        call: &mut RuleCall<'c>,
+        hooks: Hooks<'_, 'c>,
+    ) -> (RuleOutcome, u64) {
         let args = [0, call.source_element];
         match self.enter(rule, FuncKind::Rule, call, &args, hooks) {
-            (Ending::Suspended(state), _, steps) => (Outcome::Suspended(state), steps),
+            (Ending::Suspended(state), _, steps) => (RuleOutcome::Suspended(state), steps),
             (Ending::Returned(_), _, steps) => {
                 assert!(call.asks.as_slice().is_empty(), "a rule waits for what it has asked");
-                (Outcome::Finished, steps)
+                (RuleOutcome::Finished, steps)
             }
             (Ending::Step(_), ..) => panic!("a rule returns or waits"),
         }
@@ -252,11 +257,11 @@ fn with_call<T>(
 }
 
 impl Engine for Interpreter {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         self.parse_counted(parser, frame, data).0
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         self.run_counted(rule, call).0
     }
 

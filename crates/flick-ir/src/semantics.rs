@@ -25,7 +25,7 @@ pub use words::{
 };
 
 /// Largest number of bytes a `Need` can ask for; what lies beyond is asked for as this and never satisfied.
-/// Two bits less than a word, because that is what a `Step` can carry.
+/// Two bits less than a word, because that is what a `ParseStep` can carry.
 pub const NEED_BYTES_MAX: u64 = u64::MAX >> 2;
 
 /// Element number that stands for every index too large for a channel value; outside every array.

@@ -1,7 +1,7 @@
 //! The memcached binary protocol: the 24-byte header, opcodes and statuses.
 //!
 //! Promises: no allocation; decoding reads exactly 24 bytes and never panics on what a peer sent.
-//! Refuses: judging a frame. Whether lengths agree with each other and with the opcode is the reader's business.
+//! Refuses: validating a frame. The reader checks whether lengths agree with each other and with the opcode.
 //! Source: memcached binary protocol revamped, §2 (header), §3 (codes).
 
 mod opcode;
@@ -21,7 +21,8 @@ pub const MAGIC_RESPONSE: u8 = 0x81;
 
 /// The header of one message, request or response, in host byte order.
 ///
-/// The opcode and status are kept as sent: [`Opcode::from_byte`] and [`Status::from_code`] tell whether they are known.
+/// The opcode and status are kept as sent: [`Opcode::from_byte`] and [`Status::from_code`] return whether they are
+/// known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// [`MAGIC_REQUEST`] or [`MAGIC_RESPONSE`] in a well-formed message.
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn disagreeing_lengths_are_told_without_wrapping() {
+    fn disagreeing_lengths_are_detected_without_overflow() {
         let header = Header { key_len: u16::MAX, extras_len: u8::MAX, body_len: 3, ..Header::default() };
         assert!(!header.lengths_agree());
         assert_eq!(header.value_len(), 0);
@@ -145,7 +146,7 @@ mod tests {
         for byte in 0..=u8::MAX {
             if let Some(opcode) = Opcode::from_byte(byte) {
                 assert_eq!(opcode.byte(), byte);
-                assert!(!opcode.loud().is_quiet(), "{opcode:?}");
+                assert!(!opcode.non_quiet().is_quiet(), "{opcode:?}");
             }
         }
         for code in 0..=u16::MAX {

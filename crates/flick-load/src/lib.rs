@@ -1,21 +1,21 @@
 //! Both ends of a memcached conversation, for demonstrations, tests and benchmarks of a proxy between them.
 //!
 //! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions.
-//! - [`store`]: an embedded store that speaks the binary protocol, so that a demonstration needs no installed server.
+//! - [`store`]: an embedded store with the binary protocol, so that a demonstration needs no installed server.
 //! - [`load`]: a load generator that checks every reply it receives and measures latency without coordinated omission.
 //!
 //! Promises: every buffer is bounded (see [`limits`]); the load generator allocates nothing per request once warm;
-//! a reply that is not exactly the one asked for is counted, never accepted.
-//! Not here: anything of the platform itself. This crate knows sockets and memcached, not tasks and channels, so
-//! that a fault in the platform cannot hide behind shared code.
+//! a reply that is not exactly the requested one is counted, never accepted.
+//! Not here: code of the platform. This crate knows sockets and memcached, not tasks and channels, so that shared code
+//! cannot hide a fault of the platform.
 //!
 //! # A store and a load against it
 //!
 //! ```
 //! use flick_load::load::{self, LoadConfig};
-//! use flick_load::store::Store;
+//! use flick_load::store::EmbeddedStore;
 //!
-//! let store = Store::start("127.0.0.1:0".parse().expect("a literal address"))?;
+//! let store = EmbeddedStore::start("127.0.0.1:0".parse().expect("a literal address"))?;
 //! let config = LoadConfig { connections: 4, requests: Some(1_000), ..LoadConfig::new(store.addr()) };
 //! load::populate(&config)?;
 //!
@@ -33,10 +33,7 @@
 //! Reading order: [`binary`], [`store`], [`load`].
 
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")
-)]
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed set-up panics at its line"))]
 
 pub mod binary;
 pub mod text;

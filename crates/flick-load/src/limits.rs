@@ -1,4 +1,4 @@
-//! Every bound of this crate, in one place.
+//! The limits of this crate.
 //!
 //! Promises: no buffer, queue, table or retry of the crate grows past a constant named here or a setting that is
 //! checked against one.
@@ -21,14 +21,14 @@ pub const STORE_READ_BYTES: usize = 64 << 10;
 /// Unsent bytes of a connection above which the store stops reading from it.
 pub const STORE_UNSENT_BYTES_MAX: usize = 256 << 10;
 
-/// Buffer capacity that a quiet connection of the store may keep.
+/// Buffer capacity that an idle connection of the store may keep.
 pub const STORE_IDLE_BYTES_MAX: usize = 4 << 10;
 
 /// Readiness events taken from the kernel at once.
 pub const EVENTS_MAX: usize = 512;
 
-/// Connections accepted in one turn of the store's loop, so that a flood of them cannot starve the open ones.
-pub const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// Connections accepted in one iteration of the store's loop, so that a flood of them cannot starve the open ones.
+pub const ACCEPTS_PER_LOOP_MAX: usize = 64;
 
 /// Connections of one load.
 pub const CONNECTIONS_MAX: usize = 20_000;
@@ -36,7 +36,7 @@ pub const CONNECTIONS_MAX: usize = 20_000;
 /// Unanswered requests of one connection of the load: the low bits of the opaque name the slot.
 pub const DEPTH_MAX: usize = 1 << SLOT_BITS;
 
-/// Bits of the opaque that name the slot; the rest tell generations and connections apart.
+/// Bits of the opaque that name the slot; the rest identify generation and connection.
 pub const SLOT_BITS: u32 = 10;
 
 /// Bytes of received replies the load holds per connection, unless one reply needs more.

@@ -1,12 +1,12 @@
 //! A load generator for memcached servers and proxies that checks every reply.
 //!
-//! Closed loop: each connection keeps `depth` requests unanswered and sends the next when a reply comes.
-//! Open loop ([`LoadConfig::rate_per_s`]): requests are due at fixed times whatever the server does, and latency counts
-//! from the time a request was due, so that a stall is charged to every request it delays.
+//! Closed loop: each connection keeps `depth` requests unanswered and sends the next when a reply comes. Open loop
+//! ([`LoadConfig::rate_per_s`]): requests are due at fixed times, independent of the server, and latency counts from
+//! the time a request was due, so a stall counts for every request it delays.
 //!
-//! Promises: every reply is matched to its request (by opaque in the binary protocol, by order in the text protocol) and
-//! every value is checked against its key; nothing is allocated per request once warm; the same seed asks for the same
-//! keys in the same order on each connection's thread.
+//! Promises: every reply is matched to its request (by opaque in the binary protocol, by order in the text protocol)
+//! and every value is checked against its key; nothing is allocated per request once warm; the same seed asks for the
+//! same keys in the same order on each connection's thread.
 //! Refuses: unix sockets, other operations than get and set.
 
 mod client;
@@ -26,14 +26,14 @@ use std::time::Duration;
 use crate::binary::Status;
 use crate::limits::{CONNECTIONS_MAX, DEPTH_MAX, KEY_BYTES_MAX, THREADS_MAX, VALUE_BYTES_MAX};
 
-pub use progress::{Counts, Latency, Progress, Snapshot};
+pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
 
 /// Requests that `populate` keeps unanswered.
 const POPULATE_DEPTH: usize = 64;
 
 /// Which wire protocol a load speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum MemcachedProtocol {
     /// The binary protocol: replies are matched by opaque and may come in any order.
     Binary,
     /// The text protocol: replies come in order.
@@ -58,13 +58,13 @@ impl ValueSize {
     }
 }
 
-/// The order in which keys are asked for.
+/// The order of the requested keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Each with the same chance, every time.
+    /// Uniformly random.
     Random,
-    /// One after the other, from the first, on each thread.
-    InTurn,
+    /// In ascending order on each thread.
+    Sequential,
 }
 
 /// What a load does. Build one with [`LoadConfig::new`] and change what matters.
@@ -73,7 +73,7 @@ pub struct LoadConfig {
     /// Where to connect.
     pub addr: SocketAddr,
     /// Which protocol to speak.
-    pub protocol: Protocol,
+    pub protocol: MemcachedProtocol,
     /// Connections, spread over the threads.
     pub connections: usize,
     /// Requests each connection leaves unanswered at most.
@@ -90,7 +90,7 @@ pub struct LoadConfig {
     pub get_ratio: f64,
     /// Requests due per second over all connections: the open loop. `None` is the closed loop.
     pub rate_per_s: Option<f64>,
-    /// Time at the start that is not measured. What goes wrong in it is counted all the same.
+    /// Time at the start that is not measured. Faults in it are counted.
     pub warmup: Duration,
     /// Time to measure after the warm-up; `None` goes on until `requests` are sent or the load is stopped.
     pub duration: Option<Duration>,
@@ -101,10 +101,10 @@ pub struct LoadConfig {
     pub drain: Duration,
     /// Whether a lost connection is opened again, with growing pauses.
     pub reconnect: bool,
-    /// Whether each write is cut into random small pieces, one per turn.
+    /// Whether each write is cut into random small pieces, one per loop iteration.
     pub split_writes: bool,
-    /// Whether the kernel stamps what arrives, so that the time a service took is told apart from the load's own delays
-    /// ([`LoadReport::served`]).
+    /// Whether the kernel stamps what arrives, so that the time a service took is published apart from the load's own
+    /// delays ([`LoadReport::served`]).
     pub stamped: bool,
     /// Seed of every random choice.
     pub seed: u64,
@@ -118,7 +118,7 @@ impl LoadConfig {
     pub fn new(addr: SocketAddr) -> LoadConfig {
         LoadConfig {
             addr,
-            protocol: Protocol::Binary,
+            protocol: MemcachedProtocol::Binary,
             connections: 16,
             depth: 1,
             threads: 1,
@@ -164,22 +164,23 @@ impl LoadConfig {
     }
 }
 
-/// What a load has found out.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
-    /// Replies after the warm-up: the same as `counts.replies`, for short reading.
+    /// Replies after the warm-up: the same as `counts.replies`.
     pub replies: u64,
     /// Everything counted.
-    pub counts: Counts,
+    pub counts: LoadCounts,
     /// From the end of the warm-up to the last reply.
     pub elapsed: Duration,
     /// `replies` over `elapsed`.
     pub replies_per_s: f64,
-    /// Latency of good replies after the warm-up.
-    pub latency: Latency,
-    /// With [`LoadConfig::stamped`]: from handing a request to the socket until its reply was at the load's host, whenever the load came
-    /// to read it. A request that the load sends late is not charged for that, so this is no end-to-end latency.
-    pub served: Latency,
+    /// LoadLatency of good replies after the warm-up.
+    pub latency: LoadLatency,
+    /// With [`LoadConfig::stamped`]: from writing a request to the socket until its reply arrived at the load's host,
+    /// no matter when the load read it. It excludes the delay of a request that the load sent late, so it is no
+    /// end-to-end latency.
+    pub served: LoadLatency,
     /// Slowest error reply, in microseconds: how long a client of a dead backend waits.
     pub error_latency_us_max: u64,
     /// What was wrong with the first wrong reply.
@@ -187,7 +188,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Returns how many things went wrong; a run in which this is not zero is void.
+    /// Returns the number of faults; a run with faults is void.
     pub fn faults(&self) -> u64 {
         self.counts.faults()
     }
@@ -198,21 +199,21 @@ impl LoadReport {
     }
 }
 
-/// A load under way. Dropping it stops the load and waits for its threads.
+/// A running load. Dropping it stops the load and waits for its threads.
 #[derive(Debug)]
 pub struct LoadRun {
-    progress: Arc<Progress>,
+    progress: Arc<LoadProgress>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
 }
 
 impl LoadRun {
     /// Returns the live figures, to be shared with a view.
-    pub fn progress(&self) -> Arc<Progress> {
+    pub fn progress(&self) -> Arc<LoadProgress> {
         Arc::clone(&self.progress)
     }
 
-    /// Asks the load to send nothing more, wait for its last replies and end. Returns at once.
+    /// Makes the load send nothing more, wait for its last replies and end. Returns at once.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
@@ -227,7 +228,7 @@ impl LoadRun {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of the load and sums it up.
+    /// Waits for the end of the load and returns its report.
     pub fn wait(mut self) -> LoadReport {
         let spans = self.threads.drain(..).map(|thread| thread.join().expect("a driver does not panic"));
         let elapsed = spans.max().unwrap_or_default();
@@ -250,7 +251,7 @@ impl Drop for LoadRun {
     fn drop(&mut self) {
         self.stop();
         for thread in self.threads.drain(..) {
-            // A panic of a driver has been reported by its own thread; here the load only has to be over.
+            // Its own thread has reported the panic of a driver; here the load only has to end.
             let _ = thread.join();
         }
     }
@@ -258,11 +259,11 @@ impl Drop for LoadRun {
 
 /// Starts a load on its own threads and returns at once; connections are opened by those threads.
 ///
-/// Errors: a setting out of range (`InvalidInput`), or the kernel has no descriptors or threads left. A server that cannot
-/// be reached is not an error here: it is counted as `connect_failures`.
+/// Errors: a setting out of range (`InvalidInput`), or the kernel has no descriptors or threads left. A server that
+/// cannot be reached is not an error here: it is counted as `connect_failures`.
 pub fn start(config: LoadConfig) -> io::Result<LoadRun> {
     config.check()?;
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(LoadProgress::new());
     let stop = Arc::new(AtomicBool::new(false));
     let config = Arc::new(config);
     let mut run = LoadRun { progress, stop, threads: Vec::with_capacity(config.threads) };
@@ -305,7 +306,7 @@ pub fn populate(config: &LoadConfig) -> io::Result<LoadReport> {
         requests: Some(config.keys),
         split_writes: false,
         reconnect: false,
-        order: KeyOrder::InTurn,
+        order: KeyOrder::Sequential,
         ..config.clone()
     })?;
     if report.faults() > 0 || report.replies != config.keys {

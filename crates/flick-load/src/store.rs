@@ -1,7 +1,8 @@
 //! An embedded memcached-speaking store: one thread, one epoll loop, the binary protocol.
 //!
 //! Promises: passes `memccapable -b`; memory is bounded by [`StoreConfig`] and [`crate::limits`]; an idle connection
-//! holds no buffer; the replies of one readiness event leave in one write; a client that does not read is not read from.
+//! holds no buffer; the replies of one readiness event are sent in one write; the store stops reading from a client
+//! that does not read.
 //! Refuses: the text protocol, UDP, authentication.
 //! Source: the protocol as in [`crate::binary`]; behaviour compared with memcached 1.6.
 
@@ -20,22 +21,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::limits::{ACCEPTS_PER_TURN_MAX, EVENTS_MAX, STORE_READ_BYTES};
-use command::{Keeper, Tally};
-use connection::{Connection, Turn};
+use crate::limits::{ACCEPTS_PER_LOOP_MAX, EVENTS_MAX, STORE_READ_BYTES};
+use command::{RequestCounts, RequestHandler};
+use connection::{Connection, Served};
 use table::Table;
 
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
-/// How large a store may become.
+/// The bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreConfig {
     /// Address to listen on; port 0 takes a free one.
     pub addr: SocketAddr,
-    /// Items kept at most; the oldest go first.
+    /// Most items; a write beyond evicts the oldest.
     pub entries_max: usize,
-    /// Bytes of items kept at most, with what the store itself needs per item.
+    /// Most bytes of items, including the store's own cost per item.
     pub bytes_max: usize,
     /// Open connections; one more is accepted and closed at once.
     pub connections_max: usize,
@@ -48,7 +49,7 @@ impl StoreConfig {
     }
 }
 
-/// What a store has done since its start; written once per turn of its loop.
+/// Counters of a store since its start; written once per iteration of its loop.
 #[derive(Debug, Default)]
 pub struct StoreCounters {
     /// Requests answered, or rightly left without reply.
@@ -67,25 +68,25 @@ pub struct StoreCounters {
     pub open: AtomicU64,
     /// Requests that broke the protocol.
     pub faults: AtomicU64,
-    /// Items evicted to make room.
+    /// Items evicted for others.
     pub evictions: AtomicU64,
 }
 
-/// The way to start a store.
+/// Starts stores.
 #[derive(Debug)]
-pub struct Store;
+pub struct EmbeddedStore;
 
-impl Store {
-    /// Starts a store of the usual size on `addr`; port 0 takes a free port, told by [`StoreHandle::addr`].
+impl EmbeddedStore {
+    /// Starts a store of the usual size on `addr`; port 0 takes a free port, which [`StoreHandle::addr`] returns.
     ///
-    /// Errors: whatever `bind` says, or the kernel has no descriptors left.
+    /// Errors: those of bind(2), or no descriptor is left.
     pub fn start(addr: SocketAddr) -> io::Result<StoreHandle> {
-        Store::start_with(StoreConfig::new(addr))
+        EmbeddedStore::start_with(StoreConfig::new(addr))
     }
 
     /// Starts a store as configured.
     ///
-    /// Errors: as for [`Store::start`].
+    /// Errors: as for [`EmbeddedStore::start`].
     pub fn start_with(config: StoreConfig) -> io::Result<StoreHandle> {
         let listener = TcpListener::bind(config.addr)?;
         listener.set_nonblocking(true)?;
@@ -130,7 +131,7 @@ impl StoreHandle {
 impl Drop for StoreHandle {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        // An eventfd refuses a write only when its count is full, and then the loop is being woken already.
+        // An eventfd refuses a write only when its count is full; then the loop is being woken already.
         let _ = rustix::io::write(&self.shared.waker, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
@@ -157,10 +158,10 @@ struct Server {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     open: usize,
-    keeper: Keeper,
+    handler: RequestHandler,
     recv: Box<[u8]>,
     out: Vec<u8>,
-    told: Tally,
+    published: RequestCounts,
 }
 
 impl Server {
@@ -179,10 +180,10 @@ impl Server {
             connections: Vec::new(),
             free: Vec::new(),
             open: 0,
-            keeper: Keeper::new(table, unix_s()),
+            handler: RequestHandler::new(table, unix_s()),
             recv: vec![0; STORE_READ_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(STORE_READ_BYTES),
-            told: Tally::default(),
+            published: RequestCounts::default(),
         })
     }
 
@@ -202,12 +203,12 @@ impl Server {
                     index => self.serve(index as usize, event.flags, now_s),
                 }
             }
-            self.tell();
+            self.publish();
         }
     }
 
     fn accept(&mut self) {
-        for _ in 0..ACCEPTS_PER_TURN_MAX {
+        for _ in 0..ACCEPTS_PER_LOOP_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _peer)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -215,7 +216,7 @@ impl Server {
                     self.accepting = epoll::delete(&self.epoll, &self.listener).is_err();
                     return;
                 }
-                // The peer gave up between its connect and our accept; the next one is unaffected.
+                // The peer closed between its connect and our accept; the next one is unaffected.
                 Err(_) => continue,
             };
             if self.open == self.config.connections_max {
@@ -238,16 +239,16 @@ impl Server {
     }
 
     fn serve(&mut self, index: usize, flags: EventFlags, now_s: u64) {
-        // An event for a connection that an earlier event of this turn has closed finds nothing here.
+        // An earlier event of this iteration may have closed the connection.
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
-        let mut turn = connection::TurnContext {
+        let mut ctx = connection::ServeContext {
             epoll: &self.epoll,
-            keeper: &mut self.keeper,
+            handler: &mut self.handler,
             recv: &mut self.recv,
             out: &mut self.out,
             now_s,
         };
-        if connection.turn(&mut turn, flags) == Turn::Closed {
+        if connection.serve(&mut ctx, flags) == Served::Closed {
             self.connections[index] = None;
             self.free.push(index);
             self.open -= 1;
@@ -258,18 +259,18 @@ impl Server {
         }
     }
 
-    /// Publishes what this turn has changed.
-    fn tell(&mut self) {
-        let (counters, tally) = (&self.shared.counters, self.keeper.tally);
+    /// Publishes the counters that this iteration has changed.
+    fn publish(&mut self) {
+        let (counters, counts) = (&self.shared.counters, self.handler.counts);
         counters.open.store(self.open as u64, Ordering::Relaxed);
-        if tally != self.told {
-            counters.requests.store(tally.requests, Ordering::Relaxed);
-            counters.gets.store(tally.gets, Ordering::Relaxed);
-            counters.hits.store(tally.hits, Ordering::Relaxed);
-            counters.sets.store(tally.sets, Ordering::Relaxed);
-            counters.faults.store(tally.faults, Ordering::Relaxed);
-            counters.evictions.store(self.keeper.table.evictions(), Ordering::Relaxed);
-            self.told = tally;
+        if counts != self.published {
+            counters.requests.store(counts.requests, Ordering::Relaxed);
+            counters.gets.store(counts.gets, Ordering::Relaxed);
+            counters.hits.store(counts.hits, Ordering::Relaxed);
+            counters.sets.store(counts.sets, Ordering::Relaxed);
+            counters.faults.store(counts.faults, Ordering::Relaxed);
+            counters.evictions.store(self.handler.table.evictions(), Ordering::Relaxed);
+            self.published = counts;
         }
     }
 }
@@ -279,7 +280,7 @@ fn out_of_descriptors(error: &io::Error) -> bool {
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
 }
 
-/// Seconds since 1970, the clock in which clients express expiries.
+/// Returns the seconds since 1970, the clock of clients' expiries.
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs())
 }

@@ -1,6 +1,6 @@
-//! The part of the memcached text protocol that a load needs: `get` and `set`, and every answer to them.
+//! The part of the memcached text protocol that a load needs: `get` and `set`, and every reply to them.
 //!
-//! Promises: no allocation in `parse_reply`; a reply is handed out only whole.
+//! Promises: no allocation in `parse_reply`; only whole replies are returned.
 //! Refuses: replies with more than one value (the load never asks for several keys), and lines beyond `LINE_BYTES_MAX`.
 //! Source: `doc/protocol.txt` of memcached.
 
@@ -14,7 +14,7 @@ pub const LINE_BYTES_MAX: usize = KEY_BYTES_MAX + 262;
 
 /// One whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum TextReply<'a> {
     /// The one value asked for, with its key.
     Value {
         /// The key as the server repeats it.
@@ -26,18 +26,18 @@ pub enum Reply<'a> {
     Miss,
     /// `STORED`.
     Stored,
-    /// Any error line, told in the statuses of the binary protocol.
+    /// Any error line, as a status of the binary protocol.
     Error(Status),
 }
 
 /// What the front of a receive buffer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum TextParse<'a> {
     /// A reply, and how many bytes it took.
-    Whole(Reply<'a>, usize),
+    Whole(TextReply<'a>, usize),
     /// Not yet a whole reply.
     NeedMore,
-    /// Something the protocol does not allow; the stream has no known position any more.
+    /// Something the protocol does not allow; the rest of the stream cannot be parsed.
     Broken,
 }
 
@@ -56,47 +56,49 @@ pub fn encode_set_line(key: &[u8], value_len: usize, out: &mut Vec<u8>) {
 }
 
 /// Parses the reply at the front of `input`.
-pub fn parse_reply(input: &[u8]) -> Step<'_> {
+pub fn parse_reply(input: &[u8]) -> TextParse<'_> {
     let Some((line, line_len)) = line(input) else {
-        return if input.len() > LINE_BYTES_MAX { Step::Broken } else { Step::NeedMore };
+        return if input.len() > LINE_BYTES_MAX { TextParse::Broken } else { TextParse::NeedMore };
     };
     if let Some(rest) = line.strip_prefix(b"VALUE ") {
         return parse_value(rest, &input[line_len..], line_len);
     }
     let reply = match line {
-        b"END" => Reply::Miss,
-        b"STORED" => Reply::Stored,
-        b"NOT_STORED" => Reply::Error(Status::NotStored),
-        b"EXISTS" => Reply::Error(Status::KeyExists),
-        b"NOT_FOUND" => Reply::Error(Status::KeyNotFound),
-        b"ERROR" => Reply::Error(Status::UnknownCommand),
-        other if other.starts_with(b"CLIENT_ERROR") => Reply::Error(Status::InvalidArguments),
-        other if other.starts_with(b"SERVER_ERROR out of memory") => Reply::Error(Status::OutOfMemory),
-        other if other.starts_with(b"SERVER_ERROR object too large") => Reply::Error(Status::ValueTooLarge),
-        other if other.starts_with(b"SERVER_ERROR") => Reply::Error(Status::InternalError),
-        _ => return Step::Broken,
+        b"END" => TextReply::Miss,
+        b"STORED" => TextReply::Stored,
+        b"NOT_STORED" => TextReply::Error(Status::NotStored),
+        b"EXISTS" => TextReply::Error(Status::KeyExists),
+        b"NOT_FOUND" => TextReply::Error(Status::KeyNotFound),
+        b"ERROR" => TextReply::Error(Status::UnknownCommand),
+        other if other.starts_with(b"CLIENT_ERROR") => TextReply::Error(Status::InvalidArguments),
+        other if other.starts_with(b"SERVER_ERROR out of memory") => TextReply::Error(Status::OutOfMemory),
+        other if other.starts_with(b"SERVER_ERROR object too large") => {
+            TextReply::Error(Status::ValueTooLarge)
+        }
+        other if other.starts_with(b"SERVER_ERROR") => TextReply::Error(Status::InternalError),
+        _ => return TextParse::Broken,
     };
-    Step::Whole(reply, line_len)
+    TextParse::Whole(reply, line_len)
 }
 
 /// Parses `KEY FLAGS BYTES`, the value after it, and the `END` that closes the reply.
-fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> Step<'a> {
+fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> TextParse<'a> {
     const END: &[u8] = b"\r\nEND\r\n";
     let mut words = words.split(|&byte| byte == b' ');
     let (Some(key), Some(_flags), Some(len)) = (words.next(), words.next(), words.next()) else {
-        return Step::Broken;
+        return TextParse::Broken;
     };
     let Some(len) = decimal(len).filter(|&len| len <= VALUE_BYTES_MAX) else {
-        return Step::Broken;
+        return TextParse::Broken;
     };
     let Some((data, end)) = after_line.split_at_checked(len) else {
-        return Step::NeedMore;
+        return TextParse::NeedMore;
     };
     match end.get(..END.len()) {
-        Some(END) => Step::Whole(Reply::Value { key, data }, line_len + len + END.len()),
-        Some(_) => Step::Broken,
-        None if END.starts_with(end) => Step::NeedMore,
-        None => Step::Broken,
+        Some(END) => TextParse::Whole(TextReply::Value { key, data }, line_len + len + END.len()),
+        Some(_) => TextParse::Broken,
+        None if END.starts_with(end) => TextParse::NeedMore,
+        None => TextParse::Broken,
     }
 }
 
@@ -123,21 +125,21 @@ mod tests {
 
     /// Parses `input` at every length: each shorter one must ask for more, the whole one must give `expected`.
     #[track_caller]
-    fn check(input: &str, expected: Reply<'_>) {
+    fn check(input: &str, expected: TextReply<'_>) {
         let bytes = input.as_bytes();
         for len in 0..bytes.len() {
-            assert_eq!(parse_reply(&bytes[..len]), Step::NeedMore, "cut at {len} of {input:?}");
+            assert_eq!(parse_reply(&bytes[..len]), TextParse::NeedMore, "cut at {len} of {input:?}");
         }
-        assert_eq!(parse_reply(bytes), Step::Whole(expected, bytes.len()));
+        assert_eq!(parse_reply(bytes), TextParse::Whole(expected, bytes.len()));
     }
 
     #[test]
     fn replies_are_found_only_whole() {
-        check("VALUE k1 0 5\r\nab\r\nc\r\nEND\r\n", Reply::Value { key: b"k1", data: b"ab\r\nc" });
-        check("END\r\n", Reply::Miss);
-        check("STORED\r\n", Reply::Stored);
-        check("SERVER_ERROR Connection refused\r\n", Reply::Error(Status::InternalError));
-        check("CLIENT_ERROR bad\r\n", Reply::Error(Status::InvalidArguments));
+        check("VALUE k1 0 5\r\nab\r\nc\r\nEND\r\n", TextReply::Value { key: b"k1", data: b"ab\r\nc" });
+        check("END\r\n", TextReply::Miss);
+        check("STORED\r\n", TextReply::Stored);
+        check("SERVER_ERROR Connection refused\r\n", TextReply::Error(Status::InternalError));
+        check("CLIENT_ERROR bad\r\n", TextReply::Error(Status::InvalidArguments));
     }
 
     #[test]
@@ -149,8 +151,8 @@ mod tests {
             "VALUE k 0 x\r\n",
             "VALUE k 0 1\r\nabcdefgh",
         ] {
-            assert_eq!(parse_reply(input.as_bytes()), Step::Broken, "{input:?}");
+            assert_eq!(parse_reply(input.as_bytes()), TextParse::Broken, "{input:?}");
         }
-        assert_eq!(parse_reply(&[b'a'; LINE_BYTES_MAX + 1]), Step::Broken);
+        assert_eq!(parse_reply(&[b'a'; LINE_BYTES_MAX + 1]), TextParse::Broken);
     }
 }

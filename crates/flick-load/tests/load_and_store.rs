@@ -1,4 +1,4 @@
-//! The load against the embedded store and against servers that misbehave on purpose: what it counts must be what happened.
+//! The load against the embedded store and against misbehaving servers: it must count exactly what happened.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,27 +6,28 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::{HEADER_BYTES, Header, MAGIC_RESPONSE, Opcode, Status};
-use flick_load::load::{self, Counts, LoadConfig, LoadReport, Protocol, ValueSize};
-use flick_load::store::{Store, StoreConfig};
+use flick_load::load::{self, LoadConfig, LoadCounts, LoadReport, MemcachedProtocol, ValueSize};
+use flick_load::store::{EmbeddedStore, StoreConfig};
 
 fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// Fills a fresh store and runs `change`d load against it; everything asked must be answered rightly.
+/// Fills a fresh store and runs a `change`d load against it; every request must get the right reply.
 #[track_caller]
 fn check(change: impl FnOnce(LoadConfig) -> LoadConfig) -> LoadReport {
-    let store = Store::start(any_port()).expect("a store starts on a free port");
+    let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
     let config = change(LoadConfig { keys: 500, requests: Some(20_000), ..LoadConfig::new(store.addr()) });
     load::populate(&config).expect("every key is written");
     let report = load::run(config.clone()).expect("the load runs");
     let asked = config.requests.expect("the load has an end");
     assert_eq!(report.first_wrong, None);
-    let expected = Counts { requests: asked, replies: asked, replies_total: asked, ..Counts::default() };
+    let expected =
+        LoadCounts { requests: asked, replies: asked, replies_total: asked, ..LoadCounts::default() };
     assert_eq!(report.counts, expected);
     assert_eq!(report.faults(), 0);
     assert!(report.latency.p50_us <= report.latency.p99_us && report.latency.p99_us <= report.latency.max_us);
-    // The store counts a batch behind its replies, so the last ones may have arrived before they are counted.
+    // The store counts a batch after sending its replies, so the last replies may arrive before they are counted.
     let counted = || store.counters().requests.load(Ordering::Relaxed);
     let until = Instant::now() + Duration::from_secs(5);
     while counted() < asked + config.keys && Instant::now() < until {
@@ -48,13 +49,13 @@ fn many_connections_on_two_threads_get_every_answer() {
 }
 
 #[test]
-fn stamped_replies_tell_what_the_service_took_apart_from_what_the_load_took() {
+fn timestamps_separate_the_service_time_from_the_loads_own() {
     let report = check(|config| LoadConfig { stamped: true, connections: 4, depth: 16, ..config });
     // Sixteen replies are read one after the other, and all were there before.
     assert!(report.served.max_us > 0, "{report:?}");
     assert!(report.served.p50_us <= report.latency.p50_us, "{report:?}");
     let report = check(|config| config);
-    assert_eq!(report.served.max_us, 0, "nobody has asked for stamps");
+    assert_eq!(report.served.max_us, 0, "no server has asked for stamps");
 }
 
 #[test]
@@ -92,20 +93,20 @@ fn open_loop_gets_every_answer_at_its_rate() {
 }
 
 #[test]
-fn misses_are_told_from_errors() {
-    let store = Store::start(any_port()).expect("a store starts on a free port");
+fn misses_are_counted_apart_from_errors() {
+    let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
     let config = LoadConfig { requests: Some(100), get_ratio: 1.0, ..LoadConfig::new(store.addr()) };
     let report = load::run(config).expect("the load runs");
     assert_eq!((report.replies, report.counts.misses, report.faults()), (100, 100, 0));
 }
 
 #[test]
-fn a_store_that_goes_away_is_counted_and_found_again() {
-    let store = Store::start(any_port()).expect("a store starts on a free port");
+fn a_lost_store_is_counted_and_reconnected() {
+    let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
     let config = LoadConfig { keys: 100, reconnect: true, ..LoadConfig::new(store.addr()) };
     let run = load::start(config.clone()).expect("the load starts");
     let progress = run.progress();
-    let wait_for = |holds: &dyn Fn(&Counts) -> bool| {
+    let wait_for = |holds: &dyn Fn(&LoadCounts) -> bool| {
         while !holds(&progress.counts()) {
             std::thread::yield_now();
         }
@@ -115,7 +116,7 @@ fn a_store_that_goes_away_is_counted_and_found_again() {
     store.stop();
     wait_for(&|counts| counts.disconnects == 16 && counts.connect_failures > 0);
     let replies_before = progress.counts().replies;
-    let store = Store::start_with(config).expect("the port is free again");
+    let store = EmbeddedStore::start_with(config).expect("the port is free again");
     wait_for(&|counts| counts.replies > replies_before + 1_000);
     run.stop();
     let report = run.wait();
@@ -127,7 +128,7 @@ fn a_store_that_goes_away_is_counted_and_found_again() {
 #[test]
 fn a_small_store_refuses_connections_and_keeps_its_bounds() {
     let config = StoreConfig { entries_max: 50, connections_max: 4, ..StoreConfig::new(any_port()) };
-    let store = Store::start_with(config).expect("a store starts on a free port");
+    let store = EmbeddedStore::start_with(config).expect("a store starts on a free port");
     let report =
         load::run(LoadConfig { connections: 8, requests: Some(5_000), ..LoadConfig::new(store.addr()) })
             .expect("the load runs");
@@ -215,7 +216,7 @@ fn error_replies_are_counted_by_status() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_counted() {
+fn a_missing_server_counts_as_connect_failures() {
     let addr = TcpListener::bind(any_port()).and_then(|listener| listener.local_addr()).expect("a free port");
     let report =
         load::run(LoadConfig { requests: Some(10), ..LoadConfig::new(addr) }).expect("the load runs");
@@ -256,7 +257,7 @@ fn the_text_protocol_gets_every_answer() {
         }
     });
     let config = LoadConfig {
-        protocol: Protocol::Text,
+        protocol: MemcachedProtocol::Text,
         connections: 3,
         depth: 4,
         keys: 3,

@@ -2,17 +2,18 @@
 
 use std::process::Command;
 
-use flick_load::store::Store;
+use flick_load::store::EmbeddedStore;
 
 #[test]
 fn the_store_passes_every_binary_test() {
-    let store = Store::start("127.0.0.1:0".parse().expect("a literal address")).expect("a store starts");
+    let store =
+        EmbeddedStore::start("127.0.0.1:0".parse().expect("a literal address")).expect("a store starts");
     let port = store.addr().port().to_string();
     let output = Command::new("memccapable")
         .args(["-b", "-h", "127.0.0.1", "-p", &port])
         .output()
         .expect("memccapable runs: install libmemcached-tools");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(told.matches("[pass]").count(), 27, "{told}");
-    assert!(output.status.success() && !told.contains("[FAIL]"), "{told}");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(report.matches("[pass]").count(), 27, "{report}");
+    assert!(output.status.success() && !report.contains("[FAIL]"), "{report}");
 }

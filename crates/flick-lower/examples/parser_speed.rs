@@ -4,21 +4,19 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use flick_abi::{Engine, Frame, Step};
-use flick_check::check;
+use flick_abi::{Engine, Frame, ParseStep};
 use flick_codegen::{Options, compile};
+use flick_compiler::{Checked, Input, check};
 
 const LISTING_1: &str = include_str!("../../../examples/memcached_proxy/memcached_proxy.flick");
-const MEMCACHED: &str = include_str!("../../../stdlib/memcached_binary.flick");
 const CALLS: usize = 100_000;
 const BATCHES: usize = 100;
 
 fn main() {
-    let loader = |name: &str| Some((name.to_owned(), MEMCACHED.to_owned()));
-    let (program, _, _) = check("listing_1", LISTING_1, &loader);
-    let program = program.expect("Listing 1 has no errors");
+    let accepted = check(&Input::text("listing_1", LISTING_1)).and_then(Checked::accept);
+    let accepted = accepted.expect("Listing 1 has no errors");
     let started = Instant::now();
-    let module = flick_lower::lower(&program);
+    let module = accepted.module(&accepted.program).expect("Listing 1 is within the limits");
     println!("lower {:?}", started.elapsed());
     let view = module.program.channels[0].view.clone().expect("the client is received from");
     let reply_view = module.program.channels[1].view.clone().expect("backends are received from");
@@ -39,7 +37,7 @@ fn main() {
                 for index in 0..CALLS {
                     frame.restart();
                     let step = engine.parse(black_box(parser), &mut frame, black_box(&messages[index & 7]));
-                    assert!(step == Step::Done, "the messages are whole");
+                    assert!(step == ParseStep::Done, "the messages are whole");
                 }
                 black_box(&frame);
                 started.elapsed().as_secs_f64() * 1e9 / CALLS as f64

@@ -4,7 +4,7 @@
 //! Refuses: asks in helpers, loops and merges; the checker does. Functions that ask are lowered in place.
 
 use flick_abi::limits::ASKS_MAX;
-use flick_check::hir::{AskAll, AskOver, Block, Expr, Source, Ty, UnitId};
+use flick_check::hir::{AskAll, AskOver, Block, Expr, LoopSource, Ty, UnitId};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use crate::body::Body;
@@ -156,7 +156,7 @@ impl Body<'_> {
 /// before the start; what goes through a list or a range is counted round by round.
 fn rounds_of(over: &AskOver) -> u32 {
     match over.source {
-        Source::Channels(_) => ASKS_MAX as u32,
+        LoopSource::Channels(_) => ASKS_MAX as u32,
         _ if over.max as usize == ASKS_MAX => over.max + 1,
         _ => over.max,
     }

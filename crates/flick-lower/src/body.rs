@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_FLAGS;
 use flick_check::hir::{Expr, FieldId, FieldKind, Span, Ty, UnitId};
 use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
@@ -16,13 +17,6 @@ use crate::part::Part;
 use crate::ready::Ready;
 use crate::unit::Key;
 use crate::value::{Num, Shape, Val};
-
-/// A check of a grammar failed.
-pub const CAUSE_CHECK: u32 = 1;
-/// Arithmetic on a peer's numbers left its range.
-pub const CAUSE_ARITHMETIC: u32 = 2;
-/// A field is longer than its bound.
-pub const CAUSE_TOO_LONG: u32 = 3;
 
 /// How arithmetic behaves.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +66,7 @@ pub struct Body<'p> {
     pub ready: Ready,
     /// The frame parameter, where there is one.
     pub frame: Option<Value>,
-    faults: HashMap<(u32, u32), BlockId>,
+    faults: HashMap<(u32, FaultCause), BlockId>,
     /// Suspensions written so far.
     pub suspensions: u32,
     /// A function of flags: where a fault would be, it sets none and is done.
@@ -115,7 +109,7 @@ impl<'p> Body<'p> {
     }
 
     /// The block that refuses the message because of `field`.
-    pub fn fault_block(&mut self, field: u32, cause: u32) -> BlockId {
+    pub fn fault_block(&mut self, field: u32, cause: FaultCause) -> BlockId {
         if let Some(&block) = self.faults.get(&(field, cause)) {
             return block;
         }
@@ -137,7 +131,7 @@ impl<'p> Body<'p> {
     }
 
     /// Goes on only where `cond` holds.
-    pub fn expect(&mut self, cond: Value, field: u32, cause: u32) {
+    pub fn expect(&mut self, cond: Value, field: u32, cause: FaultCause) {
         let fault = self.fault_block(field, cause);
         let go_on = self.f.new_block(&[]);
         self.f.branch_to(cond, go_on, fault);
@@ -145,7 +139,7 @@ impl<'p> Body<'p> {
     }
 
     /// Goes on only where `cond` holds.
-    pub fn expect_expr(&mut self, cond: &Expr, field: u32, cause: u32) {
+    pub fn expect_expr(&mut self, cond: &Expr, field: u32, cause: FaultCause) {
         let go_on = self.f.new_block(&[]);
         let fault = self.fault_block(field, cause);
         self.branch_on(cond, go_on, fault);

@@ -3,12 +3,12 @@
 //! cost next to nothing are evaluated together, first, and tested once. Where a part has effects, all keep their order.
 
 use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, Ty};
+use flick_check::walk;
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use crate::body::Body;
 use crate::branch::pattern_bits;
 use crate::value::{Num, Val, Word};
-use crate::walk::walk_expr;
 
 /// Expressions of at most this many parts are cheaper to evaluate than to skip.
 const EAGER_PARTS_MAX: usize = 4;
@@ -165,7 +165,7 @@ pub fn is_comparison(op: BinaryOp) -> bool {
 /// Whether evaluating `expr` costs no more than a branch around it.
 fn is_cheap(expr: &Expr) -> bool {
     let (mut parts, mut plain) = (0, true);
-    walk_expr(expr, &mut |inner| {
+    walk::expr(expr, &mut |inner| {
         parts += 1;
         plain &= match &inner.kind {
             ExprKind::Int(_)

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
-use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Fun, Program, StateId, Ty, UnitId};
+use flick_check::hir::{Channel, Expr, ExprKind, FieldId, Fun, Program, SessionLocalId, Ty, UnitId};
+use flick_check::walk;
 use flick_ir::data::Type;
 
 use crate::carrier::{Carrier, Layout};
@@ -14,7 +15,7 @@ use crate::parse::{kept_keys, seen_by};
 use crate::part::Part;
 use crate::unit::{Key, UnitInfo};
 use crate::value::ShapeKind;
-use crate::walk::{keys_of, walk_block, walk_program};
+use crate::walk::{keys_of, walk_program};
 
 /// The program and what is known of its grammars, functions and state.
 #[derive(Debug)]
@@ -139,7 +140,7 @@ impl<'p> Context<'p> {
         }
         let mut state_places = Vec::new();
         let mut words = 0;
-        for state in &program.states {
+        for state in &program.session_locals {
             state_places.push(words);
             words += items(program, &state.ty).iter().map(state_words).sum::<u32>();
         }
@@ -163,7 +164,7 @@ impl<'p> Context<'p> {
     }
 
     /// The first word of a `local`.
-    pub fn state_place(&self, state: StateId) -> u32 {
+    pub fn state_place(&self, state: SessionLocalId) -> u32 {
         self.state_places[state.0 as usize]
     }
 
@@ -175,7 +176,7 @@ impl<'p> Context<'p> {
     /// Whether evaluating an expression can be noticed by anybody but the one who uses its value.
     pub fn has_effects(&self, expr: &Expr) -> bool {
         let mut found = false;
-        crate::walk::walk_expr(expr, &mut |inner| found |= self.is_effect(inner));
+        walk::expr(expr, &mut |inner| found |= self.is_effect(inner));
         found
     }
 
@@ -269,7 +270,7 @@ impl<'p> Context<'p> {
 
     fn fun_info(&self, fun: &Fun) -> FunInfo {
         let mut info = FunInfo::default();
-        walk_block(&fun.body, &mut |expr| {
+        walk::block(&fun.body, &mut |expr| {
             info.parts += 1;
             info.asks |= matches!(expr.kind, ExprKind::Ask { .. } | ExprKind::AskAll { .. });
             info.has_effects |= self.is_effect(expr);

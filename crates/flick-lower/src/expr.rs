@@ -147,7 +147,7 @@ impl Body<'_> {
     /// Lowers what is kept, and what leaves.
     fn expr_of_platform(&mut self, expr: &Expr) -> Val {
         match &expr.kind {
-            ExprKind::State(state) => self.load_state(*state),
+            ExprKind::SessionLocal(state) => self.load_state(*state),
             ExprKind::DictGet(dict, key) => self.dict_get(*dict, key),
             ExprKind::DictHas(dict, key) => self.dict_has(*dict, key),
             ExprKind::DictPut(dict, key, value) => {

@@ -7,7 +7,7 @@ use flick_check::hir::{Dict, Program, Ty};
 
 /// What carries a part of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum StoredPart {
     /// A number or truth value.
     Word {
         /// It is a truth value.
@@ -33,21 +33,21 @@ pub fn plain_bytes_max(ty: &Ty) -> Option<u32> {
 }
 
 /// The parts of a value of a type.
-pub fn items(program: &Program, ty: &Ty) -> Vec<Item> {
+pub fn items(program: &Program, ty: &Ty) -> Vec<StoredPart> {
     let mut found = Vec::new();
     push_items(program, ty, &mut found);
     found
 }
 
-fn push_items(program: &Program, ty: &Ty, found: &mut Vec<Item>) {
+fn push_items(program: &Program, ty: &Ty, found: &mut Vec<StoredPart>) {
     match ty {
-        Ty::Int { unsigned, .. } => found.push(Item::Word { is_bool: false, unsigned: *unsigned }),
+        Ty::Int { unsigned, .. } => found.push(StoredPart::Word { is_bool: false, unsigned: *unsigned }),
         Ty::Enum(_) | Ty::Ipv4 | Ty::Time | Ty::Duration => {
-            found.push(Item::Word { is_bool: false, unsigned: false });
+            found.push(StoredPart::Word { is_bool: false, unsigned: false });
         }
-        Ty::Bool => found.push(Item::Word { is_bool: true, unsigned: false }),
+        Ty::Bool => found.push(StoredPart::Word { is_bool: true, unsigned: false }),
         Ty::Bytes { .. } | Ty::Ipv6 | Ty::Endpoint => {
-            found.push(Item::Bytes(plain_bytes_max(ty).expect("these are bytes")));
+            found.push(StoredPart::Bytes(plain_bytes_max(ty).expect("these are bytes")));
         }
         Ty::Tuple(parts) => parts.iter().for_each(|part| push_items(program, part, found)),
         Ty::Struct(id) => {
@@ -55,11 +55,11 @@ fn push_items(program: &Program, ty: &Ty, found: &mut Vec<Item>) {
             fields.iter().for_each(|(_, ty)| push_items(program, ty, found));
         }
         Ty::Option(inner) => {
-            found.push(Item::Word { is_bool: true, unsigned: false });
+            found.push(StoredPart::Word { is_bool: true, unsigned: false });
             push_items(program, inner, found);
         }
         Ty::Variant(id) => {
-            found.push(Item::Word { is_bool: false, unsigned: false });
+            found.push(StoredPart::Word { is_bool: false, unsigned: false });
             let cases = &program.variants[id.0 as usize].cases;
             cases.iter().filter_map(|(_, ty)| ty.as_ref()).for_each(|ty| push_items(program, ty, found));
         }
@@ -70,8 +70,8 @@ fn push_items(program: &Program, ty: &Ty, found: &mut Vec<Item>) {
 /// Longest packed form of a value of a type, in bytes. Saturates.
 pub fn packed_bytes_max(program: &Program, ty: &Ty) -> u32 {
     let lens = items(program, ty).into_iter().map(|item| match item {
-        Item::Word { .. } => WORD_BYTES,
-        Item::Bytes(max) => max.saturating_add(WORD_BYTES),
+        StoredPart::Word { .. } => WORD_BYTES,
+        StoredPart::Bytes(max) => max.saturating_add(WORD_BYTES),
     });
     lens.fold(0, u32::saturating_add)
 }
@@ -121,9 +121,9 @@ fn describe(program: &Program, ty: &Ty) -> String {
 }
 
 /// Words of a session's state that an item takes.
-pub fn state_words(item: &Item) -> u32 {
+pub fn state_words(item: &StoredPart) -> u32 {
     match item {
-        Item::Word { .. } => 1,
-        Item::Bytes(max) => 1 + max.div_ceil(WORD_BYTES),
+        StoredPart::Word { .. } => 1,
+        StoredPart::Bytes(max) => 1 + max.div_ceil(WORD_BYTES),
     }
 }

@@ -4,10 +4,11 @@
 //! Refuses: operands beyond 64 signed bits in a division, and in a product beyond 128 bits: a fault.
 //! Source: RELIABILITY P7 (lengths can never wrap); carries and 32-bit halves as in any multi-word arithmetic.
 
+use flick_abi::FaultCause;
 use flick_check::hir::{BinaryOp, Ty};
 use flick_ir::data::{Binary, Op, Type, Value};
 
-use crate::body::{Body, CAUSE_ARITHMETIC, Mode, word_type};
+use crate::body::{Body, Mode, word_type};
 use crate::interval::Interval;
 use crate::value::{Num, Word};
 
@@ -50,8 +51,8 @@ impl Body<'_> {
             return self.exact_division(op, a, b, field);
         }
         let Some(range) = range_of_arithmetic(op, a.range, b.range) else {
-            let a = self.check_range(a, Interval::INT, field, CAUSE_ARITHMETIC);
-            let b = self.check_range(b, Interval::INT, field, CAUSE_ARITHMETIC);
+            let a = self.check_range(a, Interval::INT, field, FaultCause::Arithmetic);
+            let b = self.check_range(b, Interval::INT, field, FaultCause::Arithmetic);
             return self.exact(op, a, b, field);
         };
         for (word, ty) in [(Interval::INT, Type::Int), (Interval::UINT, Type::Uint)] {
@@ -61,8 +62,8 @@ impl Body<'_> {
             }
         }
         if op == BinaryOp::Mul {
-            let a = self.check_range(a, Interval::INT, field, CAUSE_ARITHMETIC);
-            let b = self.check_range(b, Interval::INT, field, CAUSE_ARITHMETIC);
+            let a = self.check_range(a, Interval::INT, field, FaultCause::Arithmetic);
+            let b = self.check_range(b, Interval::INT, field, FaultCause::Arithmetic);
             let range = a.range.mul(b.range).expect("the product of two words has 128 bits");
             let (hi, lo) = self.wide_product(a.value(), b.value());
             return self.narrow(Num { word: Word::Two { hi, lo }, range });
@@ -75,14 +76,14 @@ impl Body<'_> {
         let unsigned = a.range.within(Interval::UINT) && b.range.within(Interval::UINT);
         let signed = a.range.within(Interval::INT) && b.range.within(Interval::INT);
         if !signed && !unsigned {
-            let a = self.check_range(a, Interval::INT, field, CAUSE_ARITHMETIC);
-            let b = self.check_range(b, Interval::INT, field, CAUSE_ARITHMETIC);
+            let a = self.check_range(a, Interval::INT, field, FaultCause::Arithmetic);
+            let b = self.check_range(b, Interval::INT, field, FaultCause::Arithmetic);
             return self.exact_division(op, a, b, field);
         }
         let least = Interval::INT.lo;
         let a = if signed && a.range.lo == least && b.range.lo < 0 {
             // The one signed quotient that has no word: -2^63 / -1.
-            self.check_range(a, Interval::new(least + 1, Interval::INT.hi), field, CAUSE_ARITHMETIC)
+            self.check_range(a, Interval::new(least + 1, Interval::INT.hi), field, FaultCause::Arithmetic)
         } else {
             a
         };
@@ -137,7 +138,7 @@ impl Body<'_> {
     }
 
     /// Goes on only where `num` is within `allowed`; emits nothing where that is known.
-    pub fn check_range(&mut self, num: Num, allowed: Interval, field: u32, cause: u32) -> Num {
+    pub fn check_range(&mut self, num: Num, allowed: Interval, field: u32, cause: FaultCause) -> Num {
         let low = (num.range.lo < allowed.lo).then(|| {
             let bound = self.constant(allowed.lo);
             self.compare(BinaryOp::Le, bound, num)

@@ -273,7 +273,7 @@ fn lower_protocol(
         order: info.order(),
         exclusive: facts.exclusive,
         correlate: facts.correlate.map(|field| info.wire_field(field)),
-        loud: facts.loud.as_ref().map(|(field, _)| info.wire_field(*field)),
+        non_quiet: facts.loud.as_ref().map(|(field, _)| info.wire_field(*field)),
         echo: info.echo().into_iter().map(|field| info.wire_field(field)).collect(),
         failures: lower_failures(cx, consts, unit, |function| functions.add(function)),
         message_bytes_max: info.message_bytes_max(),

@@ -3,7 +3,7 @@
 //! Refuses: asks and sends without bound; the checker does.
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
-use flick_check::hir::{BinaryOp, Block, Expr, LocalId, Source, Ty};
+use flick_check::hir::{BinaryOp, Block, Expr, LocalId, LoopSource, Ty};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::Body;
@@ -32,14 +32,14 @@ enum RunKind {
 
 impl Body<'_> {
     /// Evaluates what a loop goes through.
-    pub fn run_of(&mut self, source: &Source) -> Run {
+    pub fn run_of(&mut self, source: &LoopSource) -> Run {
         match source {
-            Source::List(list) => {
+            LoopSource::List(list) => {
                 let Ty::List { elem, max } = &list.ty else { panic!("the checker found a list here") };
                 let memory = self.expr(list).bytes();
                 self.run_of_list(memory, elem, *max)
             }
-            Source::Range { lo, hi, trips_max } => {
+            LoopSource::Range { lo, hi, trips_max } => {
                 let (lo, hi) = (self.expr(lo).num(), self.expr(hi).num());
                 let is_some = self.compare(BinaryOp::Lt, lo, hi);
                 let difference = self.f.binary(Type::Int, Binary::Sub, hi.value(), lo.value());
@@ -49,7 +49,7 @@ impl Body<'_> {
                 let range = Interval::new(lo.range.lo, last);
                 Run { kind: RunKind::Range { lo, range }, count, trips_max: *trips_max }
             }
-            Source::Channels(channels) => {
+            LoopSource::Channels(channels) => {
                 let chan = self.expr(channels).chan();
                 self.run_of_channels(chan, CHANNEL_ELEMENTS_MAX as u32)
             }
@@ -121,7 +121,7 @@ impl Body<'_> {
     }
 
     /// `for`.
-    pub fn lower_for(&mut self, local: LocalId, source: &Source, block: &Block) -> Val {
+    pub fn lower_for(&mut self, local: LocalId, source: &LoopSource, block: &Block) -> Val {
         let run = self.run_of(source);
         self.repeat(&run, Vec::new(), |body, element, _, _| {
             body.set_local(local, element);
@@ -135,7 +135,7 @@ impl Body<'_> {
     pub fn lower_fold(
         &mut self,
         local: LocalId,
-        source: &Source,
+        source: &LoopSource,
         acc: (LocalId, &Expr, &Ty),
         block: &Block,
     ) -> Val {
@@ -154,7 +154,7 @@ impl Body<'_> {
     }
 
     /// `map` over a source.
-    pub fn lower_map(&mut self, local: LocalId, source: &Source, block: &Block, ty: &Ty) -> Val {
+    pub fn lower_map(&mut self, local: LocalId, source: &LoopSource, block: &Block, ty: &Ty) -> Val {
         let elem = elem_of(ty);
         let run = self.run_of(source);
         let memory = self.list_new(run.count, elem, run.trips_max);
@@ -168,7 +168,7 @@ impl Body<'_> {
     }
 
     /// `filter`.
-    pub fn lower_filter(&mut self, local: LocalId, source: &Source, block: &Block, ty: &Ty) -> Val {
+    pub fn lower_filter(&mut self, local: LocalId, source: &LoopSource, block: &Block, ty: &Ty) -> Val {
         let elem = elem_of(ty);
         let run = self.run_of(source);
         let memory = self.list_new(run.count, elem, run.trips_max);

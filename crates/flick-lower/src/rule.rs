@@ -2,7 +2,7 @@
 
 use flick_abi::{FailureReason, FuncId, RuleAction};
 use flick_check::hir::{
-    Block, Expr, ExprKind, Handler, LocalId, Proc, Rule, StateId, Stmt, Timer, Ty, UnitId,
+    Block, Expr, ExprKind, Handler, LocalId, Proc, Rule, SessionLocalId, Stmt, Timer, Ty, UnitId,
 };
 use flick_ir::data::{FuncKind, Function, Op, Terminator, Type};
 
@@ -56,14 +56,14 @@ pub fn lower_timer(cx: &Context<'_>, consts: &mut ConstPool, timer: &Timer, numb
 
 /// Lowers what gives a session's state its first values; `None` where zeros do.
 pub fn lower_init(cx: &Context<'_>, consts: &mut ConstPool) -> Option<Function> {
-    let states = &cx.program.states;
+    let states = &cx.program.session_locals;
     if states.iter().all(|state| is_zero(&state.init)) {
         return None;
     }
     let mut body = Body::of_rule(cx, consts, "init_state".to_owned(), 0);
     for (index, state) in states.iter().enumerate().filter(|(_, state)| !is_zero(&state.init)) {
         let val = body.expr(&state.init);
-        body.store_state(StateId(index as u32), &val);
+        body.store_state(SessionLocalId(index as u32), &val);
     }
     Some(body.finish_rule(&Block::default()))
 }

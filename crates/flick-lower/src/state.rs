@@ -3,17 +3,17 @@
 //! read before.
 //! Refuses: messages, lists and channels; the checker does.
 
-use flick_check::hir::StateId;
+use flick_check::hir::SessionLocalId;
 use flick_ir::data::{Op, Type, Value};
 
 use crate::body::Body;
-use crate::layout::{Item, items, state_words};
+use crate::layout::{StoredPart, items, state_words};
 use crate::value::Val;
 
 impl Body<'_> {
     /// Reads a `local`.
-    pub fn load_state(&mut self, state: StateId) -> Val {
-        let ty = &self.cx.program.states[state.0 as usize].ty;
+    pub fn load_state(&mut self, state: SessionLocalId) -> Val {
+        let ty = &self.cx.program.session_locals[state.0 as usize].ty;
         let mut place = self.cx.state_place(state);
         let mut words = Vec::new();
         for item in items(self.cx.program, ty) {
@@ -24,9 +24,9 @@ impl Body<'_> {
         self.arrived(&carrier, &mut words.into_iter())
     }
 
-    fn load_item(&mut self, item: &Item, word: u32) -> Value {
+    fn load_item(&mut self, item: &StoredPart, word: u32) -> Value {
         match item {
-            Item::Word { is_bool, unsigned } => {
+            StoredPart::Word { is_bool, unsigned } => {
                 let ty = match (is_bool, unsigned) {
                     (true, _) => Type::Bool,
                     (false, true) => Type::Uint,
@@ -34,15 +34,15 @@ impl Body<'_> {
                 };
                 self.f.define(ty, Op::StateLoad { word })
             }
-            Item::Bytes(max_bytes) => {
+            StoredPart::Bytes(max_bytes) => {
                 self.f.define(Type::Bytes, Op::StateLoadBytes { word, max_bytes: *max_bytes })
             }
         }
     }
 
     /// `name := value`.
-    pub fn store_state(&mut self, state: StateId, val: &Val) {
-        let ty = &self.cx.program.states[state.0 as usize].ty;
+    pub fn store_state(&mut self, state: SessionLocalId, val: &Val) {
+        let ty = &self.cx.program.session_locals[state.0 as usize].ty;
         let mut place = self.cx.state_place(state);
         let carrier = self.cx.carrier(ty);
         let words = self.words(&carrier, val);
@@ -52,10 +52,10 @@ impl Body<'_> {
         }
     }
 
-    fn store_item(&mut self, item: &Item, word: u32, value: Value) {
+    fn store_item(&mut self, item: &StoredPart, word: u32, value: Value) {
         match item {
-            Item::Word { .. } => self.f.effect(Op::StateStore { word, value }),
-            Item::Bytes(max_bytes) => {
+            StoredPart::Word { .. } => self.f.effect(Op::StateStore { word, value }),
+            StoredPart::Bytes(max_bytes) => {
                 self.f.effect(Op::StateStoreBytes { word, max_bytes: *max_bytes, value });
             }
         }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{FRAME_HEAD_SLOTS, FRAME_SLOTS_MAX};
 use flick_abi::{ReplyOrder, WireField};
@@ -106,7 +107,7 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Number { .. }
                 | FieldKind::Varint { .. }
                 | FieldKind::Bits { .. }
-                | FieldKind::Asked => number_range(&field.kind),
+                | FieldKind::Kept => number_range(&field.kind),
             };
             info.ranges.push(range);
         }
@@ -124,7 +125,7 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// Why a bound of a field is exceeded, for whoever refuses the message.
-    pub fn too_long(&self, field: FieldId) -> u32 {
+    pub fn too_long(&self, field: FieldId) -> FaultCause {
         self.field(field).too_long
     }
 
@@ -165,7 +166,7 @@ impl<'p> UnitInfo<'p> {
 
     /// Whether the platform keeps it: what a request said for its reply.
     fn is_asked(&self, key: Key) -> bool {
-        matches!(key, Key::Field(field) if matches!(self.field(field).kind, FieldKind::Asked))
+        matches!(key, Key::Field(field) if matches!(self.field(field).kind, FieldKind::Kept))
     }
 
     /// The slot of a key that somebody needs.
@@ -194,7 +195,7 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Number { .. }
                 | FieldKind::Varint { .. }
                 | FieldKind::Bits { .. }
-                | FieldKind::Asked => {
+                | FieldKind::Kept => {
                     if self.range(field).within(Interval::INT) {
                         Type::Int
                     } else {

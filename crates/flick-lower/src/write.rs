@@ -108,7 +108,7 @@ impl Body<'_> {
             | FieldKind::Bits { .. }
             | FieldKind::Flag { .. }
             | FieldKind::TextVar { .. }
-            | FieldKind::Asked => {}
+            | FieldKind::Kept => {}
         }
     }
 

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX};
 use flick_abi::{
-    Ask, AskList, Engine, Frame, FuncId, Message, Outcome, Program, RuleAction, RuleCall, Send, SendList,
-    Step,
+    Ask, AskList, Engine, Frame, FuncId, Message, ParseStep, Program, RuleAction, RuleCall, RuleOutcome,
+    Send, SendList,
 };
 use flick_codegen::{Options, compile};
+use flick_compiler::Input;
 use flick_ir::Interpreter;
 use flick_ir::bounds::{FunctionBounds, bounds};
 use flick_ir::random::MockHost;
@@ -48,12 +49,8 @@ fn engines_agree_on_generated_programs_within_their_certificates() {
 
 /// Runs a program on both engines. Returns how many activations were compared.
 fn compare(text: &str, seed: u64, messages: u64) -> u64 {
-    let (checked, _, _) = flick_check::check("generated.flick", text, &|_: &str| None);
     // What is refused, and why it may be, is tested with the checker.
-    let Some(checked) = checked else { return 0 };
-    let module = flick_lower::lower(&checked);
-    let errors = flick_ir::verify(&module);
-    assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
+    let Ok(module) = flick_compiler::module(&Input::text("generated.flick", text)) else { return 0 };
     let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
     let interpreter = Interpreter::new(module);
     let bounds = bounds(interpreter.module());
@@ -104,14 +101,14 @@ struct Side<'e> {
 /// All that can be seen of one activation.
 #[derive(Debug, PartialEq)]
 struct Seen {
-    step: Step,
+    step: ParseStep,
     runs: Vec<Run>,
 }
 
 /// What one run until a suspension or the end left.
 #[derive(Debug, PartialEq)]
 struct Run {
-    outcome: Outcome,
+    outcome: RuleOutcome,
     sends: Vec<Send>,
     asks: Vec<Ask>,
     out: Vec<u8>,
@@ -148,7 +145,7 @@ impl<'e> Side<'e> {
         frame.restart();
         let step = self.engine.parse(parser, &mut frame, &given.bytes);
         let rule = program.rules.iter().find(|rule| rule.source == given.channel).expect("both have a rule");
-        let (Step::Done, RuleAction::Run { rule }) = (step, rule.action) else {
+        let (ParseStep::Done, RuleAction::Run { rule }) = (step, rule.action) else {
             return Seen { step, runs: Vec::new() };
         };
         self.rule(program, rule, frame, given, counted)
@@ -207,7 +204,7 @@ impl<'e> Side<'e> {
                 out: self.out[..out_len].to_vec(),
                 failure,
             });
-            let Outcome::Suspended(state) = outcome else { break };
+            let RuleOutcome::Suspended(state) = outcome else { break };
             resume = state;
             answers.clear();
             for _ in asks.as_slice() {
@@ -228,7 +225,7 @@ impl<'e> Side<'e> {
                 "the program's bound holds for its rules"
             );
         }
-        Seen { step: Step::Done, runs }
+        Seen { step: ParseStep::Done, runs }
     }
 
     /// A reply, or a failure.
@@ -241,7 +238,7 @@ impl<'e> Side<'e> {
         let bytes = message(rng);
         let mut frame = Frame::new();
         frame.restart();
-        if self.engine.parse(view.parse_reply, &mut frame, &bytes) != Step::Done {
+        if self.engine.parse(view.parse_reply, &mut frame, &bytes) != ParseStep::Done {
             return -1 - reason;
         }
         replies.push((frame, bytes));

@@ -229,10 +229,10 @@ libraries! {
         "m with major = m.major" => "m with packet = m.packet",
         "record{wire = wire(m)}" => "record{wire = wire(m)}";
     raw: "stdlib/raw", "raw", ["raw", "raw"],;
-    mqtt: "examples/mqtt_door/mqtt", "mqtt", ["packet", "packet"],
+    mqtt: "examples/mqtt_gateway/mqtt", "mqtt", ["packet", "packet"],
         "m with kind = m.kind, dup = m.dup, qos = m.qos, retain = m.retain" => "m with level = m.level, alive_s = m.alive_s",
         "m with id = m.id" => "packet{wire = wire(m)}";
-    stomp: "examples/stomp_door/stomp", "stomp", ["frame", "frame"],
+    stomp: "examples/stomp_gateway/stomp", "stomp", ["frame", "frame"],
         "m with rest = m.rest, text = m.text" => "m with rest = m.rest",
         "frame{wire = wire(m)}" => "frame{wire = wire(m)}";
 }

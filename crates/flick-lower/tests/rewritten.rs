@@ -49,8 +49,8 @@ fn check(name: &str, grammar: &str, made: &str, is_right: impl Fn(&[u8], &[u8], 
         "use {name}\nproc P: (msg/msg client, msg/msg server)\n  client => step(server)\n  server => client\n\n\
          fun step: (-/msg server, m: msg) -> ()\n  {made} => server\n"
     );
-    let program = source::program_with(&text, &[(name, grammar)]);
-    let engines = Engines::new(source::verified(flick_lower::lower(&program)));
+    let (program, module) = source::try_lower_with(&text, &[(name, grammar)]).expect("it is a program");
+    let engines = Engines::new(module);
     let unit = program.units.iter().find(|unit| unit.name == "msg").expect("the grammar has a `msg`");
     let generator = Generator::new(&program, unit);
     let (mut good, mut all) = (0, 0);

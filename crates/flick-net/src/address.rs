@@ -1,13 +1,13 @@
-//! Where to listen or dial, and who called.
+//! Addresses to listen on or connect to, and the addresses of peers.
 //! Promises: parsing and printing are inverse to each other.
-//! Refuses: names (`localhost`); resolving them blocks, and is the platform's choice.
+//! Refuses: host names (`localhost`); resolving them blocks, and is the platform's choice.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Something to listen on or to dial.
+/// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// `127.0.0.1:11211`, `[::1]:80`, or `:11211` for every IPv4 address of the host.
@@ -16,26 +16,26 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// Who connected.
+/// The address of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PeerAddr {
-    /// The address the kernel reports.
+    /// The address that the kernel reports.
     Tcp(SocketAddr),
-    /// A process of this host; its end of the socket has no useful name.
+    /// A process of this host; its end of the socket has no useful address.
     Unix,
 }
 
-/// Text that names no endpoint. The message says what would.
+/// The error for text that is no endpoint; its message says what to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointError {
     text: String,
 }
 
-/// Longest path of a Unix socket: `sun_path` with its closing zero.
+/// Longest path of a Unix socket: `sun_path` without its terminating zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 impl Endpoint {
-    /// The port, if this is TCP.
+    /// Returns the port of a TCP endpoint.
     pub fn port(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) => Some(address.port()),
@@ -94,7 +94,7 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`",
+            "`{}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`",
             self.text
         )
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_is_refused_with_help() {
+    fn text_that_is_no_endpoint_is_rejected_with_help() {
         for text in ["", ":", "unix:", "localhost:80", "127.0.0.1", ":65536", ":+80", "::1:80", "/run/x.sock"]
         {
             check(text, None);

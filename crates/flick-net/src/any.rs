@@ -1,6 +1,6 @@
-//! The best kernel driver this machine grants, chosen once at start.
-//! Promises: a worker is compiled for one type, whichever driver it gets; the choice and its reason are logged.
-//! Refuses: the simulator, which no production worker has a use for.
+//! A kernel driver chosen at start: io_uring where the kernel grants it, else epoll.
+//! Promises: a worker is compiled for one type; the choice and its reason are logged.
+//! Refuses: the simulator, which production workers never use.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,21 +10,22 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
-use crate::driver::{Detached, Driver, DriverLimits, Event, Handle, Line, ListenerId};
+use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId};
 use crate::epoll::EpollDriver;
 use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
+use crate::poller::Poller;
+use crate::queue_delay::QueueDelay;
 use crate::uring::UringDriver;
 use crate::waker::Waker;
-use crate::watch::Watch;
 
-/// Which driver to open.
+/// The driver to open: the option `--io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoKind {
     /// io_uring if the kernel has and grants it, else epoll.
     #[default]
     Auto,
-    /// epoll, always there.
+    /// epoll, which every Linux has.
     Epoll,
     /// io_uring, or an error.
     Uring,
@@ -55,7 +56,7 @@ impl FromStr for IoKind {
 impl AnyDriver {
     /// Opens a driver, on the thread that will use it.
     ///
-    /// Errors: what the system refused; for `Auto` only if it refuses epoll too.
+    /// Errors: those of epoll_create(2), eventfd(2) and io_uring_setup(2); for `Auto` only if epoll fails too.
     pub fn open(kind: IoKind, limits: DriverLimits) -> io::Result<AnyDriver> {
         match kind {
             IoKind::Epoll => EpollDriver::new(limits).map(AnyDriver::Epoll),
@@ -63,14 +64,14 @@ impl AnyDriver {
             IoKind::Auto => match UringDriver::new(limits) {
                 Ok(driver) => Ok(AnyDriver::Uring(driver)),
                 Err(error) => {
-                    tracing::info!(%error, "io_uring is refused or too old here; epoll takes over");
+                    tracing::info!(%error, "io_uring is denied or too old here; using epoll");
                     EpollDriver::new(limits).map(AnyDriver::Epoll)
                 }
             },
         }
     }
 
-    /// Which driver it became: `epoll` or `uring`.
+    /// Returns which driver it is: `epoll` or `uring`.
     pub fn name(&self) -> &'static str {
         match self {
             AnyDriver::Epoll(_) => "epoll",
@@ -78,40 +79,42 @@ impl AnyDriver {
         }
     }
 
-    /// Has `watch` name `token` when there is something to poll for; see [`Driver::rest`] for what no descriptor tells.
+    /// Adds this driver to `poller` under `token`. [`Driver::poll_timeout`] covers the work that no descriptor signals.
     ///
-    /// Errors: the system's.
-    pub fn announce(&mut self, watch: &mut Watch, token: u32) -> io::Result<()> {
+    /// Errors: those of epoll_ctl(2) and eventfd(2).
+    pub fn register(&mut self, poller: &mut Poller, token: u32) -> io::Result<()> {
         match self {
-            AnyDriver::Epoll(driver) => watch.add(driver.as_fd(), token),
+            AnyDriver::Epoll(driver) => poller.add(driver.as_fd(), token),
             AnyDriver::Uring(driver) => {
-                driver.announce()?;
-                driver.announcers().try_for_each(|eventfd| watch.add_edges(eventfd, token))
+                driver.use_eventfd()?;
+                driver.eventfds().try_for_each(|eventfd| poller.add_edge_triggered(eventfd, token))
             }
         }
     }
 
-    /// Stops or goes on to be named by `watch`. Errors: the system's.
-    pub fn hold(&self, watch: &mut Watch, token: u32, held: bool) -> io::Result<()> {
+    /// Pauses or resumes the poller's reports of this driver.
+    ///
+    /// Errors: those of epoll_ctl(2).
+    pub fn set_paused(&self, poller: &mut Poller, token: u32, paused: bool) -> io::Result<()> {
         match self {
-            AnyDriver::Epoll(driver) => watch.hold(driver.as_fd(), token, held),
-            // It names only what is new, which is no loop.
+            AnyDriver::Epoll(driver) => poller.set_paused(driver.as_fd(), token, paused),
+            // Edge-triggered, so an unhandled report does not repeat.
             AnyDriver::Uring(_) => Ok(()),
         }
     }
 
-    /// Hands out at most so many events by one poll from now on, never more than it was opened for, and sends at most about so
-    /// many bytes by it.
+    /// Limits each later poll to `events_max` events (never more than the driver was opened for) and to about
+    /// `sent_bytes_max` bytes sent.
     pub fn limit_poll(&mut self, events_max: usize, sent_bytes_max: usize) {
-        let (limits, allowance) = match self {
+        let (limits, quota) = match self {
             AnyDriver::Epoll(driver) => driver.bounds_mut(),
             AnyDriver::Uring(driver) => driver.bounds_mut(),
         };
         limits.events_max = events_max.max(EVENTS_MIN);
-        allowance.set(sent_bytes_max.max(1));
+        quota.set(sent_bytes_max.max(1));
     }
 
-    /// A handle other threads end this driver's wait with.
+    /// Returns a handle with which other threads end this driver's wait.
     pub fn waker(&self) -> Waker {
         match self {
             AnyDriver::Epoll(driver) => driver.waker(),
@@ -120,7 +123,7 @@ impl AnyDriver {
     }
 }
 
-/// Calls the same method of whichever driver it is.
+/// Calls the same method of either driver.
 macro_rules! either {
     ($any:expr, $driver:ident => $call:expr) => {
         match $any {
@@ -159,24 +162,24 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.adopt(socket))
     }
 
-    fn is_gone(&self, conn: Handle) -> bool {
-        either!(self, driver => driver.is_gone(conn))
+    fn is_hung_up(&self, conn: Handle) -> bool {
+        either!(self, driver => driver.is_hung_up(conn))
     }
 
     fn detach(&mut self, conn: Handle) -> Detached {
         either!(self, driver => driver.detach(conn))
     }
 
-    fn leave_listener(&mut self, listener: ListenerId) {
-        either!(self, driver => driver.leave_listener(listener));
+    fn drain_listener(&mut self, listener: ListenerId) {
+        either!(self, driver => driver.drain_listener(listener));
     }
 
-    fn is_leaving(&self) -> bool {
-        either!(self, driver => driver.is_leaving())
+    fn is_draining_listeners(&self) -> bool {
+        either!(self, driver => driver.is_draining_listeners())
     }
 
-    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
-        either!(self, driver => driver.rest(pool, timeout))
+    fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        either!(self, driver => driver.poll_timeout(pool, timeout))
     }
 
     #[inline]
@@ -185,8 +188,8 @@ impl Driver for AnyDriver {
     }
 
     #[inline]
-    fn pauses_for_free(&self) -> bool {
-        either!(self, driver => driver.pauses_for_free())
+    fn pause_is_free(&self) -> bool {
+        either!(self, driver => driver.pause_is_free())
     }
 
     #[inline]
@@ -194,8 +197,8 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.send(conn, data));
     }
 
-    fn hold_output(&mut self, conn: Handle, on: bool) {
-        either!(self, driver => driver.hold_output(conn, on));
+    fn set_corked(&mut self, conn: Handle, on: bool) {
+        either!(self, driver => driver.set_corked(conn, on));
     }
 
     #[inline]
@@ -212,16 +215,16 @@ impl Driver for AnyDriver {
     }
 
     #[inline]
-    fn line(&self) -> Line {
-        either!(self, driver => driver.line())
+    fn queue_delay(&self) -> QueueDelay {
+        either!(self, driver => driver.queue_delay())
     }
 
     fn is_flushing(&self) -> bool {
         either!(self, driver => driver.is_flushing())
     }
 
-    fn set_marks(&mut self, high_bytes: usize, low_bytes: usize) {
-        either!(self, driver => driver.set_marks(high_bytes, low_bytes));
+    fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
+        either!(self, driver => driver.set_watermarks(high_bytes, low_bytes));
     }
 
     fn shutdown(&mut self, conn: Handle) {
@@ -241,7 +244,12 @@ impl Driver for AnyDriver {
         either!(self, driver => driver.now_ns())
     }
 
-    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
         either!(self, driver => driver.poll(pool, timeout, events))
     }
 }

@@ -1,7 +1,7 @@
-//! The one interface between the platform and whatever carries bytes.
-//! Promises: a driver knows bytes and readiness, never messages; it allocates nothing after it is built and
-//! opened; it reads no more than it was told to; every outcome is an [`Event`], never a return value.
-//! Refuses: framing, retries, time-outs, name resolution. Those are the platform's.
+//! The interface between the platform and a byte transport.
+//! Promises: a driver knows bytes and readiness, never messages; it allocates nothing after it is built and opened; it
+//! receives only while the platform wants data; every result is an [`DriverEvent`], never a return value.
+//! Refuses: framing, retries, timeouts, name resolution. The platform does those.
 //! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
 
 use std::io;
@@ -11,17 +11,19 @@ use std::time::Duration;
 use flick_buffers::{LARGE_BYTES, Pool, Slice};
 
 use crate::address::{Endpoint, PeerAddr};
+use crate::fault::ConnFault;
 use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
+use crate::queue_delay::QueueDelay;
 
-/// One connection of one driver. Stays unique: a handle kept past its connection's end names nothing.
+/// One connection of one driver. Unique for the driver's life: after the connection ends, its handle names nothing.
 ///
 /// `index < DriverLimits::conns_max`, so the platform may keep its own state in an array beside the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     /// Slot in the driver's table; reused after the connection ends.
     pub index: u32,
-    /// Counts the uses of the slot, so that an old handle is told from a new one.
+    /// Counts the uses of the slot, so that an old handle differs from a new one.
     pub generation: u32,
 }
 
@@ -32,256 +34,243 @@ pub struct ListenerId(pub u32);
 /// What a driver may use; fixed when it is built.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverLimits {
-    /// Connections, accepted and dialled together.
+    /// Connections, accepted and outgoing together.
     pub conns_max: u32,
     /// Pieces of output waiting to be sent, over all connections.
     pub output_slices_max: u32,
-    /// Events handed out by one call of [`Driver::poll`].
+    /// Events returned by one call of [`Driver::poll`].
     pub events_max: usize,
-    /// Bytes asked from the kernel by one receive: one large buffer.
+    /// Bytes asked from the kernel by one receive; at most one large buffer.
     pub receive_bytes: u32,
 }
 
-/// Why a connection ended otherwise than by a clean end of stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnFault {
-    /// The peer refused the connection.
-    Refused,
-    /// The peer reset the connection or vanished.
-    Reset,
-    /// The network, or the table of files, or memory, refused; the system's error number.
-    System(i32),
-    /// A limit of this driver was reached (output slices, buffers).
-    Exhausted,
-}
-
-/// What happened since the last call. Data arrives in order for each connection.
+/// What happened since the last poll. The data of one connection arrives in order.
 #[derive(Debug)]
-pub enum Event {
-    /// A peer connected. The driver receives nothing until [`Driver::receive`] says so.
+pub enum DriverEvent {
+    /// A peer connected. The driver receives nothing until [`Driver::receive`] turns receiving on.
     Accepted {
-        /// Where it arrived.
+        /// The listener it arrived on.
         listener: ListenerId,
         /// The new connection.
         conn: Handle,
-        /// Who it is.
+        /// The peer's address.
         peer: PeerAddr,
     },
-    /// Accepting failed: out of file descriptors (`EMFILE`, `ENFILE`), or this driver's table of connections
-    /// is full (`ENFILE` too). The driver has paused the listener by itself and the peers wait in the kernel;
-    /// the platform resumes it with [`Driver::accept`] when it sees fit. A full table the driver also notices
-    /// by itself: it resumes when a slot is free (a closed connection may keep its slot until its output is out).
+    /// Accepting failed: no file descriptor is left (`EMFILE`, `ENFILE`), or the driver's connection table is full
+    /// (also `ENFILE`). The driver has paused the listener and new peers wait in the kernel's backlog; the platform
+    /// resumes it with [`Driver::accept`]. After a full table the driver also resumes it when a slot becomes free (a
+    /// closed connection may keep its slot until its output is sent).
     AcceptFailed {
-        /// Where.
+        /// The listener.
         listener: ListenerId,
         /// The system's error number.
         errno: i32,
     },
-    /// A dialled connection is up.
+    /// An outgoing connection is established.
     Connected {
-        /// Which.
+        /// The connection.
         conn: Handle,
     },
-    /// Bytes arrived: never an empty slice.
+    /// Bytes arrived; the slice is never empty.
     Data {
-        /// From which connection.
+        /// The connection.
         conn: Handle,
-        /// The bytes, in the pooled buffer the kernel put them in.
+        /// The bytes, in the pooled buffer that the kernel wrote them to.
         data: Slice,
     },
-    /// The peer will send no more; it may still read.
+    /// The peer has ended its side of the stream; it may still read.
     Eof {
-        /// Which connection.
+        /// The connection.
         conn: Handle,
     },
-    /// The connection is gone and its handle with it; also when dialling failed.
+    /// The connection has ended and its handle is dead. Also the result of a failed connect.
     Failed {
-        /// Which connection.
+        /// The connection.
         conn: Handle,
-        /// Why.
+        /// The reason.
         fault: ConnFault,
     },
-    /// Output that had reached [`Driver::backlog_bytes`] above the high mark has fallen to the low mark.
+    /// Output that [`Driver::backlog_bytes`] had shown above the high watermark has fallen to the low watermark.
     Drained {
-        /// Which connection.
+        /// The connection.
         conn: Handle,
     },
     /// Another thread called the waker.
     Woken,
 }
 
-/// What became of the wish to give a connection away.
+/// The result of [`Driver::detach`].
 #[derive(Debug)]
 pub enum Detached {
-    /// Here it is, with everything that has not been handed out still in it, and not blocking.
+    /// The connection's socket, non-blocking, with all input that no event has delivered still in it.
     Socket(OwnedFd),
-    /// Output is still on its way, or the kernel still works for it: ask again after the next poll.
-    Later,
-    /// Something has been taken from the kernel and not been handed out: receive it first.
-    Holds,
-    /// It is failing, or this driver gives nothing away.
-    Never,
-}
-
-/// Who waits for a driver's next poll although they were ready for the last, because it hands out so much and no more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Line {
-    /// Nobody.
-    #[default]
-    Empty,
-    /// Some do; it is not known yet how long.
-    Stands,
-    /// The last poll has come to whoever stood at the end of the line at `since_ns`.
-    Passed {
-        /// So many stood in it then.
-        stood: u64,
-        /// By the driver's clock.
-        since_ns: u64,
-    },
+    /// Output is being sent, or the kernel still holds a request: try again after the next poll.
+    Busy,
+    /// The driver holds received bytes that no event has delivered: turn receiving on first.
+    HasInput,
+    /// The connection is failing or closing, or this driver detaches nothing.
+    Refused,
 }
 
 /// A byte transport of one worker. All methods are called from that worker's thread only.
 pub trait Driver {
     /// Opens a listening socket; accepting starts at once.
+    ///
+    /// Errors: those of bind(2) and listen(2), e.g. `AddrInUse`; more than `LISTENERS_MAX` listeners.
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId>;
 
-    /// Takes over a socket that was opened before the workers started; accepting starts at once.
+    /// Adopts a socket that was opened before the workers started; accepting starts at once.
     ///
-    /// Errors: `Unsupported` from a driver without kernel sockets.
+    /// Errors: `Unsupported` from a driver without kernel sockets; more than `LISTENERS_MAX` listeners.
     fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
         let _ = socket;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The address a listener really got (port 0 was asked for).
+    /// Returns the address a listener is bound to (the kernel's choice where port 0 was asked for).
+    ///
+    /// Errors: `NotFound` after the listener was closed.
     fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint>;
 
     /// Pauses or resumes accepting.
     fn accept(&mut self, listener: ListenerId, on: bool);
 
-    /// Closes a listening socket: new peers are refused from here on.
+    /// Closes a listening socket: the kernel refuses new peers from here on.
     fn close_listener(&mut self, listener: ListenerId);
 
-    /// Starts dialling. Ends in `Connected` or `Failed`. Errors: the table of connections is full, or no
-    /// file descriptor is left.
+    /// Starts connecting. Ends in `Connected` or `Failed`.
+    ///
+    /// Errors: `ENFILE` when the connection table is full; `EMFILE`, `ENFILE` when no file descriptor is left.
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle>;
 
-    /// Takes over a connection that somebody else accepted; as for any accepted one, nothing is received until
-    /// [`Driver::receive`] says so. Errors: the table of connections is full (`ENFILE`), or the system's; the connection
-    /// is closed then. `Unsupported` from a driver without kernel sockets.
+    /// Adopts a connection that another thread or process accepted. As for an accepted one, the driver receives nothing
+    /// until [`Driver::receive`] turns receiving on.
+    ///
+    /// Errors: `ENFILE` when the connection table is full; `Unsupported` from a driver without kernel sockets. The
+    /// connection is closed then.
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
         drop(socket);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives a connection away, for another driver to [`Driver::adopt`]: its handle is dead then. Receiving must be off, and
-    /// stays off until the answer is [`Detached::Socket`]. No byte is lost, in neither direction.
+    /// Detaches a connection's socket, for another driver to [`Driver::adopt`]; its handle is dead then. Receiving must
+    /// be off and stay off until the result is [`Detached::Socket`]. No byte is lost in either direction.
     fn detach(&mut self, conn: Handle) -> Detached {
         let _ = conn;
-        Detached::Never
+        Detached::Refused
     }
 
-    /// As [`Driver::close_listener`], where somebody else goes on listening on a duplicate of the socket: peers that the
-    /// kernel has given us already are still handed out as `Accepted`, by polls as long as [`Driver::is_leaving`].
-    fn leave_listener(&mut self, listener: ListenerId) {
+    /// As [`Driver::close_listener`] where another driver keeps listening on a duplicate of the socket: polls still
+    /// return peers that the kernel has already given to this driver, as `Accepted`, while
+    /// [`Driver::is_draining_listeners`].
+    fn drain_listener(&mut self, listener: ListenerId) {
         self.close_listener(listener);
     }
 
-    /// Whether peers of a listener that was left may still be handed out: whoever drops the driver then resets them.
-    fn is_leaving(&self) -> bool {
+    /// Returns whether a drained listener may still deliver peers. Dropping the driver before that resets them.
+    fn is_draining_listeners(&self) -> bool {
         false
     }
 
-    /// How long a poll with this timeout would wait at most: zero while there is something to do that no descriptor
-    /// tells of. For whoever waits in the driver's place.
-    fn rest(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+    /// Returns how long a poll with this timeout would wait at most; zero while the driver has work that its descriptor
+    /// does not signal. For a thread that waits on several drivers at once.
+    fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let _ = pool;
         timeout
     }
 
-    /// Starts or pauses receiving. While paused no poll hands out `Data` or `Eof` of this connection (what the
-    /// poll before the pause handed out stays in the platform's hands, several pieces perhaps); that
-    /// its peer has reset it may be told at once or only when it is resumed or written to.
+    /// Turns receiving on or off. While it is off, no poll returns `Data` or `Eof` of this connection (events that an
+    /// earlier poll returned are already the platform's, several pieces perhaps); a reset by the peer may be reported
+    /// at once, or when receiving resumes, or when the platform sends.
     fn receive(&mut self, conn: Handle, on: bool);
 
-    /// Whether pausing and resuming a connection costs nothing to speak of: no request to the kernel.
-    fn pauses_for_free(&self) -> bool {
+    /// Returns whether turning receiving off and on again costs no request to the kernel.
+    fn pause_is_free(&self) -> bool {
         false
     }
 
-    /// Appends to the connection's output, before it is connected too. Never blocks, never fails: what goes
-    /// wrong arrives as `Failed` (while receiving is on: behind the data that had arrived before).
-    /// Everything appended between two calls of `poll` goes out together, in one system call where it can.
-    /// What is appended to a connection that is still being dialled waits until it is up.
+    /// Appends to the connection's output, also before it is connected. Never blocks, never fails: errors arrive as
+    /// `Failed` (while receiving is on: after the data that had arrived before).
+    /// Everything appended between two polls goes out together, in one system call where possible.
+    /// Output of a connection that is still connecting waits until it is established.
     fn send(&mut self, conn: Handle, data: Slice);
 
-    /// Keeps what is appended to a connection from going out, or lets it go again: for a platform that is about to append
-    /// more, and would rather send all of it at once. Closing and shutting down let it go, too. A driver need not heed it.
-    fn hold_output(&mut self, conn: Handle, on: bool) {
+    /// Corks or uncorks a connection, as `TCP_CORK` does: a corked one keeps its output, because the platform is about
+    /// to append more. Closing and shutting down uncork. A driver may ignore it.
+    fn set_corked(&mut self, conn: Handle, on: bool) {
         let _ = (conn, on);
     }
 
-    /// Bytes appended and not yet taken by the kernel. 0 for a handle that names nothing.
+    /// Returns the bytes appended that the kernel has not taken yet; 0 for a dead handle.
     fn backlog_bytes(&self, conn: Handle) -> usize;
 
-    /// Whether the peer has ended or reset a connection though no event has said so yet: worth a system call before something
-    /// is sent on one that has rested and that nothing can be sent twice on.
-    fn is_gone(&self, conn: Handle) -> bool {
+    /// Returns whether the peer has ended or reset the connection, though no event has reported it yet. Costs a system
+    /// call; worth it before sending a request that cannot be retried on a connection that was idle.
+    fn is_hung_up(&self, conn: Handle) -> bool {
         let _ = conn;
         false
     }
 
-    /// Sets the marks for `Drained`.
-    fn set_marks(&mut self, high_bytes: usize, low_bytes: usize);
+    /// Sets the watermarks for `Drained`.
+    fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize);
 
-    /// Tells the peer that nothing more will be sent, after the output so far has gone out (a FIN); receiving goes on,
-    /// so that a reply under way is not destroyed by a reset. Nothing may be sent afterwards.
+    /// Shuts the write side down (a FIN) after the output so far is sent; receiving goes on, so that a reset does not
+    /// destroy a reply in flight. Nothing may be sent afterwards.
     fn shutdown(&mut self, conn: Handle);
 
-    /// Ends a connection after its output has gone out. No more events of it are handed out but `Failed`
-    /// (whose slot is free from then on) is *not*: the handle is dead for the caller at once.
+    /// Closes a connection after its output is sent. The handle is dead at once: no poll returns events of it any more,
+    /// not even `Failed`.
     fn close(&mut self, conn: Handle);
 
-    /// Sends what was appended since the last `poll` rather than at the next one, for whoever polls others meanwhile. The bound on
-    /// what one poll sends is for both together; what goes wrong is told by the next poll. Errors: the system's.
+    /// Sends what was appended since the last `poll` without waiting for the next one, for a thread that polls other
+    /// drivers in between. The limit on bytes per poll covers both together; connection errors are reported by the next
+    /// poll.
+    ///
+    /// Errors: those of io_uring_enter(2).
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// How long polls have waited in the kernel, all together: what a worker has not used of its time. Zero where that
-    /// is not known.
+    /// Returns how long polls have waited in the kernel in total: the worker's idle time. Zero where it is not known.
     fn waited_ns(&self) -> u64 {
         0
     }
 
-    /// The line that the last poll has left. A driver that hands out whatever there is has none.
-    fn line(&self) -> Line {
-        Line::Empty
+    /// Returns the queue delay after the last poll. A driver whose polls return everything has none.
+    fn queue_delay(&self) -> QueueDelay {
+        QueueDelay::None
     }
 
-    /// Whether output that `close` left to finish is still here: whoever drops the driver then drops it too. Looks at
-    /// every connection, so it is for the end of a worker.
+    /// Returns whether a closed connection still has output to send; dropping the driver drops it. Scans the connection
+    /// table, so it is for the end of a worker.
     fn is_flushing(&self) -> bool;
 
-    /// Ends a connection now; unsent output is dropped and the peer sees a reset. The one call that still
-    /// works on a closed handle: it cuts short the sending that `close` left to finish.
+    /// Ends a connection now: unsent output is dropped and the peer sees a reset. The only call that still works on a
+    /// closed handle: it cuts short the sending that `close` left to finish.
     fn abort(&mut self, conn: Handle);
 
-    /// Nanoseconds of the driver's monotonic clock (simulated time in the simulator), as of the last `poll`.
+    /// Returns the driver's monotonic clock (simulated time in the simulator) as of the last `poll`, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Sends what was appended, waits at most `timeout` (`None`: until something happens; zero: not at all)
-    /// and appends what happened to `events`, at most [`DriverLimits::events_max`].
+    /// Sends what was appended, waits at most `timeout` (`None`: until something happens; zero: not at all) and appends
+    /// what happened to `events`, at most [`DriverLimits::events_max`].
     ///
     /// Receive buffers are taken from `pool`; when it is empty, receiving pauses until buffers come back.
-    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+    ///
+    /// Errors: those of epoll_wait(2) and io_uring_enter(2) except `EINTR`.
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()>;
 }
 
-/// Refuses limits no driver can work with.
+/// Checks limits and caps `receive_bytes`.
 pub(crate) fn checked(limits: DriverLimits) -> io::Result<DriverLimits> {
     let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     if limits.events_max < EVENTS_MIN {
-        return invalid("a driver needs room for more events per poll");
+        return invalid("a driver needs capacity for more events per poll");
     }
     if limits.receive_bytes == 0 {
         return invalid("a driver that receives no bytes cannot receive");

@@ -1,37 +1,44 @@
 //! Transports: what carries bytes between the platform and its peers.
-//! Start reading at [`driver`], the one interface; then `sim`, the smallest honest implementation; then `epoll`.
-//! Promises: a driver knows bytes and readiness, never messages; after it is built it allocates nothing.
-//! Refuses: framing, retries, time-outs, name resolution. Those are the platform's.
+//! Start reading at [`driver`], the one interface; then `sim`, the smallest implementation; then `epoll`.
+//! Promises: a driver knows bytes and readiness, never messages; it allocates nothing after it is built.
+//! Refuses: framing, retries, timeouts, name resolution. The platform does those.
 //! Source: FLICK §5 (input and output channels of a task graph are byte streams of connections).
 
 pub mod address;
 pub mod any;
-pub mod door;
+mod clock;
+mod conn;
 pub mod driver;
 pub mod epoll;
-mod intake;
+mod event_sink;
+mod fault;
+pub mod fd_channel;
 pub mod limits;
-pub mod line;
-mod linger;
 pub mod listen;
-mod output;
-pub mod passage;
-mod queue;
+mod listeners;
+pub mod poller;
+pub mod queue_delay;
+mod receive_buffer;
+pub mod shared_listener;
 pub mod sim;
+mod slot_queue;
 mod socket;
 mod table;
 pub mod uring;
 mod waker;
-pub mod watch;
 
 pub use address::{Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
-pub use door::{Arrival, Door};
-pub use driver::{ConnFault, Detached, Driver, DriverLimits, Event, Handle, Line, ListenerId};
-pub use epoll::{EpollDriver, monotonic_ns};
-pub use line::{LineWatch, Reached};
+pub use clock::monotonic_ns;
+pub use driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId};
+pub use epoll::EpollDriver;
+pub use fault::ConnFault;
+pub use fd_channel::{FdChannel, FdMessage};
 pub use listen::{ListenSocket, ListenSockets};
+pub use poller::Poller;
+pub use queue_delay::{DelaySample, QueueDelay, QueueDelayMeter};
+pub use shared_listener::{PrereadConn, SharedListener};
 pub use sim::{SimDriver, SimNet};
+pub use socket::peer_addr;
 pub use uring::UringDriver;
 pub use waker::Waker;
-pub use watch::Watch;

@@ -1,8 +1,11 @@
-//! Listening sockets opened before the workers start, one per worker.
-//! Promises: the workers of one process share an address: TCP by one socket each that the kernel spreads peers
-//! over (port 0 becomes the same port for all), Unix by one socket they all accept from; the socket file is
-//! removed when the last of them is closed, and one left by a process that died is replaced.
-//! Refuses: taking a Unix path away from somebody who still answers on it.
+//! Listening sockets, opened before the workers start, one per worker.
+//! Promises: the workers of one process share an address. TCP: one `SO_REUSEPORT` socket per worker, over which the
+//! kernel spreads peers (port 0 becomes the same port for all). Unix: one socket from which all workers accept; its
+//! file is removed when the last of them is closed, and the stale file of a dead process is replaced.
+//! Refuses: replacing a Unix socket file on which another process still accepts.
+//! Source: sd_listen_fds(3) for sockets inherited from systemd.
+
+mod raw;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,14 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::Endpoint;
+use crate::limits::INHERITED_SOCKETS_MAX;
 use crate::socket;
 
-/// One listening socket, ready to be given to a driver of any thread.
+/// One listening socket, for a driver of any thread.
 #[derive(Debug)]
 pub struct ListenSocket {
     fd: OwnedFd,
     at: Endpoint,
-    /// The last holder removes the file.
+    /// The last holder removes the socket file.
     file: Option<Arc<SocketFile>>,
 }
 
@@ -26,32 +30,36 @@ pub struct ListenSocket {
 #[derive(Debug)]
 pub struct ListenSockets {
     at: Endpoint,
-    waiting: Vec<ListenSocket>,
+    sockets: Vec<ListenSocket>,
 }
 
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Another process listens on it and removes it.
-    is_given_away: AtomicBool,
+    /// Another process listens on the socket and removes the file.
+    is_released: AtomicBool,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if !self.is_given_away.load(Ordering::Acquire) {
-            // Somebody may have removed it before us, which is what we want.
+        if !self.is_released.load(Ordering::Acquire) {
+            // The file may be gone already, which is the goal.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 impl ListenSocket {
-    /// Opens one socket. Errors: the system's, `AddrInUse` for one.
+    /// Opens one socket.
+    ///
+    /// Errors: those of socket(2), bind(2) and listen(2), e.g. `AddrInUse`, `PermissionDenied`.
     pub fn open(at: &Endpoint) -> io::Result<ListenSocket> {
         Self::of(socket::open_listener(at)?)
     }
 
-    /// A socket that somebody else has opened, and that listens. Errors: the system's; it is no such socket.
+    /// Adopts a listening socket that another process opened.
+    ///
+    /// Errors: `EBADF`, `ENOTSOCK`, `EINVAL` when the descriptor is no socket with a TCP or Unix address.
     pub fn adopt(fd: OwnedFd) -> io::Result<ListenSocket> {
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
         Self::of(fd)
@@ -61,28 +69,30 @@ impl ListenSocket {
         let at = socket::local_endpoint(&fd)?;
         let file = match &at {
             Endpoint::Unix(path) => {
-                Some(Arc::new(SocketFile { path: path.clone(), is_given_away: AtomicBool::new(false) }))
+                Some(Arc::new(SocketFile { path: path.clone(), is_released: AtomicBool::new(false) }))
             }
             Endpoint::Tcp(_) => None,
         };
         Ok(ListenSocket { fd, at, file })
     }
 
-    /// Another process listens on it from now on: its file stays when the last of ours is closed.
-    pub fn give_away(&self) {
+    /// Leaves the socket file to another process: it stays when this process closes its last socket.
+    pub fn release_file(&self) {
         if let Some(file) = &self.file {
-            file.is_given_away.store(true, Ordering::Release);
+            file.is_released.store(true, Ordering::Release);
         }
     }
 
-    /// No other process listens on it any more: its file goes with the last of ours.
-    pub fn take_over(&self) {
+    /// Takes the socket file back: it is removed when this process closes its last socket.
+    pub fn reclaim_file(&self) {
         if let Some(file) = &self.file {
-            file.is_given_away.store(false, Ordering::Release);
+            file.is_released.store(false, Ordering::Release);
         }
     }
 
-    /// A second socket for the same address: see the module.
+    /// Opens a second socket for the same address, as the module's header says.
+    ///
+    /// Errors: as [`ListenSocket::open`].
     pub fn share(&self) -> io::Result<ListenSocket> {
         match &self.at {
             Endpoint::Tcp(_) => ListenSocket::open(&self.at),
@@ -92,13 +102,14 @@ impl ListenSocket {
         }
     }
 
-    /// The same socket again: peers wait in one queue, whoever of the holders takes them, and as long as one is left it
-    /// listens.
+    /// Duplicates the descriptor: all duplicates accept from one queue, and the socket listens while one is open.
+    ///
+    /// Errors: `EMFILE`.
     pub fn duplicate(&self) -> io::Result<ListenSocket> {
         Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
     }
 
-    /// The address the socket really got.
+    /// Returns the address the socket is bound to.
     pub fn local_addr(&self) -> &Endpoint {
         &self.at
     }
@@ -113,62 +124,79 @@ impl AsFd for ListenSocket {
 impl ListenSockets {
     /// Opens `count` sockets for one address.
     ///
-    /// Errors: somebody else has it (`AddrInUse`), though it might let us share it: clients would be split between the two; the system's.
+    /// Errors: `AddrInUse` when another process or service listens there, even if `SO_REUSEPORT` would let both share
+    /// it and split the clients; otherwise as [`ListenSocket::open`].
     pub fn open(at: &Endpoint, count: usize) -> io::Result<ListenSockets> {
         socket::refuse_taken(at)?;
         let first = ListenSocket::open(at)?;
         let at = first.at.clone();
-        let mut waiting = Vec::with_capacity(count);
+        let mut sockets = Vec::with_capacity(count);
         for _ in 1..count {
-            waiting.push(first.share()?);
+            sockets.push(first.share()?);
         }
-        waiting.push(first);
-        Ok(ListenSockets { at, waiting })
+        sockets.push(first);
+        Ok(ListenSockets { at, sockets })
     }
 
-    /// The same sockets again, and new ones beside them if they are fewer than `count`.
+    /// Duplicates the sockets, and opens new ones until there are `count`.
     ///
-    /// Errors: the system's.
+    /// Errors: as [`ListenSocket::open`].
     pub fn duplicate(&self, count: usize) -> io::Result<ListenSockets> {
-        let mut waiting = self.waiting.iter().map(ListenSocket::duplicate).collect::<io::Result<Vec<_>>>()?;
-        while waiting.len() < count
-            && let Some(first) = self.waiting.first()
+        let mut sockets = self.sockets.iter().map(ListenSocket::duplicate).collect::<io::Result<Vec<_>>>()?;
+        while sockets.len() < count
+            && let Some(first) = self.sockets.first()
         {
-            waiting.push(first.share()?);
+            sockets.push(first.share()?);
         }
-        Ok(ListenSockets { at: self.at.clone(), waiting })
+        Ok(ListenSockets { at: self.at.clone(), sockets })
     }
 
-    /// The address the sockets really got.
+    /// Returns the address the sockets are bound to.
     pub fn local_addr(&self) -> &Endpoint {
         &self.at
     }
 
-    /// Sockets of one address that somebody else has opened. Panics without any.
+    /// Wraps sockets of one address that another process opened. Panics when the list is empty.
     pub fn of(sockets: Vec<ListenSocket>) -> ListenSockets {
         let at = sockets.first().expect("an address has a socket").at.clone();
-        ListenSockets { at, waiting: sockets }
+        ListenSockets { at, sockets }
     }
 
-    /// Those that are not taken.
+    /// Iterates over the sockets that are not taken.
     pub fn iter(&self) -> impl Iterator<Item = &ListenSocket> {
-        self.waiting.iter()
+        self.sockets.iter()
     }
 
-    /// Sockets that are not taken.
+    /// Returns how many sockets are not taken.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.sockets.len()
     }
 
-    /// Whether all are taken.
+    /// Returns whether all sockets are taken.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.sockets.is_empty()
     }
 
-    /// One of the sockets, until all are taken.
+    /// Takes one of the sockets; `None` when all are taken.
     pub fn take(&mut self) -> Option<ListenSocket> {
-        self.waiting.pop()
+        self.sockets.pop()
     }
+}
+
+/// Returns the listening sockets that systemd opened for this process (`LISTEN_PID`, `LISTEN_FDS`). Call it once, at
+/// the start: a second call would own the same descriptors again.
+///
+/// Errors: one of them is no listening socket with a TCP or Unix address.
+pub fn inherited_sockets() -> io::Result<Vec<ListenSocket>> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    let (Some(pid), Some(count)) = (number("LISTEN_PID"), number("LISTEN_FDS")) else {
+        return Ok(Vec::new());
+    };
+    if pid != std::process::id() {
+        return Ok(Vec::new());
+    }
+    let count = count.min(INHERITED_SOCKETS_MAX);
+    (0..count).map(|index| ListenSocket::adopt(raw::take_inherited_fd(index))).collect()
 }
 
 #[cfg(test)]
@@ -193,9 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn two_services_on_one_port_shared_its_clients_silently() {
+    fn a_second_service_on_a_used_port_is_refused() {
         let first = ListenSockets::open(&"127.0.0.1:0".parse().expect("an endpoint"), 2).expect("loopback");
-        let second = ListenSockets::open(first.local_addr(), 2).expect_err("it is taken");
+        let second = ListenSockets::open(first.local_addr(), 2).expect_err("the port is in use");
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(first.duplicate(3).expect("the holder may have more").len(), 3);
         let at = first.local_addr().clone();
@@ -204,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socketfile_lives_as_long_as_its_last_socket() {
+    fn the_socket_file_is_removed_with_the_last_socket() {
         let path = path("shared");
         let mut sockets = ListenSockets::open(&Endpoint::Unix(path.clone()), 2).expect("a fresh path");
         drop(sockets.take());
@@ -214,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_stalefile_is_replaced_and_a_live_one_is_not() {
+    fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
         let path = path("stale");
         let at = Endpoint::Unix(path.clone());
         let living = UnixListener::bind(&path).expect("a fresh path");
-        let refused = ListenSocket::open(&at).expect_err("somebody listens");
+        let refused = ListenSocket::open(&at).expect_err("another socket listens");
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         drop(living);
         assert!(path.exists(), "the standard library leaves the file behind");
-        ListenSocket::open(&at).expect("nobody answers any more");
+        ListenSocket::open(&at).expect("nothing accepts any more");
     }
 
     #[test]
-    fn afile_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_no_socket_is_kept() {
         let path = path("plain");
         std::fs::write(&path, "precious").expect("the temporary directory is writable");
         ListenSocket::open(&Endpoint::Unix(path.clone())).expect_err("not a socket");

@@ -1,6 +1,7 @@
-//! Kernel sockets as both kernel drivers make them: non-blocking, close-on-exec, no delay.
-//! Promises: every system call of set-up and tear-down is here; errors come back as the system's.
-//! Refuses: reading and writing; how that is done is what tells the drivers apart.
+//! Kernel sockets: creation, options, accept, connect, shutdown. New sockets are non-blocking, close-on-exec,
+//! `TCP_NODELAY`.
+//! Promises: every system call of set-up and tear-down is here; errors are the system's.
+//! Refuses: reading and writing, in which the two kernel drivers differ.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,14 +17,14 @@ use rustix::net::{
 };
 
 use crate::address::{Endpoint, PeerAddr};
-use crate::driver::ConnFault;
+use crate::fault::ConnFault;
 use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
 
-/// How a dial began.
-pub(crate) enum Dial {
-    /// The socket is connected already (Unix sockets).
+/// How a connect started.
+pub(crate) enum ConnectStart {
+    /// The socket is connected (Unix sockets).
     Done,
-    /// The kernel will tell.
+    /// In progress: the kernel signals the result.
     Pending,
     /// It failed at once.
     Failed(ConnFault),
@@ -37,7 +38,7 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
             sockopt::set_socket_reuseport(&socket, true)?;
             // Accepted sockets inherit it from here.
             sockopt::set_tcp_nodelay(&socket, true)?;
-            prefer_plain_congestion(&socket, address);
+            prefer_reno_on_loopback(&socket, address);
             if address.is_ipv6() {
                 // `[::]:80` and `:80` are two addresses and may belong to two services.
                 sockopt::set_ipv6_v6only(&socket, true)?;
@@ -50,8 +51,8 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether somebody listens at an address already: the kernel lets sockets of one user share one, each with its part of the
-/// clients, and tells nobody. A file has one owner anyhow.
+/// Fails if a socket already listens on a TCP address: with `SO_REUSEPORT` the kernel would silently let both share it
+/// and split the clients. A Unix socket file has one owner anyway.
 pub(crate) fn refuse_taken(at: &Endpoint) -> io::Result<()> {
     let Endpoint::Tcp(address) = at else { return Ok(()) };
     if address.port() == 0 {
@@ -65,7 +66,7 @@ pub(crate) fn refuse_taken(at: &Endpoint) -> io::Result<()> {
     Ok(rustix::net::bind(&socket, address)?)
 }
 
-/// Binds `path`. A file left by a process that died is removed; one that somebody answers on is not.
+/// Binds `path`. Replaces the stale file of a dead process, but no file on which a process accepts.
 fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream_socket(AddressFamily::UNIX)?;
     let address = SocketAddrUnix::new(path)?;
@@ -90,7 +91,7 @@ fn is_stale_socket(path: &Path) -> io::Result<bool> {
     Ok(answer == Err(Errno::CONNREFUSED))
 }
 
-/// The address a listening socket really has.
+/// Returns the address a listening socket is bound to.
 pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
     let address = rustix::net::getsockname(socket)?;
     if let Ok(address) = SocketAddr::try_from(address.clone()) {
@@ -103,34 +104,36 @@ pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
     )))
 }
 
-/// Takes one waiting connection.
+/// Accepts one pending connection.
 pub(crate) fn accept(listener: impl AsFd) -> Result<(OwnedFd, PeerAddr), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, peer) = rustix::net::acceptfrom_with(listener, flags)?;
-    Ok((socket, peer_addr(peer)))
+    Ok((socket, to_peer_addr(peer)))
 }
 
-/// Takes one connection if any waits, also where the socket itself would wait for one. `None`: nobody does, or others were quicker.
+/// Accepts one pending connection without waiting, also from a blocking socket. `None`: none is pending, or another
+/// thread took it.
 ///
-/// Cost: a system call where nobody waits; a millisecond where others are quicker between that and the next.
+/// Cost: one system call when none is pending; up to [`ACCEPT_WAIT_MAX`] when another thread takes it after the poll.
 pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
     loop {
         if !polls(&listener, PollFlags::IN) {
             return None;
         }
-        // The flag that has a socket not wait is shared with all who have a descriptor of it; this is too, and harms nobody.
+        // `O_NONBLOCK` is shared by all duplicates of the socket and some rely on it; so is the timeout, but none
+        // relies on that.
         sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX)).ok()?;
         match rustix::net::acceptfrom_with(&listener, SocketFlags::CLOEXEC) {
             Ok((socket, _)) => return Some(socket),
-            Err(errno) if is_of_one_peer(errno) => {}
+            Err(errno) if is_per_connection_error(errno) => {}
             Err(_) => return None,
         }
     }
 }
 
-/// Whether an accept failed for one peer only, who gave up while it waited (accept(2) lists these as such), or was interrupted:
-/// the next one may go well.
-pub(crate) fn is_of_one_peer(errno: Errno) -> bool {
+/// Returns whether an accept failed for one connection only (accept(2), "Error handling") or was interrupted: the next
+/// one may succeed.
+pub(crate) fn is_per_connection_error(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNABORTED
@@ -144,31 +147,33 @@ pub(crate) fn is_of_one_peer(errno: Errno) -> bool {
     )
 }
 
-/// Who is at the other end of a connected socket.
-pub(crate) fn peer_of(socket: impl AsFd) -> PeerAddr {
-    peer_addr(rustix::net::getpeername(socket).ok().flatten())
+/// Returns the peer address of a connected socket.
+pub fn peer_addr(socket: impl AsFd) -> PeerAddr {
+    to_peer_addr(rustix::net::getpeername(socket).ok().flatten())
 }
 
-/// Makes a socket wait (or not) when it is not ready. The ring needs sockets that would wait: it takes
-/// `O_NONBLOCK` as the wish to be told so instead of being waited for.
+/// Sets or clears `O_NONBLOCK`. io_uring needs blocking sockets: on non-blocking ones its requests complete with
+/// `EAGAIN` instead of waiting.
 pub(crate) fn set_blocking(socket: impl AsFd, blocking: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(socket, !blocking)?)
 }
 
-fn peer_addr(address: Option<SocketAddrAny>) -> PeerAddr {
+fn to_peer_addr(address: Option<SocketAddrAny>) -> PeerAddr {
     match address.map(SocketAddr::try_from) {
         Some(Ok(address)) => PeerAddr::Tcp(address),
         _ => PeerAddr::Unix,
     }
 }
 
-/// Makes a socket and begins to connect it. Errors: no socket could be had.
-pub(crate) fn dial(to: &Endpoint) -> io::Result<(OwnedFd, Dial)> {
+/// Creates a socket and starts to connect it.
+///
+/// Errors: those of socket(2).
+pub(crate) fn start_connect(to: &Endpoint) -> io::Result<(OwnedFd, ConnectStart)> {
     let (socket, outcome) = match to {
         Endpoint::Tcp(address) => {
             let socket = stream_socket(family_of(address))?;
             sockopt::set_tcp_nodelay(&socket, true)?;
-            prefer_plain_congestion(&socket, address);
+            prefer_reno_on_loopback(&socket, address);
             let outcome = rustix::net::connect(&socket, address);
             (socket, outcome)
         }
@@ -178,84 +183,69 @@ pub(crate) fn dial(to: &Endpoint) -> io::Result<(OwnedFd, Dial)> {
             (socket, outcome)
         }
     };
-    let dial = match outcome {
-        Ok(()) => Dial::Done,
-        Err(Errno::INPROGRESS | Errno::INTR) => Dial::Pending,
-        Err(errno) => Dial::Failed(dial_fault(errno)),
+    let start = match outcome {
+        Ok(()) => ConnectStart::Done,
+        Err(Errno::INPROGRESS | Errno::INTR) => ConnectStart::Pending,
+        Err(errno) => ConnectStart::Failed(ConnFault::of_connect(errno)),
     };
-    Ok((socket, dial))
+    Ok((socket, start))
 }
 
-/// The error a pending dial ended with, if it failed.
-pub(crate) fn dial_outcome(socket: impl AsFd) -> Option<ConnFault> {
+/// Returns the fault of a finished connect, if it failed.
+pub(crate) fn connect_fault(socket: impl AsFd) -> Option<ConnFault> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => None,
-        Ok(Err(errno)) | Err(errno) => Some(dial_fault(errno)),
+        Ok(Err(errno)) | Err(errno) => Some(ConnFault::of_connect(errno)),
     }
 }
 
-/// Whether the peer has ended its side or reset the connection. It clears nothing.
+/// Returns whether the peer has ended its side or reset the connection. Clears no error.
 pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
     polls(socket, PollFlags::RDHUP)
 }
 
-/// Whether one of these holds now, or the socket is over. One that cannot be asked is found out when it is used.
+/// Returns whether one of these conditions holds now, or the connection is over. False when poll(2) fails; using the
+/// socket then shows why.
 fn polls(socket: impl AsFd, what: PollFlags) -> bool {
     let mut polled = [PollFd::new(&socket, what)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let asked = rustix::event::poll(&mut polled, Some(&at_once));
-    asked.is_ok() && polled[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let result = rustix::event::poll(&mut polled, Some(&no_wait));
+    result.is_ok() && polled[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// The error a connected socket has, if any; asking clears it.
-pub(crate) fn pending_fault(socket: impl AsFd) -> Option<ConnFault> {
+/// Takes the pending error of a connected socket (`SO_ERROR`), if any.
+pub(crate) fn take_fault(socket: impl AsFd) -> Option<ConnFault> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => None,
-        Ok(Err(errno)) | Err(errno) => Some(conn_fault(errno)),
+        Ok(Err(errno)) | Err(errno) => Some(ConnFault::of_established(errno)),
     }
 }
 
-/// A Unix path nobody listens on is refused just as a port nobody listens on.
-pub(crate) fn dial_fault(errno: Errno) -> ConnFault {
-    match errno {
-        Errno::CONNREFUSED | Errno::NOENT => ConnFault::Refused,
-        Errno::CONNRESET => ConnFault::Reset,
-        other => ConnFault::System(other.raw_os_error()),
-    }
-}
-
-pub(crate) fn conn_fault(errno: Errno) -> ConnFault {
-    match errno {
-        Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT => ConnFault::Reset,
-        other => ConnFault::System(other.raw_os_error()),
-    }
-}
-
-/// Makes the coming close a reset.
+/// Makes the coming close a reset (`SO_LINGER` with zero).
 pub(crate) fn reset_on_close(socket: impl AsFd) {
-    // Unix sockets refuse this and need it not: dropping unread or unsent data resets their peer.
+    // Unix sockets refuse this and do not need it: dropping unread or unsent data resets their peer.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// Says that we send no more.
+/// Shuts down the write side (sends a FIN).
 pub(crate) fn shutdown_write(socket: impl AsFd) {
-    // The peer may be gone already; the close that follows is the same.
+    // The peer may have reset the connection already; the close that follows is the same.
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
-/// Looks at what has arrived without taking it; `Ok(0)` is the end of the stream.
+/// Peeks at the input; `Ok(0)` is the end of the stream.
 pub(crate) fn peek(socket: impl AsFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
 }
 
-/// Throws away what has arrived; `Ok(0)` is the end of the stream.
+/// Discards input; `Ok(0)` is the end of the stream.
 pub(crate) fn discard(socket: impl AsFd, scratch: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, scratch, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
 }
 
-/// On loopback there is no path to probe: the plain algorithm spares each segment the work of pacing. A kernel
-/// without it keeps its own.
-fn prefer_plain_congestion(socket: impl AsFd, address: &SocketAddr) {
+/// Selects Reno congestion control on loopback, where there is no path to probe: it saves the work of pacing each
+/// segment. A kernel without it keeps its default.
+fn prefer_reno_on_loopback(socket: impl AsFd, address: &SocketAddr) {
     if address.ip().is_loopback() {
         let _ = sockopt::set_tcp_congestion(socket, "reno");
     }

@@ -1,11 +1,11 @@
-//! The driver's table of connections: fixed slots, each use told apart by a generation.
-//! Promises: a handle of an ended connection finds nothing; no allocation after `new`, and no slot is touched before its
-//! first use.
-//! Refuses: growing. Full is `None`.
+//! A driver's table of connections: a fixed number of slots, and a generation per use of a slot.
+//! Promises: the handle of an ended connection finds nothing; no allocation after `new`; a slot's memory is first
+//! touched when it is used.
+//! Refuses: growing. A full table returns `None`.
 
 use crate::driver::Handle;
 
-/// At most `capacity` values, named by [`Handle`].
+/// At most `capacity` values, identified by [`Handle`].
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -22,8 +22,8 @@ pub(crate) const GENERATION_END: u32 = u32::MAX;
 
 impl<T> Table<T> {
     pub(crate) fn new(capacity: u32) -> Table<T> {
-        let room = capacity as usize;
-        Table { slots: Vec::with_capacity(room), free: Vec::with_capacity(room), capacity }
+        let slots = Vec::with_capacity(capacity as usize);
+        Table { slots, free: Vec::with_capacity(capacity as usize), capacity }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -45,7 +45,7 @@ impl<T> Table<T> {
         Some(Handle { index, generation: slot.generation })
     }
 
-    /// The value a handle names, if its connection still lives.
+    /// Returns the value of a handle, unless the handle is dead.
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.index as usize)?;
@@ -59,34 +59,34 @@ impl<T> Table<T> {
         if slot.generation == handle.generation { slot.value.as_mut() } else { None }
     }
 
-    /// The value in a slot, whatever its generation.
+    /// Returns the value in a slot, whatever its generation.
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots[index as usize].value.as_mut()
     }
 
-    /// The value in a slot, whatever its generation.
+    /// Returns the value in a slot, whatever its generation.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.slots[index as usize].value.as_ref()
     }
 
-    /// All values, in the order of their slots.
+    /// Returns all values, in the order of their slots.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
-    /// Slots that have ever been used: the first ones.
+    /// Returns the number of slots that were ever used: the first ones.
     pub(crate) fn used(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The handle of the value now in a slot.
+    /// Returns the handle of the value now in a slot.
     #[inline]
     pub(crate) fn handle(&self, index: u32) -> Handle {
         Handle { index, generation: self.slots[index as usize].generation }
     }
 
-    /// Empties a slot; its handle names nothing from here on.
+    /// Empties a slot; its handle is dead from here on.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = &mut self.slots[index as usize];
         let value = slot.value.take()?;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_handle_names_nothing() {
+    fn a_dead_handle_finds_nothing() {
         let mut table = Table::new(2);
         let old = table.insert('a').expect("the table is empty");
         assert_eq!(table.remove(old.index), Some('a'));

@@ -1,23 +1,23 @@
 //! Wakes a driver's poll from another thread.
-//! Promises: what was written before `wake` is visible after the driver's `Woken`; many wakes before one poll
-//! cost one system call.
+//! Promises: what a thread writes before `wake` is visible after the driver's `Woken`; many wakes before one poll cost
+//! one system call.
 //! Refuses: carrying data; that is a queue's work.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use flick_ring::calls::Pending;
+use flick_ring::wakeup::WakeFlag;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A handle any thread may use to end the current or the next wait of one driver.
+/// A handle with which any thread ends the current or the next wait of one driver.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Spares the system call for a wake-up that has been asked for already.
-    pending: Pending,
+    /// Saves the system call for a wake-up that is already requested.
+    requested: WakeFlag,
     /// None in the simulator, where nothing sleeps.
     eventfd: Option<OwnedFd>,
 }
@@ -25,7 +25,7 @@ struct Shared {
 impl Waker {
     /// Ends the driver's wait and makes its poll report `Woken`.
     pub fn wake(&self) {
-        if self.0.pending.ask()
+        if self.0.requested.request()
             && let Some(eventfd) = &self.0.eventfd
         {
             // Can only fail with EAGAIN at 2^64 - 1 unread wake-ups, and then the driver is awake anyway.
@@ -46,19 +46,19 @@ impl Waker {
         self.0.eventfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether a wake-up waits to be taken.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.pending.is_asked()
+    /// Returns whether a wake-up is pending.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.requested.is_requested()
     }
 
-    /// Takes the wake-up; says whether there was one. The eventfd is emptied first: a wake that comes between
-    /// the two steps finds `pending` still set and relies on the report this call leads to.
+    /// Takes the wake-up; returns whether there was one. The eventfd is read first: a wake between the two steps finds
+    /// `requested` still set and relies on the `Woken` that this call leads to.
     pub(crate) fn take(&self) -> bool {
         if let Some(eventfd) = &self.0.eventfd {
             let mut count = [0u8; 8];
-            // EAGAIN (nothing to empty) is as good as success here.
+            // EAGAIN (nothing to read) is as good as success here.
             let _ = rustix::io::read(eventfd, &mut count);
         }
-        self.0.pending.take()
+        self.0.requested.take()
     }
 }

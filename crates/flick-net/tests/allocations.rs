@@ -1,15 +1,15 @@
-//! After warming up, a driver's turn touches the heap not once.
+//! A driver that has warmed up does not allocate.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_buffers::{Pool, PoolConfig};
-use flick_counting::{Counting, allocations};
-use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 256, events_max: 64, receive_bytes: 16384 };
@@ -17,7 +17,7 @@ const LIMITS: DriverLimits =
 const PEERS: usize = 8;
 
 /// One round: every peer sends a request and gets it back, in several pieces the second time.
-fn round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<Event>, peers: &mut [TcpStream]) {
+fn round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, peers: &mut [TcpStream]) {
     for peer in peers.iter_mut() {
         peer.write_all(&[7; 60]).expect("the connection is up");
     }
@@ -26,8 +26,8 @@ fn round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<Event>, peers: &m
         driver.poll(pool, Some(Duration::from_secs(5)), events).expect("the driver polls");
         for event in events.drain(..) {
             match event {
-                Event::Accepted { conn, .. } => driver.receive(conn, true),
-                Event::Data { conn, data } => {
+                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                DriverEvent::Data { conn, data } => {
                     owed -= data.len() as usize;
                     let half = data.len() / 2;
                     driver.send(conn, data.sub(half..data.len()));

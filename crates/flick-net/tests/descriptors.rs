@@ -1,18 +1,18 @@
-//! Running out of file descriptors: the listener pauses, nobody is lost, nothing spins.
-//! A test program of its own, because the limit belongs to the whole process.
+//! Without a free file descriptor the listener pauses, no peer is lost and no poll busy-loops.
+//! A test program of its own, because the limit is the process's.
 
 use std::fs::File;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverLimits, Event, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 
-/// Descriptors for the run; what the process has open already comes on top.
+/// Descriptors of the process, open ones included.
 const DESCRIPTORS: u64 = 64;
 
 fn check(kind: IoKind) {
@@ -24,31 +24,31 @@ fn check(kind: IoKind) {
     let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
     let at = driver.local_addr(listener).expect("just opened").to_string();
     let peer = TcpStream::connect(&at).expect("the driver listens");
-    // Uses up every descriptor that is left.
-    let mut hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    // Takes every free descriptor.
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let end = Instant::now() + Duration::from_secs(20);
     let (mut events, mut polls) = (Vec::new(), 0);
     while events.is_empty() {
-        assert!(Instant::now() < end, "the driver says nothing");
+        assert!(Instant::now() < end, "the driver reports nothing");
         driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
     }
     let emfile = rustix::io::Errno::MFILE.raw_os_error();
-    assert!(matches!(events[..], [Event::AcceptFailed { errno, .. }] if errno == emfile), "{events:?}");
+    assert!(matches!(events[..], [DriverEvent::AcceptFailed { errno, .. }] if errno == emfile), "{events:?}");
     events.clear();
-    // Paused: a wait of 50 ms is one wait, not thousands.
+    // Paused: 50 ms are one wait, not thousands.
     let pause_end = Instant::now() + Duration::from_millis(50);
     while Instant::now() < pause_end {
         driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
         polls += 1;
     }
     assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
-    hoard.clear();
+    taken.clear();
     driver.accept(listener, true);
     while events.is_empty() {
-        assert!(Instant::now() < end, "the waiting peer is lost");
+        assert!(Instant::now() < end, "the pending peer is lost");
         driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
     }
-    assert!(matches!(events[..], [Event::Accepted { .. }]), "{events:?}");
+    assert!(matches!(events[..], [DriverEvent::Accepted { .. }]), "{events:?}");
     drop(peer);
 }
 

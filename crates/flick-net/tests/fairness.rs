@@ -1,4 +1,4 @@
-//! Peers who send without end: each has its part of what a driver receives. Peers who are sent much: a poll sends its part.
+//! Fairness among connections: fast senders share what a driver receives, and a poll sends no more than its limit.
 
 mod common;
 
@@ -8,19 +8,19 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{open, pool};
-use flick_buffers::{Class, LARGE_BYTES, Pool};
+use flick_buffers::{BufClass, LARGE_BYTES, Pool};
 use flick_net::limits::PROVIDED_BUFS_MAX;
-use flick_net::{AnyDriver, Driver, DriverLimits, Event, Handle, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Handle, IoKind};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 256, receive_bytes: 16384 };
 const PEERS: usize = 20;
-/// Polls in which peers are let in.
+/// Polls in which peers are accepted.
 const ACCEPT_POLLS_MAX: usize = 100;
-/// Polls that are looked at: some for each peer.
+/// Polls of one test: some for each peer.
 const POLLS: usize = PEERS * 6;
 
-/// A driver, its buffers, and clients with their connections; `None` where the kernel has no such driver.
+/// Returns a driver, its buffers, and clients with their connections; `None` where the kernel has no such driver.
 fn connected(kind: IoKind) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handle>)> {
     let (mut driver, pool) = (open(kind, LIMITS)?, pool());
     let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
@@ -36,18 +36,18 @@ fn connected(kind: IoKind) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handl
     for _ in 0..ACCEPT_POLLS_MAX {
         driver.poll(&pool, Some(Duration::from_millis(20)), &mut events).expect("the driver polls");
         conns.extend(events.drain(..).filter_map(|event| match event {
-            Event::Accepted { conn, .. } => Some(conn),
+            DriverEvent::Accepted { conn, .. } => Some(conn),
             _ => None,
         }));
         if conns.len() == PEERS {
             break;
         }
     }
-    assert_eq!(conns.len(), PEERS, "all peers are let in");
+    assert_eq!(conns.len(), PEERS, "all peers are accepted");
     Some((driver, pool, peers, conns))
 }
 
-/// Everybody's socket is full before every poll; nobody is behind by more than a few polls' worth in the end.
+/// Every socket is full before every poll; in the end no peer is behind by more than a factor of four.
 fn check(kind: IoKind) {
     let Some((mut driver, pool, mut peers, conns)) = connected(kind) else { return };
     let mut events = Vec::with_capacity(LIMITS.events_max);
@@ -67,7 +67,7 @@ fn check(kind: IoKind) {
         driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
         for event in events.drain(..) {
             match event {
-                Event::Data { conn, data } => {
+                DriverEvent::Data { conn, data } => {
                     *received.get_mut(&conn.index).expect("a peer") += u64::from(data.len());
                 }
                 other => panic!("unexpected {other:?}"),
@@ -83,23 +83,24 @@ fn check(kind: IoKind) {
 }
 
 #[test]
-fn every_fast_sender_has_its_part_of_epoll() {
+fn fast_senders_share_receives_on_epoll() {
     check(IoKind::Epoll);
 }
 
 #[test]
-fn the_first_of_many_fast_senders_had_all_buffers_of_the_ring() {
+fn fast_senders_share_receives_on_uring() {
     check(IoKind::Uring);
 }
 
-/// Everybody has sent much before anybody is received from: when the last one has had a buffer, most of the others have had no more.
+/// Every peer has sent much before receiving starts: when the last one has had a buffer, most others have had no more
+/// than one.
 #[test]
-fn who_had_a_buffer_of_the_ring_had_all_it_wanted_before_others_had_any() {
+fn no_peer_gets_a_second_provided_buffer_before_all_had_one() {
     let Some((mut driver, pool, mut peers, conns)) = connected(IoKind::Uring) else { return };
     let buf_bytes = u64::from(LARGE_BYTES);
     let offer = vec![1; 4 * LARGE_BYTES as usize];
     for peer in &mut peers {
-        peer.write_all(&offer).expect("a socket takes so much");
+        peer.write_all(&offer).expect("a socket takes that much");
     }
     conns.iter().for_each(|conn| driver.receive(*conn, true));
     let mut events = Vec::with_capacity(LIMITS.events_max);
@@ -107,31 +108,31 @@ fn who_had_a_buffer_of_the_ring_had_all_it_wanted_before_others_had_any() {
     for _ in 0..POLLS {
         driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
         for event in events.drain(..) {
-            let Event::Data { conn, data } = event else { panic!("unexpected {event:?}") };
+            let DriverEvent::Data { conn, data } = event else { panic!("unexpected {event:?}") };
             *received.entry(conn.index).or_default() += u64::from(data.len());
         }
         if received.len() == PEERS {
             break;
         }
     }
-    assert_eq!(received.len(), PEERS, "everybody has been received from: {received:?}");
-    // The first turn is that of who comes first. In the last one some have had their second already.
+    assert_eq!(received.len(), PEERS, "every peer is received from: {received:?}");
+    // The first peers get buffers first, and some have had their second when the last one gets its first.
     let most = (PEERS as u64 + 2 * u64::from(PROVIDED_BUFS_MAX)) * buf_bytes;
     let all: u64 = received.values().sum();
     assert!(all <= most, "{all} bytes until the last one had any: {received:?}");
 }
 
-/// Pieces of output of each connection, of which one fills a large buffer.
+/// Pieces of output per connection; each fills a large buffer.
 const PIECES: usize = 3;
-/// What one poll may send.
+/// Bytes that one poll may send.
 const SENT_BYTES_MAX: usize = 40_000;
 
-/// Everybody is sent more than a poll may send: each poll sends about what it may, in turns, and all of it arrives.
+/// Every peer is sent more than a poll may send: each poll sends about its limit, and all of it arrives.
 fn check_sending(kind: IoKind) {
     let Some((mut driver, pool, mut peers, conns)) = connected(kind) else { return };
     let mut events = Vec::with_capacity(LIMITS.events_max);
     driver.limit_poll(LIMITS.events_max, SENT_BYTES_MAX);
-    let buf = pool.alloc(Class::Large).expect("the pool is full");
+    let buf = pool.alloc(BufClass::Large).expect("the pool is full");
     let piece_bytes = buf.append(&[7; 16_000]) as usize;
     for conn in &conns {
         (0..PIECES).for_each(|_| driver.send(*conn, buf.slice(0..buf.len())));
@@ -152,7 +153,7 @@ fn check_sending(kind: IoKind) {
             }
         }
         let sent = received.iter().sum::<usize>() - before;
-        // What the kernel delivers late may come with the next.
+        // The kernel may deliver some of it late.
         assert!(sent <= 2 * (SENT_BYTES_MAX + piece_bytes), "{kind:?}: {sent} bytes of one poll");
         polls += 1;
     }
@@ -160,11 +161,11 @@ fn check_sending(kind: IoKind) {
 }
 
 #[test]
-fn a_poll_sends_no_more_than_it_may_and_the_next_ones_send_the_rest_by_epoll() {
+fn a_poll_sends_no_more_than_its_limit_on_epoll() {
     check_sending(IoKind::Epoll);
 }
 
 #[test]
-fn a_poll_sends_no_more_than_it_may_and_the_next_ones_send_the_rest_by_the_ring() {
+fn a_poll_sends_no_more_than_its_limit_on_uring() {
     check_sending(IoKind::Uring);
 }

@@ -1,4 +1,4 @@
-//! What was appended leaves with `flush`, without another poll.
+//! `flush` sends what was appended, without another poll.
 
 mod common;
 
@@ -6,13 +6,13 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use flick_buffers::Class;
-use flick_net::{Driver, DriverLimits, Endpoint, Event, IoKind};
+use flick_buffers::BufClass;
+use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 8, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 /// How long something may take that takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn check(kind: IoKind) {
     let pool = common::pool();
@@ -21,36 +21,36 @@ fn check(kind: IoKind) {
     let listener = driver.listen(&any).expect("loopback");
     let Endpoint::Tcp(at) = driver.local_addr(listener).expect("it listens") else { panic!("not by TCP") };
     let mut peer = TcpStream::connect(at).expect("it listens");
-    peer.set_read_timeout(Some(PATIENCE)).expect("a live socket");
-    let (mut events, end) = (Vec::with_capacity(64), Instant::now() + PATIENCE);
+    peer.set_read_timeout(Some(TEST_TIMEOUT)).expect("a live socket");
+    let (mut events, end) = (Vec::with_capacity(64), Instant::now() + TEST_TIMEOUT);
     let conn = loop {
-        assert!(Instant::now() < end, "nobody comes");
+        assert!(Instant::now() < end, "no peer is accepted");
         driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("a poll does not fail");
-        if let Some(Event::Accepted { conn, .. }) = events.pop() {
+        if let Some(DriverEvent::Accepted { conn, .. }) = events.pop() {
             break conn;
         }
     };
     for word in [b"first", b"again"] {
-        let buf = pool.alloc(Class::Small).expect("there are buffers");
+        let buf = pool.alloc(BufClass::Small).expect("there are buffers");
         buf.append(word);
         driver.send(conn, buf.slice(0..5));
         driver.flush().expect("a flush does not fail");
         let mut came = [0; 5];
-        peer.read_exact(&mut came).expect("it has left");
+        peer.read_exact(&mut came).expect("it was sent");
         assert_eq!(&came, word);
-        // The ring must hear that the first is out before it sends the next.
+        // The ring takes the result of the first send before it starts the next.
         driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");
         assert!(events.is_empty(), "{events:?}");
     }
-    driver.flush().expect("nothing to send is no fault");
+    driver.flush().expect("nothing to send is no error");
 }
 
 #[test]
-fn what_was_appended_leaves_without_another_poll_on_epoll() {
+fn flush_sends_without_a_poll_on_epoll() {
     check(IoKind::Epoll);
 }
 
 #[test]
-fn what_was_appended_leaves_without_another_poll_on_io_uring() {
+fn flush_sends_without_a_poll_on_io_uring() {
     check(IoKind::Uring);
 }

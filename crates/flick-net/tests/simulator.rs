@@ -1,13 +1,13 @@
-//! What the simulator promises beyond the contract of drivers: the same run for the same seed, faults when
-//! asked for, and virtual time.
+//! The simulator's promises beyond the contract of drivers: the same run for the same seed, faults on request, virtual
+//! time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::sim::{Actor, PeerIo, Reach, SimConfig};
-use flick_net::{ConnFault, Driver, DriverLimits, Endpoint, Event, SimDriver, SimNet};
+use flick_net::sim::{Actor, PeerIo, Reachability, SimConfig};
+use flick_net::{ConnFault, Driver, DriverEvent, DriverLimits, Endpoint, SimDriver, SimNet};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 1024, events_max: 64, receive_bytes: 16384 };
@@ -20,37 +20,38 @@ fn server_address() -> Endpoint {
     "127.0.0.1:0".parse().expect("an endpoint")
 }
 
-/// What a peer lived through, one letter per event: open, data, eof, reset, timer.
+/// The events of a peer, one letter each: open, data, eof, reset, timer.
 type Diary = Rc<RefCell<String>>;
 
-/// What a peer heard, piece by piece.
+/// What a peer has received, piece by piece.
 type Pieces = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// Says something when the connection opens and notes what it is told.
+/// Writes when the connection opens and records its events.
 struct Talker {
-    says: Vec<u8>,
-    hears: Pieces,
+    writes: Vec<u8>,
+    received: Pieces,
     diary: Diary,
 }
 
 impl Talker {
-    fn boxed(says: &[u8], diary: &Diary) -> (Box<Talker>, Pieces) {
-        let hears = Rc::default();
-        let talker = Talker { says: says.to_vec(), hears: Rc::clone(&hears), diary: Rc::clone(diary) };
-        (Box::new(talker), hears)
+    fn boxed(writes: &[u8], diary: &Diary) -> (Box<Talker>, Pieces) {
+        let received = Rc::default();
+        let talker =
+            Talker { writes: writes.to_vec(), received: Rc::clone(&received), diary: Rc::clone(diary) };
+        (Box::new(talker), received)
     }
 }
 
 impl Actor for Talker {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
         self.diary.borrow_mut().push('o');
-        io.write(&self.says);
+        io.write(&self.writes);
         io.timer(5_000_000, 1);
     }
 
     fn on_data(&mut self, _: &mut PeerIo<'_>, data: &[u8]) {
         self.diary.borrow_mut().push('d');
-        self.hears.borrow_mut().push(data.to_vec());
+        self.received.borrow_mut().push(data.to_vec());
     }
 
     fn on_eof(&mut self, io: &mut PeerIo<'_>) {
@@ -69,22 +70,26 @@ impl Actor for Talker {
     }
 }
 
-/// Polls until nothing is left to happen; accepts, receives, echoes and closes.
+/// Polls until the network is idle; accepts, receives, echoes and closes.
 fn run_echo(net: &SimNet, driver: &mut SimDriver) -> Vec<String> {
     let (pool, mut events, mut log) = (pool(), Vec::new(), Vec::new());
     let end_ns = net.now_ns() + 60_000_000_000;
-    while !net.is_quiet() {
+    while !net.is_idle() {
         assert!(net.now_ns() < end_ns, "a minute of virtual time is enough");
         driver.poll(&pool, None, &mut events).expect("the simulator polls");
         for event in events.drain(..) {
             log.push(match &event {
-                Event::Data { conn, data } => format!("{} {conn:?} {:?}", driver.now_ns(), data.bytes()),
+                DriverEvent::Data { conn, data } => {
+                    format!("{} {conn:?} {:?}", driver.now_ns(), data.bytes())
+                }
                 other => format!("{} {other:?}", driver.now_ns()),
             });
             match event {
-                Event::Accepted { conn, .. } | Event::Connected { conn } => driver.receive(conn, true),
-                Event::Data { conn, data } => driver.send(conn, data),
-                Event::Eof { conn } => driver.close(conn),
+                DriverEvent::Accepted { conn, .. } | DriverEvent::Connected { conn } => {
+                    driver.receive(conn, true)
+                }
+                DriverEvent::Data { conn, data } => driver.send(conn, data),
+                DriverEvent::Eof { conn } => driver.close(conn),
                 _ => {}
             }
         }
@@ -96,12 +101,12 @@ fn run_echo(net: &SimNet, driver: &mut SimDriver) -> Vec<String> {
 fn hostile_run(seed: u64) -> (Vec<String>, u64) {
     let net = SimNet::new(seed, SimConfig { reset_per_mille: 200, ..SimConfig::hostile() });
     let mut driver = net.driver(LIMITS).expect("sensible limits");
-    let listener = driver.listen(&server_address()).expect("nobody else listens");
+    let listener = driver.listen(&server_address()).expect("the address is free");
     let at = driver.local_addr(listener).expect("just opened");
     let diary = Diary::default();
     for number in 0..8u8 {
         let (talker, _) = Talker::boxed(&[number; 300], &diary);
-        net.dial(&at, u64::from(number) * 1000, talker);
+        net.connect(&at, u64::from(number) * 1000, talker);
     }
     let log = run_echo(&net, &mut driver);
     (log, net.trace_hash())
@@ -122,25 +127,25 @@ fn single_bytes_arrive_one_by_one_and_in_order() {
     let config = SimConfig { split_per_mille: 1000, split_bytes_max: 1, ..SimConfig::default() };
     let net = SimNet::new(3, config);
     let mut driver = net.driver(LIMITS).expect("sensible limits");
-    let listener = driver.listen(&server_address()).expect("nobody else listens");
+    let listener = driver.listen(&server_address()).expect("the address is free");
     let at = driver.local_addr(listener).expect("just opened");
-    let (talker, hears) = Talker::boxed(b"abc", &Diary::default());
-    net.dial(&at, 0, talker);
+    let (talker, received) = Talker::boxed(b"abc", &Diary::default());
+    net.connect(&at, 0, talker);
     run_echo(&net, &mut driver);
-    assert_eq!(*hears.borrow(), [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]);
+    assert_eq!(*received.borrow(), [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]);
     assert_eq!(net.conns_count(), 0);
 }
 
 #[test]
-fn every_peer_of_a_network_that_resets_hears_of_it() {
+fn every_peer_of_a_resetting_network_gets_a_reset() {
     let config = SimConfig { reset_per_mille: 1000, ..SimConfig::hostile() };
     let net = SimNet::new(4, config);
     let mut driver = net.driver(LIMITS).expect("sensible limits");
-    let listener = driver.listen(&server_address()).expect("nobody else listens");
+    let listener = driver.listen(&server_address()).expect("the address is free");
     let at = driver.local_addr(listener).expect("just opened");
     let diaries: Vec<Diary> = (0..8).map(|_| Diary::default()).collect();
     for diary in &diaries {
-        net.dial(&at, 0, Talker::boxed(&[1; 200_000], diary).0);
+        net.connect(&at, 0, Talker::boxed(&[1; 200_000], diary).0);
     }
     run_echo(&net, &mut driver);
     assert!(diaries.iter().all(|diary| diary.borrow().ends_with('r')), "{diaries:?}");
@@ -148,25 +153,25 @@ fn every_peer_of_a_network_that_resets_hears_of_it() {
 }
 
 #[test]
-fn a_dial_without_a_listener_is_a_reset() {
+fn a_connect_without_a_listener_is_reset() {
     let net = SimNet::new(5, SimConfig::default());
     let mut driver = net.driver(LIMITS).expect("sensible limits");
     let diary = Diary::default();
-    net.dial(&"127.0.0.1:9".parse().expect("an endpoint"), 0, Talker::boxed(b"", &diary).0);
+    net.connect(&"127.0.0.1:9".parse().expect("an endpoint"), 0, Talker::boxed(b"", &diary).0);
     run_echo(&net, &mut driver);
     assert_eq!(*diary.borrow(), "r");
 }
 
-/// Dials a server in a state and returns what the driver saw, without the times.
-fn dial_while(reach: Reach, until: Option<u64>) -> (Vec<String>, String) {
+/// Connects to a server in a state and returns the driver's events, without the times.
+fn connect_while(reach: Reachability, until: Option<u64>) -> (Vec<String>, String) {
     let net = SimNet::new(6, SimConfig::default());
     let mut driver = net.driver(LIMITS).expect("sensible limits");
     let diary = Diary::default();
     let in_factory = Rc::clone(&diary);
     let at = net.serve(&server_address(), move |_| Some(Talker::boxed(b"hi", &in_factory).0));
-    net.set_down(&at, reach);
+    net.set_reachability(&at, reach);
     if let Some(at_ns) = until {
-        net.set_down_at(at_ns, &at, Reach::Up);
+        net.set_reachability_at(at_ns, &at, Reachability::Up);
     }
     driver.connect(&at).expect("the table is empty");
     let log = run_echo(&net, &mut driver);
@@ -177,20 +182,20 @@ fn dial_while(reach: Reach, until: Option<u64>) -> (Vec<String>, String) {
 
 #[test]
 fn a_server_that_is_up_answers() {
-    let (log, diary) = dial_while(Reach::Up, None);
+    let (log, diary) = connect_while(Reachability::Up, None);
     assert_eq!((log.join(" "), diary.as_str()), ("Connected Handle Eof".into(), "odte"));
 }
 
 #[test]
-fn a_server_that_refuses_ends_the_dial() {
-    let (log, diary) = dial_while(Reach::Refuse, None);
+fn a_refusing_server_fails_the_connect() {
+    let (log, diary) = connect_while(Reachability::Refuse, None);
     assert_eq!((log.join(" "), diary.as_str()), ("Failed".into(), ""));
 }
 
 #[test]
-fn a_black_hole_says_nothing_until_it_ends() {
-    assert_eq!(dial_while(Reach::BlackHole, None), (vec![], String::new()));
-    let (log, diary) = dial_while(Reach::BlackHole, Some(1_000_000_000));
+fn a_black_hole_delivers_nothing_until_it_ends() {
+    assert_eq!(connect_while(Reachability::BlackHole, None), (vec![], String::new()));
+    let (log, diary) = connect_while(Reachability::BlackHole, Some(1_000_000_000));
     assert_eq!((log.join(" "), diary.as_str()), ("Connected Handle Eof".into(), "odte"));
 }
 
@@ -203,7 +208,10 @@ fn a_killed_server_resets_its_connections() {
     let conn = driver.connect(&at).expect("the table is empty");
     let log = run_echo(&net, &mut driver);
     let last = log.last().expect("something happened");
-    assert!(last.ends_with(&format!("{:?}", Event::Failed { conn, fault: ConnFault::Reset })), "{last}");
+    assert!(
+        last.ends_with(&format!("{:?}", DriverEvent::Failed { conn, fault: ConnFault::Reset })),
+        "{last}"
+    );
 }
 
 #[test]
@@ -225,9 +233,9 @@ fn a_peer_that_pauses_fills_window_and_backlog() {
     let mut driver = net.driver(LIMITS).expect("sensible limits");
     let at = net.serve(&server_address(), |_| Some(Box::new(Sleeper)));
     let pool = pool();
-    let buf = pool.alloc(flick_buffers::Class::Large).expect("the pool is fresh");
+    let buf = pool.alloc(flick_buffers::BufClass::Large).expect("the pool is fresh");
     buf.append(&[7; 16_000]);
-    driver.set_marks(16_000, 1000);
+    driver.set_watermarks(16_000, 1000);
     let conn = driver.connect(&at).expect("the table is empty");
     driver.send(conn, buf.slice(0..16_000));
     let mut events = Vec::new();
@@ -239,12 +247,12 @@ fn a_peer_that_pauses_fills_window_and_backlog() {
     while events.is_empty() {
         driver.poll(&pool, None, &mut events).expect("the simulator polls");
     }
-    assert!(matches!(events[..], [Event::Drained { .. }]), "{events:?}");
+    assert!(matches!(events[..], [DriverEvent::Drained { .. }]), "{events:?}");
     assert!(net.now_ns() >= 1_000_000_000 && driver.backlog_bytes(conn) == 0);
 }
 
 #[test]
-fn time_passes_only_as_far_as_a_poll_may_wait() {
+fn time_passes_no_further_than_a_poll_may_wait() {
     let net = SimNet::new(9, SimConfig::default());
     let mut driver = net.driver(LIMITS).expect("sensible limits");
     let mut events = Vec::new();
@@ -252,17 +260,17 @@ fn time_passes_only_as_far_as_a_poll_may_wait() {
     assert!((3_000_000_000..3_000_010_000).contains(&driver.now_ns()) && events.is_empty());
     driver.waker().wake();
     driver.poll(&pool(), None, &mut events).expect("the simulator polls");
-    assert!(matches!(events[..], [Event::Woken]));
+    assert!(matches!(events[..], [DriverEvent::Woken]));
 }
 
 #[test]
 fn a_failing_accept_pauses_the_listener() {
     let net = SimNet::new(10, SimConfig::default());
     let mut driver = net.driver(LIMITS).expect("sensible limits");
-    let listener = driver.listen(&server_address()).expect("nobody else listens");
+    let listener = driver.listen(&server_address()).expect("the address is free");
     let at = driver.local_addr(listener).expect("just opened");
     net.fail_next_accept(24);
-    net.dial(&at, 0, Talker::boxed(b"x", &Diary::default()).0);
+    net.connect(&at, 0, Talker::boxed(b"x", &Diary::default()).0);
     let log = run_echo(&net, &mut driver);
     assert!(log.len() == 1 && log[0].contains("AcceptFailed"), "{log:?}");
     driver.accept(listener, true);

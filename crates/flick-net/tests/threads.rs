@@ -1,4 +1,4 @@
-//! What crosses threads: waking a driver, and one Unix address served by several workers.
+//! Across threads: waking a driver, and several workers on one Unix address.
 
 mod common;
 
@@ -8,19 +8,19 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{open, pool};
-use flick_net::{Driver, DriverLimits, Endpoint, Event, IoKind, ListenSockets, Watch};
+use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind, ListenSockets, Poller};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
 
-/// Another thread counts up and wakes; every count is seen, though many wakes become one event.
+/// Another thread counts up and wakes; every count arrives, though many wakes become one event.
 fn check_waking(kind: IoKind) {
     let Some(mut driver) = open(kind, LIMITS) else { return };
     let (waker, pool) = (driver.waker(), pool());
     let (sender, receiver) = mpsc::channel();
     let other = std::thread::spawn(move || {
         for number in 0..10_000u32 {
-            sender.send(number).expect("the driver's thread listens to the end");
+            sender.send(number).expect("the driver's thread receives to the end");
             waker.wake();
         }
     });
@@ -30,7 +30,7 @@ fn check_waking(kind: IoKind) {
         assert!(Instant::now() < end, "a wake was lost after {next}");
         driver.poll(&pool, Some(Duration::from_secs(5)), &mut events).expect("the driver polls");
         for event in events.drain(..) {
-            assert!(matches!(event, Event::Woken), "{event:?}");
+            assert!(matches!(event, DriverEvent::Woken), "{event:?}");
             woken += 1;
         }
         for number in receiver.try_iter() {
@@ -42,15 +42,15 @@ fn check_waking(kind: IoKind) {
     other.join().expect("the other thread only counts");
 }
 
-/// A thread of several drivers sleeps in its watch between two wakes.
-fn check_waking_a_watch(kind: IoKind) {
+/// A thread of several drivers sleeps in its poller between two wakes.
+fn check_waking_a_poller(kind: IoKind) {
     let Some(mut driver) = open(kind, LIMITS) else { return };
-    let (waker, pool, mut watch) = (driver.waker(), pool(), Watch::new(1).expect("the kernel watches"));
-    driver.announce(&mut watch, 7).expect("it can be watched");
+    let (waker, pool, mut poller) = (driver.waker(), pool(), Poller::new(1).expect("the kernel polls"));
+    driver.register(&mut poller, 7).expect("it can be registered");
     let (again, is_asleep) = mpsc::channel::<()>();
     let other = std::thread::spawn(move || {
         while is_asleep.recv().is_ok() {
-            // So that the thread sleeps indeed; one that does not yet has nothing to lose.
+            // So that the thread sleeps; before that it has nothing to lose.
             std::thread::park_timeout(Duration::from_millis(20));
             waker.wake();
         }
@@ -60,13 +60,13 @@ fn check_waking_a_watch(kind: IoKind) {
         again.send(()).expect("the other thread waits");
         let end = Instant::now() + Duration::from_secs(5);
         while events.is_empty() {
-            let wait = driver.rest(&pool, None).unwrap_or(Duration::from_secs(5));
-            watch.wait(Some(wait), |token| assert_eq!(token, 7)).expect("the kernel watches");
-            // What a look finds when the wait is over was not told.
+            let wait = driver.poll_timeout(&pool, None).unwrap_or(Duration::from_secs(5));
+            poller.wait(Some(wait), |token| assert_eq!(token, 7)).expect("the kernel polls");
+            // A wake that only the end of the wait finds was lost.
             assert!(Instant::now() < end, "{kind:?}: wake {round} was lost");
             driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
         }
-        assert!(matches!(events[..], [Event::Woken]), "{events:?}");
+        assert!(matches!(events[..], [DriverEvent::Woken]), "{events:?}");
         events.clear();
     }
     drop(again);
@@ -74,13 +74,13 @@ fn check_waking_a_watch(kind: IoKind) {
 }
 
 #[test]
-fn no_wake_is_lost_by_a_watch_over_epoll() {
-    check_waking_a_watch(IoKind::Epoll);
+fn no_wake_is_lost_by_a_poller_of_epoll() {
+    check_waking_a_poller(IoKind::Epoll);
 }
 
 #[test]
-fn the_second_wake_of_a_watched_ring_was_lost() {
-    check_waking_a_watch(IoKind::Uring);
+fn no_wake_is_lost_by_a_poller_of_a_ring() {
+    check_waking_a_poller(IoKind::Uring);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn no_wake_is_lost_by_uring() {
     check_waking(IoKind::Uring);
 }
 
-/// Two workers accept from one Unix path until told to stop; all peers are served.
+/// Two workers accept from one Unix path until they are woken; all peers are served.
 fn check_sharing(kind: IoKind) {
     const PEERS: usize = 40;
     if open(kind, LIMITS).is_none() {
@@ -114,10 +114,10 @@ fn check_sharing(kind: IoKind) {
                     driver.poll(&pool, Some(Duration::from_secs(5)), &mut events).expect("the driver polls");
                     for event in events.drain(..) {
                         match event {
-                            Event::Woken => return served,
-                            Event::Accepted { conn, .. } => driver.receive(conn, true),
-                            Event::Data { conn, data } => driver.send(conn, data),
-                            Event::Eof { conn } => {
+                            DriverEvent::Woken => return served,
+                            DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                            DriverEvent::Data { conn, data } => driver.send(conn, data),
+                            DriverEvent::Eof { conn } => {
                                 served += 1;
                                 driver.close(conn);
                             }

@@ -1,16 +1,16 @@
-//! What threads share that do not wait for each other. Here: a bounded ring of byte records, one pushes, one pops. Beside it:
-//! calls (`calls.rs`), and things that change hands (`mailbox.rs`).
-//! Promises: records arrive whole, once and in order; nothing is allocated after [`ring`]; a side that goes to rest
-//! after [`Consumer::wait`] or [`Producer::wait`] said so is called by the other side's next step that helps it.
-//! Refuses: carrying buffers by reference (a worker's buffers do not cross threads, so bytes are copied), more than one
-//! thread on either side (the types have no `Clone`), calling threads itself: it only says that a call is due.
+//! Queues between threads that do not wait for each other: a bounded ring of byte records with one producer and one
+//! consumer. Beside it: wake-ups (`wakeup.rs`) and a mailbox for items that change threads (`mailbox.rs`).
+//! Promises: records arrive whole, once and in order; nothing is allocated after [`ring`]; a side that sleeps after
+//! [`Consumer::prepare_wait`] or [`Producer::prepare_wait`] returned `true` is woken by the other side's next step that
+//! lets it continue.
+//! Refuses: carrying buffers by reference (a worker's buffers do not cross threads, so bytes are copied); more than one
+//! thread per side (the types have no `Clone`); waking threads itself: it only returns that a wake-up is due.
 //! Source: index arithmetic as in Linux `xsk.h` (free-running, masked on use); flags against lost wake-ups as Dekker.
 //!
-//! The words are atomics with relaxed access, which on the machines we know are plain moves: that costs a copy eight
-//! bytes at a time instead of thirty-two and buys a ring without unsafe code that a model checker can run as it is.
+//! The words are atomics with relaxed access, which compile to plain moves on x86-64 and AArch64. A copy so moves eight
+//! bytes at a time instead of thirty-two, and the ring needs no unsafe code and runs under a model checker unchanged.
 #![forbid(unsafe_code)]
 
-pub mod calls;
 pub mod limits;
 pub mod mailbox;
 #[cfg(all(test, loom))]
@@ -18,6 +18,7 @@ mod model;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod sync;
+pub mod wakeup;
 
 use limits::{RING_BYTES_MAX, RING_BYTES_MIN};
 use sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
@@ -25,12 +26,12 @@ use sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// Keeps what one side writes off the cache lines that the other side writes; two lines, as they are fetched in pairs.
+/// Keeps the fields of the two sides on different cache lines; two lines each, as processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// What both sides see. Indices count words since the ring was made.
+/// The memory that both sides share. Indices count words since the ring was created.
 #[derive(Debug)]
 struct Shared {
     /// Records: a word with the length in bytes, then the bytes, padded to whole words.
@@ -39,9 +40,9 @@ struct Shared {
     head: Padded<AtomicU64>,
     /// Words released; written by the consumer.
     tail: Padded<AtomicU64>,
-    /// The consumer rests and is to be called when something is published.
+    /// The consumer sleeps; the next publish must wake it.
     consumer_waits: Padded<AtomicBool>,
-    /// The producer rests and is to be called when half of the ring is free.
+    /// The producer sleeps; a release that leaves half of the ring free must wake it.
     producer_waits: Padded<AtomicBool>,
 }
 
@@ -50,19 +51,19 @@ impl Shared {
         self.words.len() as u64 - 1
     }
 
-    /// Takes a flag; says whether it was set.
+    /// Clears a flag; returns whether it was set.
     fn take(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::AcqRel)
     }
 
-    /// Sets or takes back the own flag. An exchange, not a store: all writes of a flag are exchanges, so that none can
-    /// slip behind a later one.
+    /// Sets or clears the caller's own flag. An exchange, not a store: all writes of a flag are exchanges, so that none
+    /// is ordered after a later one.
     fn set(flag: &AtomicBool, to: bool) {
         flag.swap(to, Ordering::AcqRel);
     }
 }
 
-/// Makes a ring with room for `bytes`, a power of two; each record takes its length, rounded up to words, and a word.
+/// Creates a ring of `bytes` bytes, a power of two. A record takes its length, rounded up to whole words, and one word.
 ///
 /// Panics when `bytes` is not a power of two within [`limits`].
 pub fn ring(bytes: usize) -> (Producer, Consumer) {
@@ -79,26 +80,26 @@ pub fn ring(bytes: usize) -> (Producer, Consumer) {
     (producer, Consumer { shared, tail: 0, released: 0, head_seen: 0 })
 }
 
-/// The side that pushes.
+/// The producing side.
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<Shared>,
     /// Words written, published or not.
     head: u64,
     published: u64,
-    /// Words released, as last looked at.
+    /// Words released, as last read.
     tail_seen: u64,
 }
 
 impl Producer {
-    /// Longest record in bytes: with half of the ring free, it fits.
+    /// Returns the longest record in bytes: it fits while half of the ring is free.
     pub fn record_bytes_max(&self) -> usize {
         (self.shared.words.len() / 2 - 1) * WORD
     }
 
-    /// Copies a record in, visible from the next [`publish`](Self::publish) on. `false`: no room now.
+    /// Copies a record in; the consumer sees it after the next [`publish`](Self::publish). `false`: the ring is full.
     ///
-    /// Cost: a copy; the other side's cache line is read only when the ring seems full.
+    /// Cost: a copy; the other side's cache line is read only when the ring appears full.
     /// Panics when the record is longer than [`record_bytes_max`](Self::record_bytes_max).
     pub fn push(&mut self, record: &[u8]) -> bool {
         assert!(record.len() <= self.record_bytes_max(), "a record is not longer than its bound");
@@ -133,25 +134,25 @@ impl Producer {
         true
     }
 
-    /// Makes everything pushed visible. `true`: the consumer rests and is to be called.
-    #[must_use = "a consumer that rests must be called"]
+    /// Makes all pushed records visible. `true`: the consumer sleeps and the caller must wake it.
+    #[must_use = "a sleeping consumer must be woken"]
     pub fn publish(&mut self) -> bool {
         if self.published == self.head {
             return false;
         }
         self.published = self.head;
         self.shared.head.0.store(self.head, Ordering::Release);
-        // Either this side sees the flag, or the consumer, behind its own fence, sees the new head.
+        // Either this side reads the flag, or the consumer, after its own fence, reads the new head.
         fence(Ordering::SeqCst);
         Shared::take(&self.shared.consumer_waits.0)
     }
 
-    /// Says that this side is about to rest for want of room. `true`: rest; the consumer's [`release`] that leaves half
-    /// of the ring free will ask for a call. `false`: half of it is free already.
+    /// Announces that this side is about to sleep because the ring is full. `true`: sleep; the [`release`] that leaves
+    /// half of the ring free returns that this side must be woken. `false`: half of it is free already.
     ///
     /// [`release`]: Consumer::release
-    pub fn wait(&mut self) -> bool {
-        assert!(self.published == self.head, "what a consumer cannot see it cannot make room for");
+    pub fn prepare_wait(&mut self) -> bool {
+        assert!(self.published == self.head, "a consumer cannot release records that are not published");
         Shared::set(&self.shared.producer_waits.0, true);
         fence(Ordering::SeqCst);
         self.tail_seen = self.shared.tail.0.load(Ordering::Acquire);
@@ -163,19 +164,19 @@ impl Producer {
     }
 }
 
-/// The side that pops.
+/// The consuming side.
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
     /// Words read, released or not.
     tail: u64,
     released: u64,
-    /// Words published, as last looked at.
+    /// Words published, as last read.
     head_seen: u64,
 }
 
 impl Consumer {
-    /// Length in bytes of the next record, if one has been published.
+    /// Returns the length in bytes of the next published record.
     pub fn front_bytes(&mut self) -> Option<usize> {
         if self.tail == self.head_seen {
             self.head_seen = self.shared.head.0.load(Ordering::Acquire);
@@ -187,8 +188,8 @@ impl Consumer {
         Some(self.shared.words[at].load(Ordering::Relaxed) as usize)
     }
 
-    /// Copies the next record to the front of `out`; its length, or `None` when there is none. Its room is the
-    /// producer's again from the next [`release`](Self::release) on.
+    /// Copies the next record to the front of `out` and returns its length; `None` when there is none. The next
+    /// [`release`](Self::release) frees its words.
     ///
     /// Panics when `out` is too short: see [`front_bytes`](Self::front_bytes).
     pub fn pop(&mut self, out: &mut [u8]) -> Option<usize> {
@@ -214,28 +215,28 @@ impl Consumer {
         Some(len)
     }
 
-    /// Gives the room of everything popped back. `true`: the producer rests and is to be called.
-    #[must_use = "a producer that rests must be called"]
+    /// Frees the words of all popped records. `true`: the producer sleeps and the caller must wake it.
+    #[must_use = "a sleeping producer must be woken"]
     pub fn release(&mut self) -> bool {
         if self.released == self.tail {
             return false;
         }
         self.released = self.tail;
         self.shared.tail.0.store(self.tail, Ordering::Release);
-        // Either this side sees the flag, or the producer, behind its own fence, sees the new tail.
+        // Either this side reads the flag, or the producer, after its own fence, reads the new tail.
         fence(Ordering::SeqCst);
-        // What was published since the last look makes the ring seem freer than it is: a call too early, never too late.
+        // The ring may be fuller than `head_seen` shows: the wake-up may come too early, never too late.
         is_half_free(&self.shared, self.head_seen, self.tail) && Shared::take(&self.shared.producer_waits.0)
     }
 
-    /// Says that this side is about to rest for want of records. `true`: rest; the next [`publish`] will ask for a
-    /// call. `false`: something has been published meanwhile.
+    /// Announces that this side is about to sleep because the ring is empty. `true`: sleep; the next [`publish`]
+    /// returns that this side must be woken. `false`: a record was published meanwhile.
     ///
     /// [`publish`]: Producer::publish
-    pub fn wait(&mut self) -> bool {
+    pub fn prepare_wait(&mut self) -> bool {
         assert!(
             self.released == self.tail,
-            "a producer that lacks room must not wait for what is not given back"
+            "a producer may be waiting for words that this side has not released"
         );
         Shared::set(&self.shared.consumer_waits.0, true);
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Sizes a ring may have.
+//! The limits of this crate.
 
 /// Smallest ring in bytes: one record of a word fits into half of it.
 pub const RING_BYTES_MIN: usize = 32;

@@ -1,13 +1,13 @@
-//! Where threads leave things for one that looks now and then: connections that change hands.
-//! Promises: what is left is taken, or comes back to who leaves it; after [`Mailbox::close`] has said that it is closed nothing
-//! is in it, and nothing will be.
-//! Refuses: messages. There is a lock, which is held for a push or a pop.
+//! A queue of items that change threads now and then: client connections that migrate to another worker.
+//! Promises: a pushed item is popped, or `push` returns it to the caller; once [`Mailbox::close`] has returned `true`,
+//! the mailbox is empty and stays empty.
+//! Refuses: messages. It has a lock, held for one push or pop.
 
 use std::collections::VecDeque;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// The box.
+/// A bounded or growing queue with a closed state.
 #[derive(Debug)]
 pub struct Mailbox<T>(Mutex<State<T>>);
 
@@ -18,17 +18,19 @@ struct State<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// With room for so many before it grows.
-    pub fn new(room: usize) -> Self {
-        Self(Mutex::new(State { items: VecDeque::with_capacity(room), is_closed: false }))
+    /// Creates a mailbox that holds `capacity` items before it grows.
+    pub fn new(capacity: usize) -> Self {
+        Self(Mutex::new(State { items: VecDeque::with_capacity(capacity), is_closed: false }))
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().expect("nobody panics while it holds the lock")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Leaves a thing. Errors: the thing, because nobody looks any more.
-    pub fn leave(&self, item: T) -> Result<(), T> {
+    /// Appends an item; the mailbox grows if it must.
+    ///
+    /// Errors: the item, because the mailbox is closed.
+    pub fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.state();
         if state.is_closed {
             return Err(item);
@@ -37,22 +39,24 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// As [`leave`](Self::leave), where the box need not grow for it. Errors: the thing.
-    pub fn leave_within(&self, room: usize, item: T) -> Result<(), T> {
+    /// Appends an item unless the mailbox holds `items_max` already.
+    ///
+    /// Errors: the item, because the mailbox is full or closed.
+    pub fn push_within(&self, items_max: usize, item: T) -> Result<(), T> {
         let mut state = self.state();
-        if state.is_closed || state.items.len() >= room {
+        if state.is_closed || state.items.len() >= items_max {
             return Err(item);
         }
         state.items.push_back(item);
         Ok(())
     }
 
-    /// The next thing.
-    pub fn take(&self) -> Option<T> {
+    /// Removes the oldest item.
+    pub fn pop(&self) -> Option<T> {
         self.state().items.pop_front()
     }
 
-    /// Takes nothing any more, unless something is in it. Whether it is closed.
+    /// Closes the mailbox if it is empty; returns whether it is closed.
     pub fn close(&self) -> bool {
         let mut state = self.state();
         state.is_closed |= state.items.is_empty();
@@ -65,15 +69,15 @@ mod tests {
     use super::Mailbox;
 
     #[test]
-    fn who_has_ended_takes_nothing_and_who_still_has_something_does_not_end() {
+    fn close_succeeds_only_when_empty_and_rejects_later_items() {
         let mailbox = Mailbox::new(2);
         assert_eq!(
-            (mailbox.leave(1), mailbox.leave_within(2, 2), mailbox.leave_within(2, 3)),
+            (mailbox.push(1), mailbox.push_within(2, 2), mailbox.push_within(2, 3)),
             (Ok(()), Ok(()), Err(3))
         );
         assert!(!mailbox.close());
-        assert_eq!((mailbox.take(), mailbox.take(), mailbox.take()), (Some(1), Some(2), None));
+        assert_eq!((mailbox.pop(), mailbox.pop(), mailbox.pop()), (Some(1), Some(2), None));
         assert!(mailbox.close());
-        assert_eq!((mailbox.leave(4), mailbox.leave_within(2, 5)), (Err(4), Err(5)));
+        assert_eq!((mailbox.push(4), mailbox.push_within(2, 5)), (Err(4), Err(5)));
     }
 }

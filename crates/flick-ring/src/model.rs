@@ -1,59 +1,60 @@
-//! Interleavings of two threads on a ring of four words: `RUSTFLAGS="--cfg loom" cargo test -p flick-ring --lib`.
-//! All of them where both sides rest at most once; with at most [`PREEMPTIONS_MAX`] preemptions where they rest again.
+//! Interleavings of two threads on a ring of four words: `RUSTFLAGS="--cfg loom" cargo test -p flick-ring --lib`. All
+//! interleavings where each side sleeps at most once; those with at most [`PREEMPTIONS_MAX`] preemptions where they
+//! sleep more often.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::calls::{Calls, Pending};
 use crate::mailbox::Mailbox;
 use crate::ring;
+use crate::wakeup::{WakeFlag, WakeSet};
 
 /// Preemptions of one run of the larger models: almost all faults of lock-free code show with two.
 const PREEMPTIONS_MAX: usize = 4;
-/// Records of one word each; the ring holds two, so that the producer of the third must wait for room.
+/// Records of one word each; the ring holds two, so the producer of the third must wait.
 const RECORDS: [&[u8]; 3] = [b"a", b"bcdefgh", b"ij"];
 
-/// A thread that can be called. Loom fails a run in which a thread waits for a call that never comes.
+/// The signal of a thread, as an eventfd is. Loom fails a run in which a thread waits for a signal that never comes.
 #[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
+struct Signal {
+    is_set: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    fn ring(&self) {
-        let mut rung = self.rung.lock().expect("nobody panics");
-        *rung = true;
+impl Signal {
+    fn set(&self) {
+        let mut is_set = self.is_set.lock().expect("no thread panics");
+        *is_set = true;
         self.changed.notify_one();
     }
 
     fn wait(&self) {
-        let mut rung = self.rung.lock().expect("nobody panics");
-        while !*rung {
-            rung = self.changed.wait(rung).expect("nobody panics");
+        let mut is_set = self.is_set.lock().expect("no thread panics");
+        while !*is_set {
+            is_set = self.changed.wait(is_set).expect("no thread panics");
         }
-        *rung = false;
+        *is_set = false;
     }
 }
 
-/// Passes records through a ring; both sides rest whenever they may.
+/// Passes records through a ring; both sides sleep whenever they may.
 fn check(records: &'static [&'static [u8]], preemptions: Option<usize>) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(move || {
         let (mut producer, mut consumer) = ring(32);
-        let (data, room) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
-        let (data_in, room_in) = (Arc::clone(&data), Arc::clone(&room));
+        let (data, space) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+        let (data_in, space_in) = (Arc::clone(&data), Arc::clone(&space));
         let pushing = thread::spawn(move || {
             for record in records {
                 while !producer.push(record) {
-                    if producer.wait() {
-                        room_in.wait();
+                    if producer.prepare_wait() {
+                        space_in.wait();
                     }
                 }
                 if producer.publish() {
-                    data_in.ring();
+                    data_in.set();
                 }
             }
         });
@@ -63,13 +64,13 @@ fn check(records: &'static [&'static [u8]], preemptions: Option<usize>) {
                 if let Some(len) = consumer.pop(&mut out) {
                     break len;
                 }
-                if consumer.wait() {
+                if consumer.prepare_wait() {
                     data.wait();
                 }
             };
             assert_eq!(&out[..len], *expected);
             if consumer.release() {
-                room.ring();
+                space.set();
             }
         }
         pushing.join().expect("the producer ends");
@@ -77,23 +78,23 @@ fn check(records: &'static [&'static [u8]], preemptions: Option<usize>) {
 }
 
 #[test]
-fn one_record_is_neither_lost_nor_torn_and_no_call_is_missed() {
+fn one_record_arrives_whole_and_its_wake_up_too() {
     check(&RECORDS[..1], None);
 }
 
 #[test]
-fn both_sides_rest_again_and_again() {
+fn no_wake_up_is_lost_when_both_sides_sleep_repeatedly() {
     check(&RECORDS, Some(PREEMPTIONS_MAX));
 }
 
 #[test]
-fn a_batch_is_seen_whole_or_not_at_all() {
+fn a_batch_is_visible_whole_or_not_at_all() {
     loom::model(|| {
         let (mut producer, mut consumer) = ring(32);
         let pushing = thread::spawn(move || {
             assert!(producer.push(b"one"));
             assert!(producer.push(b"two"));
-            // Nobody rests: the call may be asked for only by who has said so.
+            // The consumer has not announced that it sleeps.
             assert!(!producer.publish());
         });
         let mut out = [0; 8];
@@ -106,106 +107,113 @@ fn a_batch_is_seen_whole_or_not_at_all() {
     });
 }
 
-/// Two threads call a third one for a task each, through one signal for both. Relaxed writes before a call are seen by who
-/// takes it, and nobody sleeps while a task is called.
+/// Two threads each request a task of a third one, through one signal for both. The third sees the relaxed writes
+/// before each request, and does not sleep while a task is requested.
 #[test]
-fn calls_of_two_threads_are_each_taken_and_wake_the_sleeper() {
+fn requests_of_two_threads_are_both_taken() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(|| {
-        let (calls, bell) = (Arc::new(Calls::new(2)), Arc::new(Bell::default()));
+        let (tasks, signal) = (Arc::new(WakeSet::new(2)), Arc::new(Signal::default()));
         let written: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let callers: Vec<_> = (0..2_u32)
+        let requesters: Vec<_> = (0..2_u32)
             .map(|task| {
-                let (calls, bell, written) = (Arc::clone(&calls), Arc::clone(&bell), Arc::clone(&written));
+                let (tasks, signal, written) =
+                    (Arc::clone(&tasks), Arc::clone(&signal), Arc::clone(&written));
                 thread::spawn(move || {
                     written[task as usize].store(1, Ordering::Relaxed);
-                    if calls.call(task) {
-                        bell.ring();
+                    if tasks.wake(task) {
+                        signal.set();
                     }
                 })
             })
             .collect();
         let mut taken = [0; 2];
         while taken != [1, 1] {
-            if !calls.is_called() {
-                bell.wait();
+            if !tasks.is_requested() {
+                signal.wait();
             }
-            calls.take(|task| {
-                assert_eq!(written[task as usize].load(Ordering::Relaxed), 1, "what was written before");
+            tasks.take(|task| {
+                assert_eq!(
+                    written[task as usize].load(Ordering::Relaxed),
+                    1,
+                    "the write before the request is visible"
+                );
                 taken[task as usize] += 1;
             });
-            assert!(taken.iter().all(|times| *times <= 1), "{taken:?}: a call is taken once");
+            assert!(taken.iter().all(|times| *times <= 1), "{taken:?}: a request is taken once");
         }
-        callers.into_iter().for_each(|caller| caller.join().expect("it only calls"));
+        requesters.into_iter().for_each(|thread| thread.join().expect("it only requests"));
     });
 }
 
-/// The wake-up of a driver: a signal that stays until it is taken, as that of an eventfd does, and behind it what was asked for.
-/// The sleeper takes the signal first. (The other way round loom finds a wake-up that is lost.)
+/// The wake-up of a driver: a signal that stays set until it is read, as an eventfd does, and the flag behind it. The
+/// sleeper reads the signal first. (In the other order loom finds a lost wake-up.)
 #[test]
-fn a_wake_up_that_comes_while_one_is_taken_is_not_lost() {
+fn a_wake_up_during_the_take_of_another_is_not_lost() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(|| {
-        let (pending, bell) = (Arc::new(Pending::default()), Arc::new(Bell::default()));
+        let (flag, signal) = (Arc::new(WakeFlag::default()), Arc::new(Signal::default()));
         let work = Arc::new(AtomicU64::new(0));
         let wakers: Vec<_> = (0..2)
             .map(|_| {
-                let (pending, bell, work) = (Arc::clone(&pending), Arc::clone(&bell), Arc::clone(&work));
+                let (flag, signal, work) = (Arc::clone(&flag), Arc::clone(&signal), Arc::clone(&work));
                 thread::spawn(move || {
                     work.fetch_add(1, Ordering::Relaxed);
-                    if pending.ask() {
-                        bell.ring();
+                    if flag.request() {
+                        signal.set();
                     }
                 })
             })
             .collect();
         while work.load(Ordering::Relaxed) < 2 {
-            bell.wait();
-            pending.take();
+            signal.wait();
+            flag.take();
         }
         wakers.into_iter().for_each(|waker| waker.join().expect("it only wakes"));
     });
 }
 
-/// A busy worker hands a client to one that sleeps, while that is about to end: the client is served there, or comes back.
+/// Busy workers push clients to a sleeping worker that is about to end: each client is popped there or comes back.
 #[test]
-fn who_changes_hands_while_the_other_ends_is_taken_or_given_back() {
+fn items_pushed_while_the_mailbox_closes_are_popped_or_returned() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(|| {
-        let (mailbox, calls, bell) =
-            (Arc::new(Mailbox::new(2)), Arc::new(Calls::new(1)), Arc::new(Bell::default()));
-        let givers: Vec<_> = (0..2_u32)
+        let (mailbox, tasks, signal) =
+            (Arc::new(Mailbox::new(2)), Arc::new(WakeSet::new(1)), Arc::new(Signal::default()));
+        let pushers: Vec<_> = (0..2_u32)
             .map(|client| {
-                let (mailbox, calls, bell) = (Arc::clone(&mailbox), Arc::clone(&calls), Arc::clone(&bell));
+                let (mailbox, tasks, signal) =
+                    (Arc::clone(&mailbox), Arc::clone(&tasks), Arc::clone(&signal));
                 thread::spawn(move || {
-                    let left = mailbox.leave_within(2, client);
-                    if left.is_ok() && calls.call_thread() {
-                        bell.ring();
+                    let pushed = mailbox.push_within(2, client);
+                    if pushed.is_ok() && tasks.wake_thread() {
+                        signal.set();
                     }
-                    left.is_err()
+                    pushed.is_err()
                 })
             })
             .collect();
-        bell_or_end(&bell, &calls);
+        take_if_requested(&signal, &tasks);
         let mut served = 0;
         while !mailbox.close() {
-            while mailbox.take().is_some() {
+            while mailbox.pop().is_some() {
                 served += 1;
             }
         }
-        let back: u32 = givers.into_iter().map(|giver| u32::from(giver.join().expect("it only gives"))).sum();
-        assert_eq!(served + back, 2, "{served} served, {back} given back");
-        assert!(mailbox.take().is_none(), "nobody is left in a closed box");
+        let returned: u32 =
+            pushers.into_iter().map(|thread| u32::from(thread.join().expect("it only pushes"))).sum();
+        assert_eq!(served + returned, 2, "{served} served, {returned} returned");
+        assert!(mailbox.pop().is_none(), "a closed mailbox is empty");
     });
 }
 
-/// The end of a worker does not wait for a call; one that has come is taken.
-fn bell_or_end(bell: &Bell, calls: &Calls) {
-    if calls.is_called() {
-        bell.wait();
-        calls.take(|_| {});
+/// A worker that ends does not wait for a request; it takes one that is there.
+fn take_if_requested(signal: &Signal, tasks: &WakeSet) {
+    if tasks.is_requested() {
+        signal.wait();
+        tasks.take(|_| {});
     }
 }

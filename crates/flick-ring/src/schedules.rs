@@ -1,25 +1,25 @@
-//! Schedules of three and four threads, more than the model checker can try all of, drawn from a seed:
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p flick-ring --lib`, as many as `FLICK_SCHEDULES` says of each test.
-//! Promises: a run in which a thread waits for a call that never comes fails, and so does one in which something is lost or
-//! comes twice; what fails prints the schedule, which `shuttle::replay` runs again.
-//! Refuses: weak memory, which loom has (`model.rs`). Half of the schedules switch anywhere, half at a few places only, which
-//! finds what needs one thread to be very late.
+//! Random schedules of three and four threads, which are too many for the model checker:
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p flick-ring --lib`; `FLICK_SCHEDULES` sets how many per test.
+//! Promises: a run fails if a thread waits for a signal that never comes, or if a record is lost or duplicated; a
+//! failure prints its schedule, which `shuttle::replay` runs again.
+//! Refuses: weak memory, which loom has (`model.rs`). Half of the schedules switch anywhere, half at a few points only,
+//! which finds faults that need one thread to be very late.
 //! Source: Burckhardt and others, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", 2010.
 
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::thread;
 
-use crate::calls::Calls;
 use crate::mailbox::Mailbox;
+use crate::wakeup::WakeSet;
 use crate::{Consumer, Producer, ring};
 
-/// Schedules of each test, unless `FLICK_SCHEDULES` says how many.
+/// Schedules per test, unless `FLICK_SCHEDULES` is set.
 const SCHEDULES: usize = 10_000;
-/// Places at which a schedule of the second half switches.
+/// Points at which a schedule of the second half switches.
 const SWITCHES: usize = 4;
 
-/// Runs `body` under so many schedules.
+/// Runs `body` under that many schedules.
 fn check(body: impl Fn() + Send + Sync + 'static) {
     let asked = std::env::var("FLICK_SCHEDULES").ok().and_then(|count| count.parse().ok());
     let count: usize = asked.unwrap_or(SCHEDULES).max(2);
@@ -29,58 +29,62 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || again(), count - count / 2, SWITCHES);
 }
 
-/// A thread that is called as a worker is: tasks in a set, and one signal for all.
+/// A thread that is woken as a worker is: a set of tasks and one signal for all.
 struct Worker {
-    calls: Calls,
-    rung: Mutex<bool>,
+    tasks: WakeSet,
+    is_signalled: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Worker {
     fn new(tasks: u32) -> Arc<Self> {
-        Arc::new(Self { calls: Calls::new(tasks), rung: Mutex::new(false), changed: Condvar::new() })
+        Arc::new(Self {
+            tasks: WakeSet::new(tasks),
+            is_signalled: Mutex::new(false),
+            changed: Condvar::new(),
+        })
     }
 
     fn signal(&self, is_due: bool) {
         if is_due {
-            *self.rung.lock().expect("nobody panics") = true;
+            *self.is_signalled.lock().expect("no thread panics") = true;
             self.changed.notify_one();
         }
     }
 
-    fn call(&self, task: u32) {
-        self.signal(self.calls.call(task));
+    fn wake(&self, task: u32) {
+        self.signal(self.tasks.wake(task));
     }
 
-    /// Sleeps unless somebody has called, as a worker does before its next turn.
+    /// Sleeps unless it is signalled, as a worker does before its next iteration.
     fn sleep(&self) {
-        let mut rung = self.rung.lock().expect("nobody panics");
-        while !*rung {
-            rung = self.changed.wait(rung).expect("nobody panics");
+        let mut is_signalled = self.is_signalled.lock().expect("no thread panics");
+        while !*is_signalled {
+            is_signalled = self.changed.wait(is_signalled).expect("no thread panics");
         }
-        *rung = false;
+        *is_signalled = false;
     }
 }
 
-/// Numbers that go through a merge.
+/// Numbers that pass through a merge.
 const NUMBERS: u64 = 6;
 
-/// Pushes what there is room for and calls who takes it; whether that was the last number. Otherwise it must rest.
+/// Pushes what fits and wakes the reader; returns whether the last number is pushed. Otherwise the thread must sleep.
 fn push_all(out: &mut Producer, next: &mut u64, above: &Worker) -> bool {
     loop {
         while *next < NUMBERS && out.push(&next.to_le_bytes()) {
             *next += 1;
         }
         if out.publish() {
-            above.call(0);
+            above.wake(0);
         }
-        if *next == NUMBERS || out.wait() {
+        if *next == NUMBERS || out.prepare_wait() {
             return *next == NUMBERS;
         }
     }
 }
 
-/// Takes what is there, in order; whether the last number has come.
+/// Pops what is there, in order; returns whether the last number has arrived.
 fn pop_all(from: &mut Consumer, next: &mut u64, below: &Worker) -> bool {
     loop {
         let mut bytes = [0; 8];
@@ -89,17 +93,18 @@ fn pop_all(from: &mut Consumer, next: &mut u64, below: &Worker) -> bool {
             *next += 1;
         }
         if from.release() {
-            below.call(0);
+            below.wake(0);
         }
-        if *next == NUMBERS || from.wait() {
+        if *next == NUMBERS || from.prepare_wait() {
             return *next == NUMBERS;
         }
     }
 }
 
-/// A feeder, a node and a sink on three workers, with rings that hold two numbers: everybody rests often, in both directions.
+/// A feeder, a node and a sink on three workers, with rings of two numbers: all of them sleep often, in both
+/// directions.
 #[test]
-fn a_merge_on_three_workers_passes_everything_on_and_nobody_sleeps_for_ever() {
+fn a_merge_on_three_workers_delivers_everything_and_no_worker_sleeps_forever() {
     check(|| {
         let workers = [Worker::new(1), Worker::new(1), Worker::new(1)];
         let [feeder, node, sink] = workers.clone();
@@ -111,13 +116,13 @@ fn a_merge_on_three_workers_passes_everything_on_and_nobody_sleeps_for_ever() {
             let mut next = 0;
             while !push_all(&mut first_in, &mut next, &above_feeder) {
                 feeder.sleep();
-                feeder.calls.take(|_| {});
+                feeder.tasks.take(|_| {});
             }
         });
         let merging = thread::spawn(move || {
             let (mut taken, mut sent, mut waiting) = (0, 0, None);
             while sent < NUMBERS {
-                // One number is kept back, as a node keeps an element; it rests only where it cannot go on.
+                // One number is kept, as a node keeps an element; the node sleeps only when it cannot continue.
                 if waiting.is_none() {
                     let mut bytes = [0; 8];
                     if first_out.pop(&mut bytes).is_some() {
@@ -126,104 +131,105 @@ fn a_merge_on_three_workers_passes_everything_on_and_nobody_sleeps_for_ever() {
                         waiting = Some(bytes);
                     }
                     if first_out.release() {
-                        below_node.call(0);
+                        below_node.wake(0);
                     }
                 }
-                let rests = match waiting {
+                let must_sleep = match waiting {
                     Some(bytes) if last_in.push(&bytes) => {
                         (waiting, sent) = (None, sent + 1);
                         false
                     }
-                    Some(_) => last_in.wait(),
-                    None => first_out.wait(),
+                    Some(_) => last_in.prepare_wait(),
+                    None => first_out.prepare_wait(),
                 };
                 if last_in.publish() {
-                    above_node.call(0);
+                    above_node.wake(0);
                 }
-                if rests {
+                if must_sleep {
                     node.sleep();
-                    node.calls.take(|_| {});
+                    node.tasks.take(|_| {});
                 }
             }
         });
         let mut next = 0;
         while !pop_all(&mut last_out, &mut next, &below_sink) {
             sink.sleep();
-            sink.calls.take(|_| {});
+            sink.tasks.take(|_| {});
         }
         feeding.join().expect("a feeder ends");
         merging.join().expect("a node ends");
     });
 }
 
-/// Clients that each busy worker leaves for the idle one.
+/// Clients that each busy worker pushes to the idle one.
 const CLIENTS: u64 = 2;
 /// Busy workers.
-const GIVERS: u64 = 3;
+const PUSHERS: u64 = 3;
 
-/// Three busy workers hand clients over to one that serves, sleeps and ends when it has seen enough: each client is served once, there
-/// or by who keeps it.
+/// Three busy workers push clients to an idle one that serves, sleeps and ends: each client is served once, there or by
+/// the worker that keeps it.
 #[test]
-fn clients_that_are_scavenged_are_served_once_whoever_ends() {
+fn clients_pushed_to_an_ending_worker_are_served_once() {
     check(|| {
         let (mailbox, idle) = (Arc::new(Mailbox::new(2)), Worker::new(1));
-        let served: Arc<[AtomicU64; (CLIENTS * GIVERS) as usize]> = Arc::new(Default::default());
+        let served: Arc<[AtomicU64; (CLIENTS * PUSHERS) as usize]> = Arc::new(Default::default());
         let done = Arc::new(AtomicU64::new(0));
-        let givers: Vec<_> = (0..GIVERS)
-            .map(|giver| {
+        let pushers: Vec<_> = (0..PUSHERS)
+            .map(|pusher| {
                 let (mailbox, idle, served) = (Arc::clone(&mailbox), Arc::clone(&idle), Arc::clone(&served));
                 let done = Arc::clone(&done);
                 thread::spawn(move || {
-                    for client in giver * CLIENTS..(giver + 1) * CLIENTS {
-                        match mailbox.leave_within(2, client) {
-                            Ok(()) => idle.signal(idle.calls.call_thread()),
+                    for client in pusher * CLIENTS..(pusher + 1) * CLIENTS {
+                        match mailbox.push_within(2, client) {
+                            Ok(()) => idle.signal(idle.tasks.wake_thread()),
                             Err(client) => {
                                 served[client as usize].fetch_add(1, Ordering::Relaxed);
                             }
                         }
                     }
                     done.fetch_add(1, Ordering::Release);
-                    idle.signal(idle.calls.call_thread());
+                    idle.signal(idle.tasks.wake_thread());
                 })
             })
             .collect();
         let take_in = || {
-            while let Some(client) = mailbox.take() {
+            while let Some(client) = mailbox.pop() {
                 served[client as usize].fetch_add(1, Ordering::Relaxed);
             }
         };
-        // It ends while the last of them may still be giving.
-        while done.load(Ordering::Acquire) + 1 < GIVERS {
+        // It ends while the last of them may still push.
+        while done.load(Ordering::Acquire) + 1 < PUSHERS {
             idle.sleep();
-            idle.calls.take(|_| {});
+            idle.tasks.take(|_| {});
             take_in();
         }
         while !mailbox.close() {
             take_in();
         }
-        givers.into_iter().for_each(|giver| giver.join().expect("it only gives"));
-        assert_eq!(mailbox.take(), None, "nobody is left in a closed box");
+        pushers.into_iter().for_each(|thread| thread.join().expect("it only pushes"));
+        assert_eq!(mailbox.pop(), None, "a closed mailbox is empty");
         let served: Vec<u64> = served.iter().map(|times| times.load(Ordering::Relaxed)).collect();
         assert!(served.iter().all(|times| *times == 1), "{served:?}");
     });
 }
 
-/// Tasks of the worker that is called.
+/// Tasks of the worker that is woken.
 const TASKS: u32 = 3;
 
-/// Three threads call one for tasks of their own, twice each: no call is lost, though the sleeper may take two for one.
+/// Three threads each request their own task of one worker twice: no request is lost, though the worker may take two as
+/// one.
 #[test]
-fn a_worker_that_is_called_from_all_sides_takes_every_call() {
+fn a_worker_woken_by_three_threads_takes_every_request() {
     check(|| {
         let worker = Worker::new(TASKS);
-        let asked: Arc<[AtomicU64; TASKS as usize]> = Arc::new(Default::default());
-        let callers: Vec<_> = (0..TASKS)
+        let requested: Arc<[AtomicU64; TASKS as usize]> = Arc::new(Default::default());
+        let requesters: Vec<_> = (0..TASKS)
             .map(|task| {
-                let (worker, asked) = (Arc::clone(&worker), Arc::clone(&asked));
+                let (worker, requested) = (Arc::clone(&worker), Arc::clone(&requested));
                 thread::spawn(move || {
                     for _ in 0..2 {
-                        asked[task as usize].fetch_add(1, Ordering::Relaxed);
-                        worker.call(task);
+                        requested[task as usize].fetch_add(1, Ordering::Relaxed);
+                        worker.wake(task);
                     }
                 })
             })
@@ -231,8 +237,8 @@ fn a_worker_that_is_called_from_all_sides_takes_every_call() {
         let mut seen = [0; TASKS as usize];
         while seen != [2; TASKS as usize] {
             worker.sleep();
-            worker.calls.take(|task| seen[task as usize] = asked[task as usize].load(Ordering::Relaxed));
+            worker.tasks.take(|task| seen[task as usize] = requested[task as usize].load(Ordering::Relaxed));
         }
-        callers.into_iter().for_each(|caller| caller.join().expect("it only calls"));
+        requesters.into_iter().for_each(|thread| thread.join().expect("it only requests"));
     });
 }

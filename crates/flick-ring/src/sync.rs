@@ -1,4 +1,4 @@
-//! The atomics: those of the standard library, or loom's under its model checker, or shuttle's where it draws schedules.
+//! The atomics: those of the standard library, of loom (model checker) or of shuttle (random schedules).
 
 #[cfg(loom)]
 pub use loom::sync::{

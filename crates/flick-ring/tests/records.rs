@@ -1,4 +1,4 @@
-//! The ring against a queue of the standard library, and two real threads that rest whenever they can.
+//! The ring compared with a queue of the standard library, and two real threads that sleep whenever they can.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::thread;
 use flick_ring::{Consumer, Producer, ring};
 use proptest::prelude::*;
 
-/// What a test does next.
+/// One step of a test.
 #[derive(Clone, Debug)]
 enum Op {
     Push(Vec<u8>),
@@ -25,8 +25,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Bytes that records of these lengths take.
-fn taken(records: &VecDeque<Vec<u8>>) -> usize {
+/// Bytes that these records take in the ring.
+fn record_bytes(records: &VecDeque<Vec<u8>>) -> usize {
     records.iter().map(|record| 8 + record.len().next_multiple_of(8)).sum()
 }
 
@@ -36,7 +36,7 @@ fn check(ops: &[Op]) {
     for op in ops {
         match op {
             Op::Push(record) => {
-                let used = taken(&staged) + taken(&visible) + taken(&popped);
+                let used = record_bytes(&staged) + record_bytes(&visible) + record_bytes(&popped);
                 let fits = used + 8 + record.len().next_multiple_of(8) <= 128;
                 assert_eq!(producer.push(record), fits, "with {used} bytes in use");
                 if fits {
@@ -44,7 +44,7 @@ fn check(ops: &[Op]) {
                 }
             }
             Op::Publish => {
-                assert!(!producer.publish(), "nobody rests");
+                assert!(!producer.publish(), "the consumer is awake");
                 visible.append(&mut staged);
             }
             Op::Pop => {
@@ -55,7 +55,7 @@ fn check(ops: &[Op]) {
                 popped.extend(visible.pop_front());
             }
             Op::Release => {
-                assert!(!consumer.release(), "nobody rests");
+                assert!(!consumer.release(), "the producer is awake");
                 popped.clear();
             }
         }
@@ -76,7 +76,7 @@ fn push_all(mut producer: Producer, records: u64, reader: &thread::Thread) {
             if producer.publish() {
                 reader.unpark();
             }
-            if producer.wait() {
+            if producer.prepare_wait() {
                 thread::park();
             }
         }
@@ -99,7 +99,7 @@ fn pop_all(mut consumer: Consumer, records: u64, writer: &thread::Thread) {
             if consumer.release() {
                 writer.unpark();
             }
-            if consumer.wait() {
+            if consumer.prepare_wait() {
                 thread::park();
             }
         };
@@ -111,8 +111,8 @@ fn pop_all(mut consumer: Consumer, records: u64, writer: &thread::Thread) {
 }
 
 #[test]
-fn two_threads_that_rest_lose_nothing() {
-    // Miri takes milliseconds for each.
+fn two_threads_that_sleep_lose_nothing() {
+    // Miri takes milliseconds per record.
     const RECORDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
     let (producer, consumer) = ring(256);
     let reader = thread::current();
@@ -123,31 +123,31 @@ fn two_threads_that_rest_lose_nothing() {
 }
 
 #[test]
-fn a_record_of_the_longest_length_fits_where_half_of_the_ring_is_free() {
+fn the_longest_record_fits_in_half_of_the_ring() {
     let large = if cfg!(miri) { 1 << 10 } else { 1 << 16 };
     for (bytes, most) in [(32, 8), (128, 56), (large, large / 2 - 8)] {
         let (mut producer, mut consumer) = ring(bytes);
         assert_eq!(producer.record_bytes_max(), most, "of a ring of {bytes}");
         let longest = vec![7; most];
         assert!(producer.push(&longest) && producer.push(&longest) && !producer.push(&[]));
-        assert!(!producer.publish(), "nobody rests");
+        assert!(!producer.publish(), "the consumer is awake");
         let mut out = vec![0; most];
         assert_eq!((consumer.pop(&mut out), out.as_slice()), (Some(most), longest.as_slice()));
-        assert!(!consumer.release(), "nobody rests");
+        assert!(!consumer.release(), "the producer is awake");
         assert!(producer.push(&longest));
     }
 }
 
 #[test]
-fn who_rests_is_called_once() {
+fn a_sleeping_side_is_woken_once() {
     let (mut producer, mut consumer) = ring(32);
-    assert!(consumer.wait(), "nothing is there");
-    assert!(producer.push(b"a") && producer.publish(), "the consumer rests");
-    assert!(producer.push(b"b") && !producer.publish(), "it has been called");
-    assert!(!producer.push(b"c") && producer.wait(), "there is no room");
+    assert!(consumer.prepare_wait(), "the ring is empty");
+    assert!(producer.push(b"a") && producer.publish(), "the consumer sleeps");
+    assert!(producer.push(b"b") && !producer.publish(), "it is woken already");
+    assert!(!producer.push(b"c") && producer.prepare_wait(), "the ring is full");
     let mut out = [0; 8];
     assert_eq!(consumer.pop(&mut out), Some(1));
-    assert!(consumer.release(), "the producer rests, and half of the ring is free");
+    assert!(consumer.release(), "the producer sleeps, and half of the ring is free");
     assert_eq!(consumer.pop(&mut out), Some(1));
-    assert!(!consumer.release(), "it has been called");
+    assert!(!consumer.release(), "it is woken already");
 }

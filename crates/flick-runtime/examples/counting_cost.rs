@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_runtime::Worker;
-use flick_runtime::access::{Access, Feed, Port};
+use flick_runtime::access_log::{AccessLog, AccessLogFeed, AccessLogPort};
 use wire::{CLIENTS, Wire, worker};
 
 /// Requests of each client between two looks at the log: what they leave fits its ring.
@@ -28,16 +28,16 @@ const LOGS: [(&str, u32); 3] = [("none", 0), ("hundredth", 100), ("all", 1)];
 /// A worker and who reads its log.
 struct Side {
     worker: Worker<Wire>,
-    feeds: Vec<Feed>,
+    feeds: Vec<AccessLogFeed>,
     lines: u64,
 }
 
 impl Side {
     fn new(sample: u32) -> Self {
-        let port = Arc::<Port>::default();
-        let access = NonZeroU32::new(sample).map(|sample| Access { sample, port: Arc::clone(&port) });
+        let port = Arc::<AccessLogPort>::default();
+        let access = NonZeroU32::new(sample).map(|sample| AccessLog { sample, port: Arc::clone(&port) });
         let worker = worker(common::program(), Arc::new(common::Hand), access.as_ref());
-        let mut side = Self { worker, feeds: port.arrivals(), lines: 0 };
+        let mut side = Self { worker, feeds: port.take_feeds(), lines: 0 };
         side.read();
         side.lines = 0;
         side
@@ -54,7 +54,7 @@ impl Side {
 fn measured(worker: &mut Worker<Wire>) -> u32 {
     worker.driver().replied = 0;
     while worker.driver().replied < STRETCH * CLIENTS {
-        worker.turn(Some(Duration::ZERO)).expect("turns do not fail");
+        worker.run_once(Some(Duration::ZERO)).expect("turns do not fail");
     }
     worker.driver().replied
 }

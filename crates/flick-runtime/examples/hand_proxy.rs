@@ -29,6 +29,6 @@ fn main() {
     println!("{:?}", platform.addresses());
     loop {
         std::thread::sleep(std::time::Duration::from_secs(60));
-        println!("{:?}", platform.metrics());
+        println!("{:?}", platform.snapshot());
     }
 }

@@ -1,13 +1,16 @@
 //! What an operator may set: bindings, limits and time-outs, with their defaults.
 
+mod backend_address;
+mod health;
+
+pub use backend_address::BackendAddress;
+pub use health::{HealthLimits, RetryLimits};
+
 use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
-use crate::access::Access;
-use crate::health::HealthLimits;
-use crate::retries::RetryLimits;
-use crate::roster::Member;
+use crate::observe::access_log::AccessLog;
 
 /// Addresses for one channel of the process.
 #[derive(Clone, Debug)]
@@ -18,7 +21,7 @@ pub struct Binding {
     pub endpoints: Vec<Endpoint>,
     /// What each of them weighs; nothing: all the same.
     pub weights: Vec<u32>,
-    /// Which of them stand in for others, see [`Member::rank`]; nothing: none.
+    /// Which of them stand in for others, see [`BackendAddress::rank`]; nothing: none.
     pub ranks: Vec<u16>,
 }
 
@@ -29,27 +32,27 @@ impl Binding {
     }
 
     /// The elements with their weights.
-    pub fn members(&self) -> Vec<Member> {
+    pub fn members(&self) -> Vec<BackendAddress> {
         let weights = self.weights.iter().copied().chain(std::iter::repeat(1));
         let ranks = self.ranks.iter().copied().chain(std::iter::repeat(0));
         let each = self.endpoints.iter().zip(weights).zip(ranks);
-        each.map(|((at, weight), rank)| Member::weighing(at.clone(), weight).ranking(rank)).collect()
+        each.map(|((at, weight), rank)| BackendAddress::weighing(at.clone(), weight).ranking(rank)).collect()
     }
 }
 
-/// What to do with a peer beyond `Limits::sessions_max`.
+/// What to do with a peer beyond `Limits::max_connections`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Overflow {
+pub enum OnMaxConnections {
     /// Stop accepting until a session ends; peers wait in the kernel's queue.
     #[default]
-    Pause,
+    Queue,
     /// Accept and close at once.
-    Refuse,
+    Reject,
 }
 
 /// How long a task runs before the next one has its turn. Source: FLICK §6.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum TaskScheduling {
     /// Until its time slice is over, or it has nothing to do.
     #[default]
     Cooperative,
@@ -63,40 +66,40 @@ pub enum Policy {
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Client connections at one time.
-    pub sessions_max: u32,
-    /// Clients that come from a service whose place this one takes: they have room though `sessions_max` is lower now. Not a setting.
-    pub sessions_kept: u32,
+    pub max_connections: u32,
+    /// Clients that come from a service whose place this one takes: they have room though `max_connections` is lower now. Not a setting.
+    pub inherited_connections: u32,
     /// What happens to the next one.
-    pub overflow: Overflow,
+    pub on_max_connections: OnMaxConnections,
     /// Client connections of one address at one time, of IPv6 of one /64; those beyond are turned away. Zero: as many
     /// as there are sessions.
-    pub connections_per_address_max: u32,
+    pub max_connections_per_ip: u32,
     /// Client connections let in per second; those beyond wait in the kernel's queue. Zero: as fast as they come.
-    pub accept_rate: u32,
+    pub connection_rate_limit: u32,
     /// Requests of one client under way at one time; a client with more waits.
-    pub session_requests_max: u32,
+    pub max_inflight_per_client: u32,
     /// Requests under way at one time.
-    pub requests_max: u32,
-    /// Activations of rules that wait at one time: for replies to what they asked, or, handlers, for their turn. A
+    pub max_inflight_requests: u32,
+    /// Rules that wait at one time: for replies to what they asked, or, handlers, for their turn. A
     /// client whose request needs one more waits.
-    pub activations_max: u32,
+    pub max_suspended_rules: u32,
     /// Memory for the program's own state, in bytes: of sessions and of activations that wait. A program that could
     /// need more does not start.
-    pub state_bytes: u64,
+    pub max_state_memory: u64,
     /// Memory for network buffers, in bytes. Touched only when used.
-    pub buffer_bytes: u64,
+    pub buffer_memory: u64,
     /// Connections of one worker to one backend that are lent to single exchanges (messages too large to gather).
-    pub lent_links_max: u32,
+    pub max_dedicated_connections: u32,
     /// Connections of one worker to one backend of a protocol in which each exchange has one for itself.
-    pub exclusive_links_max: u32,
+    pub max_connections_per_backend: u32,
     /// Most elements of a channel of backends whose list may change while the service runs; 0: as many as it is given
     /// at the start.
-    pub backends_max: u32,
+    pub max_backends: u32,
     /// How long a task runs before the next one has its turn.
-    pub policy: Policy,
+    pub task_scheduling: TaskScheduling,
     /// Longest that a worker's turns may take, one after the other and all of them, before a part of the requests is
     /// answered *busy* at once. Zero: whatever they take.
-    pub shed_delay: Duration,
+    pub overload_queue_delay: Duration,
     /// When backends get no requests, or fewer.
     pub health: HealthLimits,
     /// How many requests may be sent to another backend when theirs has failed.
@@ -106,9 +109,9 @@ pub struct Limits {
     /// Bytes of the ring between two tasks of a merge, a power of two.
     pub merge_ring_bytes: usize,
     /// Longest that a busy worker waits to gather more messages into one turn; zero: never. See `gather.rs`.
-    pub gather_max: Duration,
+    pub batch_delay_max: Duration,
     /// How long a worker without work looks for some before it sleeps, at most a millisecond; zero: not at all.
-    pub spin: Duration,
+    pub busy_poll: Duration,
     /// Its part of a thread that it shares, against the other services that have something to do.
     pub cpu_weight: u32,
     /// The part of a thread that it has at most, in percent, whatever the others do.
@@ -118,34 +121,34 @@ pub struct Limits {
 impl Limits {
     /// Sessions that a worker has room for.
     pub(crate) fn places(&self) -> u32 {
-        self.sessions_max.max(self.sessions_kept)
+        self.max_connections.max(self.inherited_connections)
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions_max: 20_000,
-            sessions_kept: 0,
-            overflow: Overflow::Pause,
-            connections_per_address_max: 0,
-            accept_rate: 0,
-            session_requests_max: 256,
-            requests_max: 131_072,
-            activations_max: 16_384,
-            state_bytes: 1 << 30,
-            buffer_bytes: 1 << 30,
-            lent_links_max: 16,
-            exclusive_links_max: 1024,
-            backends_max: 0,
+            max_connections: 20_000,
+            inherited_connections: 0,
+            on_max_connections: OnMaxConnections::Queue,
+            max_connections_per_ip: 0,
+            connection_rate_limit: 0,
+            max_inflight_per_client: 256,
+            max_inflight_requests: 131_072,
+            max_suspended_rules: 16_384,
+            max_state_memory: 1 << 30,
+            buffer_memory: 1 << 30,
+            max_dedicated_connections: 16,
+            max_connections_per_backend: 1024,
+            max_backends: 0,
             health: HealthLimits::default(),
             retries: RetryLimits::default(),
-            policy: Policy::default(),
-            shed_delay: Duration::from_millis(200),
+            task_scheduling: TaskScheduling::default(),
+            overload_queue_delay: Duration::from_millis(200),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
-            gather_max: Duration::from_micros(200),
-            spin: Duration::ZERO,
+            batch_delay_max: Duration::ZERO,
+            busy_poll: Duration::ZERO,
             cpu_weight: 100,
             cpu_max_percent: 100,
         }
@@ -158,42 +161,42 @@ pub struct Timeouts {
     /// Dialling a backend.
     pub connect: Duration,
     /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
-    pub reply: Duration,
+    pub response: Duration,
     /// Between two pieces of a reply whose body is passed on as it comes, on a connection that carries nothing else.
-    pub gap: Duration,
+    pub stream_idle: Duration,
     /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
-    pub whole: Duration,
+    pub total: Duration,
     /// In line for what a request needs that others have: room among the requests under way, a connection to its
     /// backend. It is answered *busy* then, if the grammar has words for that. Zero: however long.
     pub queue: Duration,
     /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
-    pub request: Duration,
+    pub client_request: Duration,
     /// How long a client may leave a reply unread that holds up a shared backend connection.
-    pub slow_client: Duration,
+    pub client_write: Duration,
     /// A client connection without any traffic; zero: never closed for that.
     pub idle: Duration,
     /// How long what is under way on a backend may go on when it has left its list.
-    pub leave: Duration,
-    /// First pause before a failed backend is dialled again; doubles up to `backoff_max`, with jitter.
-    pub backoff_min: Duration,
+    pub backend_drain: Duration,
+    /// First pause before a failed backend is dialled again; doubles up to `reconnect_backoff_max`, with jitter.
+    pub reconnect_backoff_min: Duration,
     /// Longest pause.
-    pub backoff_max: Duration,
+    pub reconnect_backoff_max: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_millis(1_000),
-            reply: Duration::from_millis(2_000),
-            gap: Duration::from_secs(30),
-            whole: Duration::ZERO,
+            response: Duration::from_millis(2_000),
+            stream_idle: Duration::from_secs(30),
+            total: Duration::ZERO,
             queue: Duration::from_millis(1_000),
-            request: Duration::from_secs(30),
-            slow_client: Duration::from_millis(200),
+            client_request: Duration::from_secs(30),
+            client_write: Duration::from_millis(200),
             idle: Duration::ZERO,
-            leave: Duration::from_secs(10),
-            backoff_min: Duration::from_millis(10),
-            backoff_max: Duration::from_millis(500),
+            backend_drain: Duration::from_secs(10),
+            reconnect_backoff_min: Duration::from_millis(10),
+            reconnect_backoff_max: Duration::from_millis(500),
         }
     }
 }
@@ -218,5 +221,5 @@ pub struct PlatformConfig {
     /// Where dictionaries are kept across restarts; `None`: nowhere, whatever the program says.
     pub state_dir: Option<std::path::PathBuf>,
     /// The access log, if there is one.
-    pub access: Option<Access>,
+    pub access: Option<AccessLog>,
 }

@@ -5,61 +5,42 @@
 //! Start reading at `worker.rs`, then `worker/requests.rs` and `worker/replies.rs` for the life of one request.
 #![forbid(unsafe_code)]
 
-pub mod access;
-mod activations;
-mod ailing;
-mod alarms;
-mod backend;
-mod balance;
-mod body;
-mod budget;
-pub mod census;
+pub mod backend_set;
 pub mod config;
-pub mod counters;
-mod crew;
-mod deadlines;
-mod gather;
-mod guests;
-mod handover;
-mod health;
-mod heart;
-pub mod host;
-mod inbox;
-pub mod latencies;
-mod ledger;
+mod downstream;
+mod inflight;
 pub mod limits;
-mod locals;
-pub mod memory;
 mod merge;
-mod needs;
-pub mod open_files;
-pub mod pick;
+pub mod observe;
+mod overload;
 mod pieces;
 mod platform;
-mod retries;
-mod roster;
-mod session;
+pub mod rules;
 pub mod setup;
 mod shared;
-mod shedding;
 mod slab;
 pub mod state;
-pub mod tasks;
-mod watch;
-pub mod ways;
+mod thread;
+pub mod tunables;
+mod upstream;
 mod worker;
 
-pub use config::{Binding, Limits, Overflow, PlatformConfig, Policy, Timeouts};
-pub use counters::{BackendCounters, Counters, Totals};
-pub use handover::{Handed, Heir};
-pub use health::HealthLimits;
-pub use host::{Backends, WorkerHost};
+pub use backend_set::load_balancer::{self, Backends};
+pub use config::{
+    BackendAddress, Binding, HealthLimits, Limits, OnMaxConnections, PlatformConfig, RetryLimits,
+    TaskScheduling, Timeouts,
+};
 pub use merge::{Hub, MergeSetup, SinkAt};
-pub use platform::{Estate, Lists, Outcome, Platform, Running, Service, own_files};
-pub use retries::RetryLimits;
-pub use roster::Member;
+pub use observe::access_log::{self, AccessLog};
+pub use observe::counters::{BackendCounters, Counters, Totals};
+pub use observe::{edge_counters, latency, session_list, task_counters};
+pub use platform::{
+    BackendSetHandle, BackendTotals, ExitReport, Handoff, Platform, RunningService, ServiceConfig,
+    ServiceStats, StatsSnapshot, WorkerTotals, memory, open_files, own_files,
+};
+pub use rules::host::WorkerHost;
 pub use setup::{Setup, StartError};
 pub use shared::Shared;
+pub use shared::handoff::{HandedConn, Successor};
 pub use state::State;
-pub use watch::{BackendTotals, Snapshot, Watch, WorkerTotals};
-pub use worker::{Audit, Worker, WorkerConfig};
+pub use worker::{Worker, WorkerAudit, WorkerConfig};

@@ -132,7 +132,13 @@ pub const RETRY_WINDOW_NS: u64 = 1_000_000_000;
 /// Tries of the first dial before a backend counts as down.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// Longest that a worker may look for something to do before it sleeps.
-pub const SPIN_MAX: Duration = Duration::from_millis(1);
+pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
+/// Longest batching delay.
+pub const BATCH_DELAY_MAX: Duration = Duration::from_millis(10);
+/// Longest time slice of a task.
+pub const TIME_SLICE_MAX: Duration = Duration::from_millis(100);
+/// Longest target queueing delay.
+pub const OVERLOAD_QUEUE_DELAY_MAX: Duration = Duration::from_secs(3600);
 /// Time over which a worker sums up how busy it was.
 pub const LOAD_WINDOW_NS: u64 = 10_000_000;
 /// A worker that was busy for so many thousandths of its window hands new clients to who is idle.
@@ -152,7 +158,7 @@ pub const SECOND_LOOK_MS: u64 = 20;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;
 /// Times that a client is offered to who takes the place of a service, while others take theirs.
-pub const HEIRS_TRIES_MAX: usize = 16;
+pub const SUCCESSOR_TRIES_MAX: usize = 16;
 /// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
 pub const LINGER_MS: u64 = 1_000;
 /// How often the last replies to a client that has closed its side are looked after.
@@ -208,7 +214,7 @@ pub const ANSWERED_MAX: usize = 1024;
 /// Clients that a worker names when it is asked which it has.
 pub const SESSIONS_LISTED_MAX: usize = 64;
 /// How long whoever asks waits for the workers' answers.
-pub const CENSUS_MS: u64 = 200;
+pub const SESSION_LIST_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;
 /// Requests of one worker under way at one time that will be in the access log.

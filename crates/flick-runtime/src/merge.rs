@@ -12,9 +12,9 @@ mod input;
 mod node;
 mod tree;
 
-pub use code::{Code, Scratch};
-pub use hub::{Ending, Hub, Leaf, Stage};
-pub use node::{Fault, Node, Rest};
+pub use code::{MergeCode, MergeScratch};
+pub use hub::{Hub, JobEnd, JobStage, Leaf};
+pub use node::{MergeFault, Node, NodeState};
 
 use flick_abi::Merge;
 use flick_net::Endpoint;

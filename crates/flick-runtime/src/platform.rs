@@ -1,16 +1,19 @@
-//! Running services: their threads, and the handle the control thread holds on them.
+//! RunningService services: their threads, and the handle the control thread holds on them.
 //! Promises: everything is open when [`Platform::start_services`] returns, or nothing is; one service on its own runs
 //! on its threads as if there were no others.
 //! Start reading at [`Platform::start_services`], then `platform/thread.rs` (what a thread is made of) and `crew.rs`
 //! (how services share it).
 
-mod entrances;
-mod estate;
+mod handoff;
+pub mod memory;
+pub mod open_files;
 mod service;
-mod thread;
+mod shared_addresses;
+mod stats;
 
-pub use estate::Estate;
-pub use service::{Lists, Running, Service};
+pub use handoff::Handoff;
+pub use service::{BackendSetHandle, RunningService, ServiceConfig};
+pub use stats::{BackendTotals, ServiceStats, StatsSnapshot, WorkerTotals};
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -22,23 +25,23 @@ use flick_abi::{Engine, Program};
 use flick_net::{Endpoint, ListenSocket, ListenSockets, monotonic_ns};
 
 use crate::config::PlatformConfig;
-use crate::counters::Totals;
-use crate::crew::End;
-use crate::handover::{Handed, Heir, Workers};
 use crate::limits::{SERVICES_MAX, SILENT_MS};
 use crate::merge::Hub;
+use crate::observe::counters::Totals;
+use crate::observe::edge_counters::EdgeCounters;
 use crate::setup::{Setup, StartError};
 use crate::shared::Shared;
+use crate::shared::handoff::{HandedConn, Successor, SuccessorWorkers};
 use crate::state::snapshots::Keeper;
 use crate::state::{Origin, State};
-use crate::watch::{Snapshot, Watch, WorkerWatch};
-use crate::ways::Ways;
+use crate::thread::scheduler::WorkerExit;
+use crate::thread::{ServicePart, SharedListenerPart, ThreadPlan};
 use crate::worker::WorkerConfig;
-use thread::{EntrancePart, Part, Plan};
+use stats::WorkerStats;
 
 /// What became of a platform.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExitReport {
     /// The last counters, of all services.
     pub totals: Totals,
     /// By service.
@@ -49,11 +52,11 @@ pub struct Outcome {
     pub unsaved: usize,
 }
 
-/// Running services.
+/// RunningService services.
 pub struct Platform {
-    services: Vec<Running>,
+    services: Vec<RunningService>,
     keepers: Vec<(usize, Keeper)>,
-    threads: Vec<JoinHandle<Vec<End>>>,
+    threads: Vec<JoinHandle<Vec<WorkerExit>>>,
     io: &'static str,
 }
 
@@ -61,7 +64,7 @@ pub struct Platform {
 struct Opened {
     /// By service: its own addresses.
     own: Vec<Vec<ListenSockets>>,
-    shared: Vec<(entrances::Shared, ListenSockets)>,
+    shared: Vec<(shared_addresses::SharedAddress, ListenSockets)>,
 }
 
 impl Platform {
@@ -72,22 +75,22 @@ impl Platform {
         config: PlatformConfig,
     ) -> Result<Self, StartError> {
         let name = program.name.clone();
-        Self::start_services(vec![Service { name, program, engine, config, group: 0 }])
+        Self::start_services(vec![ServiceConfig { name, program, engine, config, group: 0 }])
     }
 
     /// Binds, opens and starts everything; when this returns, clients can connect.
     ///
     /// Errors: see [`StartError`]; nothing is left running then.
     /// Panics: there is no service, or services of one group do not have the same dictionaries.
-    pub fn start_services(services: Vec<Service>) -> Result<Self, StartError> {
-        Self::start_with(services, Estate::default())
+    pub fn start_services(services: Vec<ServiceConfig>) -> Result<Self, StartError> {
+        Self::start_with(services, Handoff::default())
     }
 
     /// As [`Platform::start_services`], with what another leaves: its listening sockets where the addresses are the same,
     /// and the state that its programs declare alike.
     ///
     /// Errors and panics as there; the other goes on as before then.
-    pub fn start_with(mut services: Vec<Service>, estate: Estate) -> Result<Self, StartError> {
+    pub fn start_with(mut services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
         if services.len() > SERVICES_MAX {
             return Err(StartError::Binding(format!(
                 "{} services are too many for one process; at most {SERVICES_MAX} work",
@@ -97,11 +100,11 @@ impl Platform {
         let config = services.first().expect("a platform has a service").config.clone();
         let workers = config.workers.max(1);
         for service in &mut services {
-            service.config.limits.sessions_kept = estate.clients_of(&service.name);
+            service.config.limits.inherited_connections = handoff.clients_of(&service.name);
         }
-        let (running, keepers) = bind(services, workers, &estate)?;
+        let (running, keepers) = bind(services, workers, &handoff)?;
         let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
-        let mut opened = platform.open(workers, estate)?;
+        let mut opened = platform.open(workers, handoff)?;
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
             if let Err(error) = platform.start_thread(index, plan) {
@@ -114,9 +117,9 @@ impl Platform {
     }
 
     /// Opens every address, those of several services once.
-    fn open(&mut self, workers: usize, mut estate: Estate) -> Result<Opened, StartError> {
+    fn open(&mut self, workers: usize, mut handoff: Handoff) -> Result<Opened, StartError> {
         let mut open = |at: &Endpoint, whose: &Shared| {
-            let opened = estate.listen(at, workers).and_then(|opened| {
+            let opened = handoff.listen(at, workers).and_then(|opened| {
                 whose.kept().push((at.clone(), opened.duplicate(0)?));
                 Ok(opened)
             });
@@ -126,7 +129,7 @@ impl Platform {
         let names: Vec<String> = self.services.iter().map(|service| service.name.clone()).collect();
         let shareds: Vec<Arc<Shared>> =
             self.services.iter().map(|service| Arc::clone(&service.shared)).collect();
-        let shared = entrances::shared(&setups, &names)?;
+        let shared = shared_addresses::shared(&setups, &names)?;
         let shared = shared.into_iter().map(|shared| {
             let first = shared.services.first().map_or(0, |first| usize::from(*first));
             let sockets = open(&shared.at, &shareds[first])?;
@@ -152,14 +155,20 @@ impl Platform {
     }
 
     /// What thread number `index` is made of.
-    fn plan(&mut self, index: usize, workers: usize, config: &PlatformConfig, opened: &mut Opened) -> Plan {
+    fn plan(
+        &mut self,
+        index: usize,
+        workers: usize,
+        config: &PlatformConfig,
+        opened: &mut Opened,
+    ) -> ThreadPlan {
         let mut parts = Vec::new();
         for (service, sockets) in self.services.iter_mut().zip(&mut opened.own) {
             let backend_counters = Arc::new(service.setup.backend_counters());
-            let ways = Arc::new(Ways::of(&service.setup.program));
-            let watch = WorkerWatch { counters: Arc::default(), backend_counters, ways };
+            let edge_counters = Arc::new(EdgeCounters::of(&service.setup.program));
+            let watch = WorkerStats { counters: Arc::default(), backend_counters, edge_counters };
             service.workers.push(watch.clone());
-            let WorkerWatch { counters, backend_counters, ways } = watch;
+            let WorkerStats { counters, backend_counters, edge_counters } = watch;
             let config = WorkerConfig {
                 service: service.name.clone(),
                 setup: Arc::clone(&service.setup),
@@ -167,24 +176,24 @@ impl Platform {
                 state: Arc::clone(&service.state),
                 counters,
                 backend_counters,
-                ways,
+                edge_counters,
                 workers,
                 index,
                 hub: service.hub.clone(),
-                access: service.access.as_ref().map(|access| access.tap(&service.name, index)),
+                access: service.access.as_ref().map(|access| access.sink(&service.name, index)),
                 seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
                 time_slices: true,
             };
             let sockets = sockets.iter_mut().flat_map(|sockets| share(sockets, workers - index)).collect();
             let (name, group) = (service.name.clone(), Arc::clone(&service.group));
-            parts.push(Part { name, config, sockets, group, sweeps: service.is_first_of_group });
+            parts.push(ServicePart { name, config, sockets, group, sweeps: service.is_first_of_group });
         }
         let services = &self.services;
-        let entrance = |(shared, sockets): &mut (entrances::Shared, ListenSockets)| {
+        let entrance = |(shared, sockets): &mut (shared_addresses::SharedAddress, ListenSockets)| {
             let taken = share(sockets, workers - index);
             let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
             let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());
-            let part = |socket| EntrancePart {
+            let part = |socket| SharedListenerPart {
                 socket,
                 services: shared.services.clone(),
                 whose: shared.whose.clone(),
@@ -193,26 +202,26 @@ impl Platform {
             taken.into_iter().map(part).collect::<Vec<_>>()
         };
         let entrances = opened.shared.iter_mut().flat_map(entrance).collect();
-        Plan { parts, entrances, io: config.io, core: config.pin.then_some(index) }
+        ThreadPlan { parts, entrances, io: config.io, core: config.pin.then_some(index) }
     }
 
-    fn start_thread(&mut self, index: usize, plan: Plan) -> std::io::Result<()> {
+    fn start_thread(&mut self, index: usize, plan: ThreadPlan) -> std::io::Result<()> {
         let (ready, started) = std::sync::mpsc::channel();
         let thread =
             std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || plan.run(&ready))?;
         self.threads.push(thread);
-        let (nerves, io) =
+        let (handles, io) =
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
-        for (service, nerve) in self.services.iter_mut().zip(nerves) {
-            service.wakers.push(nerve.waker);
-            service.pulses.push(nerve.pulse);
+        for (service, handle) in self.services.iter_mut().zip(handles) {
+            service.wakers.push(handle.waker);
+            service.pulses.push(handle.pulse);
         }
         self.io = io;
         Ok(())
     }
 
     /// The services, in the order in which they were given.
-    pub fn services(&self) -> &[Running] {
+    pub fn services(&self) -> &[RunningService] {
         &self.services
     }
 
@@ -232,13 +241,13 @@ impl Platform {
     }
 
     /// Handles on all that is counted, for other threads: one for each service.
-    pub fn watches(&self) -> Vec<Watch> {
-        self.services.iter().map(|service| service.watch(self.io)).collect()
+    pub fn stats(&self) -> Vec<ServiceStats> {
+        self.services.iter().map(|service| service.stats(self.io)).collect()
     }
 
     /// The counters now, of all services together.
-    pub fn metrics(&self) -> Snapshot {
-        Snapshot::of(&self.watches())
+    pub fn snapshot(&self) -> StatsSnapshot {
+        StatsSnapshot::of(&self.stats())
     }
 
     /// Asks all services to take no new clients and to end when the present ones are served, at `deadline` at latest.
@@ -249,8 +258,8 @@ impl Platform {
     /// What it leaves to who takes its place. It is not touched by that.
     ///
     /// Errors: the system's, out of descriptors for one.
-    pub fn estate(&self) -> std::io::Result<Estate> {
-        Estate::of(&self.services)
+    pub fn handoff(&self) -> std::io::Result<Handoff> {
+        Handoff::of(&self.services)
     }
 
     /// Hands its clients over to `next`, each when nothing of it is under way, and ends when the rest is served, at
@@ -258,25 +267,27 @@ impl Platform {
     pub fn replace(&mut self, next: &Platform, deadline: Duration) {
         self.leave_snapshots();
         for service in &self.services {
-            let heir = next.services.iter().find(|other| other.name == service.name);
-            let heir = heir.filter(|other| other.succeeds(service));
-            match heir.or_else(|| next.services.iter().find(|other| other.succeeds(service))) {
-                Some(heir) => service.replace(deadline, Arc::new(Workers(heir.shared.intakes()))),
+            let successor = next.services.iter().find(|other| other.name == service.name);
+            let successor = successor.filter(|other| other.succeeds(service));
+            match successor.or_else(|| next.services.iter().find(|other| other.succeeds(service))) {
+                Some(successor) => {
+                    service.replace(deadline, Arc::new(SuccessorWorkers(successor.shared.intakes())))
+                }
                 None => service.drain(deadline),
             }
         }
     }
 
-    /// As [`Platform::replace`], by another process, to which `heir_of` gives the clients of a service.
-    pub fn give_away(&mut self, deadline: Duration, heir_of: impl Fn(&str) -> Arc<dyn Heir>) {
+    /// As [`Platform::replace`], by another process, to which `successor_of` gives the clients of a service.
+    pub fn hand_off(&mut self, deadline: Duration, successor_of: impl Fn(&str) -> Arc<dyn Successor>) {
         self.leave_snapshots();
         for service in &self.services {
             let give_away = |(_, sockets): &(Endpoint, ListenSockets)| {
-                sockets.iter().for_each(ListenSocket::give_away);
+                sockets.iter().for_each(ListenSocket::release_file);
             };
             service.shared.kept().iter().for_each(give_away);
             match service.hub {
-                None => service.replace(deadline, heir_of(&service.name)),
+                None => service.replace(deadline, successor_of(&service.name)),
                 Some(_) => service.drain(deadline),
             }
         }
@@ -300,14 +311,14 @@ impl Platform {
 
     /// Takes in a client from another process, in whose place this one is. Errors: the connection, where no service of that
     /// name takes clients.
-    pub fn take_in(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
+    pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
         let Some(service) = self.services.iter().find(|known| known.name == service) else {
             return Err(socket);
         };
-        let peer = flick_net::passage::peer_of(&socket);
+        let peer = flick_net::peer_addr(&socket);
         service.shared.add_session();
-        let client = Handed { socket, peer, is_counted: true };
-        Workers(service.shared.intakes()).take(worker, client).map_err(|client| {
+        let client = HandedConn { socket, peer, is_counted: true };
+        SuccessorWorkers(service.shared.intakes()).take(worker, client).map_err(|client| {
             service.shared.give_session();
             client.socket
         })
@@ -315,7 +326,7 @@ impl Platform {
 
     /// Asks all services to end at once.
     pub fn stop(&self) {
-        self.services.iter().for_each(Running::stop);
+        self.services.iter().for_each(RunningService::stop);
     }
 
     /// Whether all threads have ended.
@@ -324,16 +335,16 @@ impl Platform {
     }
 
     /// Waits until all services have ended. A worker that panicked passes its panic on, when all others have ended too.
-    pub fn wait(self) -> Outcome {
+    pub fn wait(self) -> ExitReport {
         let (mut errors, mut panic) = (Vec::new(), None);
         for thread in self.threads {
             match thread.join() {
                 Ok(ends) => {
                     for end in ends {
                         match end {
-                            End::Over(Ok(())) => {}
-                            End::Over(Err(error)) => errors.push(error),
-                            End::Panicked(what) => panic = Some(what),
+                            WorkerExit::Over(Ok(())) => {}
+                            WorkerExit::Over(Err(error)) => errors.push(error),
+                            WorkerExit::Panicked(what) => panic = Some(what),
                         }
                     }
                 }
@@ -362,7 +373,7 @@ impl Platform {
             }
             services.push((service.name.clone(), of_service));
         }
-        Outcome { totals, services, errors, unsaved }
+        ExitReport { totals, services, errors, unsaved }
     }
 }
 
@@ -378,16 +389,16 @@ type Keepers = Vec<(usize, Keeper)>;
 
 /// Binds each service, and makes what the services of one program share once.
 fn bind(
-    services: Vec<Service>,
+    services: Vec<ServiceConfig>,
     workers: usize,
-    estate: &Estate,
-) -> Result<(Vec<Running>, Keepers), StartError> {
-    let mut running: Vec<Running> = Vec::new();
+    handoff: &Handoff,
+) -> Result<(Vec<RunningService>, Keepers), StartError> {
+    let mut running: Vec<RunningService> = Vec::new();
     let mut groups: Vec<usize> = Vec::new();
     let mut keepers = Vec::new();
     let mut kept: Vec<PathBuf> = Vec::new();
     for service in services {
-        let Service { name, program, engine, config, group: number } = service;
+        let ServiceConfig { name, program, engine, config, group: number } = service;
         let setup = Arc::new(Setup::new(program, engine, &config)?);
         let first = groups.iter().position(|known| *known == number).map(|at| &running[at]);
         let is_first_of_group = first.is_none();
@@ -400,7 +411,7 @@ fn bind(
                 (Arc::clone(&first.state), Arc::clone(&first.group))
             }
             None => {
-                let before = estate.state_of(&name);
+                let before = handoff.state_of(&name);
                 let origin = Origin::System(monotonic_ns());
                 let state = State::after(&setup.program, workers, origin, before.as_deref());
                 let state = state.map_err(|(name, error)| {
@@ -423,10 +434,10 @@ fn bind(
                 (state, Arc::default())
             }
         };
-        let shared = Arc::new(estate.shared_for(&name, workers));
+        let shared = Arc::new(handoff.shared_for(&name, workers));
         group.add_service(Arc::clone(&shared));
         groups.push(number);
-        running.push(Running {
+        running.push(RunningService {
             hub: setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, workers))),
             name,
             setup,

@@ -3,18 +3,21 @@
 //! Promises: a [`Setup`] exists only if every channel is bound, the right way round, and every limit makes sense.
 
 mod merging;
+pub(crate) mod requirements;
 
 use std::sync::Arc;
 
 use flick_abi::{Engine, FailureReason, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
+use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
+use crate::config::BackendAddress;
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
-use crate::counters::BackendCounters;
 use crate::limits::{PRIVATE_LINKS_PER_SESSION, SLOTS_PER_ELEMENT};
 use crate::merge::MergeSetup;
-use crate::needs::Needs;
-use crate::roster::{Board, Member, Room};
+use crate::observe::counters::BackendCounters;
+use crate::setup::requirements::Requirements;
+use crate::tunables::Tunables;
 
 /// Why a service does not start. The text names what was wrong and what would be right.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Time-outs.
     pub timeouts: Timeouts,
+    /// Those of the limits that may change while the service runs. Workers read them here, not in `limits`.
+    pub tunables: Arc<Tunables>,
     /// Index of the one channel that is listened on; of a process that merges: the array.
     pub listened: usize,
     /// Where, and for which channel: another than that one only in a process that merges.
@@ -60,17 +65,17 @@ pub struct Setup {
     /// By slot of a backend: index of its channel.
     pub slots: Vec<usize>,
     /// Requests under way on one backend of one worker at one time; 0: no bound.
-    pub backend_requests_max: u32,
+    pub max_requests_per_backend: u32,
     /// Sessions of one worker that may wait for a connection to one backend; 0: no bound.
-    pub backend_pending_max: u32,
+    pub max_pending_per_backend: u32,
     /// Requests that each worker may send to another backend in a second, however few there are.
-    pub retry_min_per_s: u32,
+    pub retry_min_per_second: u32,
     /// Which backends there are at the moment.
-    pub board: Board,
+    pub board: BackendSetPublisher,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
     /// What its code needs of a worker.
-    pub needs: Needs,
+    pub needs: Requirements,
     /// Of the listened channel's protocol: which echo field is the correlated one.
     pub correlate_echo: Option<usize>,
     /// Of the listened channel's protocol: which echo field is the loud one.
@@ -120,11 +125,11 @@ impl Setup {
         let bound = BoundBackends::of(&program, config)?;
         let protocol = &program.protocols[program.channels[listened].protocol];
         let private = is_private(&program, protocol)?;
-        let needs = Needs::of(&program, listened, &bound.elements(), config)?;
+        let needs = Requirements::of(&program, listened, &bound.elements(), config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
             wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
         };
-        let (correlate_echo, loud_echo) = (position(protocol.correlate), position(protocol.loud));
+        let (correlate_echo, loud_echo) = (position(protocol.correlate), position(protocol.non_quiet));
         let mut actions = vec![Vec::new(); program.channels.len()];
         for rule in &program.rules {
             actions[rule.source].push(rule.action);
@@ -133,20 +138,21 @@ impl Setup {
             engine,
             limits: config.limits.clone(),
             timeouts: config.timeouts.clone(),
+            tunables: Arc::new(Tunables::new(&config.limits)),
             listened,
             listen: listen.endpoints.iter().map(|at| (listened, at.clone())).collect(),
-            backend_requests_max: share(config, config.limits.health.backend_requests_max),
-            backend_pending_max: share(config, config.limits.health.backend_pending_max),
-            retry_min_per_s: share(config, config.limits.retries.min_per_s),
+            max_requests_per_backend: share(config, config.limits.health.max_requests_per_backend),
+            max_pending_per_backend: share(config, config.limits.health.max_pending_per_backend),
+            retry_min_per_second: share(config, config.limits.retries.min_per_second),
             slots: bound.slots(),
-            board: Board::new(bound.rooms, &bound.lists),
+            board: BackendSetPublisher::new(bound.capacities, &bound.lists),
             actions,
             needs,
             correlate_echo,
             loud_echo,
             lends_always: backends_are_exclusive(&program),
             private,
-            whole_bytes_max: crate::needs::whole_bytes_max(&program),
+            whole_bytes_max: crate::setup::requirements::whole_bytes_max(&program),
             merge: None,
             program,
         })
@@ -168,8 +174,13 @@ impl Setup {
     }
 
     /// Connections of one worker to one backend of a channel that are lent to single exchanges.
-    pub fn lent_links_max(&self, channel: usize) -> u32 {
-        lent_links_max(&self.limits, self.protocol_of(channel), self.private, self.slots.len() as u32)
+    pub fn max_dedicated_connections(&self, channel: usize) -> u32 {
+        max_dedicated_connections(
+            &self.limits,
+            self.protocol_of(channel),
+            self.private,
+            self.slots.len() as u32,
+        )
     }
 
     /// The protocol of the sessions.
@@ -226,21 +237,21 @@ fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError
 }
 
 /// Connections of one worker to one of so many backends that are lent to single exchanges, or sessions have for themselves.
-fn lent_links_max(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
+fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
     if private {
         // As many as sessions could want, but in all not many times their number.
-        let sessions = limits.sessions_max;
+        let sessions = limits.max_connections;
         let share = sessions.saturating_mul(PRIVATE_LINKS_PER_SESSION) / backends.max(1);
-        share.max(limits.exclusive_links_max).min(sessions).max(1)
+        share.max(limits.max_connections_per_backend).min(sessions).max(1)
     } else if protocol.exclusive {
-        limits.exclusive_links_max.max(1)
+        limits.max_connections_per_backend.max(1)
     } else {
-        limits.lent_links_max
+        limits.max_dedicated_connections
     }
 }
 
 /// How many backend connections a service may have, by its bindings alone.
-pub(crate) struct LinksMax {
+pub(crate) struct BackendConnsMax {
     /// Sessions have backend connections of their own.
     pub are_private: bool,
     /// Slots of backends.
@@ -249,22 +260,22 @@ pub(crate) struct LinksMax {
     pub lent: u64,
 }
 
-impl LinksMax {
-    /// Of a program whose channels have these rooms.
-    pub fn of(program: &Program, config: &PlatformConfig, rooms: &[Room]) -> Self {
+impl BackendConnsMax {
+    /// Of a program whose channels have these capacities.
+    pub fn of(program: &Program, config: &PlatformConfig, capacities: &[ChannelCapacity]) -> Self {
         let is_listened = |channel: &&flick_abi::Channel| {
             config.listen.first().is_some_and(|binding| binding.channel == channel.name)
         };
         let listened = program.channels.iter().find(is_listened);
         let are_private = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
             && program.merges.is_empty();
-        let backends: usize = rooms.iter().map(|room| room.slots.len()).sum();
-        let lent_of = |(channel, room): (&flick_abi::Channel, &Room)| {
+        let backends: usize = capacities.iter().map(|capacity| capacity.slots.len()).sum();
+        let lent_of = |(channel, capacity): (&flick_abi::Channel, &ChannelCapacity)| {
             let protocol = &program.protocols[channel.protocol];
-            let each = lent_links_max(&config.limits, protocol, are_private, backends as u32);
-            room.slots.len() as u64 * u64::from(each)
+            let each = max_dedicated_connections(&config.limits, protocol, are_private, backends as u32);
+            capacity.slots.len() as u64 * u64::from(each)
         };
-        let lent = program.channels.iter().zip(rooms).map(lent_of).sum();
+        let lent = program.channels.iter().zip(capacities).map(lent_of).sum();
         Self { are_private, backends: backends as u64, lent }
     }
 }
@@ -277,9 +288,9 @@ pub(crate) fn backends_are_exclusive(program: &Program) -> bool {
 /// The backends of all channels as they are bound at the start.
 pub(crate) struct BoundBackends {
     /// By channel.
-    pub rooms: Vec<Room>,
+    pub capacities: Vec<ChannelCapacity>,
     /// By channel: its first list.
-    pub lists: Vec<Vec<Member>>,
+    pub lists: Vec<Vec<BackendAddress>>,
 }
 
 impl BoundBackends {
@@ -287,34 +298,37 @@ impl BoundBackends {
     pub fn of(program: &Program, config: &PlatformConfig) -> Result<Self, StartError> {
         check_names(program, config)?;
         let count = program.channels.len();
-        let mut bound = Self { rooms: vec![Room::default(); count], lists: vec![Vec::new(); count] };
+        let mut bound =
+            Self { capacities: vec![ChannelCapacity::default(); count], lists: vec![Vec::new(); count] };
         let mut slots = 0;
         for binding in &config.connect {
             let channel = channel_index(program, &binding.channel)?;
-            check_count(program, channel, binding, config.limits.backends_max > 0)?;
+            check_count(program, channel, binding, config.limits.max_backends > 0)?;
             let (given, is_single) = (binding.endpoints.len() as u32, !program.channels[channel].is_array);
-            let most = if is_single { 1 } else { config.limits.backends_max.max(given) };
-            let changes = config.limits.backends_max > 0;
-            let room = if changes { most * SLOTS_PER_ELEMENT } else { most };
-            bound.rooms[channel] = Room { slots: slots..slots + room, elements_max: most, is_single };
+            let most = if is_single { 1 } else { config.limits.max_backends.max(given) };
+            let changes = config.limits.max_backends > 0;
+            let capacity = if changes { most * SLOTS_PER_ELEMENT } else { most };
+            bound.capacities[channel] =
+                ChannelCapacity { slots: slots..slots + capacity, elements_max: most, is_single };
             bound.lists[channel] = binding.members();
-            slots += room;
+            slots += capacity;
         }
         Ok(bound)
     }
 
     /// By slot: its channel.
     fn slots(&self) -> Vec<usize> {
-        let mut slots = vec![0; self.rooms.iter().map(|room| room.slots.end).max().unwrap_or(0) as usize];
-        for (channel, room) in self.rooms.iter().enumerate() {
-            room.slots.clone().for_each(|slot| slots[slot as usize] = channel);
+        let mut slots =
+            vec![0; self.capacities.iter().map(|capacity| capacity.slots.end).max().unwrap_or(0) as usize];
+        for (channel, capacity) in self.capacities.iter().enumerate() {
+            capacity.slots.clone().for_each(|slot| slots[slot as usize] = channel);
         }
         slots
     }
 
     /// By channel: how many elements it may have.
     pub fn elements(&self) -> Vec<u32> {
-        self.rooms.iter().map(|room| room.elements_max).collect()
+        self.capacities.iter().map(|capacity| capacity.elements_max).collect()
     }
 }
 
@@ -322,7 +336,7 @@ impl BoundBackends {
 fn describe_channels(program: &Program) -> String {
     let describe = |channel: &flick_abi::Channel| {
         let kind = if channel.is_array { "array" } else { "single" };
-        format!("`{}` ({kind}, {})", channel.name, program.ways(channel))
+        format!("`{}` ({kind}, {})", channel.name, program.directions(channel))
     };
     program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
@@ -371,7 +385,7 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             describe_channels(program)
         )));
     }
-    let changes = config.limits.backends_max > 0;
+    let changes = config.limits.max_backends > 0;
     let is_nothing = |binding: &&Binding| !changes && binding.endpoints.is_empty();
     let unbound = config.connect.iter().find(is_nothing);
     if let Some(empty) = config.listen.iter().find(|binding| binding.endpoints.is_empty()).or(unbound) {

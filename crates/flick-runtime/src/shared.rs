@@ -1,6 +1,10 @@
 //! What the workers of one platform share with each other and the control thread: a few numbers, none of them on the
 //! path of a message.
 
+pub(crate) mod connection_limits;
+pub mod handoff;
+pub(crate) mod worker_loads;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +12,12 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, ListenSockets};
 
-use crate::ailing::Ailing;
-use crate::balance::Loads;
-use crate::census::Question;
 use crate::config::Limits;
-use crate::guests::{AcceptClock, Guests};
-use crate::handover::{Heir, Intake};
+use crate::observe::outlier::UnhealthyBackend;
+use crate::observe::session_list::SessionQuery;
+use crate::shared::connection_limits::{ConnectionRate, ConnectionsPerIp};
+use crate::shared::handoff::{HandoffQueue, Successor};
+use crate::shared::worker_loads::WorkerLoads;
 
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
@@ -28,20 +32,20 @@ pub struct Shared {
     /// Of this service and of those that it replaces, which serve some of its clients still.
     sessions: Arc<AtomicU32>,
     /// Only of a service that bounds the clients of an address.
-    guests: OnceLock<Guests>,
-    accepts: AcceptClock,
+    guests: OnceLock<ConnectionsPerIp>,
+    accepts: ConnectionRate,
     /// By worker: the clients that are handed to it.
-    intakes: Vec<Arc<Intake>>,
+    intakes: Vec<Arc<HandoffQueue>>,
     /// By worker: where it is asked who its clients are.
-    questions: Vec<Question>,
-    loads: Arc<Loads>,
+    questions: Vec<SessionQuery>,
+    loads: Arc<WorkerLoads>,
     /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
     /// when it takes no clients any more, or they would wait for nobody.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
     /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
-    ailing: Vec<Vec<Ailing>>,
+    ailing: Vec<Vec<UnhealthyBackend>>,
     /// Who goes on with its clients.
-    heir: Mutex<Option<Arc<dyn Heir>>>,
+    successor: Mutex<Option<Arc<dyn Successor>>>,
 }
 
 impl Shared {
@@ -49,34 +53,34 @@ impl Shared {
     pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
         let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
         let intakes = (0..workers).map(|_| Arc::default()).collect();
-        let questions = (0..workers).map(|_| Question::default()).collect();
-        Self { sessions, intakes, questions, loads: Arc::new(Loads::new(workers)), ..Self::default() }
+        let questions = (0..workers).map(|_| SessionQuery::default()).collect();
+        Self { sessions, intakes, questions, loads: Arc::new(WorkerLoads::new(workers)), ..Self::default() }
     }
 
     /// It begins with what that other's workers knew of backends.
-    pub(crate) fn knowing(self, ailing: Vec<Vec<Ailing>>) -> Self {
+    pub(crate) fn knowing(self, ailing: Vec<Vec<UnhealthyBackend>>) -> Self {
         Self { ailing, ..self }
     }
 
     /// What a worker knows of backends from the start.
-    pub(crate) fn ailing(&self, worker: usize) -> &[Ailing] {
+    pub(crate) fn ailing(&self, worker: usize) -> &[UnhealthyBackend] {
         self.ailing.get(worker % self.ailing.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.
     pub(crate) fn prepare(&self, limits: &Limits) {
-        if limits.connections_per_address_max > 0 {
-            self.guests.get_or_init(|| Guests::new(limits.sessions_max));
+        if limits.max_connections_per_ip > 0 {
+            self.guests.get_or_init(|| ConnectionsPerIp::new(limits.max_connections));
         }
     }
 
     /// Who is connected from where, if that is bounded.
-    pub(crate) fn guests(&self) -> Option<&Guests> {
+    pub(crate) fn guests(&self) -> Option<&ConnectionsPerIp> {
         self.guests.get()
     }
 
     /// When the next client may come.
-    pub(crate) fn accepts(&self) -> &AcceptClock {
+    pub(crate) fn accepts(&self) -> &ConnectionRate {
         &self.accepts
     }
 
@@ -86,8 +90,8 @@ impl Shared {
     }
 
     /// Asks all workers to hand over what they can, and to finish the rest.
-    pub(crate) fn replace(&self, deadline: Duration, heir: Arc<dyn Heir>) {
-        self.set_heir(heir);
+    pub(crate) fn replace(&self, deadline: Duration, successor: Arc<dyn Successor>) {
+        self.set_successor(successor);
         self.end(deadline, REPLACED, &[RUNNING]);
     }
 
@@ -109,13 +113,13 @@ impl Shared {
     }
 
     /// Somebody newer goes on with its clients.
-    pub(crate) fn set_heir(&self, heir: Arc<dyn Heir>) {
-        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(heir);
+    pub(crate) fn set_successor(&self, successor: Arc<dyn Successor>) {
+        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
     }
 
     /// Who goes on with its clients now.
-    pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
-        self.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
+        self.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether another takes its place.
@@ -124,22 +128,22 @@ impl Shared {
     }
 
     /// How busy its workers are.
-    pub(crate) fn loads(&self) -> Arc<Loads> {
+    pub(crate) fn loads(&self) -> Arc<WorkerLoads> {
         Arc::clone(&self.loads)
     }
 
     /// Where clients are left for a worker.
-    pub(crate) fn intake(&self, worker: usize) -> Option<Arc<Intake>> {
+    pub(crate) fn intake(&self, worker: usize) -> Option<Arc<HandoffQueue>> {
         self.intakes.get(worker).cloned()
     }
 
     /// Where a worker is asked who its clients are.
-    pub(crate) fn question(&self, worker: usize) -> Option<&Question> {
+    pub(crate) fn question(&self, worker: usize) -> Option<&SessionQuery> {
         self.questions.get(worker)
     }
 
     /// Where clients are left, by worker.
-    pub(crate) fn intakes(&self) -> Vec<Arc<Intake>> {
+    pub(crate) fn intakes(&self) -> Vec<Arc<HandoffQueue>> {
         self.intakes.clone()
     }
 

@@ -14,7 +14,7 @@ use earlier::Earlier;
 use flick_abi::Program;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 
-use crate::counters::Counter;
+use crate::observe::counters::Counter;
 
 /// Nanoseconds from 1970 to the moment at which the simulator's clocks begin: 2026-01-01, 00:00 UTC.
 pub const SIMULATED_EPOCH_NS: i64 = 1_767_225_600_000_000_000;
@@ -145,7 +145,9 @@ impl State {
             if let Some(dictionary) = before.and_then(|before| before.dictionary_like(dict)) {
                 return Ok(Dict { shape: dict.clone(), dictionary, is_inherited: true });
             }
-            let seed = seed.map_or(Seed::Random, |seed| Seed::Fixed(crate::pick::mix(seed ^ index as u64)));
+            let seed = seed.map_or(Seed::Random, |seed| {
+                Seed::Fixed(crate::backend_set::load_balancer::mix(seed ^ index as u64))
+            });
             let dictionary =
                 Dictionary::new(DictConfig::of(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
             Ok(Dict { shape: dict.clone(), dictionary: Arc::new(dictionary), is_inherited: false })
@@ -184,7 +186,7 @@ impl State {
 
     /// Seed of the random numbers of a worker.
     pub fn seed_of(&self, worker: usize) -> u64 {
-        crate::pick::mix(self.seed.wrapping_add(worker as u64 + 1))
+        crate::backend_set::load_balancer::mix(self.seed.wrapping_add(worker as u64 + 1))
     }
 
     /// How many workers it was made for.

@@ -7,24 +7,23 @@
 
 mod accepting;
 mod access;
-mod around;
-mod asks;
 mod audit;
+mod backend_conns;
+mod backend_set_update;
+mod backend_view;
 mod bodies;
-mod census;
+mod dedicated;
 mod deliver;
 mod events;
 mod health;
-mod judging;
-mod leaving;
-mod links;
-mod lists;
 mod measuring;
 mod merging;
-mod patience;
-mod pool;
-mod private;
+mod migrate;
+mod overload;
+mod poll_wait;
+mod relay;
 mod replies;
+mod reply_flags;
 mod requests;
 mod retrying;
 mod rules;
@@ -32,14 +31,16 @@ mod running;
 #[cfg(test)]
 mod scripted;
 mod sending;
-mod sharing;
-mod shedding;
+mod session_list;
+mod suspend;
+mod thread_share;
+mod timeouts;
 mod timers;
 mod tunnels;
 mod uploads;
-mod waiting;
 
-pub use audit::Audit;
+pub use audit::WorkerAudit;
+use poll_wait::BusyPoll;
 use rules::Scratch;
 use running::{Flow, Pace, Task};
 
@@ -49,36 +50,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr, monotonic_ns};
+use flick_net::{Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr, monotonic_ns};
 
-use crate::access::{Books, Tap};
-use crate::activations::Activations;
-use crate::backend::{Backend, Life, Link};
-use crate::balance::Balance;
-use crate::counters::{BackendCounters, Counters};
-use crate::deadlines::Deadlines;
-use crate::gather::{Arrived, Gather};
-use crate::handover::Intake;
-use crate::health::Health;
-use crate::heart::{Heart, Pulse};
-use crate::host::WorkerHost;
-use crate::latencies::Latency;
-use crate::ledger::Ledger;
+use crate::backend_set::BackendSet;
+use crate::downstream::deadlines::Deadlines;
+use crate::downstream::session::{Session, Wait};
+use crate::inflight::InflightTable;
+use crate::inflight::retry_budget::RetryBudget;
 use crate::limits::{
-    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX, SPIN_MAX,
+    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
 };
-use crate::locals::Locals;
 use crate::merge::Hub;
+use crate::observe::access_log::{AccessLogSink, AccessRecorder};
+use crate::observe::counters::{BackendCounters, Counters};
+use crate::observe::edge_counters::EdgeCounters;
+use crate::observe::heartbeat::{Heartbeat, HeartbeatReader};
+use crate::observe::latency::LatencyHistogram;
+use crate::overload::batch_delay::{Arrivals, BatchDelay};
+use crate::overload::detector::OverloadDetector;
 use crate::pieces::Pieces;
-use crate::retries::Budget;
-use crate::roster::Roster;
-use crate::session::{Session, Wait};
+use crate::rules::host::WorkerHost;
+use crate::rules::locals::Locals;
+use crate::rules::suspended::SuspendedRules;
 use crate::setup::Setup;
 use crate::shared::Shared;
-use crate::shedding::Shedder;
+use crate::shared::handoff::HandoffQueue;
+use crate::shared::worker_loads::ConnectionBalancer;
 use crate::slab::{Key, Slab};
 use crate::state::State;
-use crate::ways::Ways;
+use crate::upstream::backend::{Backend, BackendConn, BackendLife};
+use crate::upstream::health::BackendHealth;
 use merging::Merging;
 
 /// What a connection of the driver is to us.
@@ -92,7 +93,7 @@ enum Role {
     Stream(u32),
     /// Who gets the result of a merge.
     Sink,
-    Link {
+    BackendConn {
         link: u32,
         epoch: u32,
     },
@@ -108,12 +109,12 @@ pub struct Worker<D: Driver> {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
     backend_counters: Arc<Vec<BackendCounters>>,
-    ways: Arc<Ways>,
+    edge_counters: Arc<EdgeCounters>,
     sessions: Slab<Session>,
-    links: Vec<Link>,
+    links: Vec<BackendConn>,
     backends: Vec<Backend>,
     /// The lists of backends that hold in this turn.
-    roster: Arc<Roster>,
+    roster: Arc<BackendSet>,
     /// Backends that have left their lists and have not finished.
     leaving: u32,
     /// By the number of a connection. It may be of one that has ended: see [`Worker::role`].
@@ -123,14 +124,14 @@ pub struct Worker<D: Driver> {
     /// Which worker it is.
     index: usize,
     /// Where clients of a worker that it replaces are left for it.
-    intake: Option<Arc<Intake>>,
+    intake: Option<Arc<HandoffQueue>>,
     listeners: Vec<ListenerId>,
-    ledger: Ledger,
+    ledger: InflightTable,
     pieces: Pieces,
     frames: Slab<flick_abi::Frame>,
     /// Parser states of messages in parts, between and inside their parts.
     bodies: Slab<flick_abi::Frame>,
-    activations: Activations,
+    activations: SuspendedRules,
     locals: Locals,
     host: WorkerHost,
     /// By connection: who it is.
@@ -151,7 +152,7 @@ pub struct Worker<D: Driver> {
     filled: Vec<Key>,
     filled_links: Vec<u32>,
     scratch: Option<Box<Scratch>>,
-    events: Vec<Event>,
+    events: Vec<DriverEvent>,
     accept_paused: bool,
     waiting: VecDeque<Handle>,
     accept_again_ns: Option<u64>,
@@ -160,21 +161,23 @@ pub struct Worker<D: Driver> {
     random: u64,
     /// How long a task may run.
     pace: Pace,
-    gather: Gather,
-    shedder: Shedder,
-    /// How long it looks for something to do before it sleeps, and has so far in all.
-    spin_ns: u64,
-    spun_ns: u64,
+    gather: BatchDelay,
+    shedder: OverloadDetector,
+    busy_poll: BusyPoll,
+    /// It may wait though something may have come: its thread is its own, and time is real.
+    may_wait: bool,
+    /// The version of the tunables that hold.
+    tunables_version: u64,
     /// Where it shares the service with other workers, whose thread is its own.
-    balance: Option<Balance>,
-    budget: Budget,
+    balance: Option<ConnectionBalancer>,
+    budget: RetryBudget,
     /// Sessions whose reply has broken off: they are reset when what came of it has gone out.
     broken: Vec<Key>,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
-    access: Option<Box<Books>>,
-    heart: Heart,
+    access: Option<Box<AccessRecorder>>,
+    heart: Heartbeat,
     /// Where several services share the thread: when this turn should be over.
     turn_end: Option<Instant>,
 }
@@ -194,7 +197,7 @@ pub struct WorkerConfig {
     /// Its counters of backends.
     pub backend_counters: Arc<Vec<BackendCounters>>,
     /// Its counters of edges.
-    pub ways: Arc<Ways>,
+    pub edge_counters: Arc<EdgeCounters>,
     /// Which worker it is, from 0: the first one runs the program's timers.
     pub index: usize,
     /// How many workers there are.
@@ -202,7 +205,7 @@ pub struct WorkerConfig {
     /// What the workers of a process that merges share.
     pub hub: Option<Arc<Hub>>,
     /// Its end of the access log, if there is one.
-    pub access: Option<Tap>,
+    pub access: Option<AccessLogSink>,
     /// Seed of the jitter of dialling again.
     pub seed: u64,
     /// Measure time slices with the real clock; off in the simulator.
@@ -211,43 +214,42 @@ pub struct WorkerConfig {
 
 impl<D: Driver> Worker<D> {
     /// Builds a worker; everything it will ever use is allocated here.
-    pub fn new(mut driver: D, config: WorkerConfig) -> Self {
-        let WorkerConfig { service, index, workers, seed, time_slices, .. } = config;
-        let WorkerConfig { setup, shared, state, counters, backend_counters, ways, hub, access, .. } = config;
+    pub fn new(driver: D, config: WorkerConfig) -> Self {
+        let WorkerConfig { service, index, workers, seed, time_slices, hub, access, .. } = config;
+        let WorkerConfig { setup, shared, state, counters, backend_counters, edge_counters, .. } = config;
         shared.prepare(&setup.limits);
-        let (needs, sessions_max) = (&setup.needs, setup.limits.places() as usize);
+        let (needs, max_connections) = (&setup.needs, setup.limits.places() as usize);
         let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
-        let (buffers, activations_max) = (pool_of(&setup, workers), needs.activations_of_worker(workers));
-        driver.set_marks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
+        let (buffers, max_suspended_rules) = (pool_of(&setup, workers), needs.activations_of_worker(workers));
         Self {
             every: events::timers(&setup.program, index, driver.now_ns()),
             driver,
             pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
-            sessions: Slab::new(sessions_max),
+            sessions: Slab::new(max_connections),
             service,
             index,
             intake: shared.intake(index),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
-            ledger: Ledger::new(needs.requests_of_worker(setup.limits.requests_max, workers)),
+            ledger: InflightTable::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
-            bodies: Slab::new(sessions_max + links.len()),
-            activations: Activations::new(activations_max, needs.shape),
-            locals: Locals::new(sessions_max + activations_max, needs.state_words),
+            bodies: Slab::new(max_connections + links.len()),
+            activations: SuspendedRules::new(max_suspended_rules, needs.shape),
+            locals: Locals::new(max_connections + max_suspended_rules, needs.state_words),
             clock: timers::Clock::default(),
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
             host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
             peers: vec![PeerAddr::Unix; conns_max],
-            deadlines: Deadlines::new(sessions_max),
-            run_queue: tasks(sessions_max + links.len() + activations_max, hub.as_deref()),
-            blocked: VecDeque::with_capacity(sessions_max),
+            deadlines: Deadlines::new(max_connections),
+            run_queue: tasks(max_connections + links.len() + max_suspended_rules, hub.as_deref()),
+            blocked: VecDeque::with_capacity(max_connections),
             unblock: false,
             wants_huge: false,
             huge_reserve: huge_reserve(&setup, buffers.huge_count),
             stalled_links: 0,
             stalled: Vec::with_capacity(links.len()),
-            filled: Vec::with_capacity(sessions_max),
+            filled: Vec::with_capacity(max_connections),
             filled_links: Vec::with_capacity(links.len()),
             scratch: Some(Box::default()),
             events: Vec::with_capacity(EVENTS_MAX * 2),
@@ -257,18 +259,20 @@ impl<D: Driver> Worker<D> {
             draining_since_ns: None,
             random: seed | 1,
             pace: Pace::new(&setup, time_slices),
-            shedder: shedder_of(&setup),
-            budget: Budget::default(),
-            broken: Vec::with_capacity(sessions_max),
-            gather: gather_of(&setup, time_slices),
-            spin_ns: if time_slices { setup.limits.spin.min(SPIN_MAX).as_nanos() as u64 } else { 0 },
-            spun_ns: 0,
-            balance: Balance::new(shared.loads(), index).filter(|_| time_slices && setup.merge.is_none()),
+            shedder: OverloadDetector::new(Duration::ZERO),
+            budget: RetryBudget::default(),
+            broken: Vec::with_capacity(max_connections),
+            gather: BatchDelay::new(Duration::ZERO),
+            busy_poll: BusyPoll::default(),
+            may_wait: time_slices,
+            tunables_version: u64::MAX,
+            balance: ConnectionBalancer::new(shared.loads(), index)
+                .filter(|_| time_slices && setup.merge.is_none()),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
-            access: access.map(|tap| Box::new(Books::new(tap))),
+            access: access.map(|tap| Box::new(AccessRecorder::new(tap))),
             turn_end: None,
-            heart: Heart::default(),
+            heart: Heartbeat::default(),
             links,
             backends,
             roster: setup.board.latest(),
@@ -277,13 +281,14 @@ impl<D: Driver> Worker<D> {
             shared,
             counters,
             backend_counters,
-            ways,
+            edge_counters,
         }
     }
 
     /// Connections a driver must have room for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
-        let links: u32 = setup.slots.iter().map(|channel| 1 + setup.lent_links_max(*channel)).sum();
+        let links: u32 =
+            setup.slots.iter().map(|channel| 1 + setup.max_dedicated_connections(*channel)).sum();
         let checks = setup.slots.len() as u32;
         setup.limits.places() + links + checks + LINGER_ROOM as u32
     }
@@ -299,12 +304,13 @@ impl<D: Driver> Worker<D> {
     }
 
     /// For who watches whether it still turns.
-    pub(crate) fn pulse(&self) -> Pulse {
+    pub(crate) fn pulse(&self) -> HeartbeatReader {
         self.heart.pulse()
     }
 
     /// Dials every backend.
     pub fn start(&mut self) {
+        self.driver.set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         self.take_over_lists();
         self.take_over_ailing();
     }
@@ -312,13 +318,14 @@ impl<D: Driver> Worker<D> {
     /// Runs until asked to stop or drained.
     pub fn run(&mut self) -> std::io::Result<()> {
         self.start();
-        while self.turn(None)? {}
+        while self.run_once(None)? {}
         Ok(())
     }
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
-    pub fn turn(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
+    pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
         self.heart.beat();
+        self.read_tunables();
         if self.setup.board.version() != self.roster.version() {
             self.roster = self.setup.board.latest();
             self.take_over_lists();
@@ -331,7 +338,7 @@ impl<D: Driver> Worker<D> {
         };
         let mut events = std::mem::take(&mut self.events);
         self.poll(wait, rests, &mut events)?;
-        let mut arrived = Arrived::default();
+        let mut arrived = Arrivals::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.end_broken();
         self.handle_all(&mut events, &mut arrived);
@@ -352,10 +359,10 @@ impl<D: Driver> Worker<D> {
         if self.merging.is_some() {
             self.merge_turn();
         }
-        self.shedder.mark(self.run_queue.len(), self.driver.line(), self.driver.now_ns());
+        self.shedder.mark(self.run_queue.len(), self.driver.queue_delay(), self.driver.now_ns());
         self.run_tasks();
         self.release_fills();
-        let logs = self.access.as_ref().is_some_and(|books| books.is_due());
+        let logs = self.access.as_ref().is_some_and(|recorder| recorder.is_due());
         if !self.answered.is_empty() || logs {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
             let looks = self.pace.has_clock() && !cfg!(feature = "uncounted");
@@ -370,11 +377,25 @@ impl<D: Driver> Worker<D> {
         Ok(!is_over)
     }
 
-    fn note_answered(times: &Latency, answered: &mut Vec<u64>, now_ns: u64) {
+    /// Takes over tunables that have changed.
+    fn read_tunables(&mut self) {
+        let setup = &self.setup;
+        let Some(values) = setup.tunables.changed_since(&mut self.tunables_version) else { return };
+        // A merge has all the more to do the more has arrived; it waits for nothing.
+        let batches = self.may_wait && setup.merge.is_none();
+        // Shedding needs an error response, and messages that are requests.
+        let sheds = setup.sheds_in_words() && !setup.private;
+        self.busy_poll.max_ns = if self.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
+        self.gather.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
+        self.shedder.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
+        self.pace.set_slice(values.time_slice);
+    }
+
+    fn note_answered(times: &LatencyHistogram, answered: &mut Vec<u64>, now_ns: u64) {
         answered.drain(..).for_each(|taken_ns| times.note(now_ns.saturating_sub(taken_ns)));
     }
 
-    fn handle_all(&mut self, events: &mut Vec<Event>, arrived: &mut Arrived) {
+    fn handle_all(&mut self, events: &mut Vec<DriverEvent>, arrived: &mut Arrivals) {
         for event in events.drain(..) {
             arrived.note(&event);
             self.handle(event);
@@ -387,34 +408,34 @@ impl<D: Driver> Worker<D> {
         self.run_queue.is_empty() && !self.unblock && !is_called && self.broken.is_empty()
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: DriverEvent) {
         match event {
-            Event::Accepted { listener, conn, peer: _ } if self.merging.is_some() => {
+            DriverEvent::Accepted { listener, conn, peer: _ } if self.merging.is_some() => {
                 self.merge_accepted(listener, conn);
             }
-            Event::Accepted { listener: _, conn, peer } => {
+            DriverEvent::Accepted { listener: _, conn, peer } => {
                 self.peers[conn.index as usize] = peer;
                 if let Some(conn) = self.hand_to_idle(conn) {
                     self.accepted(conn);
                 }
             }
-            Event::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
-            Event::Connected { conn } => match self.role(conn) {
-                Role::Link { link, .. } => self.link_connected(link),
+            DriverEvent::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
+            DriverEvent::Connected { conn } => match self.role(conn) {
+                Role::BackendConn { link, .. } => self.link_connected(link),
                 Role::Check(at) => self.check_connected(at as usize, conn),
                 Role::Sink => self.sink_connected(),
                 _ => {}
             },
-            Event::Data { conn, data } => match self.role(conn) {
+            DriverEvent::Data { conn, data } => match self.role(conn) {
                 Role::Client(key) => self.client_data(key, data),
-                Role::Link { link, .. } => self.link_data(link, data),
+                Role::BackendConn { link, .. } => self.link_data(link, data),
                 Role::Check(at) => self.check_data(at as usize, &data),
                 Role::Stream(stream) => self.stream_data(stream, data),
                 Role::Sink | Role::Waiting | Role::Nobody => {}
             },
-            Event::Eof { conn } => match self.role(conn) {
+            DriverEvent::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
-                Role::Link { link, .. } => {
+                Role::BackendConn { link, .. } => {
                     self.links[link as usize].eof = true;
                     self.enqueue_link(link);
                 }
@@ -423,20 +444,20 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Nobody => {}
             },
-            Event::Failed { conn, fault: _ } => self.conn_failed(conn),
-            Event::Drained { conn } => match self.role(conn) {
+            DriverEvent::Failed { conn, fault: _ } => self.conn_failed(conn),
+            DriverEvent::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
                     self.unblock = true;
                     if self.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
                         self.enqueue_session(key);
                     }
                 }
-                Role::Link { .. } => self.unblock = true,
+                Role::BackendConn { .. } => self.unblock = true,
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
             // Seen to when all events are handled.
-            Event::Woken => {}
+            DriverEvent::Woken => {}
         }
     }
 
@@ -444,7 +465,7 @@ impl<D: Driver> Worker<D> {
     fn conn_failed(&mut self, conn: Handle) {
         match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
-            Role::Link { link, .. } => self.link_gone(link),
+            Role::BackendConn { link, .. } => self.link_gone(link),
             Role::Waiting => self.waiting.retain(|waiting| *waiting != conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
@@ -463,7 +484,7 @@ impl<D: Driver> Worker<D> {
             Role::Nobody => return Role::Nobody,
             Role::Waiting => self.waiting.iter().copied().find(|waiting| *waiting == conn),
             Role::Client(key) => self.sessions.get(key).map(|session| session.conn),
-            Role::Link { link, epoch } => {
+            Role::BackendConn { link, epoch } => {
                 let link = &self.links[link as usize];
                 if link.epoch == epoch { link.conn } else { None }
             }
@@ -517,7 +538,7 @@ impl<D: Driver> Worker<D> {
 /// Splits a worker into the tools an inbox needs and the rest.
 macro_rules! tools {
     ($worker:expr) => {
-        Tools {
+        ParseContext {
             engine: &*$worker.setup.engine,
             pieces: &mut $worker.pieces,
             frames: &mut $worker.frames,
@@ -534,18 +555,6 @@ fn tasks(count: usize, hub: Option<&Hub>) -> VecDeque<Task> {
     VecDeque::with_capacity(count + hub.map_or(0, |hub| hub.tree.tasks() as usize))
 }
 
-/// How a worker sheds: it needs words for it, and messages that are requests.
-fn shedder_of(setup: &Setup) -> Shedder {
-    let sheds = setup.sheds_in_words() && !setup.private;
-    Shedder::new(if sheds { setup.limits.shed_delay } else { Duration::ZERO })
-}
-
-/// How a worker gathers. A merge has all the more to do the more has arrived; it waits for nothing.
-fn gather_of(setup: &Setup, time_slices: bool) -> Gather {
-    let gathers = time_slices && setup.merge.is_none();
-    Gather::new(if gathers { setup.limits.gather_max } else { Duration::ZERO })
-}
-
 /// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
     if setup.slots.is_empty() { 0 } else { huge_count / 2 }
@@ -558,8 +567,8 @@ fn pieces_max(buffers: &PoolConfig) -> usize {
 
 /// The buffers that a worker's part of the bytes for them is made into.
 fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
-    let bytes = setup.limits.buffer_bytes / workers as u64;
-    let huge_count = crate::needs::huge_count(setup.whole_bytes_max, bytes);
+    let bytes = setup.limits.buffer_memory / workers as u64;
+    let huge_count = crate::setup::requirements::huge_count(setup.whole_bytes_max, bytes);
     let bytes = bytes - u64::from(huge_count) * u64::from(HUGE_BYTES);
     PoolConfig {
         huge_count,
@@ -569,21 +578,21 @@ fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
 }
 
 /// The connections to all backends, none of them dialled yet.
-fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
+fn links_of(setup: &Setup) -> (Vec<BackendConn>, Vec<Backend>) {
     let mut links = Vec::new();
     let mut backends = Vec::new();
     for (index, channel) in setup.slots.iter().copied().enumerate() {
         let shared_link = links.len() as u32;
         let private = setup.private;
         let exclusive = setup.protocol_of(channel).exclusive || private;
-        let lent_max = setup.lent_links_max(channel);
+        let lent_max = setup.max_dedicated_connections(channel);
         let lent = shared_link + 1..shared_link + 1 + lent_max;
         let mut spare = Vec::with_capacity(lent_max as usize);
         spare.extend(lent.clone().rev().filter(|_| exclusive));
-        links.push(Link::new(index as u32, exclusive));
-        links.extend((0..lent_max).map(|_| Link::new(index as u32, true)));
+        links.push(BackendConn::new(index as u32, exclusive));
+        links.extend((0..lent_max).map(|_| BackendConn::new(index as u32, true)));
         backends.push(Backend {
-            life: Life::Free,
+            life: BackendLife::Free,
             endpoint: NOWHERE,
             channel,
             element: 0,
@@ -596,7 +605,7 @@ fn links_of(setup: &Setup) -> (Vec<Link>, Vec<Backend>) {
             spare,
             promised: 0,
             pending: 0,
-            health: Health::default(),
+            health: BackendHealth::default(),
             is_up: false,
         });
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flick_net::sim::{Actor, PeerIo, Reach};
+use flick_net::sim::{Actor, PeerIo, Reachability};
 use flick_runtime::HealthLimits;
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
@@ -40,7 +40,7 @@ impl Actor for Moody {
 fn service(health: HealthLimits) -> (Service, Rc<Cell<bool>>) {
     let mut config = ServiceConfig::new(3, 4);
     config.limits.health = health;
-    config.timeouts.reply = Duration::from_millis(100);
+    config.timeouts.response = Duration::from_millis(100);
     let silent = Rc::new(Cell::new(false));
     let known = Rc::clone(&silent);
     let service = Service::new(&config, &hand(), move |index, _| {
@@ -84,7 +84,7 @@ fn ask_until_out(service: &mut Service) {
     for _ in 0..50 {
         ask(service, 1);
         pass(service, 20);
-        if service.backend_counters[0].out.get() == 1 {
+        if service.backend_counters[0].unhealthy.get() == 1 {
             return;
         }
     }
@@ -92,7 +92,11 @@ fn ask_until_out(service: &mut Service) {
 }
 
 fn ejecting() -> HealthLimits {
-    HealthLimits { eject_failures: 3, eject_time: Duration::from_secs(5), ..HealthLimits::default() }
+    HealthLimits {
+        outlier_consecutive_failures: 3,
+        outlier_ejection_time: Duration::from_secs(5),
+        ..HealthLimits::default()
+    }
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn a_backend_that_does_not_answer_is_out_after_some_failures_and_costs_no_time_t
     assert_eq!((answered, failed), (0, 20));
     assert!((300..500).contains(&took_ms), "three time-outs, then at once: {took_ms} ms");
     assert_eq!(service.backend_counters[0].ejections.get(), 1);
-    assert_eq!((0..4).map(|at| service.backend_counters[at].out.get()).sum::<u64>(), 1);
+    assert_eq!((0..4).map(|at| service.backend_counters[at].unhealthy.get()).sum::<u64>(), 1);
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn one_that_was_out_is_back_after_its_time_and_out_for_twice_as_long_the_next_ti
     silent.set(false);
     assert_eq!(ask(&mut service, 5).1, 5, "it is out though it is well");
     pass(&mut service, 5_000);
-    assert_eq!((service.backend_counters[0].out.get(), ask(&mut service, 5).0), (0, 5));
+    assert_eq!((service.backend_counters[0].unhealthy.get(), ask(&mut service, 5).0), (0, 5));
     silent.set(true);
     ask_until_out(&mut service);
     silent.set(false);
@@ -127,7 +131,7 @@ fn one_that_was_out_is_back_after_its_time_and_out_for_twice_as_long_the_next_ti
 
 #[test]
 fn never_more_backends_are_out_than_may_be() {
-    let (mut service, silent) = service(HealthLimits { eject_max_percent: 20, ..ejecting() });
+    let (mut service, silent) = service(HealthLimits { outlier_max_ejected_percent: 20, ..ejecting() });
     silent.set(true);
     let (_, failed, took_ms) = ask(&mut service, 10);
     assert_eq!(
@@ -154,10 +158,10 @@ fn what_failed_now_and_then_does_not_add_up() {
 /// Checks each second with a question of the protocol and the beginning of its answer.
 fn checking() -> HealthLimits {
     HealthLimits {
-        check_every: Duration::from_secs(1),
-        check_timeout: Duration::from_millis(200),
-        check_send: Cmd::request(opcode::GET, 7, b"check", b"").bytes(),
-        check_expect: vec![0x81],
+        health_check_interval: Duration::from_secs(1),
+        health_check_timeout: Duration::from_millis(200),
+        health_check_send: Cmd::request(opcode::GET, 7, b"check", b"").bytes(),
+        health_check_expect: vec![0x81],
         ..HealthLimits::default()
     }
 }
@@ -166,7 +170,7 @@ fn checking() -> HealthLimits {
 fn checks_find_one_that_is_silent_before_a_client_does_and_that_it_is_well() {
     let (mut service, silent) = service(checking());
     pass(&mut service, 5_000);
-    assert_eq!(service.backend_counters[0].check_failures.get(), 0);
+    assert_eq!(service.backend_counters[0].health_check_failures.get(), 0);
     silent.set(true);
     pass(&mut service, 5_000);
     let (_, failed, took_ms) = ask(&mut service, 10);
@@ -180,23 +184,26 @@ fn checks_find_one_that_is_silent_before_a_client_does_and_that_it_is_well() {
 
 #[test]
 fn a_wrong_answer_and_a_refused_connection_fail_a_check() {
-    let (mut service, _) = service(HealthLimits { check_expect: b"HTTP/1.1 200".to_vec(), ..checking() });
+    let (mut service, _) =
+        service(HealthLimits { health_check_expect: b"HTTP/1.1 200".to_vec(), ..checking() });
     pass(&mut service, 5_000);
-    assert!((0..4).all(|at| service.backend_counters[at].check_failures.get() >= 4));
+    assert!((0..4).all(|at| service.backend_counters[at].health_check_failures.get() >= 4));
     assert_eq!(ask(&mut service, 5).0, 5, "all fail: then checks do not count");
-    let only_connect = HealthLimits { check_send: Vec::new(), check_expect: Vec::new(), ..checking() };
+    let only_connect =
+        HealthLimits { health_check_send: Vec::new(), health_check_expect: Vec::new(), ..checking() };
     let (mut service, _) = self::service(only_connect);
     let first = service.backends[0].clone();
-    service.net.set_down_at(2_000 * MS, &first, Reach::Refuse);
+    service.net.set_reachability_at(2_000 * MS, &first, Reachability::Refuse);
     pass(&mut service, 8_000);
     let failures: Vec<bool> =
-        (0..4).map(|at| service.backend_counters[at].check_failures.get() > 2).collect();
+        (0..4).map(|at| service.backend_counters[at].health_check_failures.get() > 2).collect();
     assert_eq!(failures, [true, false, false, false]);
 }
 
 #[test]
 fn a_backend_that_has_enough_to_do_gets_no_more() {
-    let (mut service, silent) = service(HealthLimits { backend_requests_max: 4, ..HealthLimits::default() });
+    let (mut service, silent) =
+        service(HealthLimits { max_requests_per_backend: 4, ..HealthLimits::default() });
     silent.set(true);
     let gets: Vec<Cmd> = keys_of_the_first(10)
         .iter()
@@ -211,6 +218,6 @@ fn a_backend_that_has_enough_to_do_gets_no_more() {
     assert_eq!((verdict.borrow().failed, verdict.borrow().wrong.clone()), (10, None));
     assert_eq!((service.backend_counters[0].requests.get(), service.backend_counters[0].shed.get()), (4, 6));
     let totals = service.totals();
-    assert_eq!((totals.failed_timeout, totals.failed_overload), (4, 6));
+    assert_eq!((totals.errors_timeout, totals.errors_overload), (4, 6));
     assert_eq!(service.backend_counters[1].shed.get(), 0);
 }

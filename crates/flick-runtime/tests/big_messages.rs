@@ -9,8 +9,8 @@ use std::sync::Arc;
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_HEAD, SLOT_TOTAL};
 use flick_abi::limits::BIG_HEAD_BYTES_MAX;
 use flick_abi::{
-    Ask, Bounds, Channel, Engine, Frame, FuncId, Outcome, Program, Protocol, ReplyOrder, Rule, RuleAction,
-    RuleCall, Send, SendBody, Step, Units, View,
+    Ask, Bounds, Channel, Engine, FaultCause, Frame, FuncId, ParseStep, Program, Protocol, ReplyOrder, Rule,
+    RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View,
 };
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
@@ -26,29 +26,29 @@ const TURNS_MAX: u32 = 100_000;
 struct Frames;
 
 impl Engine for Frames {
-    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, _parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         frame.slots[SLOT_ECHO_READY] = 1;
-        let Some(length) = data.first_chunk::<4>() else { return Step::NeedMore(4) };
+        let Some(length) = data.first_chunk::<4>() else { return ParseStep::NeedMore(4) };
         let total = 4 + u64::from(u32::from_be_bytes(*length));
         if total < 5 || total > BIG_HEAD_BYTES_MAX as u64 {
-            return Step::Fault { field: 0, cause: 3 };
+            return ParseStep::Fault { field: 0, cause: FaultCause::TooLong };
         }
         if (data.len() as u64) < total {
-            return Step::NeedMore(total);
+            return ParseStep::NeedMore(total);
         }
         (frame.slots[SLOT_HEAD], frame.slots[SLOT_TOTAL]) = (total, total);
-        Step::Done
+        ParseStep::Done
     }
 
     /// `o`: its own bytes are its answer; `b`: they are built anew, `B` in capitals; `p`: it is passed on; `a`: asked.
-    fn run(&self, _rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, _rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         let to = |channel, body| Send { channel, element: 0, body };
         if call.resume > 0 {
             match call.answers[0] {
                 message @ 1.. => call.sends.push(to(0, SendBody::Message(message as u8))),
                 reason => call.failure = Some((-1 - reason) as u32),
             }
-            return Outcome::Finished;
+            return RuleOutcome::Finished;
         }
         match call.message[4] {
             b'o' => call.sends.push(to(0, SendBody::Original)),
@@ -63,10 +63,10 @@ impl Engine for Frames {
             b'p' => call.sends.push(to(1, SendBody::Original)),
             _ => {
                 call.asks.push(Ask { send: to(1, SendBody::Original), timeout_ns: 0 });
-                return Outcome::Suspended(1);
+                return RuleOutcome::Suspended(1);
             }
         }
-        Outcome::Finished
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -108,7 +108,7 @@ fn subject() -> Subject {
             order: ReplyOrder::InOrder,
             exclusive: false,
             correlate: None,
-            loud: None,
+            non_quiet: None,
             echo: vec![],
             failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
             message_bytes_max: BIG_HEAD_BYTES_MAX as u64,
@@ -197,7 +197,7 @@ fn settle(stage: &mut dyn Stage) {
 }
 
 /// Four huge buffers, two of which requests may take.
-const FEW: &str = "limit buffer_bytes 8912896\ntimeout request 100 ms\nbackends 1";
+const FEW: &str = "limit buffer_memory 8912896\ntimeout client_request 100 ms\nbackends 1";
 
 #[test]
 fn long_messages_are_looked_at_whole_in_the_simulator() {
@@ -208,7 +208,7 @@ fn long_messages_are_looked_at_whole_in_the_simulator() {
 #[test]
 fn long_messages_are_looked_at_whole_on_sockets() {
     for io in [IoKind::Epoll, IoKind::Uring] {
-        let scenario = parse("limit buffer_bytes 67108864\nbackends 1").expect("it is a scenario");
+        let scenario = parse("limit buffer_memory 67108864\nbackends 1").expect("it is a scenario");
         match Sockets::new(&scenario, &subject(), io).expect("the limits exist") {
             Some(mut stage) => check_all(&mut stage),
             None => eprintln!("not tested: this machine does not grant {io:?}"),
@@ -245,7 +245,7 @@ fn who_stops_in_the_middle_loses_its_buffer_and_who_finds_none_waits() {
 
 #[test]
 fn too_little_memory_for_long_messages_is_refused() {
-    let scenario = parse("limit buffer_bytes 4000000\nbackends 1").expect("it is a scenario");
+    let scenario = parse("limit buffer_memory 4000000\nbackends 1").expect("it is a scenario");
     let error = Simulated::new(&scenario, &subject()).err().expect("it does not start");
-    assert!(error.contains("--buffers") && error.contains("1114112"), "{error}");
+    assert!(error.contains("--buffer-memory") && error.contains("1114112"), "{error}");
 }

@@ -63,8 +63,8 @@ fn a_handler_answers_each_request_that_failed_in_its_turn() {
          backend 0 expects get \"k\", resets
          client a  expects get unavailable \"143\" opaque 1, expects get unavailable \"243\" opaque 2
          client a  expects get ok \"43\" opaque 3
-         expect counter activations == 2
-         expect counter failed_unavailable == 0
+         expect counter rules_suspended == 2
+         expect counter errors_unavailable == 0
          expect counter sends_dropped == 0",
     );
 }
@@ -75,10 +75,10 @@ fn a_handler_hears_of_a_connection_that_nobody_waited_on() {
         "client a  sends get \"k\"
          backend 0 expects get \"k\", sends get ok, resets
          client a  expects get ok
-         expect counter activations == 1
+         expect counter rules_suspended == 1
          expect counter sends_dropped == 1
          client a  sends get \"count\", expects get ok \"42\"
-         expect counter links_connected == 2",
+         expect counter backend_connections_opened == 2",
     );
 }
 
@@ -97,12 +97,12 @@ fn a_request_that_finds_its_backend_down_is_handled() {
 #[test]
 fn a_reply_that_comes_late_is_handled_as_timed_out() {
     check(
-        "timeout reply 50 ms
+        "timeout response 50 ms
          client a  sends get \"k\" opaque 1
          backend 0 expects get \"k\"
          client a  expects get unavailable \"141\" opaque 1 within 500 ms
          backend 0 expects closed
-         expect counter failed_timeout == 0",
+         expect counter errors_timeout == 0",
     );
 }
 
@@ -114,7 +114,7 @@ fn a_malformed_client_is_told_by_its_handler_once() {
          client a  sends get \"{key}\" opaque 7, expects get invalid \"41\" opaque 7, expects closed
          client a  closes
          wait 100 ms
-         expect counter activations == 1
+         expect counter rules_suspended == 1
          expect quiet",
     ));
 }
@@ -126,9 +126,9 @@ fn a_timer_asks_and_is_left_out_while_it_waits() {
         "backend 0 expects get \"tick\" within 30 ms, sends get ok, expects get \"tock\", sends get ok
          backend 0 expects get \"tick\" within 30 ms
          wait 25 ms
-         expect counter events_lost == 1
+         expect counter events_dropped == 1
          backend 0 expects get \"late\" within 30 ms
-         expect counter asks_late == 1",
+         expect counter ask_timeouts == 1",
     );
 }
 
@@ -142,7 +142,7 @@ fn a_reply_that_comes_late_to_a_timer_is_drained() {
          client a  sends get \"k\" opaque 9
          backend 0 expects get \"k\"
          client a  expects nothing for 10 ms
-         expect counter orphan_replies == 0",
+         expect counter late_replies == 0",
     );
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flick_counting::{Counting, allocations};
+use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
 use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage};
@@ -19,7 +19,7 @@ use peers::{Heard, body, message};
 use tiny::Kind;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Rounds before counting begins: tables are touched, connections are up.
 const WARM_UP_ROUNDS: u32 = 20;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flick_abi::{Bounds, Dict, Evict, Host, Program, Snapshot};
-use flick_runtime::pick::Places;
+use flick_runtime::load_balancer::LoadBalancer;
 use flick_runtime::state::Origin;
 use flick_runtime::state::snapshots::Keeper;
 use flick_runtime::{State, WorkerHost};
@@ -58,7 +58,7 @@ fn live(place: &Place, layout: u64, work: impl FnOnce(&mut dyn Host)) {
     let state = State::new(&program("hits", layout), 1, Origin::System(0)).expect("small dictionaries fit");
     let state = Arc::new(state);
     let keeper = Keeper::start(&state, &place.0).expect("the directory can be made").expect("one is kept");
-    work(&mut WorkerHost::new(state, Arc::new(Places::default()), 0).view(&()));
+    work(&mut WorkerHost::new(state, Arc::new(LoadBalancer::default()), 0).view(&()));
     keeper.finish();
 }
 

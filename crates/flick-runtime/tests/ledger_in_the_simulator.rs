@@ -62,7 +62,7 @@ fn large_values_and_few_buffers_end_in_answers() {
 #[test]
 fn large_values_pass_slow_clients_and_nobody_else_is_failed() {
     let calm =
-        Storm { manners_per_mille: 0, breaks_servers: false, buffer_bytes: 64 << 20, ..Storm::crowded() };
+        Storm { manners_per_mille: 0, breaks_servers: false, buffer_memory: 64 << 20, ..Storm::crowded() };
     check(200, &calm);
     check(200, &Storm { habits: false, ..calm });
 }

@@ -22,7 +22,7 @@ fn hand() -> Subject {
 /// Room for three backends, and three servers.
 fn config() -> ServiceConfig {
     let mut config = ServiceConfig::new(7, 3);
-    config.limits.backends_max = 3;
+    config.limits.max_backends = 3;
     config
 }
 
@@ -97,7 +97,7 @@ fn requests_go_where_the_list_of_the_moment_says() {
         *asked.borrow_mut() = [0; 3];
         assert_eq!(ask(&mut service), (20, 0), "{list:?}");
         assert_eq!(asked.borrow().map(|count| count > 0), served, "{list:?}");
-        let links = service.worker.audit().links;
+        let links = service.worker.audit().backend_conns;
         assert_eq!(links, list.len(), "who has left is not connected to any more: {list:?}");
     }
 }
@@ -117,7 +117,7 @@ fn an_empty_list_is_answered_at_once() {
 /// A client's requests are under way when all backends leave; `leave_ms` is how long they have.
 fn leave_under_way(leave_ms: u64) -> ((u32, u32), u64) {
     let mut config = config();
-    config.timeouts.leave = Duration::from_millis(leave_ms);
+    config.timeouts.backend_drain = Duration::from_millis(leave_ms);
     let (mut service, _) = service(&config, 300 * MS);
     let verdict = service.client(10 * MS, &gets(20), Habit::Plain);
     service.run(50 * MS, |_| false).expect("no spinning");
@@ -127,7 +127,7 @@ fn leave_under_way(leave_ms: u64) -> ((u32, u32), u64) {
     assert_eq!(verdict.borrow().wrong, None);
     service.run(over_ns + 1_500 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("nothing is left behind");
-    assert_eq!(service.worker.audit().links, 0, "nobody is in the list");
+    assert_eq!(service.worker.audit().backend_conns, 0, "nobody is in the list");
     let verdict = verdict.borrow();
     ((verdict.answered, verdict.failed), over_ns / MS)
 }
@@ -151,14 +151,14 @@ fn one_that_comes_back_before_it_has_finished_keeps_its_connection() {
     let (mut service, _) = service(&config(), 100 * MS);
     let verdict = service.client(10 * MS, &gets(20), Habit::Plain);
     service.run(50 * MS, |_| false).expect("no spinning");
-    let connected = service.totals().links_connected;
+    let connected = service.totals().backend_connections_opened;
     publish(&service, &[]);
     service.run(60 * MS, |_| false).expect("no spinning");
     publish(&service, &[2, 1, 0]);
     service.run(5_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
     let verdict = verdict.borrow();
     assert_eq!((verdict.answered, verdict.failed, verdict.wrong.as_deref()), (20, 0, None));
-    let kept = service.totals().links_connected;
+    let kept = service.totals().backend_connections_opened;
     assert_eq!(kept, connected, "those that were asked something were not dialled again");
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::Arc;
 
-use flick_runtime::tasks::TaskKind;
-use flick_runtime::{Limits, Policy};
+use flick_runtime::task_counters::TaskKind;
+use flick_runtime::{Limits, TaskScheduling};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
 use flick_testkit::service::server::Server;
@@ -15,17 +15,22 @@ use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
 const REQUESTS: u32 = 600;
 
 /// Runs of the client's task, and how many of them ended before it had nothing to do, are in these ranges.
-fn check(policy: Policy, runs: std::ops::RangeInclusive<u64>, exceeded: u64) {
+fn check(policy: TaskScheduling, runs: std::ops::RangeInclusive<u64>, exceeded: u64) {
     let subject = Subject { program: common::program(), engine: Arc::new(common::Hand) };
     let mut config = ServiceConfig::new(7, 1);
-    config.limits = Limits { policy, session_requests_max: 4096, requests_max: 4096, ..config.limits };
+    config.limits = Limits {
+        task_scheduling: policy,
+        max_inflight_per_client: 4096,
+        max_inflight_requests: 4096,
+        ..config.limits
+    };
     let mut service = Service::new(&config, &subject, |_, _| Some(Box::new(Server::honest())));
     let requests: Vec<Cmd> =
         (0..REQUESTS).map(|number| Cmd::request(opcode::GET, number, b"k", b"")).collect();
     let verdict = service.client(5 * MS, &requests, Habit::Plain);
     service.run(2_000 * MS, |_| verdict.borrow().is_over()).expect("nothing spins");
     assert_eq!(service.totals().replies, u64::from(REQUESTS), "{policy:?}: every request has its reply");
-    let session = service.counters.tasks.of(TaskKind::Session);
+    let session = service.counters.tasks.of(TaskKind::Client);
     let seen = session.runs.get();
     assert!(runs.contains(&seen), "{policy:?}: {seen} runs of the client's task, {runs:?} expected");
     assert_eq!(session.slices_exceeded.get(), exceeded, "{policy:?}");
@@ -34,16 +39,16 @@ fn check(policy: Policy, runs: std::ops::RangeInclusive<u64>, exceeded: u64) {
 
 #[test]
 fn a_cooperative_task_goes_to_the_back_of_the_queue_when_its_slice_is_over() {
-    check(Policy::Cooperative, 3..=8, 2);
+    check(TaskScheduling::Cooperative, 3..=8, 2);
 }
 
 #[test]
 fn a_task_that_runs_to_completion_ends_when_it_has_nothing_to_do() {
-    check(Policy::RunToCompletion, 1..=4, 0);
+    check(TaskScheduling::RunToCompletion, 1..=4, 0);
 }
 
 #[test]
 fn in_round_robin_a_task_has_one_message_a_turn() {
     let requests = u64::from(REQUESTS);
-    check(Policy::RoundRobin, requests..=requests + 8, 0);
+    check(TaskScheduling::RoundRobin, requests..=requests + 8, 0);
 }

@@ -113,13 +113,13 @@ fn a_client_that_reads_again_in_time_keeps_its_connection() {
 fn clients_that_never_read_use_up_no_room_for_others() {
     for half_closes in [false, true] {
         let mut config = ServiceConfig::new(1, 1);
-        config.limits.sessions_max = 8;
+        config.limits.max_connections = 8;
         config.timeouts.idle = Duration::from_millis(500);
         let mut service = honest(&config);
         for client in 0..200_u32 {
             let requests: Vec<Cmd> = (0..8).map(|at| get(at, &format!("k{client}-{at}#16000"))).collect();
             let client = NeverReads { requests, half_closes };
-            service.net.dial(&service.listen, 0, Box::new(client));
+            service.net.connect(&service.listen, 0, Box::new(client));
         }
         let verdict = service.client(100_000 * MS, &[get(1, "k")], Habit::Plain);
         service.run(200_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
@@ -131,8 +131,8 @@ fn clients_that_never_read_use_up_no_room_for_others() {
 #[test]
 fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
     let mut config = ServiceConfig::new(1, 2);
-    config.limits.requests_max = 1;
-    config.limits.sessions_max = 64;
+    config.limits.max_inflight_requests = 1;
+    config.limits.max_connections = 64;
     let mut service = Service::new(&config, &hand(), |_, _| {
         Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
     });
@@ -158,7 +158,7 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
 #[test]
 fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection() {
     let mut config = ServiceConfig::new(1, 2);
-    config.limits.requests_max = 1024;
+    config.limits.max_inflight_requests = 1024;
     config.timeouts.queue = Duration::from_millis(200);
     let mut service = Service::new(&config, &hand(), |_, _| {
         Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
@@ -184,7 +184,7 @@ fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection(
         (1000..=1100).contains(&answered) && early >= 5,
         "{answered} answered, {early} early; {totals:?}"
     );
-    assert_eq!(totals.shed, 2400 - u64::from(answered), "{totals:?}");
+    assert_eq!(totals.requests_shed, 2400 - u64::from(answered), "{totals:?}");
     service.run(30_000 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("the books balance");
 }
@@ -198,12 +198,12 @@ fn a_client_that_does_not_read_makes_no_memory_grow() {
     // Short enough to be gathered, and streamed ones.
     for value_bytes in [15_000, 40_000] {
         let mut config = ServiceConfig::new(1, 2);
-        config.limits.buffer_bytes = 4 << 20;
+        config.limits.buffer_memory = 4 << 20;
         // Three quarters of the memory are large buffers of 16 KiB.
         let all = 4 * 64 * 3 / 4;
         let mut service = honest(&config);
         let requests: Vec<Cmd> = (0..250).map(|at| get(at, &format!("k{at}#{value_bytes}"))).collect();
-        service.net.dial(&service.listen, 0, Box::new(NeverReads { requests, half_closes: false }));
+        service.net.connect(&service.listen, 0, Box::new(NeverReads { requests, half_closes: false }));
         let mut most = 0;
         service
             .run(1_000 * MS, |service| {

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flick_net::Endpoint;
-use flick_runtime::Member;
-use flick_runtime::pick::Ring;
+use flick_runtime::BackendAddress;
+use flick_runtime::load_balancer::KetamaRing;
 
 /// Servers; lists are made of their numbers.
 const SERVERS: usize = 50;
@@ -103,14 +103,14 @@ impl Drop for Twemproxy {
 }
 
 impl Twemproxy {
-    fn start(directory: &Path, list: &[Member]) -> Self {
+    fn start(directory: &Path, list: &[BackendAddress]) -> Self {
         let socket = directory.join("proxy.sock");
         let _ = std::fs::remove_file(&socket);
         let mut config = format!(
             "pool:\n  listen: {}\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n",
             socket.display()
         );
-        for Member { endpoint, weight, .. } in list {
+        for BackendAddress { endpoint, weight, .. } in list {
             let line = match endpoint {
                 Endpoint::Tcp(address) => format!("   - {}:{}:{weight}\n", address.ip(), address.port()),
                 Endpoint::Unix(path) => format!("   - {}:{weight}\n", path.display()),
@@ -213,9 +213,9 @@ fn every_key_goes_where_twemproxy_sends_it() {
         ((0..25).collect(), |number| if number == 11 { 40 } else { 7 }),
     ];
     for (list, weight) in lists {
-        let member = |number: &usize| Member::weighing(servers[*number].clone(), weight(*number));
-        let chosen: Vec<Member> = list.iter().map(member).collect();
-        let ring = Ring::new(&chosen);
+        let member = |number: &usize| BackendAddress::weighing(servers[*number].clone(), weight(*number));
+        let chosen: Vec<BackendAddress> = list.iter().map(member).collect();
+        let ring = KetamaRing::new(&chosen);
         let mut twemproxy = Twemproxy::start(&place.0, &chosen);
         let mut asked = 0;
         let mut hit = vec![false; list.len()];

@@ -160,9 +160,9 @@ impl Layout<'_> {
             self.errors.push(
                 SyntaxErrorKind::InconsistentIndentation,
                 range,
-                "this line stands at no column of the blocks around it",
+                "inconsistent indentation: this line does not match any enclosing block",
                 format!(
-                    "indent it by {column} spaces to stay in the block above, or by {below} to go on after the block"
+                    "indent it by {column} spaces to stay in the block above, or by {below} to continue after the block"
                 ),
             );
         }
@@ -179,8 +179,8 @@ impl Layout<'_> {
             self.errors.push(
                 SyntaxErrorKind::TabIndentation,
                 start..start + 1,
-                "this line is indented with a tab",
-                "indent with spaces, two for each level; how wide a tab is depends on who looks at it",
+                "tab in indentation",
+                "indent with spaces, two for each level",
             );
         }
     }

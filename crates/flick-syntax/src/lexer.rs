@@ -77,26 +77,26 @@ fn report_fault(kind: SyntaxKind, range: Range<usize>, text: &str, errors: &mut 
         SyntaxKind::OpenStr => errors.push(
             SyntaxErrorKind::UnterminatedString,
             range,
-            "this string has no closing quote on its line",
-            "close it with `\"`; a line break inside a string is written `\\n`",
+            "unterminated string literal",
+            "add a closing `\"`; write a line break as `\\n`",
         ),
         SyntaxKind::SingleQuoted => errors.push(
             SyntaxErrorKind::SingleQuotedString,
             range,
-            "strings are not written in single quotes",
+            "string literal in single quotes",
             format!("write it in double quotes: \"{}\"", text.trim_matches('\'')),
         ),
         SyntaxKind::FractionalNumber => errors.push(
             SyntaxErrorKind::FractionalNumber,
             range,
-            "flick has no numbers with a decimal point",
+            "floating-point literals are not supported",
             "use a smaller unit (`1500ms` for 1.5 s, `1536KiB` for 1.5 MiB) or multiply before you divide",
         ),
         SyntaxKind::ForeignComment => errors.push(
             SyntaxErrorKind::ForeignComment,
             range.start..range.start + 2,
-            "`//` does not start a comment",
-            "a comment starts with `#`; division is a single `/`",
+            "expected a comment to start with `#`, found `//`",
+            "write `#`; division is a single `/`",
         ),
         SyntaxKind::Number => report_number(range, text, errors),
         SyntaxKind::Str => {
@@ -105,7 +105,7 @@ fn report_fault(kind: SyntaxKind, range: Range<usize>, text: &str, errors: &mut 
                 errors.push(
                     SyntaxErrorKind::BadEscape,
                     range.start + fault.start..range.start + fault.end,
-                    format!("`{escape}` is not an escape"),
+                    format!("unknown character escape: `{escape}`"),
                     "the escapes are \\r \\n \\t \\0 \\\\ \\\" and \\xNN with two hexadecimal digits",
                 );
             }
@@ -120,36 +120,36 @@ fn report_number(range: Range<usize>, text: &str, errors: &mut ErrorSink) {
         Err(NumberFault::TooLarge) => errors.push(
             SyntaxErrorKind::NumberTooLarge,
             range,
-            "this number does not fit 64 bits",
+            "integer literal is too large",
             "the largest number is 18446744073709551615 (0xffff_ffff_ffff_ffff); durations count nanoseconds",
         ),
         Err(NumberFault::NoDigits) => errors.push(
             SyntaxErrorKind::BadNumber,
             range,
-            "this number has no digits",
-            "hexadecimal is written `0x1f`, decimal `31`",
+            "integer literal has no digits",
+            "write `0x1f` for hexadecimal, `31` for decimal",
         ),
         Err(NumberFault::UnknownUnit { unit_start }) => errors.push(
             SyntaxErrorKind::BadNumber,
             range.start + unit_start..range.end,
-            format!("`{}` is not a unit", &text[unit_start..]),
-            "sizes end in B, KiB, MiB or GiB, durations in ns, us, ms, s, min or h; a name never starts with a digit",
+            format!("invalid suffix `{}` for a number literal", &text[unit_start..]),
+            "the suffixes are B, KiB, MiB and GiB for sizes, ns, us, ms, s, min and h for durations; a name cannot start with a digit",
         ),
     }
 }
 
 fn describe_character(c: char) -> (String, &'static str) {
     let help = match c {
-        '“' | '”' | '„' | '`' | '‘' | '’' => "strings are written in plain double quotes: \"text\"",
+        '“' | '”' | '„' | '`' | '‘' | '’' => "write strings in plain double quotes: \"text\"",
         '–' | '—' | '−' => "write the plain minus sign `-`",
-        '→' | '⇒' => "a message is passed on with `=>`",
+        '→' | '⇒' => "send a message with `=>`",
         '\u{a0}' => "this is a no-break space; write a plain space",
-        '?' => "a choice between two values is written `if condition: a else: b`",
-        '^' | '~' => "flick has no bit operators; a grammar describes bits as fields",
+        '?' => "write `if condition: a else: b` to choose between two values",
+        '^' | '~' => "flick has no bitwise operators; declare bits as fields of a grammar",
         '@' | '\\' => "remove it; long lines continue inside brackets or with a leading operator",
-        '$' => "the value being parsed or written is `$$`",
-        _ => "remove it; outside strings and comments flick is written in ASCII",
+        '$' => "write `$$` for the value that is parsed or written",
+        _ => "remove it; only strings and comments may contain characters outside ASCII",
     };
     let shown = if c.is_control() { format!("U+{:04X}", c as u32) } else { format!("`{c}`") };
-    (format!("{shown} has no meaning here"), help)
+    (format!("unknown start of token: {shown}"), help)
 }

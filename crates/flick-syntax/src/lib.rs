@@ -149,8 +149,8 @@ pub fn parse(source: &str) -> Parse {
         errors.push(
             SyntaxErrorKind::SourceTooLarge,
             0..0,
-            format!("this file has {} bytes; the most is {}", source.len(), limits::SOURCE_BYTES_MAX),
-            "split it into libraries and `use` them",
+            format!("file too large: {} bytes, the limit is {}", source.len(), limits::SOURCE_BYTES_MAX),
+            "split it into libraries and import them with `use`",
         );
         source = "";
     }

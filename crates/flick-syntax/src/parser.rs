@@ -194,7 +194,7 @@ impl Parser<'_> {
     fn name(&mut self, what: &str, construct: Construct) -> bool {
         let kind = self.current();
         if kind.is_keyword() {
-            let title = format!("`{}` is a word of the language and cannot be {what}", self.text());
+            let title = format!("expected {what}, found keyword `{}`", self.text());
             let help = format!("choose another name, for example `{}_`", self.text());
             self.note(SyntaxErrorKind::ReservedWord, self.here(), title, help);
         } else if kind != Ident {
@@ -280,8 +280,8 @@ impl Parser<'_> {
         self.disrupt(
             SyntaxErrorKind::NestingTooDeep,
             self.here(),
-            format!("this is nested more than {NESTING_DEPTH_MAX} levels deep"),
-            "give parts of it names with `let`, or move them into functions of their own",
+            format!("nested too deeply: the limit is {NESTING_DEPTH_MAX} levels"),
+            "name parts of it with `let`, or move them into functions",
         );
         self.skip_line();
     }
@@ -348,7 +348,7 @@ impl Parser<'_> {
             SyntaxErrorKind::Expected,
             self.here(),
             title,
-            format!("it is written {}", construct.shape),
+            format!("the syntax is {}", construct.shape),
         );
     }
 
@@ -371,12 +371,12 @@ impl Parser<'_> {
         }
         let opened = &self.source[open];
         let title = format!(
-            "the `{opened}` of {} is not closed: expected {}, found {}",
+            "unclosed delimiter `{opened}` of {}: expected {}, found {}",
             construct.name,
             kind.describe(),
             self.found()
         );
-        let help = format!("add {} here; it is written {}", kind.describe(), construct.shape);
+        let help = format!("add {} here; the syntax is {}", kind.describe(), construct.shape);
         self.disrupt(SyntaxErrorKind::MissingClosing, self.here(), title, help);
         false
     }

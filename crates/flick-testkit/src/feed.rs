@@ -2,7 +2,7 @@
 //! Promises: the parser is called when what it asked for is there; a message in parts is followed to its end.
 
 use flick_abi::frame::SLOT_ASKED;
-use flick_abi::{Frame, MessageFlags, Step};
+use flick_abi::{FaultCause, Frame, MessageFlags, ParseStep};
 
 /// What a parser says of bytes that come in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Told {
     /// There is not enough.
     Starved,
     /// Not of the grammar: field and cause.
-    Fault(u32, u32),
+    Fault(u32, FaultCause),
 }
 
 /// Parts without bytes that may follow each other.
@@ -23,7 +23,7 @@ const IDLE_PARTS_MAX: u32 = 2;
 /// Gives `data` to a parser, of which ever more is there: up to each of `ends`. Returns what it says and the frame of the
 /// last part. `asked` is what the request said to keep. Panics when the parser asks for what it has.
 pub fn feed(
-    mut parse: impl FnMut(&mut Frame, &[u8]) -> Step,
+    mut parse: impl FnMut(&mut Frame, &[u8]) -> ParseStep,
     data: &[u8],
     asked: u64,
     ends: &[usize],
@@ -38,13 +38,13 @@ pub fn feed(
         {
             let step = parse(&mut frame, &data[start as usize..end]);
             match step {
-                Step::NeedMore(bytes) => {
+                ParseStep::NeedMore(bytes) => {
                     assert!(bytes > have, "asks for {bytes} and has {have}");
                     wanted = bytes;
                     break;
                 }
-                Step::Fault { field, cause } => return (Told::Fault(field, cause), frame),
-                Step::Done => {}
+                ParseStep::Fault { field, cause } => return (Told::Fault(field, cause), frame),
+                ParseStep::Done => {}
             }
             if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
                 return (Told::UntilClose, frame);

@@ -22,9 +22,9 @@ use std::time::Duration;
 use flick_abi::{Engine, Program};
 use flick_net::sim::{Actor, SimConfig, SimDriver, SimNet};
 use flick_net::{Driver, DriverLimits, Endpoint, PeerAddr};
-use flick_runtime::access::Access;
+use flick_runtime::access_log::AccessLog;
+use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
-use flick_runtime::ways::Ways;
 use flick_runtime::{
     BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, StartError, Timeouts, Totals,
     Worker, WorkerConfig,
@@ -78,10 +78,10 @@ impl ServiceConfig {
     /// A small service on a quiet network.
     pub fn new(seed: u64, servers: usize) -> Self {
         let limits = Limits {
-            sessions_max: 64,
-            requests_max: 1024,
-            buffer_bytes: 8 << 20,
-            lent_links_max: 2,
+            max_connections: 64,
+            max_inflight_requests: 1024,
+            buffer_memory: 8 << 20,
+            max_dedicated_connections: 2,
             ..Limits::default()
         };
         Self {
@@ -142,13 +142,13 @@ impl Service {
         let driver = net.driver(driver_limits(&setup)).expect("a driver");
         let counters = Arc::new(Counters::default());
         let backend_counters = Arc::new(setup.backend_counters());
-        let ways = Arc::new(Ways::of(&setup.program));
+        let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
         let shared = Arc::new(Shared::default());
         let state =
             State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
         let state = Arc::new(state);
         // Some runs keep an access log that nobody reads.
-        let access = Access { sample: NonZeroU32::MIN, port: Arc::default() };
+        let access = AccessLog { sample: NonZeroU32::MIN, port: Arc::default() };
         let is_logged = config.seed % 8 == 1;
         let mut worker = Worker::new(
             driver,
@@ -159,11 +159,11 @@ impl Service {
                 state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::clone(&backend_counters),
-                ways,
+                edge_counters,
                 workers: 1,
                 index: 0,
                 hub: None,
-                access: is_logged.then(|| access.tap("simulated", 0)),
+                access: is_logged.then(|| access.sink("simulated", 0)),
                 seed: config.seed,
                 time_slices: false,
             },
@@ -179,7 +179,7 @@ impl Service {
     pub fn client(&self, at_ns: u64, requests: &[Cmd], habit: Habit) -> Rc<RefCell<Verdict>> {
         let verdict = Rc::new(RefCell::new(Verdict::default()));
         let client = Client::new(requests, habit, Rc::clone(&verdict));
-        self.net.dial(&self.listen, at_ns, Box::new(client));
+        self.net.connect(&self.listen, at_ns, Box::new(client));
         verdict
     }
 
@@ -195,7 +195,7 @@ impl Service {
     /// Errors: something that the worker had promised to send has not been handed over.
     pub fn wind_up(&mut self, until_ns: u64, done: impl FnMut(&Self) -> bool) -> Result<(), String> {
         let audit = self.worker.audit();
-        if self.net.conns_count() > audit.links + audit.sessions {
+        if self.net.conns_count() > audit.backend_conns + audit.sessions {
             return Err("finished although output of closed connections was still to be sent".into());
         }
         self.turns(until_ns, done)
@@ -209,7 +209,8 @@ impl Service {
         while self.net.now_ns() < until_ns && !done(self) {
             let (before, at_ns) = (self.net.trace_hash(), self.net.now_ns());
             let left = Duration::from_nanos(until_ns - at_ns).min(Duration::from_millis(TURN_MS_MAX));
-            let goes_on = self.worker.turn(Some(left)).map_err(|error| format!("a turn failed: {error}"))?;
+            let goes_on =
+                self.worker.run_once(Some(left)).map_err(|error| format!("a turn failed: {error}"))?;
             self.is_finished = !goes_on;
             let is_idle = self.net.trace_hash() == before && self.net.now_ns() < at_ns + IDLE_NS;
             idle_turns = if is_idle { idle_turns + 1 } else { 0 };
@@ -236,7 +237,7 @@ impl Service {
     /// Errors: a list of what should not be there.
     pub fn expect_quiet(&self) -> Result<(), String> {
         // The driver may keep one large buffer to receive into.
-        expect_quiet(&self.worker.audit(), self.counters.sessions_open.get(), 1)
+        expect_quiet(&self.worker.audit(), self.counters.connections_open.get(), 1)
     }
 }
 

@@ -1,8 +1,8 @@
-//! The access log: a thread that takes what workers have noted of requests and writes a line of JSON for each.
-//! Promises: workers never wait for it; what cannot be written is counted and said once in a while, and the services go on;
-//! the file is appended to, and opened anew when asked (SIGUSR1), so that it can be moved away.
-//! Refuses: files that a person would not expect to be changed: nothing is cut off, nothing removed.
-//! Start reading at [`AccessLog`]; `access/line.rs` is what a line looks like. How it fits: `docs/internals/seeing.md`.
+//! The access log: a thread writes a line of JSON for each request that the workers record.
+//! Promises: workers never wait for it; lines that cannot be written are counted and logged now and then; the file is
+//! appended to, and reopened by SIGUSR1, so that it can be rotated.
+//! Refuses: to truncate or remove a file.
+//! Start reading at [`AccessLog`]; `access/line.rs` is the format of a line. See `docs/internals/observability.md`.
 
 mod line;
 
@@ -18,26 +18,26 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flick_runtime::access::{Feed, Port};
+use flick_runtime::access_log::{AccessLogFeed, AccessLogPort};
 use tracing::{info, warn};
 
-use crate::confine::User;
 use crate::failure::Failure;
-use crate::settings::file::{Place, shown_at};
+use crate::sandbox::{self, User};
+use crate::settings::file::{Location, at_location};
 use line::Clock;
 
-/// How long lines gather, so that many are written at once and workers call seldom.
-const GATHER: Duration = Duration::from_millis(5);
-/// Bytes of lines that are written at once.
+/// How long lines are batched, so that writes are few and workers seldom wake the writer.
+const BATCH_DELAY: Duration = Duration::from_millis(5);
+/// Size of a write.
 const WRITE_BYTES: usize = 64 * 1024;
-/// Refusals of the system are told at most so often.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-/// How long the last lines may take.
-const END_MAX: Duration = Duration::from_secs(2);
-/// What stands for standard output.
+/// Shortest time between two warnings about failed writes.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest time to write the last lines.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
+/// The path that means standard output.
 const STDOUT: &str = "-";
 
-/// Which part of the requests is logged: `1/100`, or `1` for all.
+/// Ratio of requests that are logged: `1/100`, or `1` for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample(pub NonZeroU32);
 
@@ -52,30 +52,30 @@ impl FromStr for Sample {
     fn from_str(text: &str) -> Result<Self, String> {
         let part = text.strip_prefix("1/").unwrap_or(if text == "1" { "1" } else { "" });
         part.parse().map(Self).map_err(|_| {
-            format!("`{text}` is no part of the requests; write `1/100` for one in a hundred, or `1` for all")
+            format!("`{text}` is not a ratio; write `1/100` for one request in a hundred, or `1` for all")
         })
     }
 }
 
-/// What the operator wants of it.
+/// Settings of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct AccessLogConfig {
     /// The file, or `-`.
     pub path: PathBuf,
-    /// Which part of the requests.
+    /// Ratio of requests that are logged.
     pub sample: Sample,
-    /// Where the settings file names the file, if it does.
-    pub place: Option<Place>,
+    /// Location of the path in the settings file.
+    pub location: Option<Location>,
 }
 
-impl Wanted {
-    /// The file, unless it is standard output.
+impl AccessLogConfig {
+    /// The file; `None` for standard output.
     pub fn file(&self) -> Option<&Path> {
         Some(self.path.as_path()).filter(|path| !is_stdout(path))
     }
 }
 
-/// Whether that stands for standard output.
+/// Whether a path means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new(STDOUT)
 }
@@ -83,76 +83,82 @@ pub fn is_stdout(path: &Path) -> bool {
 /// The access log of a process.
 #[derive(Default)]
 pub struct AccessLog {
-    port: Arc<Port>,
+    port: Arc<AccessLogPort>,
     orders: Arc<Orders>,
-    /// Hangs up when the writer has ended.
+    /// Disconnected when the writer thread has ended.
     writer: Option<Receiver<()>>,
-    wanted: Option<Wanted>,
+    config: Option<AccessLogConfig>,
 }
 
-/// What the writer is told.
+/// Orders to the writer thread.
 #[derive(Default)]
 struct Orders {
-    /// Write here from now on.
+    /// Write to this file from now on.
     to: Mutex<Option<File>>,
-    /// Write what there is, and end.
+    /// Write the remaining lines, and end.
     must_end: AtomicBool,
-    /// Lines that the file did not take.
-    unwritten: Arc<AtomicU64>,
+    /// Lines that could not be written.
+    dropped: Arc<AtomicU64>,
 }
 
 impl AccessLog {
-    /// Where workers leave what they note.
-    pub fn port(&self) -> Arc<Port> {
+    /// Where workers put their records.
+    pub fn port(&self) -> Arc<AccessLogPort> {
         Arc::clone(&self.port)
     }
 
-    /// How many lines the system did not take so far.
-    pub fn unwritten(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.orders.unwritten)
+    /// Number of lines that could not be written.
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.orders.dropped)
     }
 
-    /// Opens what is wanted; `write_to` has it written to.
+    /// Opens the file, if its path has changed. `write_to` puts it to use.
     ///
     /// Errors: it cannot be opened.
-    pub fn open(&mut self, wanted: Option<&Wanted>, user: Option<&User>) -> Result<Opened, Failure> {
-        let is_new = wanted.map(|wanted| &wanted.path) != self.wanted.as_ref().map(|wanted| &wanted.path);
-        let opened = wanted.filter(|_| is_new).map(|wanted| {
-            self.opened(wanted, user).map_err(|failure| shown_at(wanted.place.as_ref(), failure))
+    pub fn open(
+        &mut self,
+        config: Option<&AccessLogConfig>,
+        user: Option<&User>,
+    ) -> Result<OpenAccessLog, Failure> {
+        let is_new = config.map(|config| &config.path) != self.config.as_ref().map(|config| &config.path);
+        let opened = config.filter(|_| is_new).map(|config| {
+            self.open_file(config, user).map_err(|failure| at_location(config.location.as_ref(), failure))
         });
         let file = opened.transpose()?;
-        Ok(Opened { wanted: wanted.cloned(), file })
+        Ok(OpenAccessLog { config: config.cloned(), file })
     }
 
-    /// Writes there from here on.
-    pub fn write_to(&mut self, opened: Opened) {
+    /// Writes to this file from now on.
+    pub fn write_to(&mut self, opened: OpenAccessLog) {
         if let Some(file) = opened.file {
             *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
-            self.port.call();
+            self.port.wake();
         }
-        self.wanted = opened.wanted.or(self.wanted.take());
+        self.config = opened.config.or(self.config.take());
     }
 
-    /// Opens the file anew: it may have been moved away.
+    /// Reopens the file, which may have been moved.
     pub fn reopen(&mut self, user: Option<&User>) {
-        let Some(wanted) = self.wanted.clone() else { return info!("there is no access log to open anew") };
-        match self.opened(&wanted, user) {
+        let Some(config) = self.config.clone() else { return info!("there is no access log to reopen") };
+        match self.open_file(&config, user) {
             Ok(file) => {
-                info!(path = %wanted.path.display(), "access log opened anew");
-                self.write_to(Opened { wanted: Some(wanted), file: Some(file) });
+                info!(path = %config.path.display(), "reopened the access log");
+                self.write_to(OpenAccessLog { config: Some(config), file: Some(file) });
             }
-            Err(failure) => warn!("the access log goes on where it was: {}", failure.text()),
+            Err(failure) => {
+                warn!("cannot reopen the access log; the old file is still written: {}", failure.text());
+            }
         }
     }
 
-    /// Opens a file, and has somebody there who can write to it.
-    fn opened(&mut self, wanted: &Wanted, user: Option<&User>) -> Result<File, Failure> {
+    /// Opens the file, and starts the writer thread if there is none.
+    fn open_file(&mut self, config: &AccessLogConfig, user: Option<&User>) -> Result<File, Failure> {
         let refused = |error: io::Error| {
-            Failure::failed(format!("cannot write the access log {}: {error}", wanted.path.display()))
+            Failure::failed(format!("cannot write the access log {}: {error}", config.path.display()))
         };
-        let file = match wanted.file() {
+        let file = match config.file() {
             Some(path) => append(path, user),
-            // Not through a buffer, which would take lines that nobody gets.
+            // Without the buffer of `Stdout`, which would keep lines back.
             None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         };
         let file = file.map_err(refused)?;
@@ -171,93 +177,94 @@ impl AccessLog {
     }
 }
 
-/// What is written to next.
+/// A file that is open, and its settings.
 #[must_use]
-pub struct Opened {
-    wanted: Option<Wanted>,
-    /// Nothing, where it is what is written to already.
+pub struct OpenAccessLog {
+    config: Option<AccessLogConfig>,
+    /// `None` if its path has not changed.
     file: Option<File>,
 }
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
         self.orders.must_end.store(true, Ordering::Release);
-        self.port.call();
+        self.port.wake();
         if let Some(writer) = self.writer.take() {
-            // Nobody sends anything: it is over, or what takes the lines does not take them any more.
-            if writer.recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout) {
-                warn!("the access log does not take its last lines");
+            // Nothing is sent: the channel disconnects when the writer ends.
+            if writer.recv_timeout(FLUSH_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+                warn!("cannot write the last lines of the access log in time");
             }
         }
     }
 }
 
-/// Opens a file at its end. It is nobody else's business what clients ask for.
+/// Opens a file for appending, readable by its owner and group only: requests may contain secrets.
 fn append(path: &Path, user: Option<&User>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o640);
-    // A pipe that nobody reads is refused: to wait for a reader would hold up all else that is asked of the process.
+    // Opening a pipe without a reader fails, instead of blocking the control thread until there is one.
     let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
-    if let Some((user, group)) = user.filter(|_| crate::confine::is_root()).map(User::ids) {
-        // The user that we become opens it anew.
+    if let Some((user, group)) = user.filter(|_| sandbox::is_root()).map(User::ids) {
+        // The user that flick switches to reopens it.
         fchown(&file, Some(user), Some(group))?;
     }
     Ok(file)
 }
 
-/// Who writes.
+/// The writer thread.
 struct Writer {
-    port: Arc<Port>,
+    port: Arc<AccessLogPort>,
     orders: Arc<Orders>,
-    feeds: Vec<Feed>,
+    feeds: Vec<AccessLogFeed>,
     to: Option<File>,
     lines: Vec<u8>,
-    /// The file has the beginning of a line at its end, of which it did not take the rest.
+    /// The last line in the file is incomplete.
     is_torn: bool,
-    /// Lines that were not written and of which nobody has been told.
-    untold: u64,
-    told: Option<Instant>,
+    /// Dropped lines that were not logged yet.
+    unlogged: u64,
+    /// Time of the last warning.
+    warned: Option<Instant>,
 }
 
 impl Writer {
-    fn new(port: Arc<Port>, orders: Arc<Orders>) -> Self {
-        port.attend();
+    fn new(port: Arc<AccessLogPort>, orders: Arc<Orders>) -> Self {
+        port.set_writer();
         let lines = Vec::with_capacity(2 * WRITE_BYTES);
-        Self { port, orders, feeds: Vec::new(), to: None, lines, is_torn: false, untold: 0, told: None }
+        Self { port, orders, feeds: Vec::new(), to: None, lines, is_torn: false, unlogged: 0, warned: None }
     }
 
     fn run(mut self) {
         loop {
-            // Asked first: what was noted before is written below.
+            // Read first, so that all records before it are written below.
             let must_end = self.orders.must_end.load(Ordering::Acquire);
-            self.feeds.extend(self.port.arrivals());
+            self.feeds.extend(self.port.take_feeds());
             if let Some(to) = self.orders.to.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 (self.to, self.is_torn) = (Some(to), false);
             }
             self.take();
             self.write();
             if must_end {
-                return self.tell(None);
+                return self.warn_dropped(None);
             }
-            let mut rests = true;
+            let mut is_idle = true;
             for feed in &mut self.feeds {
-                rests &= feed.rest();
+                is_idle &= feed.wait_for_records();
             }
-            if rests {
-                // Whoever has something for us calls behind that, and a call that came before lets this pass.
+            if is_idle {
+                // A worker that records something after `wait_for_records` unparks this thread; an earlier unpark returns at once.
                 std::thread::park();
             }
-            std::thread::sleep(GATHER);
+            std::thread::sleep(BATCH_DELAY);
         }
     }
 
-    /// Makes lines of what workers have noted.
+    /// Formats the records of the workers.
     fn take(&mut self) {
         let clock = Clock::now();
         let mut feeds = std::mem::take(&mut self.feeds);
         feeds.retain_mut(|feed| {
-            let is_over = feed.is_over();
+            let is_over = feed.is_ended();
             let (service, worker) = (feed.service.clone(), feed.worker);
             feed.drain(|record| {
                 line::write(&mut self.lines, &clock, (&service, worker), record);
@@ -275,7 +282,7 @@ impl Writer {
             return;
         }
         let Some(to) = &mut self.to else { return };
-        // Or the first line that is whole would be lost with the one that is not.
+        // Ends an incomplete line, so that it does not spoil the next one.
         if self.is_torn && to.write(b"\n").is_ok_and(|length| length > 0) {
             self.is_torn = false;
         }
@@ -284,32 +291,32 @@ impl Writer {
             let (taken, rest) = self.lines.split_at(from);
             let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
             self.is_torn = taken.last().map_or(self.is_torn, |last| *last != b'\n');
-            self.untold += lines;
-            self.orders.unwritten.fetch_add(lines, Ordering::Relaxed);
-            if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                self.told = Some(Instant::now());
-                self.tell(Some(&error));
+            self.unlogged += lines;
+            self.orders.dropped.fetch_add(lines, Ordering::Relaxed);
+            if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
+                self.warned = Some(Instant::now());
+                self.warn_dropped(Some(&error));
             }
         }
         self.lines.clear();
     }
 
-    fn tell(&mut self, error: Option<&io::Error>) {
-        let lines = std::mem::take(&mut self.untold);
+    fn warn_dropped(&mut self, error: Option<&io::Error>) {
+        let lines = std::mem::take(&mut self.unlogged);
         if lines > 0 {
             let error = error.map(tracing::field::display);
-            warn!(error, lines, "lines of the access log could not be written");
+            warn!(error, lines, "cannot write lines of the access log");
         }
     }
 }
 
-/// Why bytes were not written, and the first of them.
+/// A failed write, and the index of the first byte that was not written.
 struct Unwritten {
     error: io::Error,
     from: usize,
 }
 
-/// Writes what the file takes. Errors: the system's, with how far it came.
+/// Writes all lines. Errors: the first write that fails.
 fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
     let mut from = 0;
     while from < lines.len() {
@@ -333,16 +340,17 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_pipe_that_nobody_read_held_up_whoever_opened_the_log_anew() {
+    fn pipe_without_reader_is_an_error() {
         let path = std::env::temp_dir().join(format!("flick-access-pipe-{}", std::process::id()));
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).expect("it can be made");
-        let error = append(&path, None).expect_err("nobody reads it");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into())
+            .expect("the temporary directory is writable");
+        let error = append(&path, None).expect_err("the pipe has no reader");
         assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
-        std::fs::remove_file(&path).expect("it is ours");
+        std::fs::remove_file(&path).expect("the test created it");
     }
 
     #[test]
-    fn a_line_behind_one_that_was_torn_was_lost_with_it() {
+    fn line_after_an_incomplete_one_is_whole() {
         let (reader, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
         let (mut reader, orders) = (File::from(reader), Arc::new(Orders::default()));
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
@@ -351,7 +359,7 @@ mod tests {
             writer.lines.extend_from_slice(line);
             writer.write();
         };
-        // More than a pipe takes.
+        // More than the capacity of a pipe.
         let long = vec![b'x'; 4 << 20];
         written(&[&long[..], b"\n"].concat());
         let mut found = vec![0; long.len()];
@@ -361,11 +369,11 @@ mod tests {
         written(b"whole\n");
         let length = reader.read(&mut found).expect("something was written");
         assert_eq!(&found[..length], b"\nwhole\n");
-        assert_eq!(orders.unwritten.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(orders.dropped.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[test]
-    fn a_part_of_the_requests_is_one_in_so_many() {
+    fn sample_is_a_ratio() {
         let read = |text: &str| text.parse::<Sample>().ok().map(|sample| sample.0.get());
         for (text, expected) in [("1", Some(1)), ("1/1", Some(1)), ("1/100", Some(100))] {
             assert_eq!(read(text), expected, "{text}");

@@ -13,53 +13,70 @@ mod top;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::settings::deprecated;
+use crate::version;
 
-/// Turns a page of typed, bounded code into a network service.
+/// flick: a typed, bounded language for network services, and the platform that runs them.
 #[derive(Debug, Parser)]
-#[command(name = "flick", version, max_term_width = 100)]
+#[command(name = "flick", version = version::LINE, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the tool can do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Says whether a program is right, and what it needs
+    /// Check a program, and compute its resource bounds
     Check(check::Check),
-    /// Runs a program as a service
+    /// Run programs as services
     Run(Box<run::Run>),
-    /// Writes what the compiler makes of a program
+    /// Print the IR, machine code or task graph of a program
     Build(build::Build),
-    /// Tells a running service to read its programs and settings again
-    Reload(reload::Asked),
-    /// Has the binary that lies there now take a running service's place, with its listening sockets and clients
-    Upgrade(reload::Asked),
-    /// Shows a running service in the terminal
+    /// Reload the programs and settings of a running process
+    Reload(reload::AdminRequest),
+    /// Hot restart: replace a running process by the current binary, with its listening sockets and clients
+    Upgrade(reload::AdminRequest),
+    /// Show a running process in the terminal
     Top(top::Top),
-    /// Plays the scenarios beside a program in the simulator
+    /// Run the scenarios of a program in the simulator
     Test(test::Test),
-    /// Gives programs their one layout
+    /// Format programs
     Fmt(fmt::Fmt),
-    /// Writes a grammar or library as a page of HTML
+    /// Render a grammar or library as HTML
     Doc(doc::Doc),
-    /// Explains an error code
+    /// Explain an error code
     Explain(explain::Explain),
-    /// Shows a memcached proxy at work: stores, proxy and load in one process
+    /// Show a memcached proxy under load: backends, proxy and clients in one process
     Demo(demo::Demo),
 }
 
+impl Cli {
+    /// Parses the arguments of the process. Exits with a message if they are wrong.
+    ///
+    /// Errors: an option is given by its deprecated and its new name.
+    pub fn from_arguments() -> Result<Self, Failure> {
+        let translated = deprecated::translate_arguments(std::env::args_os());
+        let (arguments, deprecated) = translated.map_err(|twice| Failure::usage(twice.message))?;
+        let mut cli = Self::parse_from(arguments);
+        if let Command::Run(run) = &mut cli.command {
+            run.flags.deprecated = deprecated;
+        }
+        Ok(cli)
+    }
+}
+
 impl Command {
-    /// Does it.
+    /// Runs the subcommand.
     pub fn run(self) -> Outcome {
         match self {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
             Command::Build(build) => build.run(),
-            Command::Reload(asked) => asked.reload(),
-            Command::Upgrade(asked) => asked.upgrade(),
+            Command::Reload(request) => request.reload(),
+            Command::Upgrade(request) => request.upgrade(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),

@@ -1,41 +1,53 @@
-//! Why the tool ends with another status than 0.
+//! Failures of a subcommand and their exit statuses.
 //!
 //! | status | meaning |
 //! |---|---|
-//! | 0 | it worked; a service was drained |
-//! | 1 | the program is wrong, or the run failed, a last snapshot for one |
+//! | 0 | success; a service was drained |
+//! | 1 | the program is wrong, or the run failed, for example writing the last snapshot |
 //! | 2 | the command line or `flick.toml` is wrong |
-//! | 128 + n | a second signal of number n stopped a service at once |
+//! | 128 + n | a second signal n ended a service at once |
 
 use std::process::ExitCode;
 
-use crate::logging;
+use flick_compiler::CompileFailure;
 
-/// A failure with its exit status. Having one means: whoever returns it has not told the person yet, unless
-/// `message` is empty.
+use crate::{logging, report};
+
+/// A failure with its exit status. Having one means that its message has not been reported yet, unless it is empty.
 #[derive(Debug)]
 pub struct Failure {
     status: u8,
     message: String,
-    /// The message brings its own title.
+    /// The message has a title of its own.
     is_titled: bool,
 }
 
-/// What every subcommand returns.
+impl From<CompileFailure> for Failure {
+    fn from(failure: CompileFailure) -> Self {
+        match failure {
+            CompileFailure::Refused { diagnostics, sources } => {
+                Self::diagnosed(report::text(&diagnostics, &sources).0)
+            }
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+/// The result of a subcommand.
 pub type Outcome = Result<(), Failure>;
 
 impl Failure {
-    /// The program is wrong or the run failed.
+    /// The program is wrong, or the run failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { status: 1, message: message.into(), is_titled: false }
     }
 
-    /// The program is wrong, in the words of its diagnostics.
+    /// The program is wrong; `message` is its rendered diagnostics.
     pub fn diagnosed(message: String) -> Self {
         Self { status: 1, message, is_titled: true }
     }
 
-    /// The same, when everything has been said already.
+    /// The program is wrong, and the diagnostics were reported already.
     pub fn reported() -> Self {
         Self::failed("")
     }
@@ -45,13 +57,13 @@ impl Failure {
         Self { status: 2, message: message.into(), is_titled: false }
     }
 
-    /// A signal stopped the service at once.
+    /// A signal ended the service at once.
     pub fn signal(number: i32) -> Self {
         let number = u8::try_from(number).unwrap_or(0);
         Self { status: 128 + (number & 0x7f), message: String::new(), is_titled: false }
     }
 
-    /// The same, shown where it comes from; what says its place already stays as it is.
+    /// Replaces the message by an excerpt of its cause. A message that has an excerpt already is kept.
     pub fn shown(self, excerpt: impl FnOnce(&str) -> Option<String>) -> Self {
         let is_plain = !self.is_titled && !self.message.is_empty() && !self.message.contains('\n');
         match is_plain.then(|| excerpt(&self.message)).flatten() {
@@ -60,18 +72,18 @@ impl Failure {
         }
     }
 
-    /// What it says, without colours: for whoever is not at the terminal.
+    /// The message without colours.
     pub fn text(&self) -> String {
         anstream::adapter::strip_str(self.message.trim_end()).to_string()
     }
 
-    /// Tells the person, or whoever reads a log of JSON, and gives the status.
+    /// Reports the message on standard error, as an event if the log is JSON, and returns the exit status.
     pub fn report(&self) -> ExitCode {
         if !self.message.is_empty() && logging::is_json() {
-            tracing::error!(target: logging::FAILURES, "{}", self.text());
+            tracing::error!(target: logging::FAILURE_TARGET, "{}", self.text());
         } else if !self.message.is_empty() {
             let message = self.message.trim_end();
-            // Messages with an excerpt bring their own title.
+            // Messages with an excerpt have a title of their own.
             let is_titled = self.is_titled || message.starts_with("error");
             let title = if is_titled { "" } else { "error: " };
             anstream::eprintln!("{title}{message}");

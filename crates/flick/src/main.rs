@@ -1,40 +1,35 @@
-//! `flick`, the command line: compiles programs, runs them, and explains what is wrong with them.
-//! Promises: exit codes as on any Unix tool (`failure.rs`); results on stdout, everything said to a person on stderr.
-//! Not here: the subcommands (`commands/`, one file each), what an operator may set (`settings.rs`).
+//! `flick`, the command line: compiles, checks and runs programs.
+//! Promises: exit statuses as in `failure.rs`; results on standard output, messages on standard error.
+//! Not here: the subcommands (`commands/`, one file each), the settings (`settings.rs`).
 #![deny(unsafe_code)]
 
 mod commands;
-
-mod compile;
-mod library;
 
 mod settings;
 mod sources;
 
 mod access;
-mod confine;
-mod holding;
+mod file_watcher;
+mod hot_restart;
 mod logging;
 mod notify;
 mod perf_map;
+mod sandbox;
+mod state_dir_lock;
 mod supervise;
-mod takeover;
-mod watching;
 
 mod console;
 mod failure;
 mod report;
+mod version;
 
 mod sys;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    sys::set_up_memory();
-    let cli = commands::Cli::parse();
-    match cli.command.run() {
+    sys::configure_allocator();
+    match commands::Cli::from_arguments().and_then(|cli| cli.command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -1,4 +1,4 @@
-//! Diagnostics on the terminal: coloured there, plain in a file or pipe.
+//! Diagnostics on standard error: coloured on a terminal, plain in a file or pipe.
 
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::logging;
 
-/// Writes all diagnostics to stderr, and how many errors there were. Returns whether there were any.
+/// Writes all diagnostics and the number of errors to standard error. Returns whether there are errors.
 pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
     let (text, errors) = text(diagnostics, sources);
     if !text.is_empty() {
@@ -18,7 +18,7 @@ pub fn report(diagnostics: &[Diagnostic], sources: &Sources) -> bool {
     errors > 0
 }
 
-/// Writes warnings to stderr; where the log is JSON, each as an event.
+/// Writes warnings to standard error; each as an event if the log is JSON.
 pub fn warnings(diagnostics: &[Diagnostic], sources: &Sources) {
     if !logging::is_json() {
         report(diagnostics, sources);
@@ -32,7 +32,7 @@ pub fn warnings(diagnostics: &[Diagnostic], sources: &Sources) {
     }
 }
 
-/// All diagnostics, and how many errors there are, in words and as a number.
+/// Renders all diagnostics with the number of errors; also returns that number.
 pub fn text(diagnostics: &[Diagnostic], sources: &Sources) -> (String, usize) {
     let color = stderr_has_color();
     let mut lines: Vec<String> =
@@ -45,11 +45,11 @@ pub fn text(diagnostics: &[Diagnostic], sources: &Sources) -> (String, usize) {
     (lines.join("\n"), errors)
 }
 
-/// A mistake in a text that is not a program: title and excerpt in the same look.
-pub fn excerpt(title: &str, name: &str, text: &str, place: Range<usize>, help: Option<&str>) -> String {
-    let end = place.end.min(text.len());
-    let place = place.start.min(end)..end;
-    let snippet = Snippet::source(text).path(name).annotation(AnnotationKind::Primary.span(place));
+/// Renders an error in a text that is not a program, as diagnostics are.
+pub fn excerpt(title: &str, name: &str, text: &str, span: Range<usize>, help: Option<&str>) -> String {
+    let end = span.end.min(text.len());
+    let span = span.start.min(end)..end;
+    let snippet = Snippet::source(text).path(name).annotation(AnnotationKind::Primary.span(span));
     let mut group = Level::ERROR.primary_title(title).element(snippet);
     if let Some(help) = help {
         group = group.element(Level::HELP.message(help));

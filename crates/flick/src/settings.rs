@@ -1,145 +1,153 @@
-//! Everything an operator may set for `flick run`, from the command line and from `flick.toml`.
-//! Promises: both know the same settings; the command line wins; what neither says has a documented default; a
-//! mistake in the file is shown at its line, with what would be right.
+//! The settings of `flick run`, from the command line and from `flick.toml`.
+//! Promises: both have the same settings; the command line has precedence over the file, the file over the default; an
+//! error in the file is reported at its line, with what is allowed there.
 
 pub mod addresses;
+mod consistency;
+pub mod deprecated;
 pub mod file;
 mod flags;
 mod health;
 mod limits;
-mod together;
 mod units;
+
+#[cfg(test)]
+mod reference;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flick_compiler::EngineKind;
 use flick_net::IoKind;
 use flick_runtime::{Binding, Limits, Timeouts};
 
 use addresses::Connect;
+use deprecated::Deprecated;
 pub use flags::RunFlags;
 
 use crate::access::{self, Sample};
-use crate::compile::EngineKind;
-use crate::confine::{Confine, User};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
+use crate::sandbox::{SandboxMode, User};
 
-/// The settings file that `flick run` looks for when it is given neither a program nor a file.
+/// The settings file that `flick run` reads if neither a program nor a file is given.
 pub const DEFAULT_FILE: &str = "flick.toml";
-/// How long a drain may take unless the operator says otherwise.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long what was before a reload may go on unless the operator says otherwise.
-const RELOAD_DEADLINE: Duration = Duration::from_secs(600);
+/// Default of `--shutdown-timeout`.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a worker may not turn unless the operator says otherwise.
-const HANG_AFTER: Duration = Duration::from_secs(5);
+/// Default of `--old-generation-timeout`.
+const OLD_GENERATION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where dictionaries are kept unless the operator says otherwise.
+/// Default of `--watchdog-timeout`.
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Default of `--state-dir`.
 const STATE_DIR: &str = "flick-state";
 
-/// Which kernel interface carries the bytes.
+/// Kernel interface for network I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Io {
-    /// io_uring where the kernel allows it, otherwise epoll
+    /// io_uring if the kernel allows it, else epoll
     Auto,
     /// epoll
     Epoll,
-    /// io_uring, or refuse to start
+    /// io_uring; do not start without it
     Uring,
 }
 
-/// A program to run, with what holds for its services.
+/// A program to run, with the settings of its services.
 #[derive(Debug)]
-pub struct Entry {
-    /// What operators call it, if they do.
+pub struct ProgramSettings {
+    /// Name of the service, if set.
     pub name: Option<String>,
     /// The program.
     pub program: PathBuf,
-    /// What runs it.
+    /// What executes it.
     pub engine: EngineKind,
-    /// Its own channels to listen on.
+    /// Channels to listen on, from its own table.
     pub listen: Vec<Binding>,
-    /// Its own channels to connect.
+    /// Channels to connect, from its own table.
     pub connect: Vec<Connect>,
     /// Limits of each of its services.
     pub limits: Limits,
-    /// Whether the memory for network buffers was set.
-    pub sets_buffers: bool,
-    /// Memory that it may need at most.
-    pub memory: Option<u64>,
-    /// Time-outs.
+    /// Whether `buffer_memory` is set.
+    pub sets_buffer_memory: bool,
+    /// `max_memory` of its own table, in bytes.
+    pub max_memory: Option<u64>,
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Where its dictionaries are kept across restarts.
+    /// Directory of the snapshots of its dictionaries.
     pub state_dir: PathBuf,
 }
 
-/// Channels that are bound for all services in one place.
+/// Channels bound by one origin: the command line, or the file's own tables.
 #[derive(Debug, Default)]
-pub struct Bound {
+pub struct ChannelBindings {
     /// Channels to listen on.
     pub listen: Vec<Binding>,
     /// Channels to connect.
     pub connect: Vec<Connect>,
 }
 
-/// Settings of one run, complete.
+/// The complete settings of one run.
 #[derive(Debug)]
 pub struct Settings {
     /// The programs, at least one.
-    pub entries: Vec<Entry>,
-    /// Worker threads.
+    pub programs: Vec<ProgramSettings>,
+    /// Number of worker threads.
     pub workers: usize,
-    /// Whether each worker stays on a core of its own.
-    pub pin: bool,
-    /// Which kernel interface carries the bytes.
+    /// Whether each worker is bound to a core.
+    pub cpu_affinity: bool,
+    /// Kernel interface for network I/O.
     pub io: IoKind,
-    /// What the file binds outside its services.
-    pub of_file: Bound,
-    /// What the command line binds, which wins.
-    pub of_flags: Bound,
-    /// Memory that all services together may need at most; `None`: what the machine has.
-    pub memory: Option<u64>,
-    /// How long a drain may take.
-    pub drain_deadline: Duration,
-    /// How long what was before a reload may go on.
-    pub reload_deadline: Duration,
-    /// How long a worker may not turn until it counts as hanging; zero: for ever.
-    pub hang_after: Duration,
+    /// Channels bound by the file outside its services.
+    pub of_file: ChannelBindings,
+    /// Channels bound by the command line, which has precedence.
+    pub of_flags: ChannelBindings,
+    /// Memory that all services together may need, in bytes; `None`: what the machine has.
+    pub max_memory: Option<u64>,
+    /// Longest graceful shutdown.
+    pub shutdown_timeout: Duration,
+    /// How long an old generation may serve its clients after a reload.
+    pub old_generation_timeout: Duration,
+    /// Time without an event-loop iteration after which a worker counts as stalled; zero: never.
+    pub watchdog_timeout: Duration,
     /// Whether to reload when a file changes.
     pub watch: bool,
-    /// Where the admin side listens, if at all.
+    /// Address of the admin endpoint.
     pub admin: Option<flick_admin::Address>,
-    /// The file with its token.
+    /// File of its token.
     pub admin_token_file: Option<PathBuf>,
-    /// Where the settings file names that, if it does.
-    token_place: Option<file::Place>,
-    /// Who to become once the sockets are open.
+    /// Location of the token file in the settings file.
+    token_location: Option<file::Location>,
+    /// User to switch to once the sockets are open.
     pub user: Option<User>,
-    /// What is given up.
-    pub confine: Confine,
-    /// How the log looks.
+    /// How the process restricts itself.
+    pub sandbox: SandboxMode,
+    /// Format of the log.
     pub log: LogFormat,
-    /// The access log, if one is kept.
-    pub access_log: Option<access::Wanted>,
-    /// Whether perf is told the names of compiled functions.
+    /// The access log.
+    pub access_log: Option<access::AccessLogConfig>,
+    /// Whether to write `/tmp/perf-PID.map`.
     pub perf_map: bool,
-    /// Whether to say more.
+    /// Whether to log at level `debug`.
     pub verbose: bool,
-    /// Which name server is asked; `None`: those of the machine.
+    /// DNS server for backend names; `None`: those of the machine.
     pub resolver: Option<std::net::SocketAddr>,
+    /// Deprecated options and keys that were used.
+    deprecated: Vec<Deprecated>,
     /// Whether the programs are those of the settings file.
-    names_programs: bool,
+    has_programs_of_file: bool,
     /// The settings file, if one was read.
-    pub file: Option<file::Named>,
+    pub file: Option<file::SettingsFile>,
 }
 
-/// How the log looks, as far as that is known before anything else is: what is wrong with the rest is told in it, too. Of a file
-/// that is wrong, what can be read of it counts; one that can be read only once is not looked into.
+/// The format of the log, found before anything else is checked so that errors in the settings are logged in it. A wrong
+/// settings file is read as far as possible; a pipe is not read, because it can be read only once.
 pub fn log_format(flags: &RunFlags) -> Option<LogFormat> {
-    match (flags.log, settings_file(flags)) {
+    match (flags.log, settings_path(flags)) {
         (Some(format), _) => Some(format),
         (None, Ok(Some(path))) if path.is_file() => Some(file::log_format(&path).unwrap_or_default()),
         (None, Ok(Some(_))) => None,
@@ -148,110 +156,116 @@ pub fn log_format(flags: &RunFlags) -> Option<LogFormat> {
 }
 
 impl Settings {
-    /// Merges what the command line and the settings file say.
+    /// Merges the command line and the settings file.
     ///
     /// Errors: the file cannot be read or is wrong; there is no program.
     pub fn resolve(flags: RunFlags) -> Result<Self, Failure> {
-        let named = settings_file(&flags)?;
-        let (mut file, place) = match named {
-            Some(path) => {
-                let (file, named) = file::read(&path)?;
-                (file, Some(named))
-            }
-            None => (file::File::default(), None),
+        let loaded = settings_path(&flags)?.map(|path| file::read(&path)).transpose()?;
+        let (mut file, source, mut deprecated) = match loaded {
+            Some(file::Loaded { file, source, deprecated }) => (file, Some(source), deprecated),
+            None => (file::File::default(), None, Vec::new()),
         };
+        deprecated.extend(flags.deprecated.iter().cloned());
         let services = std::mem::take(&mut file.service.0);
-        let beside_file = |program: PathBuf| match place.as_ref().and_then(|named| named.path.parent()) {
-            Some(directory) => directory.join(program),
-            None => program,
+        let beside_file = |path: PathBuf| match source.as_ref().and_then(|source| source.path.parent()) {
+            Some(directory) => directory.join(path),
+            None => path,
         };
-        let programs = chosen(&flags, services, place.as_ref(), beside_file)?;
-        together::check(&flags, &file, &programs, place.as_ref())?;
-        let entries = programs
+        let programs = programs(&flags, services, source.as_ref(), beside_file)?;
+        consistency::check(&flags, &file, &programs, source.as_ref())?;
+        let programs = programs
             .into_iter()
-            .map(|(program, service)| entry(&flags, &file, program, service, beside_file))
+            .map(|(program, service)| program_settings(&flags, &file, program, service, beside_file))
             .collect();
         let io = match flags.io.or(file.io).unwrap_or(Io::Auto) {
             Io::Auto => IoKind::Auto,
             Io::Epoll => IoKind::Epoll,
             Io::Uring => IoKind::Uring,
         };
-        let access_log = wanted_log(&flags, &file, place.as_ref(), beside_file)?;
-        let in_file = place.as_ref().filter(|_| flags.admin_token_file.is_none());
-        let token_place = in_file.and_then(|named| named.place(&["admin", "token_file"]));
+        let access_log = access_log(&flags, &file, source.as_ref(), beside_file)?;
+        let of_file = source.as_ref().filter(|_| flags.admin_token_file.is_none());
+        let token_location = of_file.and_then(|source| source.location(&["admin", "token_file"]));
+        let period = |flag: Option<units::Period>, key: Option<units::Period>, default: Duration| {
+            flag.or(key).map_or(default, |period| period.0)
+        };
         Ok(Self {
-            entries,
+            programs,
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
-            pin: !flags.no_pin && file.pin.unwrap_or(true),
+            cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io,
-            of_file: Bound {
+            of_file: ChannelBindings {
                 listen: file::bindings(file.listen),
                 connect: connects(file.connect, beside_file),
             },
-            of_flags: Bound { listen: flags.listen, connect: flags.connect },
-            memory: flags.limits.memory().or(file.limits.memory()),
-            drain_deadline: flags
-                .drain_deadline
-                .or(file.drain_deadline)
-                .map_or(DRAIN_DEADLINE, |period| period.0),
-            reload_deadline: flags
-                .reload_deadline
-                .or(file.reload_deadline)
-                .map_or(RELOAD_DEADLINE, |period| period.0),
-            hang_after: flags.hang_after.or(file.hang_after).map_or(HANG_AFTER, |period| period.0),
+            of_flags: ChannelBindings { listen: flags.listen, connect: flags.connect },
+            max_memory: flags.limits.max_memory().or(file.limits.max_memory()),
+            shutdown_timeout: period(flags.shutdown_timeout, file.shutdown_timeout, SHUTDOWN_TIMEOUT),
+            old_generation_timeout: period(
+                flags.old_generation_timeout,
+                file.old_generation_timeout,
+                OLD_GENERATION_TIMEOUT,
+            ),
+            watchdog_timeout: period(flags.watchdog_timeout, file.watchdog_timeout, WATCHDOG_TIMEOUT),
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
-            token_place,
+            token_location,
             resolver: flags.resolver.or(file.resolver),
             user: flags.user.or(file.user),
-            confine: flags.confine.or(file.confine).unwrap_or_default(),
+            sandbox: flags.sandbox.or(file.sandbox).unwrap_or_default(),
             access_log,
             perf_map: flags.perf_map || file.perf_map.unwrap_or(false),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
-            names_programs: flags.programs.is_empty(),
-            file: place,
+            deprecated,
+            has_programs_of_file: flags.programs.is_empty(),
+            file: source,
         })
     }
 
-    /// A failure that has to do with a program, shown where the settings file names it, if it does.
-    pub fn at_program(&self, entry: usize, failure: Failure) -> Failure {
+    /// Logs a warning for each deprecated name that was used.
+    pub fn warn_deprecated(&self) {
+        let path = self.file.as_ref().map(|file| file.path.display().to_string());
+        let file = path.as_deref().zip(self.file.as_ref().map(file::SettingsFile::text));
+        self.deprecated.iter().for_each(|deprecated| deprecated.warn(file));
+    }
+
+    /// Adds an excerpt to a failure of a program that the settings file names.
+    pub fn at_program(&self, index: usize, failure: Failure) -> Failure {
         match &self.file {
-            Some(file) if self.names_programs => file.shown_at(Some(entry), &["program"], failure),
+            Some(file) if self.has_programs_of_file => file.shown_at(Some(index), &["program"], failure),
             _ => failure,
         }
     }
 
-    /// A failure that has to do with the token of the admin side, shown where the settings file names it, if it does.
+    /// Adds an excerpt to a failure of the token file that the settings file names.
     pub fn at_token(&self, failure: Failure) -> Failure {
-        file::shown_at(self.token_place.as_ref(), failure)
+        file::at_location(self.token_location.as_ref(), failure)
     }
 }
 
-/// The access log, if one is to be kept.
+/// The access log, if one is set.
 ///
-/// Errors: a part of one that there is not.
-fn wanted_log(
+/// Errors: the sample is set without a log.
+fn access_log(
     flags: &RunFlags,
     file: &file::File,
-    named: Option<&file::Named>,
+    source: Option<&file::SettingsFile>,
     beside_file: impl Fn(PathBuf) -> PathBuf,
-) -> Result<Option<access::Wanted>, Failure> {
+) -> Result<Option<access::AccessLogConfig>, Failure> {
     let sample = flags.access_log_sample.or(file.access_log_sample);
     let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
     let path = flags.access_log.clone().or_else(|| file.access_log.clone().map(beside));
     let Some(path) = path else {
-        let of_file = named.filter(|_| flags.access_log_sample.is_none());
-        return if sample.is_some() { Err(sample_of_nothing(of_file)) } else { Ok(None) };
+        let of_file = source.filter(|_| flags.access_log_sample.is_none());
+        return if sample.is_some() { Err(sample_without_log(of_file)) } else { Ok(None) };
     };
-    let in_file = named.filter(|_| flags.access_log.is_none());
-    let place = in_file.and_then(|named| named.place(&["access_log"]));
-    Ok(Some(access::Wanted { path, sample: sample.unwrap_or(Sample::ALL), place }))
+    let of_file = source.filter(|_| flags.access_log.is_none());
+    let location = of_file.and_then(|source| source.location(&["access_log"]));
+    Ok(Some(access::AccessLogConfig { path, sample: sample.unwrap_or(Sample::ALL), location }))
 }
 
-/// What to say of a part of an access log that there is not.
-fn sample_of_nothing(file: Option<&file::Named>) -> Failure {
+fn sample_without_log(file: Option<&file::SettingsFile>) -> Failure {
     let refused = Failure::usage("`access_log_sample` is set, but there is no `access_log` to write");
     match file {
         Some(file) => file.shown_at(None, &["access_log_sample"], refused),
@@ -259,52 +273,49 @@ fn sample_of_nothing(file: Option<&file::Named>) -> Failure {
     }
 }
 
-/// The programs to run and their tables: those of the command line, or else of the file. A file with one service lends
-/// its table to the one program of the command line.
-fn chosen(
+/// The programs to run with their tables: those of the command line, or else of the file. If each has exactly one, the
+/// table of the file applies to the program of the command line.
+fn programs(
     flags: &RunFlags,
     mut services: Vec<file::Service>,
-    named: Option<&file::Named>,
+    source: Option<&file::SettingsFile>,
     beside_file: impl Fn(PathBuf) -> PathBuf,
 ) -> Result<Vec<(PathBuf, file::Service)>, Failure> {
-    let missing = || {
-        Failure::usage(
-            "no program: name one, `flick run FILE`, or write `program = \"FILE\"` under [service]",
-        )
-    };
+    let missing =
+        || Failure::usage("no program; give one, `flick run FILE`, or set `program = \"FILE\"` in [service]");
     if flags.programs.is_empty() {
         if services.is_empty() {
             return Err(missing());
         }
-        let without = |number: usize| {
-            let help = "write `program = \"FILE\"` in it";
-            named.map_or_else(missing, |named| named.at_service(number, "this service has no program", help))
+        let without = |index: usize| {
+            let help = "set `program = \"FILE\"`";
+            source.map_or_else(missing, |file| file.at_service(index, "this service has no program", help))
         };
-        let with_program = |(number, mut service): (usize, file::Service)| {
-            let program = service.program.take().ok_or_else(|| without(number))?;
+        let with_program = |(index, mut service): (usize, file::Service)| {
+            let program = service.program.take().ok_or_else(|| without(index))?;
             Ok((beside_file(program), service))
         };
         return services.into_iter().enumerate().map(with_program).collect();
     }
-    let lent = if flags.programs.len() == 1 && services.len() == 1 { services.pop() } else { None };
+    let own = if flags.programs.len() == 1 && services.len() == 1 { services.pop() } else { None };
     if !services.is_empty() {
         return Err(Failure::usage(
-            "the settings file has services of its own; name programs on the command line or there, not in both",
+            "the settings file has services; give programs on the command line or in the file, not in both",
         ));
     }
-    let mut lent = lent.into_iter();
+    let mut own = own.into_iter();
     let programs = flags.programs.iter();
-    Ok(programs.map(|program| (program.clone(), lent.next().unwrap_or_default())).collect())
+    Ok(programs.map(|program| (program.clone(), own.next().unwrap_or_default())).collect())
 }
 
-/// What holds for a program: the command line before its own table, that before the file's, that before the defaults.
-fn entry(
+/// The settings of a program: the command line, then its own table, then the file's tables, then the defaults.
+fn program_settings(
     flags: &RunFlags,
     file: &file::File,
     program: PathBuf,
     service: file::Service,
     beside_file: impl Fn(PathBuf) -> PathBuf,
-) -> Entry {
+) -> ProgramSettings {
     let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
     for settings in [&file.limits, &service.limits, &flags.limits] {
         settings.apply(&mut limits);
@@ -317,24 +328,24 @@ fn entry(
     }
     let state_dir = service.state_dir.or_else(|| file.state_dir.clone()).map(&beside_file);
     let state_dir = flags.state_dir.clone().or(state_dir).unwrap_or_else(|| PathBuf::from(STATE_DIR));
-    Entry {
+    ProgramSettings {
         name: service.name,
         program,
         engine: flags.engine.or(service.engine).unwrap_or_default(),
         listen: file::bindings(service.listen),
         connect: connects(service.connect, &beside_file),
-        sets_buffers: [&file.limits, &service.limits, &flags.limits]
+        sets_buffer_memory: [&file.limits, &service.limits, &flags.limits]
             .iter()
-            .any(|limits| limits.sets_buffers()),
-        memory: service.limits.memory(),
+            .any(|limits| limits.sets_buffer_memory()),
+        max_memory: service.limits.max_memory(),
         limits,
         timeouts,
         state_dir,
     }
 }
 
-/// Channels of a table, with paths of their sources below the directory of the file.
-fn connects(table: file::Table<file::Sources>, beside_file: impl Fn(PathBuf) -> PathBuf) -> Vec<Connect> {
+/// The channels of a `[connect]` table, with paths relative to the settings file.
+fn connects(table: file::Table<file::Targets>, beside_file: impl Fn(PathBuf) -> PathBuf) -> Vec<Connect> {
     let below = |connect: Connect| {
         let source = connect.source.map(|source| source.below(&beside_file));
         Connect { source, ..connect }
@@ -342,8 +353,8 @@ fn connects(table: file::Table<file::Sources>, beside_file: impl Fn(PathBuf) -> 
     file::connects(table).into_iter().map(below).collect()
 }
 
-/// Which settings file to read: the one that was named, or the usual one when no program was named either.
-fn settings_file(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
+/// Path of the settings file: the one that is given, or the default if no program is given either.
+fn settings_path(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
     if let Some(path) = &flags.config {
         return Ok(Some(path.clone()));
     }
@@ -354,11 +365,11 @@ fn settings_file(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
         return Ok(Some(PathBuf::from(DEFAULT_FILE)));
     }
     Err(Failure::usage(format!(
-        "nothing to run: name a program, `flick run FILE --listen CHANNEL=ADDRESS ...`, or write a ./{DEFAULT_FILE}"
+        "nothing to run: give a program, `flick run FILE --listen CHANNEL=ADDRESS ...`, or write a ./{DEFAULT_FILE}"
     )))
 }
 
-/// One worker for each core this process may use.
+/// Number of cores that this process may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,4 +1,4 @@
-//! Lists of backends that come from outside and change: a file, names, services by name.
+//! BackendSetHandle of backends that come from outside and change: a file, names, services by name.
 //! Promises: reading happens on threads of its own, never on a worker; what cannot be read, is no list, or has no room
 //! changes nothing and says why; the same answer in another order is the same list.
 //! Refuses: search domains, `/etc/hosts`.
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use flick_net::Endpoint;
-use flick_runtime::{Lists, Member};
+use flick_runtime::{BackendAddress, BackendSetHandle};
 use tracing::{info, warn};
 
 use crate::settings::addresses;
@@ -100,14 +100,14 @@ impl std::fmt::Display for Source {
 
 /// The list that a source gave last, if it gave one.
 #[derive(Clone, Debug, Default)]
-pub struct Last(Arc<Mutex<Option<Vec<Member>>>>);
+pub struct Last(Arc<Mutex<Option<Vec<BackendAddress>>>>);
 
 impl Last {
-    fn set(&self, list: &[Member]) {
+    fn set(&self, list: &[BackendAddress]) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(list.to_vec());
     }
 
-    fn get(&self) -> Option<Vec<Member>> {
+    fn get(&self) -> Option<Vec<BackendAddress>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -123,7 +123,7 @@ impl Known {
     }
 
     /// The list that this source gave last, to whichever channel.
-    fn list(&self, of: &Source) -> Option<Vec<Member>> {
+    fn list(&self, of: &Source) -> Option<Vec<BackendAddress>> {
         self.0.iter().filter(|(source, _)| source == of).find_map(|(_, last)| last.get())
     }
 }
@@ -147,7 +147,7 @@ pub struct Reader {
 /// What a reader begins with.
 pub struct Begun {
     /// The list.
-    pub list: Vec<Member>,
+    pub list: Vec<BackendAddress>,
     /// When to read again.
     pub after: Duration,
     /// Why it is what it was before.
@@ -208,7 +208,7 @@ impl Reader {
     /// The list now, unless it is known to be the same, and when to read again.
     ///
     /// Errors: why there is none.
-    pub fn read(&mut self) -> (Result<Option<Vec<Member>>, String>, Duration) {
+    pub fn read(&mut self) -> (Result<Option<Vec<BackendAddress>>, String>, Duration) {
         let read = match &self.source {
             Source::File(path) => {
                 let now = stamp(path);
@@ -238,7 +238,8 @@ impl Reader {
                 list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
                 list.dedup_by_key(|(_, at, _)| *at);
                 self.found.clone_from(&list);
-                let member = |(rank, at, weight)| Member::weighing(Endpoint::Tcp(at), weight).ranking(rank);
+                let member =
+                    |(rank, at, weight)| BackendAddress::weighing(Endpoint::Tcp(at), weight).ranking(rank);
                 (Ok(Some(list.into_iter().map(member).collect())), holds)
             }
             Err(error) => {
@@ -274,7 +275,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// Reads an address, and what it weighs, on each line, the last one ended too; `#` begins a comment.
-fn read_file(path: &Path) -> Result<Vec<Member>, String> {
+fn read_file(path: &Path) -> Result<Vec<BackendAddress>, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let data = std::fs::metadata(path).map_err(cannot)?;
     if !data.is_file() {
@@ -322,6 +323,9 @@ struct Found {
 fn service(resolver: &Resolver, name: &str) -> Result<Found, String> {
     let mut answer = resolver.targets(name)?;
     let mut holds = hold(&answer);
+    //= RFC 2782 section The format of the SRV RR
+    //# A client MUST attempt to contact the target host with the lowest-numbered priority it can reach; target hosts with
+    //# the same priority SHOULD be tried in an order defined by the weight field.
     answer.found.sort_by_key(|target| target.priority);
     let (mut list, mut lacks) = (Vec::new(), Vec::new());
     for target in answer.found.iter().take(TARGETS_MAX) {
@@ -373,7 +377,7 @@ pub struct Watched {
     /// Of which service.
     pub service: String,
     /// Its lists.
-    pub lists: Lists,
+    pub lists: BackendSetHandle,
     /// Its name.
     pub channel: String,
     /// From where.
@@ -383,7 +387,7 @@ pub struct Watched {
 }
 
 /// Reads once and passes on what is new; when to do so again.
-fn turn(lists: &Lists, (service, channel): (&str, &str), reader: &mut Reader) -> Duration {
+fn turn(lists: &BackendSetHandle, (service, channel): (&str, &str), reader: &mut Reader) -> Duration {
     let (read, again) = reader.read();
     reader.tell_half();
     let source = reader.source.to_string();

@@ -1,140 +1,146 @@
-//! The control thread of a running service: waits for signals and other calls, reloads, and sees the service out.
-//! Promises: the first SIGTERM or SIGINT drains (no new clients, every request under way answered) and the tool ends
-//! with 0; the second ends the process at once with 128 plus its number; SIGHUP reloads; SIGUSR2 starts a new process that
-//! takes this one's place; SIGUSR1 opens the access log anew. Once that process is there, it has all of these. Whoever asks for a reload while one is under way has the next one,
-//! together with all others who did; what ends the process goes before all that waits, and before an upgrade whose new process is not ready.
+//! The control thread: handles signals and requests of the admin endpoint, reloads, upgrades and shuts down.
+//!
+//! | signal | action |
+//! |---|---|
+//! | SIGTERM, SIGINT | drain: no new clients, requests in flight are answered, exit with 0 |
+//! | a second one | exit at once with 128 plus its number |
+//! | SIGHUP | reload |
+//! | SIGUSR1 | reopen the access log |
+//! | SIGUSR2 | hot restart; later signals are forwarded to the new process |
+//!
+//! Promises: reload requests that arrive during a reload are answered together by one more; a signal to exit goes before
+//! all queued messages, and interrupts an upgrade whose new process is not ready.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use flick_runtime::{Outcome, State};
+use flick_runtime::{ExitReport, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use crate::commands::run::generations::Generations;
 use crate::failure::Failure;
+use crate::file_watcher::FileWatcher;
 use crate::notify;
-use crate::watching::Watching;
 
-/// How long a worker that ended by itself may stay unnoticed.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The same while somebody is to end: an older generation, or all.
-const LOOK_AT_ENDS_EVERY: Duration = Duration::from_millis(20);
+/// How often the control thread checks whether a worker ended by itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The same while a generation drains.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Somebody wants something of the control thread.
+/// A message to the control thread.
 #[derive(Debug)]
-pub enum Call {
-    /// A signal arrived.
+pub enum ControlMessage {
+    /// A signal.
     Signal(i32),
-    /// Reload, and say what came of it.
-    Reload(Sender<Answer>),
-    /// Have a new process take this one's place, and say what came of it.
-    Upgrade(Sender<Answer>),
-    /// A client comes from the process whose place this one took.
+    /// Reload, and report the result.
+    Reload(Sender<RequestResult>),
+    /// Perform a hot restart, and report the result.
+    Upgrade(Sender<RequestResult>),
+    /// A client of the old process.
     Client {
-        /// Of this service.
+        /// Its service.
         service: String,
-        /// From the worker of this number.
+        /// Index of the worker that served it.
         worker: usize,
         /// Its connection.
         socket: OwnedFd,
     },
 }
 
-impl Call {
+impl ControlMessage {
     fn is_reload(&self) -> bool {
-        matches!(self, Call::Signal(SIGHUP) | Call::Reload(_))
+        matches!(self, Self::Signal(SIGHUP) | Self::Reload(_))
     }
 
-    fn is_end(&self) -> bool {
-        matches!(self, Call::Signal(SIGTERM | SIGINT))
+    fn is_exit(&self) -> bool {
+        matches!(self, Self::Signal(SIGTERM | SIGINT))
     }
 }
 
-/// What came of something that was asked for: what has changed, or why nothing has.
-pub type Answer = Result<String, String>;
+/// The result of a reload or upgrade: what has changed, or why nothing has.
+pub type RequestResult = Result<String, String>;
 
-/// Where the control thread is called.
-pub struct Calls {
-    sender: Sender<Call>,
-    receiver: Receiver<Call>,
-    /// Who has called and was not heard yet.
-    waiting: VecDeque<Call>,
+/// The queue of the control thread.
+pub struct ControlQueue {
+    sender: Sender<ControlMessage>,
+    receiver: Receiver<ControlMessage>,
+    /// Messages that were received and not handled yet.
+    pending: VecDeque<ControlMessage>,
 }
 
-/// Reloads and the like that are asked for before there is anything to reload: they wait, where the system would end the
-/// process. What is meant to end it does.
-pub struct Early(Signals);
+/// Signals that arrive while flick starts, and whose default action would end the process. They are handled after the
+/// start. SIGTERM and SIGINT end the process as usual.
+pub struct EarlySignals(Signals);
 
-impl Early {
-    /// Keeps them from here on; starts no thread. Errors: the kernel refuses the handlers.
+impl EarlySignals {
+    /// Collects them from now on; starts no thread. Errors: the kernel rejects the handlers.
     pub fn new() -> Result<Self, Failure> {
-        Signals::new([SIGHUP, SIGUSR1, SIGUSR2]).map(Self).map_err(not_watched)
+        Signals::new([SIGHUP, SIGUSR1, SIGUSR2]).map(Self).map_err(no_handler)
     }
 }
 
-impl Calls {
-    /// Delivers signals as calls from here on, and those that came early. Errors: the kernel refuses the handlers.
-    pub fn new(mut early: Early) -> Result<Self, Failure> {
-        let calls = Self::quiet();
-        let sender = calls.sender();
+impl ControlQueue {
+    /// Queues signals from now on, and the early ones. Errors: the kernel rejects the handlers.
+    pub fn new(mut early: EarlySignals) -> Result<Self, Failure> {
+        let queue = Self::without_signals();
+        let sender = queue.sender();
         deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2], move |signal| {
-            sender.send(Call::Signal(signal)).is_ok()
+            sender.send(ControlMessage::Signal(signal)).is_ok()
         })?;
         for signal in early.0.pending() {
-            // The receiver is a few lines above.
-            let _ = calls.sender.send(Call::Signal(signal));
+            // `queue` holds the receiver, so sending works.
+            let _ = queue.sender.send(ControlMessage::Signal(signal));
         }
-        Ok(calls)
+        Ok(queue)
     }
 
-    /// Without signals.
-    fn quiet() -> Self {
+    fn without_signals() -> Self {
         let (sender, receiver) = mpsc::channel();
-        Self { sender, receiver, waiting: VecDeque::new() }
+        Self { sender, receiver, pending: VecDeque::new() }
     }
 
-    /// The next call, if one comes within `patience`: first what ends the process, but for clients that came before that. Nobody would
-    /// take them in behind it.
-    fn next(&mut self, patience: Duration) -> Option<Call> {
-        if self.waiting.is_empty() {
-            match self.receiver.recv_timeout(patience) {
-                Ok(call) => self.waiting.push_back(call),
+    /// The next message within `timeout`. A signal to exit goes first, behind the clients that were queued before it:
+    /// they could not be accepted later.
+    fn next(&mut self, timeout: Duration) -> Option<ControlMessage> {
+        if self.pending.is_empty() {
+            match self.receiver.recv_timeout(timeout) {
+                Ok(message) => self.pending.push_back(message),
                 Err(RecvTimeoutError::Timeout) => return None,
                 Err(RecvTimeoutError::Disconnected) => panic!("the control thread holds a sender itself"),
             }
         }
-        self.waiting.extend(self.receiver.try_iter());
-        let end = self.waiting.iter().position(Call::is_end);
-        let is_client = |call: &Call| matches!(call, Call::Client { .. });
-        let before = |end: usize| self.waiting.iter().take(end).position(is_client).unwrap_or(end);
-        self.waiting.remove(end.map_or(0, before))
+        self.pending.extend(self.receiver.try_iter());
+        let exit = self.pending.iter().position(ControlMessage::is_exit);
+        let is_client = |message: &ControlMessage| matches!(message, ControlMessage::Client { .. });
+        let before = |exit: usize| self.pending.iter().take(exit).position(is_client).unwrap_or(exit);
+        self.pending.remove(exit.map_or(0, before))
     }
 
-    /// Whether what ends the process waits to be heard.
-    fn is_to_end(&mut self) -> bool {
-        self.waiting.extend(self.receiver.try_iter());
-        self.waiting.iter().any(Call::is_end)
+    /// Whether a signal to exit is queued.
+    fn must_exit(&mut self) -> bool {
+        self.pending.extend(self.receiver.try_iter());
+        self.pending.iter().any(ControlMessage::is_exit)
     }
 
-    /// All others who wait for a reload: one that begins now is as good for them.
-    fn take_reloads(&mut self) -> Vec<Call> {
+    /// Takes all queued reload requests: a reload that starts now answers them, too.
+    fn take_reloads(&mut self) -> Vec<ControlMessage> {
         let (reloads, others) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|call| call.is_reload());
-        self.waiting = others;
+            std::mem::take(&mut self.pending).into_iter().partition(ControlMessage::is_reload);
+        self.pending = others;
         Vec::from(reloads)
     }
 
-    /// For whoever calls.
-    pub fn sender(&self) -> Sender<Call> {
+    /// A sender to this queue.
+    pub fn sender(&self) -> Sender<ControlMessage> {
         self.sender.clone()
     }
 }
 
-/// Delivers the signals that end a show as messages. Errors: the kernel refuses the handlers.
+/// Delivers SIGTERM and SIGINT through a channel. Errors: the kernel rejects the handlers.
 pub fn signals() -> Result<Receiver<i32>, Failure> {
     let (sender, receiver) = mpsc::channel();
     deliver(&[SIGTERM, SIGINT], move |signal| sender.send(signal).is_ok())?;
@@ -142,123 +148,130 @@ pub fn signals() -> Result<Receiver<i32>, Failure> {
 }
 
 fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result<(), Failure> {
-    let mut signals = Signals::new(signals).map_err(not_watched)?;
+    let mut signals = Signals::new(signals).map_err(no_handler)?;
     let deliver = move || while signals.forever().next().is_some_and(&to) {};
-    std::thread::Builder::new().name("signals".to_owned()).spawn(deliver).map_err(not_watched)?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(deliver).map_err(no_handler)?;
     Ok(())
 }
 
-fn not_watched(error: std::io::Error) -> Failure {
-    Failure::failed(format!("cannot watch signals: {error}"))
+fn no_handler(error: std::io::Error) -> Failure {
+    Failure::failed(format!("cannot handle signals: {error}"))
 }
 
-/// How the service ends.
-struct End {
+/// A shutdown in progress.
+struct Shutdown {
     start: Instant,
-    deadline: Duration,
-    /// Another process has its place.
+    timeout: Duration,
+    /// A new process serves instead of this one.
     is_upgrade: bool,
 }
 
-impl End {
-    fn new(deadline: Duration, is_upgrade: bool) -> Self {
-        Self { start: Instant::now(), deadline, is_upgrade }
+impl Shutdown {
+    fn new(timeout: Duration, is_upgrade: bool) -> Self {
+        Self { start: Instant::now(), timeout, is_upgrade }
     }
 }
 
-/// Stays until the services have ended.
+/// Runs until the services have ended.
 ///
-/// Errors: a worker ended by itself; a second signal; a kept dictionary could not be written at the end.
-pub fn supervise(mut generations: Generations, calls: &mut Calls) -> Result<(), Failure> {
-    let mut ending: Option<End> = None;
-    let watch = |generations: &Generations| {
-        generations.settings().watch.then(|| Watching::new(generations.files(), generations.read_at()))
+/// Errors: a worker ended by itself; a second signal; a snapshot could not be written at the end.
+pub fn supervise(mut generations: Generations, queue: &mut ControlQueue) -> Result<(), Failure> {
+    let mut shutdown: Option<Shutdown> = None;
+    let new_watcher = |generations: &Generations| {
+        generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
     };
-    let mut watching = watch(&generations);
+    let mut watcher = new_watcher(&generations);
     loop {
         generations.reap();
-        generations.look_after_workers();
-        if ending.is_none() && watching.as_mut().is_some_and(Watching::has_changed) {
+        generations.check_workers();
+        if shutdown.is_none() && watcher.as_mut().is_some_and(FileWatcher::has_changed) {
             info!("a file has changed");
             let is_ok = generations.reload().is_ok();
-            // One that failed is tried again when a file changes, of those that it named too.
-            if is_ok || watching.as_ref().is_none_or(|watching| watching.files() != generations.files()) {
-                watching = watch(&generations);
+            // A failed reload is retried when a file changes, including the files that only it named.
+            if is_ok || watcher.as_ref().is_none_or(|watcher| watcher.files() != generations.files()) {
+                watcher = new_watcher(&generations);
             }
         }
         if generations.is_finished() {
             if !generations.has_older() {
                 break;
             }
-            // Who goes on cannot be handed over to any more.
-            generations.drain(generations.settings().drain_deadline);
+            // There is no generation left to hand the remaining clients to.
+            generations.drain(generations.settings().shutdown_timeout);
         }
-        let is_ending = ending.is_some() || generations.has_older();
-        let others = generations.look_due_in().into_iter().chain(watching.as_ref().map(Watching::due_in));
-        let patience = if is_ending { LOOK_AT_ENDS_EVERY } else { LOOK_EVERY };
-        let Some(call) = calls.next(others.fold(patience, Duration::min)) else { continue };
-        match call {
-            Call::Client { service, worker, socket } => generations.take_in(&service, worker, socket),
-            Call::Signal(SIGUSR1) => generations.reopen_logs(),
-            Call::Signal(SIGHUP | SIGUSR2) | Call::Reload(_) | Call::Upgrade(_) if ending.is_some() => {
-                call_others(call, &generations);
+        let is_draining = shutdown.is_some() || generations.has_older();
+        let others =
+            generations.watchdog_due_in().into_iter().chain(watcher.as_ref().map(FileWatcher::due_in));
+        let interval = if is_draining { DRAIN_POLL_INTERVAL } else { POLL_INTERVAL };
+        let Some(message) = queue.next(others.fold(interval, Duration::min)) else { continue };
+        use ControlMessage::{Client, Reload, Signal, Upgrade};
+        match message {
+            Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
+            Signal(SIGUSR1) => generations.reopen_logs(),
+            Signal(SIGHUP | SIGUSR2) | Reload(_) | Upgrade(_) if shutdown.is_some() => {
+                forward(message, &generations);
             }
-            Call::Signal(SIGHUP) | Call::Reload(_) => {
-                let others = calls.take_reloads();
+            Signal(SIGHUP) | Reload(_) => {
+                let others = queue.take_reloads();
                 notify::reloading();
-                let outcome = generations.reload();
+                let result = generations.reload();
                 notify::ready();
-                watching = watch(&generations);
-                std::iter::once(call).chain(others).for_each(|call| answer(call, &outcome));
+                watcher = new_watcher(&generations);
+                std::iter::once(message).chain(others).for_each(|message| respond(message, &result));
             }
-            Call::Signal(SIGUSR2) | Call::Upgrade(_) => {
-                let outcome = generations.upgrade(&mut || calls.is_to_end());
-                if outcome.is_ok() {
-                    ending = Some(End::new(generations.settings().reload_deadline, true));
+            Signal(SIGUSR2) | Upgrade(_) => {
+                let result = generations.upgrade(&mut || queue.must_exit());
+                if result.is_ok() {
+                    shutdown = Some(Shutdown::new(generations.settings().old_generation_timeout, true));
                 }
-                answer(call, &outcome);
+                respond(message, &result);
             }
-            Call::Signal(signal) if ending.as_ref().is_some_and(|end| !end.is_upgrade) => {
-                warn!(signal = name(signal), "stopping at once");
+            Signal(signal) if shutdown.as_ref().is_some_and(|shutdown| !shutdown.is_upgrade) => {
+                warn!(signal = name(signal), "exiting at once");
                 generations.stop();
                 return Err(Failure::signal(signal));
             }
-            Call::Signal(signal) => {
-                let (open, deadline) = (generations.sessions_open(), generations.settings().drain_deadline);
-                let deadline_ms = millis(deadline);
-                info!(signal = name(signal), sessions_open = open, deadline_ms, "draining");
-                if ending.is_none() {
+            Signal(signal) => {
+                if shutdown.is_none() {
                     notify::stopping();
                 }
-                generations.drain(deadline);
-                ending = Some(End::new(deadline, false));
+                shutdown = Some(drain(&generations, signal));
             }
         }
     }
-    ended(generations, ending)
+    finish(generations, shutdown)
 }
 
-/// Whoever calls a process that is ending means the service: if another has its place, that one is called.
-fn call_others(call: Call, generations: &Generations) {
-    if let Call::Signal(signal) = call {
-        return generations.pass_on(signal);
+/// Starts to drain the services.
+fn drain(generations: &Generations, signal: i32) -> Shutdown {
+    let (timeout, client_connections) =
+        (generations.settings().shutdown_timeout, generations.client_connections());
+    info!(signal = name(signal), client_connections, timeout_ms = millis(timeout), "draining");
+    generations.drain(timeout);
+    Shutdown::new(timeout, false)
+}
+
+/// Forwards a message to the new process if there is one, or answers that the service shuts down.
+fn forward(message: ControlMessage, generations: &Generations) {
+    if let ControlMessage::Signal(signal) = message {
+        return generations.forward_signal(signal);
     }
-    let why = match generations.successor() {
-        Some(pid) => format!("process {pid} has taken this one's place meanwhile: ask again"),
-        None => "the service is ending".to_owned(),
+    let error = match generations.new_process() {
+        Some(pid) => format!("process {pid} has replaced this one; repeat the request"),
+        None => "the service is shutting down".to_owned(),
     };
-    answer(call, &Err(why));
+    respond(message, &Err(error));
 }
 
-/// Tells who asked what came of it, if somebody did.
-fn answer(call: Call, outcome: &Answer) {
-    if let Call::Reload(asked) | Call::Upgrade(asked) = call {
-        // Who has gone does not want to know.
-        let _ = asked.send(outcome.clone());
+/// Sends the result of a request to the admin endpoint.
+fn respond(message: ControlMessage, result: &RequestResult) {
+    if let ControlMessage::Reload(requester) | ControlMessage::Upgrade(requester) = message {
+        // The requester may have disconnected.
+        let _ = requester.send(result.clone());
     }
 }
 
-fn ended(generations: Generations, ending: Option<End>) -> Result<(), Failure> {
+fn finish(generations: Generations, shutdown: Option<Shutdown>) -> Result<(), Failure> {
     let (outcome, states) = generations.wait();
     log_totals(&outcome);
     states.iter().for_each(|state| log_program(state));
@@ -268,26 +281,29 @@ fn ended(generations: Generations, ending: Option<End>) -> Result<(), Failure> {
     if outcome.unsaved > 0 {
         return Err(Failure::failed(unsaved(outcome.unsaved)));
     }
-    match ending {
-        Some(end) if end.start.elapsed() >= end.deadline => {
-            warn!(deadline_ms = millis(end.deadline), "the deadline passed before every client was served");
+    match shutdown {
+        Some(shutdown) if shutdown.start.elapsed() >= shutdown.timeout => {
+            warn!(
+                timeout_ms = millis(shutdown.timeout),
+                "closed the remaining clients: the shutdown timeout passed"
+            );
             Ok(())
         }
-        Some(end) => {
-            info!(took_ms = millis(end.start.elapsed()), "drained");
+        Some(shutdown) => {
+            info!(took_ms = millis(shutdown.start.elapsed()), "drained");
             Ok(())
         }
-        None => Err(Failure::failed("all workers ended without being asked to")),
+        None => Err(Failure::failed("all workers ended unexpectedly")),
     }
 }
 
-/// Whoever restarts a service must learn that it begins with what was there before; which files, the log has said.
+/// The message for snapshots that were not written; the log names the files.
 fn unsaved(count: usize) -> String {
     let them = if count == 1 { "a dictionary".to_owned() } else { format!("{count} dictionaries") };
-    format!("{them} could not be written at the end: what has changed since the last snapshot is lost")
+    format!("{them} could not be saved: changes since the last snapshot are lost")
 }
 
-fn log_totals(outcome: &Outcome) {
+fn log_totals(outcome: &ExitReport) {
     let totals = &outcome.totals;
     for error in &outcome.errors {
         error!(%error, "a worker ended");
@@ -299,7 +315,7 @@ fn log_totals(outcome: &Outcome) {
                 requests = totals.requests,
                 replies = totals.replies,
                 busy_ms = totals.busy_ns / 1_000_000,
-                share_waits = totals.share_waits,
+                cpu_throttled = totals.cpu_throttled,
                 "service"
             );
         }
@@ -309,7 +325,7 @@ fn log_totals(outcome: &Outcome) {
     info!(requests = totals.requests, replies = totals.replies, counters = counters.join(", "), "totals");
 }
 
-/// What the program itself has counted, and how its dictionaries were used.
+/// Logs the counters of a program and the use of its dictionaries.
 fn log_program(state: &State) {
     let counters = state.counters();
     if !counters.is_empty() {
@@ -346,61 +362,66 @@ fn millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Calls};
+    use super::{ControlMessage, ControlQueue};
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     use std::sync::mpsc;
     use std::time::Duration;
 
-    fn called(signals: &[i32]) -> Calls {
-        let calls = Calls::quiet();
-        signals.iter().for_each(|signal| calls.sender().send(Call::Signal(*signal)).expect("it is held"));
-        calls
+    fn queue_of(signals: &[i32]) -> ControlQueue {
+        let queue = ControlQueue::without_signals();
+        signals.iter().for_each(|signal| send(&queue, ControlMessage::Signal(*signal)));
+        queue
     }
 
-    fn next(calls: &mut Calls) -> Option<i32> {
-        match calls.next(Duration::ZERO)? {
-            Call::Signal(signal) => Some(signal),
+    fn send(queue: &ControlQueue, message: ControlMessage) {
+        queue.sender().send(message).expect("the queue holds the receiver");
+    }
+
+    fn next(queue: &mut ControlQueue) -> Option<i32> {
+        match queue.next(Duration::ZERO)? {
+            ControlMessage::Signal(signal) => Some(signal),
             other => panic!("only signals were sent: {other:?}"),
         }
     }
 
     #[test]
-    fn a_service_that_was_told_to_end_reloaded_as_often_as_it_had_been_told_before() {
-        let mut calls = called(&[SIGHUP, SIGUSR1, SIGHUP, SIGTERM, SIGHUP, SIGINT]);
-        let heard: Vec<_> = std::iter::from_fn(|| next(&mut calls)).collect();
-        assert_eq!(heard, [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGHUP, SIGHUP]);
+    fn exit_signal_goes_before_queued_reloads() {
+        let mut queue = queue_of(&[SIGHUP, SIGUSR1, SIGHUP, SIGTERM, SIGHUP, SIGINT]);
+        let received: Vec<_> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(received, [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGHUP, SIGHUP]);
     }
 
     #[test]
-    fn clients_that_came_before_the_end_are_taken_in_before_it() {
-        let mut calls = called(&[SIGHUP]);
+    fn clients_queued_before_an_exit_signal_go_before_it() {
+        let mut queue = queue_of(&[SIGHUP]);
         for worker in 0..2 {
             let (socket, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
-            let client = Call::Client { service: "one".to_owned(), worker, socket: socket.into() };
-            calls.sender().send(client).expect("it is held");
+            let service = "one".to_owned();
+            send(&queue, ControlMessage::Client { service, worker, socket: socket.into() });
         }
-        calls.sender().send(Call::Signal(SIGTERM)).expect("it is held");
-        for number in 0..2 {
-            let call = calls.next(Duration::ZERO);
-            assert!(matches!(&call, Some(Call::Client { worker, .. }) if *worker == number), "{call:?}");
+        send(&queue, ControlMessage::Signal(SIGTERM));
+        for index in 0..2 {
+            let message = queue.next(Duration::ZERO);
+            let is_next = matches!(&message, Some(ControlMessage::Client { worker, .. }) if *worker == index);
+            assert!(is_next, "{message:?}");
         }
-        assert_eq!((next(&mut calls), next(&mut calls)), (Some(SIGTERM), Some(SIGHUP)));
+        assert_eq!((next(&mut queue), next(&mut queue)), (Some(SIGTERM), Some(SIGHUP)));
     }
 
     #[test]
-    fn who_asks_while_a_reload_is_under_way_has_the_next_one_with_all_others() {
-        let mut calls = called(&[SIGHUP, SIGUSR2, SIGHUP]);
-        let (asked, told) = mpsc::channel();
-        calls.sender().send(Call::Reload(asked)).expect("it is held");
-        assert_eq!(next(&mut calls), Some(SIGHUP));
-        let others = calls.take_reloads();
+    fn reload_requests_during_a_reload_share_the_next_one() {
+        let mut queue = queue_of(&[SIGHUP, SIGUSR2, SIGHUP]);
+        let (requester, result) = mpsc::channel();
+        send(&queue, ControlMessage::Reload(requester));
+        assert_eq!(next(&mut queue), Some(SIGHUP));
+        let others = queue.take_reloads();
         assert_eq!(others.len(), 2);
-        others.into_iter().for_each(|call| super::answer(call, &Ok("1 service".to_owned())));
-        assert_eq!(told.try_recv(), Ok(Ok("1 service".to_owned())));
-        assert_eq!((next(&mut calls), next(&mut calls)), (Some(SIGUSR2), None));
-        // Who asks later has one of their own.
-        calls.sender().send(Call::Signal(SIGHUP)).expect("it is held");
-        assert_eq!(next(&mut calls), Some(SIGHUP));
-        assert!(calls.take_reloads().is_empty());
+        others.into_iter().for_each(|message| super::respond(message, &Ok("1 service".to_owned())));
+        assert_eq!(result.try_recv(), Ok(Ok("1 service".to_owned())));
+        assert_eq!((next(&mut queue), next(&mut queue)), (Some(SIGUSR2), None));
+        // A later request gets a reload of its own.
+        send(&queue, ControlMessage::Signal(SIGHUP));
+        assert_eq!(next(&mut queue), Some(SIGHUP));
+        assert!(queue.take_reloads().is_empty());
     }
 }

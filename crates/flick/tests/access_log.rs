@@ -61,7 +61,7 @@ fn a_line_tells_of_an_http_request() {
         ("backend", at.into()),
         ("outcome", "backend".into()),
         ("worker", 0.into()),
-        ("bytes_in", "GET /found HTTP/1.1\r\nHost: a\r\n\r\n".len().into()),
+        ("bytes_in", "GET /found HTTP/1.1\r\nHost: localhost\r\n\r\n".len().into()),
     ] {
         assert_eq!(line[field], expected, "{field} in {line}");
     }
@@ -214,10 +214,10 @@ fn a_reader_who_does_not_read_costs_lines_and_nothing_else() {
         assert_eq!(read["request"], "get k");
     });
     let written = written.count();
-    let lost = counted(&log_text, "access_lost");
+    let lost = counted(&log_text, "access_log_dropped");
     assert!(lost > 0, "nothing was lost though nobody read");
     assert_eq!(written + lost, REQUESTS, "every request is a line, or counted");
-    assert_eq!(counted(&log_text, "access_lines"), written);
+    assert_eq!(counted(&log_text, "access_log_lines"), written);
 }
 
 /// What the last line of a log says of a counter.
@@ -240,13 +240,13 @@ fn lines_that_a_full_disk_refused_were_counted_nowhere() {
     wait::until("the count of three lines", || {
         let metrics =
             flick_admin::client::get(&admin, "/metrics", None).expect("the admin side answers").body;
-        metrics.lines().any(|line| line == "flick_access_unwritten_total 3").then_some(())
+        metrics
+            .lines()
+            .any(|line| line == "flick_access_log_dropped_total{reason=\"write_error\"} 3")
+            .then_some(())
     });
     let log = service.drained();
-    assert!(
-        log.contains("lines of the access log could not be written") && log.contains("os error 28"),
-        "{log}"
-    );
+    assert!(log.contains("cannot write lines of the access log") && log.contains("os error 28"), "{log}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The admin side of a running service, read by a client of the tests' own: what it shows, to whom, and what it bears.
+//! The admin endpoint of a running service: its contents, its access control, and its limits.
 
 mod common;
 #[path = "admin/edges.rs"]
@@ -21,43 +21,44 @@ use common::{Scratch, client, flick, http, run, told};
 use flick_load::binary::{Opcode, Status};
 use openmetrics::Metrics;
 
-/// Says something to a service and reads until its reply has this end.
+/// Sends a text and reads until the response ends with `end`.
 fn ask(stream: &mut TcpStream, text: &str, end: &str) {
     stream.write_all(text.as_bytes()).expect("the service reads");
     let mut reply = Vec::new();
     while !reply.ends_with(end.as_bytes()) {
         let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a reply goes on to its end");
+        stream.read_exact(&mut byte).expect("the response is complete");
         reply.push(byte[0]);
     }
 }
 
-/// Asks for a path with further fields; status and body.
-fn get(mut stream: impl Read + Write, path: &str, fields: &str) -> (u16, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
-    stream.write_all(request.as_bytes()).expect("the admin side reads");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("the admin side answers and closes");
-    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
-    let status =
-        head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("an answer has a status");
-    (status, body.to_owned())
+/// Requests OpenMetrics.
+const OPEN_METRICS: &str = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+
+/// Sends a GET request with further headers; status and body.
+fn get(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16, String) {
+    let (status, body) = http::get(&mut stream, path, headers).expect("the admin endpoint responds");
+    (status, String::from_utf8(body).expect("responses are text"))
 }
 
 fn tcp(admin: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(admin).expect("the admin side listens");
+    let stream = TcpStream::connect(admin).expect("the admin endpoint listens");
     stream.set_read_timeout(Some(WAIT_MAX)).expect("the time is not zero");
     stream
 }
 
 fn metrics(admin: SocketAddr) -> Metrics {
-    let (status, text) = get(tcp(admin), "/metrics", "");
+    metrics_of(admin, "/metrics")
+}
+
+fn metrics_of(admin: SocketAddr, path: &str) -> Metrics {
+    let (status, text) = get(tcp(admin), path, OPEN_METRICS);
     assert_eq!(status, 200, "{text}");
-    Metrics::parse(&text).unwrap_or_else(|wrong| panic!("{wrong} in\n{text}"))
+    Metrics::parse(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
 }
 
 #[test]
-fn metrics_count_what_a_service_did() {
+fn metrics_count_requests_and_connections() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "2", "--admin", "0"]);
     let admin = service.admin();
@@ -70,35 +71,44 @@ fn metrics_count_what_a_service_did() {
     let seen = metrics(admin);
     for (name, expected) in [
         ("flick_requests_total", 50.0),
-        ("flick_replies_total", 50.0),
-        ("flick_sessions_open", 1.0),
+        ("flick_responses_total", 50.0),
+        ("flick_client_connections", 1.0),
         ("flick_backend_requests_total", 50.0),
-        ("flick_backend_failures_total", 0.0),
-        ("flick_backend_up", 2.0),
-        ("flick_request_seconds_count", 50.0),
-        ("flick_backend_reply_seconds_count", 50.0),
+        ("flick_backend_errors_total", 0.0),
+        ("flick_backend_up", 1.0),
+        ("flick_backend_workers_connected", 2.0),
+        ("flick_request_duration_seconds_count", 50.0),
+        ("flick_backend_request_duration_seconds_count", 50.0),
     ] {
         assert_eq!(seen.sum(name), expected, "{name}");
     }
-    assert!(seen.sum("flick_request_seconds_sum") >= seen.sum("flick_backend_reply_seconds_sum"));
+    assert!(
+        seen.sum("flick_request_duration_seconds_sum")
+            >= seen.sum("flick_backend_request_duration_seconds_sum")
+    );
     assert!(seen.sum("process_resident_memory_bytes") > 0.0);
-    let worker = seen.samples("flick_requests_total").next().expect("each worker has one");
-    let labels: Vec<&str> = worker.labels.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(labels, ["service", "channel", "worker"]);
+    let labels = |metrics: &Metrics| -> Vec<Vec<String>> {
+        let each = metrics.samples("flick_requests_total");
+        each.map(|sample| sample.labels.iter().map(|(name, _)| name.clone()).collect()).collect()
+    };
+    assert_eq!(labels(&seen), [["service"]]);
+    let per_worker = metrics_of(admin, "/metrics?per_worker=1");
+    assert_eq!(labels(&per_worker), [["service", "worker"]; 2]);
+    assert_eq!(per_worker.sum("flick_requests_total"), 50.0);
     service.drained();
 }
 
 #[test]
-fn what_is_not_counted_of_one_service_was_shown_as_zero() {
+fn metrics_of_shared_threads_are_missing_for_a_single_service() {
     let service = Service::proxy(&[free_address()], &["--workers", "1", "--admin", "0"]);
     let admin = service.admin();
     let seen = metrics(admin);
-    for name in ["flick_turns_total", "flick_busy_ns_total", "flick_share_waits_total"] {
+    for name in ["flick_worker_loops_total", "flick_worker_busy_seconds_total", "flick_cpu_throttled_total"] {
         assert_eq!(seen.samples(name).count(), 0, "{name}");
     }
     assert_eq!(seen.samples("flick_requests_total").count(), 1);
-    // What stands behind those that are left out is what its name says.
-    assert_eq!(seen.sum("flick_links_connected_total"), 0.0);
+    // The counters behind the missing ones keep their values.
+    assert_eq!(seen.sum("flick_backend_connections_opened_total"), 0.0);
     let (_, state) = get(tcp(admin), "/api/state", "");
     let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
     let service_shown = &state["services"][0];
@@ -107,14 +117,14 @@ fn what_is_not_counted_of_one_service_was_shown_as_zero() {
     assert!(counters.iter().all(|counter| counter["name"] != "busy_ns"), "{counters:?}");
     service.drained();
     let service = Service::proxy(&[free_address()], &["--workers", "1", "--admin", "0", "--cpu-max", "90%"]);
-    wait::until("turns that are counted", || {
-        (metrics(service.admin_address()).sum("flick_turns_total") > 0.0).then_some(())
+    wait::until("the loops to be counted", || {
+        (metrics(service.admin_address()).sum("flick_worker_loops_total") > 0.0).then_some(())
     });
     service.drained();
 }
 
-/// A backend that reads one request of each connection and ends it; how many it has read.
-fn hangs_up() -> (SocketAddr, Arc<AtomicU64>) {
+/// A backend that reads one request of each connection and closes it; the number of requests.
+fn closing_backend() -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (address, count) = (listener.local_addr().expect("it is bound"), Arc::<AtomicU64>::default());
     let asked = Arc::clone(&count);
@@ -132,14 +142,15 @@ fn hangs_up() -> (SocketAddr, Arc<AtomicU64>) {
 }
 
 #[test]
-fn metrics_count_each_request_that_is_sent_again_or_not() {
+fn metrics_count_retries_and_denied_retries() {
     const REQUESTS: u64 = 40;
     let good = http::Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), http::filled, 5);
     let good = good.expect("port 0 is free");
-    for budget in
-        [["--retry-budget", "100%", "--retry-min", "100"], ["--retry-budget", "0%", "--retry-min", "0"]]
-    {
-        let (bad, asked) = hangs_up();
+    for budget in [
+        ["--retry-budget", "100%", "--retry-min-per-second", "100"],
+        ["--retry-budget", "0%", "--retry-min-per-second", "0"],
+    ] {
+        let (bad, asked) = closing_backend();
         let connect = format!("backends={},{bad}", good.address);
         let program = "examples/http_balancer/round_robin.flick";
         let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect];
@@ -149,19 +160,19 @@ fn metrics_count_each_request_that_is_sent_again_or_not() {
             .map(|_| http::exchange(&mut client::connect(service.address), "/").expect("a reply").0)
             .collect();
         let failed = statuses.iter().filter(|status| **status == 502).count() as u64;
-        let hung_up = asked.load(Ordering::SeqCst);
+        let closed = asked.load(Ordering::SeqCst);
         let (seen, is_allowed) = (metrics(service.admin()), budget[1] == "100%");
-        assert!(hung_up > 10, "the test does something: {hung_up}");
-        assert_eq!(failed, if is_allowed { 0 } else { hung_up }, "{budget:?}: {statuses:?}");
-        let expected = if is_allowed { (hung_up, 0) } else { (0, hung_up) };
-        let counted = ["flick_retried_total", "flick_retries_denied_total"].map(|name| seen.sum(name) as u64);
+        assert!(closed > 10, "the backend got requests: {closed}");
+        assert_eq!(failed, if is_allowed { 0 } else { closed }, "{budget:?}: {statuses:?}");
+        let expected = if is_allowed { (closed, 0) } else { (0, closed) };
+        let counted = ["flick_retries_total", "flick_retries_denied_total"].map(|name| seen.sum(name) as u64);
         assert_eq!((counted[0], counted[1]), expected, "{budget:?}");
         service.drained();
     }
 }
 
 #[test]
-fn clients_are_named_with_what_they_do_when_somebody_asks() {
+fn sessions_lists_clients_with_their_state() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "2", "--admin", "0"]);
     let admin = service.admin();
@@ -173,14 +184,14 @@ fn clients_are_named_with_what_they_do_when_somebody_asks() {
         let (status, text) = get(tcp(admin), "/api/sessions", "");
         assert_eq!(status, 200, "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        // Who is counted and who is named are asked one behind the other.
+        // The count and the list are read one after the other.
         if read["open"] != 2 {
             return None;
         }
         let own = stream.local_addr().expect("it is connected").to_string();
         read["sessions"].as_array()?.iter().find(|session| session["client"] == own.as_str()).cloned()
     };
-    let begun = wait::until("the half request to be seen", || {
+    let begun = wait::until("the partial request to be shown", || {
         named(&silent).filter(|session| session["state"] == "sends a request")
     });
     assert_eq!((&begun["bytes_in"], &begun["bytes_out"]), (&2.into(), &0.into()), "{begun}");
@@ -194,14 +205,27 @@ fn clients_are_named_with_what_they_do_when_somebody_asks() {
     service.drained();
 }
 
-/// Reads OpenMetrics on its standard input; the families on its output.
-const PARSER: &str = "import sys
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read
-for family in read(sys.stdin.read()):
+/// Parses metrics on standard input with a module of prometheus_client, and prints the families.
+const PARSER: &str = "import sys, importlib
+parser = importlib.import_module(sys.argv[1])
+for family in parser.text_string_to_metric_families(sys.stdin.read()):
     print(family.name, family.type, len(family.samples))";
 
+/// Runs a program with this standard input; status and output.
+fn run_with_input(program: &str, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = std::process::Command::new(program)
+        .args(arguments)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("`{program}` is installed: {error}"));
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("the program reads");
+    told(child.wait_with_output().expect("a child of this test"))
+}
+
 #[test]
-fn a_parser_of_prometheus_reads_the_metrics() {
+fn prometheus_parsers_accept_both_formats() {
     let memcached = Memcached::start();
     let connect = format!("backends={}", memcached.address);
     let program = "examples/memcached_cache/memcached_cache.flick";
@@ -211,25 +235,36 @@ fn a_parser_of_prometheus_reads_the_metrics() {
     let mut client = client::connect(service.address);
     client.write_all(b"get key\r\n").expect("the service reads");
     client.read_exact(&mut [0; 5]).expect("it answers");
-    let (_, text) = get(tcp(service.admin()), "/metrics", "");
-    let mut parser = std::process::Command::new("/usr/bin/python3")
-        .args(["-c", PARSER])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("python3 is installed");
-    parser.stdin.take().expect("it was asked for").write_all(text.as_bytes()).expect("it reads");
-    let (status, families, complaint) = told(parser.wait_with_output().expect("our own child"));
-    assert_eq!(status, 0, "{complaint}\n{text}");
-    for expected in ["flick_requests counter", "flick_request_seconds histogram", "flick_sessions_open gauge"]
-    {
-        assert!(families.lines().any(|line| line.starts_with(expected)), "no `{expected}` in\n{families}");
+    let admin = service.admin();
+    for path in ["/metrics", "/metrics?per_worker=1"] {
+        for (headers, parser, info) in [
+            (OPEN_METRICS, "prometheus_client.openmetrics.parser", "flick_build info"),
+            ("", "prometheus_client.parser", "flick_build_info gauge"),
+        ] {
+            let (_, text) = get(tcp(admin), path, headers);
+            let (status, families, error) =
+                run_with_input("/usr/bin/python3", &["-c", PARSER, parser], &text);
+            assert_eq!(status, 0, "{error}\n{text}");
+            for expected in [
+                info,
+                "flick_requests counter",
+                "flick_request_duration_seconds histogram",
+                "flick_draining gauge",
+            ] {
+                assert!(
+                    families.lines().any(|line| line.starts_with(expected)),
+                    "no `{expected}` in\n{families}"
+                );
+            }
+        }
     }
+    let (_, text) = get(tcp(admin), "/metrics", "");
+    let (status, lints, error) = run_with_input("promtool", &["check", "metrics"], &text);
+    assert_eq!((status, lints.as_str(), error.as_str()), (0, "", ""), "{text}");
     service.drained();
 }
 
-/// The threads of a service, by name.
+/// The id of a service's thread of this name.
 fn thread_of(service: &Service, wanted: &str) -> i32 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).expect("it runs");
     let named = tasks
@@ -240,38 +275,37 @@ fn thread_of(service: &Service, wanted: &str) -> i32 {
 }
 
 #[test]
-fn a_worker_that_hangs_is_told_by_name_and_one_that_sleeps_is_not() {
+fn healthz_names_a_stalled_worker_and_no_sleeping_one() {
     use nix::sys::ptrace;
     use nix::sys::wait::{WaitPidFlag, waitpid};
     use nix::unistd::Pid;
 
     let memcached = Memcached::start();
-    let extra = ["--workers", "2", "--admin", "0", "--hang-after", "1s"];
+    let extra = ["--workers", "2", "--admin", "0", "--watchdog-timeout", "1s"];
     let service = Service::proxy(&[memcached.address], &extra);
     let admin = service.admin();
     let health = || get(tcp(admin), "/healthz", "");
     let worker = Pid::from_raw(thread_of(&service, "flick-1"));
-    // Nobody asks anything: all workers sleep, for longer than any may hang.
+    // Without requests all workers sleep, for longer than the watchdog timeout.
     let asleep = std::time::Instant::now();
     wait::until("two seconds of sleep", || {
-        assert_eq!(health().0, 200, "a worker that sleeps does not hang");
+        assert_eq!(health().0, 200, "a sleeping worker is not stalled");
         (asleep.elapsed().as_secs() >= 2).then_some(())
     });
     ptrace::seize(worker, ptrace::Options::empty()).expect("it is a thread of our own child");
     ptrace::interrupt(worker).expect("it is ours");
     waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it stops");
-    wait::until("the worker to be missed", || {
-        let (status, told) = health();
-        (status == 503).then(|| assert_eq!(told, "worker 1 of Memcached hangs\n"))
-    });
-    ptrace::detach(worker, None).expect("it is ours");
-    wait::until("the worker to be found again", || (health().0 == 200).then_some(()));
+    let reported = wait::within(WAIT_MAX, || Some(health()).filter(|(status, _)| *status == 503));
+    // Before anything fails: a stopped thread would keep the service from ending.
+    ptrace::detach(worker, None).expect("the thread was seized");
+    assert_eq!(reported.expect("the stalled worker is reported").1, "worker 1 of Memcached is stalled\n");
+    wait::until("the worker to run again", || (health().0 == 200).then_some(()));
     let log = service.drained();
-    assert!(log.contains("a worker hangs") && log.contains("a worker that hung turns again"), "{log}");
+    assert!(log.contains("worker stalled") && log.contains("stalled worker runs again"), "{log}");
 }
 
 #[test]
-fn counters_of_programs_stand_under_their_own_names() {
+fn program_counters_keep_their_names() {
     let memcached = Memcached::start();
     let connect = format!("backends={}", memcached.address);
     let program = "examples/memcached_cache/memcached_cache.flick";
@@ -300,7 +334,7 @@ fn counters_of_programs_stand_under_their_own_names() {
 }
 
 #[test]
-fn a_line_about_a_backend_named_neither_service_nor_worker() {
+fn log_of_a_backend_names_service_and_worker() {
     let gone = free_address();
     let service = Service::proxy(&[gone], &["--workers", "1", "--admin", "0"]);
     let admin = service.admin();
@@ -312,7 +346,7 @@ fn a_line_about_a_backend_named_neither_service_nor_worker() {
 }
 
 #[test]
-fn a_service_is_ready_while_it_has_backends() {
+fn service_without_a_backend_is_not_ready() {
     let service = Service::proxy(&[free_address()], &["--admin", "0"]);
     let admin = service.admin();
     assert_eq!(get(tcp(admin), "/healthz", ""), (200, "ok\n".to_owned()));
@@ -322,9 +356,9 @@ fn a_service_is_ready_while_it_has_backends() {
 }
 
 #[test]
-fn a_service_whose_list_of_backends_was_empty_called_itself_ready() {
+fn service_with_an_empty_backend_list_is_not_ready() {
     let scratch = Scratch::new("admin-empty-list");
-    let list = scratch.write("list", "# nobody yet\n");
+    let list = scratch.write("list", "# empty\n");
     let connect = format!("backends=file:{}", list.display());
     let arguments =
         ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
@@ -335,7 +369,7 @@ fn a_service_whose_list_of_backends_was_empty_called_itself_ready() {
 }
 
 #[test]
-fn the_state_is_for_those_with_the_token() {
+fn state_needs_the_token() {
     let scratch = Scratch::new("admin-token");
     let file = scratch.write("token", "s3cret\nmore\n");
     let file = file.to_str().expect("the path is UTF-8");
@@ -350,7 +384,7 @@ fn the_state_is_for_those_with_the_token() {
 }
 
 #[test]
-fn a_new_token_was_read_at_the_next_start_only() {
+fn reload_reads_the_token_again() {
     let scratch = Scratch::new("admin-token-new");
     let file = scratch.write("token", "old\n");
     let file = file.to_str().expect("the path is UTF-8");
@@ -360,21 +394,24 @@ fn a_new_token_was_read_at_the_next_start_only() {
     assert_eq!((status("old"), status("new")), (200, 401));
     scratch.write("token", "new\n");
     service.signal("HUP");
-    wait::until("the new token to hold", || (status("new") == 200).then_some(()));
+    wait::until("the new token to apply", || (status("new") == 200).then_some(()));
     assert_eq!(status("old"), 401);
-    // One that cannot be read changes nothing.
+    // A token that cannot be read changes nothing.
     std::fs::remove_file(file).expect("it is there");
     service.signal("HUP");
     let fields = "Authorization: Bearer new\r\n";
-    wait::until("the refusal", || {
-        get(tcp(admin), "/metrics", fields).1.contains("flick_reloads_failed_total 1").then_some(())
+    wait::until("the failed reload", || {
+        get(tcp(admin), "/metrics", fields)
+            .1
+            .contains("flick_config_reloads_total{result=\"failure\"} 1")
+            .then_some(())
     });
     let log = service.drained();
-    assert!(log.contains("not reloaded") && log.contains("cannot read the token in "), "{log}");
+    assert!(log.contains("the reload failed") && log.contains("cannot read the token in "), "{log}");
 }
 
 #[test]
-fn a_failed_upgrade_opened_the_state_to_those_without_the_token() {
+fn failed_upgrade_keeps_the_token_required() {
     let scratch = Scratch::new("admin-token-gone");
     let token = scratch.write("token", "secret\n");
     let token = token.to_str().expect("the path is UTF-8");
@@ -400,7 +437,7 @@ fn a_failed_upgrade_opened_the_state_to_those_without_the_token() {
 }
 
 #[test]
-fn what_others_could_read_needs_a_token() {
+fn public_address_needs_a_token() {
     let arguments =
         ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
     let (status, _, stderr) = run(&[&arguments[..], &["--admin", "0.0.0.0:0"]].concat());
@@ -412,15 +449,15 @@ fn what_others_could_read_needs_a_token() {
 }
 
 #[test]
-fn a_socket_file_is_for_its_owner_and_goes_with_the_service() {
+fn socket_file_is_private_and_removed_at_the_end() {
     let scratch = Scratch::new("admin-unix");
     let path = scratch.path().join("admin.sock");
     let admin = format!("unix:{}", path.display());
-    // Left over from a process that was killed.
+    // A stale socket of a process that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("the directory can be written"));
     let service = Service::proxy(&[free_address()], &["--admin", &admin]);
     let connect = || std::os::unix::net::UnixStream::connect(&path);
-    let first = wait::until("the admin side to listen", || connect().ok());
+    let first = wait::until("the admin endpoint to listen", || connect().ok());
     let mode = std::fs::metadata(&path).expect("the socket is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(get(first, "/healthz", "").0, 200);
@@ -434,7 +471,7 @@ fn a_socket_file_is_for_its_owner_and_goes_with_the_service() {
         "Memcached ",
         "Backends",
         "down",
-        "Latest faults",
+        "Recent warnings and errors",
         "backend is down",
     ] {
         assert!(text.contains(piece), "`{piece}` is not in\n{text}");
@@ -444,17 +481,17 @@ fn a_socket_file_is_for_its_owner_and_goes_with_the_service() {
 }
 
 #[test]
-fn readers_who_dawdle_hold_up_nobody() {
+fn slow_clients_do_not_block_others() {
     let service = Service::proxy(&[free_address()], &["--admin", "0"]);
     let admin = service.admin();
-    // As many as are borne at once, and a few more: these are told so or wait, and nobody is left out for good.
-    let dawdlers: Vec<TcpStream> = (0..24).map(|_| tcp(admin)).collect();
-    for mut dawdler in &dawdlers {
-        dawdler.write_all(b"GET /met").expect("a head may come in pieces");
+    // More than the limit: each new connection replaces the oldest without a request.
+    let slow_clients: Vec<TcpStream> = (0..24).map(|_| tcp(admin)).collect();
+    for mut client in &slow_clients {
+        client.write_all(b"GET /met").expect("a head may come in pieces");
     }
-    // Whoever has asked for nothing yet makes room: who watches the service would end it otherwise.
+    // A health check must get a connection, or the service would be restarted.
     let mut stream = tcp(admin);
-    stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("it has a place");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("the connection is open");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it is answered");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
@@ -464,6 +501,6 @@ fn readers_who_dawdle_hold_up_nobody() {
     let mut text = vec![0; 12];
     stream.read_exact(&mut text).expect("it is answered");
     assert_eq!(text, b"HTTP/1.1 431");
-    drop(dawdlers);
+    drop(slow_clients);
     service.drained();
 }

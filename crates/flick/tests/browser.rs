@@ -73,7 +73,7 @@ fn the_admin_page_shows_a_service_at_work() {
     for piece in ["Memcached", "serving", "client =>", "64", "backend is down", "down", "up"] {
         assert!(text.contains(piece), "`{piece}` is not in\n{text}");
     }
-    assert_eq!(browser.value("document.querySelectorAll('.graph .way').length"), 4);
+    assert_eq!(browser.value("document.querySelectorAll('.graph .edge').length"), 4);
     assert_eq!(browser.value("document.querySelectorAll('.curve').length"), 3);
     assert_eq!(browser.value("document.querySelectorAll('#services section').length"), 1);
     for width in [1200, 380] {
@@ -100,7 +100,7 @@ fn every_edge_along_which_messages_go_has_a_rate_where_rules_ask() {
     let mut browser = Browser::start("admin-edges");
     browser.open(&format!("http://{}/", service.admin()));
     assert_eq!(browser.value(RATES), true);
-    let ways = browser.value("document.querySelectorAll('.graph .way:not(.keeps)').length");
+    let ways = browser.value("document.querySelectorAll('.graph .edge:not(.keeps)').length");
     assert_eq!(
         ways, 6,
         "client and backends come in; the client's rule asks, sends on and answers, replies go out"

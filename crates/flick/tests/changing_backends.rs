@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::http::{self, Backend, numbered};
-use common::process::Orphan;
+use common::process::OwnedPid;
 use common::service::Service;
 use common::wait;
 use common::{Scratch, client, peers};
@@ -181,7 +181,7 @@ fn weights_in_a_file_are_those_of_the_service() {
     list(&format!("{} backup\n{}\n", origins[1], origins[0]));
     check(&service, &[2], &[3]);
     let log = service.drained();
-    assert!(log.contains("says `weight=none`; write `backup`"), "{log}");
+    assert!(log.contains("unknown parameter `weight=none`"), "{log}");
 
     let connect = format!("backends={} weight=5,{}", origins[0], origins[1]);
     let args = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--workers", "1", "--connect", &connect];
@@ -363,7 +363,7 @@ fn an_upgrade_while_the_name_server_failed_had_no_backends() {
     let (status, told, error) = common::run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
     let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let _second = Orphan(second.expect("it says which"));
+    let _second = OwnedPid(second.expect("it says which"));
     assert_eq!(service.gone().code(), Some(0));
     check(&service, &[2], &[]);
 }
@@ -389,7 +389,10 @@ fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
     check(&service, &[2], &[]);
     say(Zone { fails: true, ..Zone::default() });
     let (status, told, error) = common::run(&["reload", &admin]);
-    assert!(status == 0 && told.contains("stays as it was") && told.contains("SERVFAIL"), "{told}{error}");
+    assert!(
+        status == 0 && told.contains("keeps its old contents") && told.contains("SERVFAIL"),
+        "{told}{error}"
+    );
     stays(&service, &[2]);
     // One that nobody has an answer to is refused.
     write("other.test");
@@ -400,7 +403,7 @@ fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
     say(Zone { addresses: vec![3], ..Zone::default() });
     check(&service, &[3], &[2]);
     let log = service.drained();
-    assert!(log.contains("begins as it was"), "{log}");
+    assert!(log.contains("keeps its old contents"), "{log}");
 }
 
 #[test]

@@ -1,25 +1,25 @@
-//! The command line as a person or script meets it: exit statuses, what is said where, and what is said at all.
+//! The command line: exit statuses, output and messages.
 
 mod common;
 
 use common::{PROXY, Scratch, run};
 
-/// Runs the tool and compares its status; each of `said` must be in stdout or stderr.
-fn check(args: &[&str], status: i32, said: &[&str]) {
+/// Runs flick and compares its status; each of `expected` must be in stdout or stderr.
+fn check(args: &[&str], status: i32, expected: &[&str]) {
     let (actual, stdout, stderr) = run(args);
     assert_eq!(actual, status, "flick {}\nstdout: {stdout}\nstderr: {stderr}", args.join(" "));
-    for text in said {
-        let is_said = stdout.contains(text) || stderr.contains(text);
+    for text in expected {
+        let is_there = stdout.contains(text) || stderr.contains(text);
         assert!(
-            is_said,
-            "flick {} does not say `{text}`\nstdout: {stdout}\nstderr: {stderr}",
+            is_there,
+            "flick {} does not print `{text}`\nstdout: {stdout}\nstderr: {stderr}",
             args.join(" ")
         );
     }
 }
 
 #[test]
-fn a_right_program_is_summed_up() {
+fn check_prints_a_summary() {
     check(
         &["check", PROXY],
         0,
@@ -28,22 +28,22 @@ fn a_right_program_is_summed_up() {
 }
 
 #[test]
-fn bounds_name_every_figure() {
+fn check_prints_resource_bounds() {
     let figures = [
-        "memory of a session",
+        "memory per session",
         "its channels",
         "its views",
         "its state",
         "global state",
-        "work for a message",
+        "work per message",
         "memcached_proxy.flick:",
         "largest message",
-        "ends of `backends`: at most 1024",
+        "elements of `backends`: at most 1024",
     ];
     check(&["check", PROXY, "--bounds"], 0, &figures);
 }
 
-/// A program that keeps, asks and counts.
+/// A program with a dictionary, `local` state and `ask`s.
 const KEEPER: &str = r#"use memcached_binary
 
 global seen: dict<string<250>, int> max 1000 entries
@@ -66,17 +66,17 @@ fun answer: ([cmd/cmd] backends, -/cmd client, req: cmd) -> ()
 "#;
 
 #[test]
-fn bounds_tell_what_is_kept_and_asked() {
+fn check_prints_bounds_of_dictionaries_and_asks() {
     let scratch = Scratch::new("keeper");
     let path = scratch.write("keeper.flick", KEEPER);
     let path = path.to_str().expect("the path is UTF-8");
     let figures = [
         "its state             112 B",
-        "memory of a rule that waits",
-        "the replies it keeps",
+        "memory of a suspended rule",
+        "its replies",
         "`seen`, 1000 entries: ",
-        "asks caused by one      at most 1, and all elements of an array 1 times",
-        "ends of `backends`: at most 64",
+        "asks per message        at most 1, and 1 `ask all`",
+        "elements of `backends`: at most 64",
     ];
     check(&["check", path, "--bounds"], 0, &figures);
     let (status, stdout, _) = run(&["check", path, "--bounds", "--json"]);
@@ -91,7 +91,7 @@ fn bounds_tell_what_is_kept_and_asked() {
 }
 
 #[test]
-fn work_counts_where_it_is_done() {
+fn hottest_line_is_in_the_called_function() {
     let program = "use memcached_binary\n\ntype cmd: record\n  key : string\n\nproc P: (cmd/cmd client)\n  | client => looked() => client\n\nfun looked: (req: cmd) -> (cmd)\n  if far(req.key): req\n  else: req with key = \"a\"\n\nfun far: (key: string<250>) -> (bool)\n  (fold i in 0..90, n = len(key): n + i) > 3\n";
     let scratch = Scratch::new("work");
     let path = scratch.write("work.flick", program);
@@ -103,18 +103,18 @@ fn work_counts_where_it_is_done() {
 }
 
 #[test]
-fn a_service_that_could_need_more_memory_than_allowed_does_not_start() {
+fn service_above_max_memory_does_not_start() {
     let listen = "client=127.0.0.1:0";
-    let told = ["may need", "`--memory` allows 1 MiB", "network buffers: lower `--buffers`"];
+    let expected = ["may need", "`--max-memory` allows 1 MiB", "network buffers: lower `--buffer-memory`"];
     check(
-        &["run", PROXY, "--listen", listen, "--connect", "backends=127.0.0.1:1", "--memory", "1MiB"],
+        &["run", PROXY, "--listen", listen, "--connect", "backends=127.0.0.1:1", "--max-memory", "1MiB"],
         1,
-        &told,
+        &expected,
     );
 }
 
 #[test]
-fn a_wrong_program_ends_with_1_and_goes_to_stderr() {
+fn wrong_program_exits_with_1_and_reports_on_stderr() {
     let scratch = Scratch::new("wrong");
     let path = scratch
         .write("wrong.flick", "use memcached_binary\nproc P: (cmd/cmd client)\n  | client => nowhere\n");
@@ -128,7 +128,7 @@ fn a_wrong_program_ends_with_1_and_goes_to_stderr() {
 }
 
 #[test]
-fn json_holds_what_people_are_told() {
+fn check_prints_json() {
     let (status, stdout, _) = run(&["check", PROXY, "--bounds", "--json"]);
     assert_eq!(status, 0);
     for text in [
@@ -147,56 +147,72 @@ fn json_holds_what_people_are_told() {
 }
 
 #[test]
-fn every_error_code_can_be_explained() {
+fn explain_prints_the_page_of_a_code() {
     check(&["explain", "e0301"], 0, &["E0301"]);
     check(&["explain", "E9999"], 2, &["no error `E9999`"]);
 }
 
 #[test]
-fn a_library_has_nothing_to_run() {
+fn library_cannot_be_run() {
     let library = "stdlib/memcached_binary.flick";
     check(&["check", library], 0, &["library", "`cmd`"]);
     check(&["run", library], 1, &["no process"]);
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_file_is_named() {
     check(&["check", "nowhere.flick"], 1, &["cannot read nowhere.flick"]);
     check(&["run", "--config", "nowhere.toml"], 2, &["nowhere.toml"]);
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn wrong_usage_exits_with_2() {
     check(&[], 2, &["Usage"]);
     check(&["chekc", PROXY], 2, &["check"]);
-    check(&["run", PROXY, "--listen", "127.0.0.1:1"], 2, &["names no channel", "client=127.0.0.1:11211"]);
+    check(&["run", PROXY, "--listen", "127.0.0.1:1"], 2, &["has no channel", "client=127.0.0.1:11211"]);
     check(&["run", PROXY, "--listen", "client=localhost:1"], 2, &["localhost:1"]);
-    check(&["run", PROXY, "--reply-timeout", "3"], 2, &["a number and a unit"]);
-    check(&["run", PROXY, "--workers", "0"], 2, &["give 1 to"]);
+    check(&["run", PROXY, "--response-timeout", "3"], 2, &["a number and a unit"]);
+    check(&["run", PROXY, "--workers", "0"], 2, &["the range is 1 to"]);
 }
 
 #[test]
-fn settings_that_contradict_each_other_or_did_nothing_were_taken() {
+fn settings_without_effect_are_rejected() {
     check(
-        &["run", PROXY, "--check-expect", "PONG"],
+        &["run", PROXY, "--health-check-expect", "PONG"],
         2,
-        &["`--check-expect` does nothing", "`--check-every`"],
+        &["`--health-check-expect` has no effect", "`--health-check-interval`"],
     );
     check(
-        &["run", PROXY, "--backoff-min", "2s", "--backoff-max", "1s"],
+        &["run", PROXY, "--reconnect-backoff-min", "2s", "--reconnect-backoff-max", "1s"],
         2,
-        &["`--backoff-min` of 2s is longer than `--backoff-max` of 1s"],
+        &["`--reconnect-backoff-min` of 2s is longer than `--reconnect-backoff-max` of 1s"],
     );
-    // Not to check today, what would be checked otherwise, is no mistake; channels are looked at behind that.
-    check(&["run", PROXY, "--check-expect", "PONG", "--check-every", "0"], 2, &["are not bound"]);
-    check(&["run", PROXY, "--eject-time", "30s"], 2, &["`--eject-time` does nothing", "`--eject-failures`"]);
-    check(&["run", PROXY, "--eject-time", "30s", "--eject-share", "0%"], 2, &["are not bound"]);
-    // Checks put backends out, too.
-    check(&["run", PROXY, "--eject-max", "20%", "--check-every", "1s"], 2, &["are not bound"]);
+    // Health checks that are turned off are not an error. The missing channels are reported after that check.
+    check(
+        &["run", PROXY, "--health-check-expect", "PONG", "--health-check-interval", "0"],
+        2,
+        &["are not bound"],
+    );
+    check(
+        &["run", PROXY, "--outlier-ejection-time", "30s"],
+        2,
+        &["`--outlier-ejection-time` has no effect", "`--outlier-consecutive-failures`"],
+    );
+    check(
+        &["run", PROXY, "--outlier-ejection-time", "30s", "--outlier-failure-percent", "0%"],
+        2,
+        &["are not bound"],
+    );
+    // Health checks eject backends, too.
+    check(
+        &["run", PROXY, "--outlier-max-ejected", "20%", "--health-check-interval", "1s"],
+        2,
+        &["are not bound"],
+    );
 }
 
 #[test]
-fn a_run_without_program_or_settings_says_what_it_needs() {
+fn run_without_program_or_settings_file() {
     let scratch = Scratch::new("nothing");
     let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");
     let (status, _, stderr) = common::told(output);
@@ -205,12 +221,12 @@ fn a_run_without_program_or_settings_says_what_it_needs() {
 }
 
 #[test]
-fn wrong_channels_get_the_list_of_right_ones() {
-    let right = ["`client`", "`backends`", "receives cmd, sends cmd"];
-    let check = |args: &[&str], said: &str| {
+fn error_of_a_wrong_channel_lists_the_channels() {
+    let channels = ["`client`", "`backends`", "receives cmd, sends cmd"];
+    let check = |args: &[&str], expected: &str| {
         let mut all = vec!["run", PROXY];
         all.extend_from_slice(args);
-        self::check(&all, 2, &[&[said], right.as_slice()].concat());
+        self::check(&all, 2, &[&[expected], channels.as_slice()].concat());
     };
     check(&["--listen", "clients=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"], "no channel `clients`");
     check(&["--listen", "client=127.0.0.1:0"], "channel `backends`");
@@ -218,12 +234,16 @@ fn wrong_channels_get_the_list_of_right_ones() {
 }
 
 #[test]
-fn both_ways_of_a_channel_had_the_type_of_its_requests() {
+fn channel_has_a_type_for_each_direction() {
     const BALANCER: &str = "examples/http_balancer/round_robin.flick";
-    let said = ["`client` (receives request, sends response)"];
-    check(&["run", BALANCER, "--listen", "clients=127.0.0.1:0"], 2, &said);
-    let said = ["`backends` (array, receives response, sends request)"];
-    check(&["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", "back=127.0.0.1:1"], 2, &said);
+    let expected = ["`client` (receives request, sends response)"];
+    check(&["run", BALANCER, "--listen", "clients=127.0.0.1:0"], 2, &expected);
+    let expected = ["`backends` (array, receives response, sends request)"];
+    check(
+        &["run", BALANCER, "--listen", "client=127.0.0.1:0", "--connect", "back=127.0.0.1:1"],
+        2,
+        &expected,
+    );
     let scratch = Scratch::new("graph-types");
     let directory = scratch.path().to_str().expect("the path is UTF-8");
     check(&["build", BALANCER, "--emit", "graph", "-o", directory], 0, &["round_robin.dot"]);
@@ -239,7 +259,7 @@ fn both_ways_of_a_channel_had_the_type_of_its_requests() {
 }
 
 #[test]
-fn every_form_of_a_program_can_be_shown() {
+fn build_prints_every_form() {
     check(&["build", PROXY, "--emit", "ir"], 0, &["parse_request.client", "target_backend"]);
     check(&["build", PROXY, "--emit", "clif"], 0, &["function", "block0"]);
     check(&["build", PROXY, "--emit", "asm"], 0, &["parse_request.client", "bytes)"]);
@@ -257,7 +277,7 @@ fn every_form_of_a_program_can_be_shown() {
 }
 
 #[test]
-fn a_file_that_hides_the_library_is_refused() {
+fn file_with_the_name_of_a_library_is_rejected() {
     let scratch = Scratch::new("hides");
     let program = scratch.write("main.flick", "use memcached_binary\n");
     scratch.write("memcached_binary.flick", "# mine\n");
@@ -265,7 +285,7 @@ fn a_file_that_hides_the_library_is_refused() {
 }
 
 #[test]
-fn a_file_beside_the_program_is_found() {
+fn use_finds_a_file_beside_the_program() {
     let scratch = Scratch::new("beside");
     let listing = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
     let grammar =
@@ -276,19 +296,19 @@ fn a_file_beside_the_program_is_found() {
 }
 
 #[test]
-fn a_program_without_end_took_all_memory() {
+fn endless_program_is_rejected() {
     for arguments in [&["check", "/dev/zero"][..], &["run", "/dev/zero"], &["doc", "/dev/zero"]] {
         let (status, _, stderr) = run(arguments);
         assert_ne!(status, 0, "{arguments:?}");
-        assert!(stderr.contains("the most is") || stderr.contains("cannot read"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("the limit is") || stderr.contains("cannot read"), "{arguments:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_result_that_cannot_be_written_was_a_panic() {
+fn unwritable_stdout_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
-    let mut tool = common::flick();
-    let output = tool.args(["check", common::PROXY]).stdout(full).output().expect("the tool starts");
+    let output =
+        common::flick().args(["check", common::PROXY]).stdout(full).output().expect("the tool starts");
     let (status, _, stderr) = common::told(output);
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");

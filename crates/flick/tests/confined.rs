@@ -84,7 +84,7 @@ fn every_thread_is_confined_and_the_service_serves_and_keeps_its_state() {
 #[test]
 fn nothing_is_given_up_if_that_is_asked_for() {
     let scratch = Scratch::new("unconfined");
-    let service = kept(&scratch, &["--confine", "off"]);
+    let service = kept(&scratch, &["--sandbox", "off"]);
     check_serves(&service);
     let values = of_all_threads(service.pid(), "Seccomp");
     // As many filters as around the test itself.
@@ -122,9 +122,9 @@ fn root_becomes_the_user_it_is_told_with_every_thread() {
 
 #[test]
 fn a_user_that_is_none_starts_nothing() {
-    let (status, _, error) = run(&["run", common::PROXY, "--user", "nobody-of-this-name"]);
+    let (status, _, error) = run(&["run", common::PROXY, "--user", "no-such-user"]);
     assert_eq!(status, 2, "{error}");
-    assert!(error.contains("there is no user `nobody-of-this-name`"), "{error}");
+    assert!(error.contains("there is no user `no-such-user`"), "{error}");
 }
 
 #[test]
@@ -141,14 +141,17 @@ fn a_confined_service_did_not_say_why_it_may_not_read_a_program() {
     };
     let (settings, state) = (write(&program), scratch.path().join("state").display().to_string());
     let service =
-        Service::start(&["run", "--config", &settings, "--state-dir", &state, "--confine", "strict"]);
+        Service::start(&["run", "--config", &settings, "--state-dir", &state, "--sandbox", "strict"]);
     let admin = service.admin_address().to_string();
     write(&elsewhere);
     let (status, _, error) = run(&["reload", &admin]);
     assert!(status == 1 && error.contains("Permission denied"), "{error}");
-    assert!(error.contains("this process is confined") && error.contains("start it anew"), "{error}");
+    assert!(
+        error.contains("the sandbox lets this process read only") && error.contains("restart flick"),
+        "{error}"
+    );
     let (status, _, error) = run(&["upgrade", &admin]);
-    assert!(status == 1 && error.contains("confined strictly and starts no other"), "{error}");
+    assert!(status == 1 && error.contains("does not allow starting a process"), "{error}");
     check_serves(&service);
     service.drained();
 }

@@ -73,7 +73,10 @@ fn is_up(service: &Service, backend: SocketAddr) {
 fn reload(service: &Service) {
     service.signal("HUP");
     wait::until("the reload", || {
-        seen(service.admin_address(), "/metrics").1.contains("flick_reloads_total 1").then_some(())
+        seen(service.admin_address(), "/metrics")
+            .1
+            .contains("flick_config_reloads_total{result=\"success\"} 1")
+            .then_some(())
     });
 }
 
@@ -85,9 +88,10 @@ fn statuses(stream: &mut TcpStream, count: usize) -> Vec<u16> {
 #[test]
 fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
     const REQUESTS: usize = 40;
-    for budget in
-        [["--retry-budget", "0%", "--retry-min", "0"], ["--retry-budget", "100%", "--retry-min", "50"]]
-    {
+    for budget in [
+        ["--retry-budget", "0%", "--retry-min-per-second", "0"],
+        ["--retry-budget", "100%", "--retry-min-per-second", "50"],
+    ] {
         let (good, bad) = (good(), Bad::start(NOTHING));
         let service = balancer(&[good.address, bad.address], &budget);
         [good.address, bad.address].iter().for_each(|backend| is_up(&service, *backend));
@@ -97,7 +101,7 @@ fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
         assert_eq!(tried, REQUESTS / 2, "{budget:?}: every other turn is its: {told:?}");
         let may_fail = if budget[1] == "0%" { REQUESTS / 2 } else { 0 };
         assert_eq!(failed, may_fail, "{budget:?}: {told:?}");
-        let failures = figure(&service, "flick_backend_failures_total{", bad.address);
+        let failures = figure(&service, "flick_backend_errors_total{", bad.address);
         assert_eq!(failures as usize, tried, "failures count, sent again or not");
         let log = service.drained();
         assert!(log.contains("backend ended a connection before its reply was whole"), "{log}");
@@ -107,15 +111,22 @@ fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
 #[test]
 fn a_service_whose_only_backend_is_out_called_itself_ready() {
     let bad = Bad::start(NOTHING);
-    let ejects = ["--eject-failures", "3", "--eject-max", "100%", "--eject-time", "600s"];
+    let ejects = [
+        "--outlier-consecutive-failures",
+        "3",
+        "--outlier-max-ejected",
+        "100%",
+        "--outlier-ejection-time",
+        "600s",
+    ];
     let service = balancer(&[bad.address], &ejects);
     is_up(&service, bad.address);
     assert_eq!(seen(service.admin_address(), "/readyz").0, 200);
     assert_eq!(statuses(&mut client::connect(service.address), 3), [502; 3]);
     let (status, why) = seen(service.admin_address(), "/readyz");
-    assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is out or down\n"));
+    assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is ejected or down\n"));
     reload(&service);
-    assert_eq!(figure(&service, "flick_backend_out{", bad.address), 1, "also behind a reload");
+    assert_eq!(figure(&service, "flick_backend_ejected{", bad.address), 1, "also behind a reload");
     service.drained();
 }
 
@@ -129,14 +140,14 @@ fn what_is_known_of_backends_is_known_behind_a_reload() {
         format!(
             "workers = 1\n[admin]\nlisten = \"0\"\n[[service]]\nprogram = \"{BALANCER}\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
              connect = {{ backends = [{list}] }}\n[health]\ncheck_every = \"{every}\"\ncheck_send = \"GET /c HTTP/1.1\\\\r\\\\nHost: c\\\\r\\\\n\\\\r\\\\n\"\n\
-             check_expect = \"HTTP/1.1 200\"\ncheck_fall = 2\neject_failures = 2\neject_max = \"70%\"\neject_time = \"600s\"\n"
+             health_check_expect = \"HTTP/1.1 200\"\ncheck_fall = 2\neject_failures = 2\neject_max = \"70%\"\neject_time = \"600s\"\n"
         )
     };
     let file = scratch.write("flick.toml", &settings("20ms"));
     let service = Service::start(&["run", "--config", file.to_str().expect("the path is UTF-8")]);
     for backend in [fails.address, closes.address] {
         wait::until("a backend to be out", || {
-            (figure(&service, "flick_backend_out{", backend) == 1).then_some(())
+            (figure(&service, "flick_backend_ejected{", backend) == 1).then_some(())
         });
     }
     assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12]);
@@ -144,7 +155,7 @@ fn what_is_known_of_backends_is_known_behind_a_reload() {
     reload(&service);
     assert_eq!(statuses(&mut client::connect(service.address), 12), [200; 12], "behind the reload");
     for backend in [fails.address, closes.address] {
-        assert_eq!(figure(&service, "flick_backend_out{", backend), 1);
+        assert_eq!(figure(&service, "flick_backend_ejected{", backend), 1);
     }
     service.drained();
 }
@@ -153,12 +164,19 @@ fn what_is_known_of_backends_is_known_behind_a_reload() {
 fn a_backend_that_fails_its_checks_was_shown_as_up_because_it_is_needed() {
     let bad = Bad::start(FAILED);
     let send = "GET /c HTTP/1.1\\r\\nHost: c\\r\\n\\r\\n";
-    let checks = ["--check-every", "20ms", "--check-send", send, "--check-expect", "HTTP/1.1 200"];
+    let checks = [
+        "--health-check-interval",
+        "20ms",
+        "--health-check-send",
+        send,
+        "--health-check-expect",
+        "HTTP/1.1 200",
+    ];
     let service = balancer(&[bad.address], &checks);
     wait::until("its checks to fail", || {
-        (figure(&service, "flick_backend_failing{", bad.address) == 1).then_some(())
+        (figure(&service, "flick_backend_health_check_failing{", bad.address) == 1).then_some(())
     });
-    assert_eq!(figure(&service, "flick_backend_out{", bad.address), 0, "nobody else is there");
+    assert_eq!(figure(&service, "flick_backend_ejected{", bad.address), 0, "nobody else is there");
     assert_eq!(statuses(&mut client::connect(service.address), 1), [500]);
     service.drained();
 }

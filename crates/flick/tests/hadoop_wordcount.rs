@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use common::hadoop::{pair, take_pair};
 use flick_abi::{Engine, Program};
+use flick_compiler::{EngineKind, Input, compile};
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
 
@@ -20,35 +21,15 @@ const WORD_COUNT: &str = "examples/hadoop_wordcount/hadoop_wordcount.flick";
 const TEXTS: [&str; 3] = ["LICENSE-APACHE", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 const MAPPERS: usize = 8;
 
-/// What runs the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Native,
-    Interpreter,
-}
-
 fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(common::root().join(path)).ok()
 }
 
-fn compiled(kind: Kind) -> (Arc<Program>, Arc<dyn Engine>) {
-    let text = read(WORD_COUNT).expect("the example is part of the repository");
-    let library = |name: &str| {
-        let file = format!("{name}.flick");
-        Some((file.clone(), read(&format!("stdlib/{file}"))?))
-    };
-    let (checked, diagnostics, _) = flick_check::check(WORD_COUNT, &text, &library);
-    let checked = checked.unwrap_or_else(|| panic!("Listing 3 is a program: {diagnostics:?}"));
-    let module = Arc::new(flick_lower::lower(&checked));
-    let program = Arc::new(module.program.clone());
-    let engine: Arc<dyn Engine> = match kind {
-        Kind::Native => {
-            let options = flick_codegen::Options::default();
-            Arc::new(flick_codegen::compile(&module, &options).expect("this machine can run code"))
-        }
-        Kind::Interpreter => Arc::new(flick_ir::Interpreter::new(module)),
-    };
-    (program, engine)
+fn compiled(kind: EngineKind) -> (Arc<Program>, Arc<dyn Engine>) {
+    let input = Input::file(&common::root().join(WORD_COUNT));
+    let compiled = input.and_then(|input| compile(&input, kind));
+    let executable = compiled.unwrap_or_else(|failure| panic!("Listing 3: {failure}")).into_first();
+    (executable.program(), executable.engine)
 }
 
 /// The result as `uniq -c` would print it.
@@ -92,7 +73,7 @@ fn mapper(at: SocketAddr, mut words: Vec<Vec<u8>>) -> JoinHandle<bool> {
 }
 
 /// The service before a reducer, with where mappers come to.
-fn start(kind: Kind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Platform, SocketAddr) {
+fn start(kind: EngineKind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Platform, SocketAddr) {
     let any = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let to = Endpoint::Tcp(reducer.local_addr().expect("an address"));
     let config = PlatformConfig {
@@ -101,7 +82,7 @@ fn start(kind: Kind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Plat
         io,
         listen: vec![Binding::new("mappers", vec![any; MAPPERS])],
         connect: vec![Binding::new("reducer", vec![to])],
-        limits: Limits { buffer_bytes: 64 << 20, ..Limits::default() },
+        limits: Limits { buffer_memory: 64 << 20, ..Limits::default() },
         timeouts: Timeouts::default(),
         state_dir: None,
         access: None,
@@ -112,7 +93,7 @@ fn start(kind: Kind, io: IoKind, workers: usize, reducer: &TcpListener) -> (Plat
     (platform, at)
 }
 
-fn check(kind: Kind, io: IoKind, workers: usize) {
+fn check(kind: EngineKind, io: IoKind, workers: usize) {
     let what = format!("{kind:?}, {io:?}, {workers} workers");
     let text: String = TEXTS.iter().map(|path| read(path).expect("a text of the repository")).collect();
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -140,26 +121,26 @@ fn check(kind: Kind, io: IoKind, workers: usize) {
 fn words_are_counted_as_sort_and_uniq_count_them() {
     for io in [IoKind::Epoll, IoKind::Uring] {
         for workers in [1, 2] {
-            check(Kind::Native, io, workers);
+            check(EngineKind::Native, io, workers);
         }
     }
-    check(Kind::Interpreter, IoKind::Auto, 2);
+    check(EngineKind::Interpreter, IoKind::Auto, 2);
 }
 
 /// A job whose last mapper sends `bytes` fails: all mappers are told, and no reducer sees a good end.
 fn check_failure(what: &str, bytes: &[u8]) {
     let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     reducer.set_nonblocking(true).expect("a socket of ours");
-    let (platform, at) = start(Kind::Native, IoKind::Auto, 2, &reducer);
+    let (platform, at) = start(EngineKind::Native, IoKind::Auto, 2, &reducer);
     let words = || (0..2000).map(|number| format!("{number:05}").into_bytes()).collect();
     let mappers: Vec<_> = (1..MAPPERS).map(|_| mapper(at, words())).collect();
     common::wait::until("all others", || {
-        (platform.metrics().totals.sessions_accepted == MAPPERS as u64 - 1).then_some(())
+        (platform.snapshot().totals.connections_accepted == MAPPERS as u64 - 1).then_some(())
     });
     let mut odd = TcpStream::connect(at).expect("the service listens");
     // It may find the fault, and hang up, before all is sent or the end is said.
     let _ = odd.write_all(bytes).and_then(|()| odd.shutdown(Shutdown::Write));
-    common::wait::until("the job to fail", || (platform.metrics().totals.jobs_failed == 1).then_some(()));
+    common::wait::until("the job to fail", || (platform.snapshot().totals.merges_failed == 1).then_some(()));
     for mapper in mappers {
         assert!(!mapper.join().expect("a mapper ends"), "{what}: a mapper is told that something went wrong");
     }
@@ -188,7 +169,7 @@ fn a_part_of_a_result_never_looks_like_all_of_it() {
 #[test]
 fn numbers_wrap_and_what_is_no_number_counts_as_none() {
     let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let (platform, at) = start(Kind::Native, IoKind::Auto, 2, &reducer);
+    let (platform, at) = start(EngineKind::Native, IoKind::Auto, 2, &reducer);
     let values: [&[u8]; MAPPERS] = [b"9223372036854775807", b"1", b"", b"x", b"", b"", b"", b"0"];
     let mappers = values.map(|value| {
         thread::spawn(move || {

@@ -42,7 +42,7 @@ fn balancer(backend: SocketAddr) -> Service {
     let connect = format!("backends={backend}");
     let program = "examples/http_balancer/round_robin.flick";
     // A server that streams for minutes is not late.
-    let patience = ["--reply-timeout", "1h", "--request-timeout", "1h", "--workers", "1"];
+    let patience = ["--response-timeout", "1h", "--client-request-timeout", "1h", "--workers", "1"];
     let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect];
     Service::start(&[args.as_slice(), &patience].concat())
 }

@@ -28,7 +28,7 @@ fn balancer(name: &str, backends: &[SocketAddr]) -> Service {
     let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
     let connect = format!("backends={}", list.join(","));
     let program = format!("examples/http_balancer/{name}.flick");
-    let timeout = ["--reply-timeout", REPLY_TIMEOUT];
+    let timeout = ["--response-timeout", REPLY_TIMEOUT];
     Service::start(
         &[["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &connect].as_slice(), &timeout]
             .concat(),

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::client::connect;
-use common::http::{Backend, exchange, exchange_with, filled};
+use common::http::{self, Backend, exchange, filled};
 use common::process::{descriptors, resident_kib};
 use common::service::Service;
 use common::{peers, wait};
@@ -46,7 +46,7 @@ fn balancer(backend: SocketAddr, extra: &[&str]) -> Service {
 
 /// As `get`, with a request that must not be repeated.
 fn post(stream: &mut TcpStream, target: &str) -> Option<(u16, usize)> {
-    exchange_with(stream, "POST", target).ok().map(|(status, body)| (status, body.len()))
+    http::post(stream, target).ok().map(|(status, body)| (status, body.len()))
 }
 
 /// Sends a request and reads its whole answer; status and body length.
@@ -57,7 +57,7 @@ fn get(stream: &mut TcpStream) -> Option<(u16, usize)> {
 #[test]
 fn h18_slow_heads_are_cut_and_harm_nobody() {
     let backend = backend(100);
-    let service = balancer(backend.address, &["--request-timeout", "1s"]);
+    let service = balancer(backend.address, &["--client-request-timeout", "1s"]);
     let slow: Vec<TcpStream> = (0..SLOWLORIS)
         .map(|_| {
             let mut stream = connect(service.address);
@@ -84,7 +84,8 @@ fn h18_slow_heads_are_cut_and_harm_nobody() {
 #[test]
 fn h19_slow_readers_hold_no_memory() {
     let backend = backend(UNREAD_BYTES);
-    let service = balancer(backend.address, &["--slow-client-timeout", "10s", "--lent-links-max", "1000"]);
+    let service =
+        balancer(backend.address, &["--client-write-timeout", "10s", "--max-dedicated-connections", "1000"]);
     let before = resident_kib(service.pid());
     let clients: Vec<TcpStream> = (0..SLOW_READERS)
         .map(|_| {
@@ -205,7 +206,7 @@ fn h20_more_clients_than_descriptors() {
         &connect_to,
         "--workers",
         "1",
-        "--sessions-max",
+        "--max-connections",
         "64",
     ]);
     let mut healthy = connect(service.address);
@@ -254,7 +255,7 @@ fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
 /// Clients are served while the tool plays some of its modes together.
 fn check_slow(modes: &[&str], connections: u32, seconds: u32) {
     let backend = backend(30_000);
-    let service = balancer(backend.address, &["--request-timeout", "2s"]);
+    let service = balancer(backend.address, &["--client-request-timeout", "2s"]);
     // One that is left alone tells what the machine has to do with the tool beside it.
     let other = balancer(backend.address, &[]);
     let [mut healthy, mut elsewhere] = [&service, &other].map(|service| connect(service.address));

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::client::connect;
 use common::http::exchange;
-use common::process::Orphan;
+use common::process::OwnedPid;
 use common::service::Service;
 use common::{Scratch, run, wait};
 
@@ -37,7 +37,7 @@ fn kept(scratch: &Scratch, state: &str, extra: &[&str]) -> Service {
     Service::start(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Starts another one there, and expects that it does not while this process keeps something there.
+/// Starts another one there, and expects that it does not while this process uses it.
 fn check_refused(scratch: &Scratch, state: &str, holder: u32) {
     let mut command = common::flick();
     let child = command.args(args(scratch, state, &[])).stderr(Stdio::piped()).spawn();
@@ -48,7 +48,7 @@ fn check_refused(scratch: &Scratch, state: &str, holder: u32) {
     let mut told = String::new();
     child.stderr.take().expect("it was asked for").read_to_string(&mut told).expect("text");
     assert_eq!(status.and_then(|status| status.code()), Some(1), "{told}");
-    let expected = format!("error: process {holder} keeps its dictionaries in the state directory ");
+    let expected = format!("error: process {holder} uses the state directory ");
     assert!(told.contains(&expected) && told.contains(state), "{told}");
 }
 
@@ -67,7 +67,7 @@ fn a_service_that_could_not_write_its_last_snapshot_ended_with_0() {
     service.signal("TERM");
     let (status, log) = service.ended();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("error: a dictionary could not be written at the end"), "{log}");
+    assert!(log.contains("error: a dictionary could not be saved"), "{log}");
     assert!(log.contains("cannot write a snapshot") && log.contains("state/seen"), "{log}");
 }
 
@@ -80,7 +80,7 @@ fn an_upgrade_that_could_not_write_a_dictionary_lost_it() {
     let in_the_way = scratch.path().join("state/seen.new");
     std::fs::create_dir(&in_the_way).expect("the directory is ours");
     let (status, _, error) = run(&["upgrade", &admin]);
-    assert!(status == 1 && error.contains("snapshots cannot be written for the new process: 1"), "{error}");
+    assert!(status == 1 && error.contains("cannot write 1 snapshots for the new process"), "{error}");
     check_asked(&service, "2");
     std::fs::remove_dir(&in_the_way).expect("it is empty");
     service.drained();
@@ -100,7 +100,7 @@ fn a_second_process_with_one_state_directory_overwrote_the_snapshots_of_the_firs
     let (status, told, error) = run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
     let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let second = Orphan(second.expect("it says which"));
+    let second = OwnedPid(second.expect("it says which"));
     let address = first.address;
     assert_eq!(first.gone().code(), Some(0));
     check_refused(&scratch, "state", second.0);
@@ -124,7 +124,7 @@ fn a_process_that_had_been_replaced_held_the_state_directory_for_its_last_client
     let (status, told, error) = run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
     let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let second = Orphan(second.expect("it says which"));
+    let second = OwnedPid(second.expect("it says which"));
     check_refused(&scratch, "state", second.0);
     common::peers::signal(second.0, "TERM");
     let state = std::fs::File::open(scratch.path().join("state")).expect("it is there");
@@ -151,7 +151,11 @@ fn a_reload_holds_the_new_state_directory_and_lets_go_of_the_old_one() {
     let (status, _, error) = reload();
     let expected = format!("process {} keeps its dictionaries", other.pid());
     // It is confined, so it may not look who that is.
-    assert!(status == 1 && (error.contains(&expected) || error.contains("another process keeps")), "{error}");
+    assert!(
+        status == 1
+            && (error.contains(&expected) || error.contains("another process uses the state directory")),
+        "{error}"
+    );
     other.drained();
     let (status, _, error) = reload();
     assert_eq!(status, 0, "{error}");

@@ -50,7 +50,7 @@ fn mosquittos_clients_publish_and_subscribe_through_the_door() {
     let broker = Broker::start();
     let service = Service::start(&[
         "run",
-        "examples/mqtt_door/mqtt_door.flick",
+        "examples/mqtt_gateway/mqtt_gateway.flick",
         "--listen",
         "client=127.0.0.1:0",
         "--connect",

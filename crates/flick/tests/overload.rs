@@ -43,7 +43,7 @@ fn ask(stream: &mut TcpStream) -> u16 {
 #[test]
 fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other() {
     for io in IOS {
-        let service = page(&["--io", io, "--connections-per-address-max", "3"]);
+        let service = page(&["--io", io, "--max-connections-per-ip", "3"]);
         let mut present: Vec<TcpStream> = (0..3).map(|_| connect_from(1, service.address)).collect();
         present.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
         for _ in 0..5 {
@@ -61,13 +61,13 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
         present.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
         drop(present);
         let log = service.drained();
-        assert!(log.contains("sessions_over_address"), "{io}: {log}");
+        assert!(log.contains("connections_over_ip_limit"), "{io}: {log}");
     }
 }
 
 #[test]
 fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
-    let service = page(&["--sessions-max", "1", "--overflow", "refuse"]);
+    let service = page(&["--max-connections", "1", "--on-max-connections", "reject"]);
     let mut first = connect(service.address);
     assert_eq!(ask(&mut first), 200);
     let answer = read_all(connect(service.address));
@@ -76,8 +76,16 @@ fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
     service.drained();
 
     let program = "examples/key_value_server/key_value_server.flick";
-    let args =
-        ["run", program, "--listen", "client=127.0.0.1:0", "--sessions-max", "1", "--overflow", "refuse"];
+    let args = [
+        "run",
+        program,
+        "--listen",
+        "client=127.0.0.1:0",
+        "--max-connections",
+        "1",
+        "--on-max-connections",
+        "reject",
+    ];
     let service = Service::start(&args);
     let mut first = connect(service.address);
     first.write_all(b"get a\r\n").expect("the service reads");
@@ -90,7 +98,7 @@ fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
 #[test]
 fn clients_beyond_the_rate_wait_and_are_all_served() {
     for io in IOS {
-        let service = page(&["--io", io, "--accept-rate", "50"]);
+        let service = page(&["--io", io, "--connection-rate-limit", "50"]);
         let begun = Instant::now();
         let mut clients: Vec<TcpStream> = (0..25).map(|_| connect(service.address)).collect();
         clients.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
@@ -98,7 +106,7 @@ fn clients_beyond_the_rate_wait_and_are_all_served() {
         assert!(begun.elapsed() >= Duration::from_millis(390), "{io}: {:?}", begun.elapsed());
         drop(clients);
         let log = service.drained();
-        assert!(log.contains("accept_waits"), "{io}: {log}");
+        assert!(log.contains("accept_rate_limited"), "{io}: {log}");
     }
 }
 
@@ -132,7 +140,7 @@ fn eager(shed_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, 
     let scratch = Scratch::new(&format!("heavy-{shed_delay}{}", options.concat()));
     let program = scratch.write("heavy.flick", HEAVY);
     let program = program.to_str().expect("the path is UTF-8");
-    let args = ["--workers", "1", "--shed-delay", shed_delay];
+    let args = ["--workers", "1", "--overload-queue-delay", shed_delay];
     let args = [["run", program, "--listen", "client=127.0.0.1:0"].as_slice(), &args, options].concat();
     let service = Service::start(&args);
     let (address, got) = (service.address, Arc::new(AtomicUsize::new(0)));
@@ -197,7 +205,8 @@ fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
     let connect_to = format!("backends={}", silent.local_addr().expect("it is bound"));
     let program = "examples/http_balancer/round_robin.flick";
     let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect_to, "--workers", "1"];
-    let limits = ["--exclusive-links-max", "1", "--reply-timeout", "4s", "--queue-timeout", "100ms"];
+    let limits =
+        ["--max-connections-per-backend", "1", "--response-timeout", "4s", "--queue-timeout", "100ms"];
     let service = Service::start(&[args.as_slice(), &limits].concat());
     let mut first = connect(service.address);
     first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
@@ -233,7 +242,7 @@ fn requests_under_way_were_bounded_at_a_thousand_and_not_where_they_were_told_to
     let backends = format!("backends={}", silent.local_addr().expect("it is bound"));
     let program = "examples/http_balancer/round_robin.flick";
     let fixed = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &backends, "--workers", "1"];
-    let limits = ["--requests-max", "8", "--queue-timeout", "200ms", "--reply-timeout", "3s"];
+    let limits = ["--max-inflight-requests", "8", "--queue-timeout", "200ms", "--response-timeout", "3s"];
     let service = Service::start(&[&fixed[..], &limits[..]].concat());
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(service.address)).collect();
     for client in &mut clients {

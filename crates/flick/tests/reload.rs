@@ -1,4 +1,5 @@
-//! Services that are replaced while clients are connected: nobody is refused, nothing is lost, what is wrong changes nothing.
+//! Reloads and hot restarts with connected clients: no client is rejected, no response is lost, a failed one changes
+//! nothing.
 
 mod common;
 #[path = "reload/load.rs"]
@@ -19,22 +20,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::process::{Orphan, held};
+use common::process::{OwnedPid, held};
 use common::service::{self, Service};
 use common::{Scratch, wait};
 use load::{Http, Load, get};
 
-/// Reloads of one test, unless `FLICK_RELOADS` says otherwise.
+/// Reloads per test; `FLICK_RELOADS` overrides it.
 const RELOADS: usize = 10;
 
-/// Growth of memory that is none, however many reloads: tables are touched as they are used, more at one end than at the other.
+/// Growth of memory that counts as none: pages of tables are touched as they are used.
 const GROWTH_KB_MAX: u64 = 48_000;
 
 fn reloads() -> usize {
     std::env::var("FLICK_RELOADS").ok().and_then(|count| count.parse().ok()).unwrap_or(RELOADS)
 }
 
-/// A balancer that says which version it is, and how often it was asked that since its dictionary was made.
+/// A balancer that answers `/version` itself, and counts requests for `/asked` in a dictionary.
 fn balancer(version: usize) -> String {
     format!(
         r#"
@@ -61,7 +62,7 @@ fun told: (text: string<40>) -> (response)
     )
 }
 
-/// A balancer whose program can be changed.
+/// A running balancer whose program can be changed.
 struct Changing {
     scratch: Scratch,
     program: PathBuf,
@@ -87,18 +88,23 @@ impl Changing {
         self.service.address
     }
 
-    /// Writes a program, and asks for a reload.
+    /// Writes a program, and requests a reload.
     fn write(&self, text: &str) {
         self.scratch.write("balancer.flick", text);
         self.service.signal("HUP");
     }
 
-    /// A figure of `/metrics`, summed up.
+    /// The sum of a metric.
     fn figure(&self, name: &str) -> u64 {
         figure(self.service.admin_address(), name)
     }
 }
 
+/// Metrics of reloads.
+const RELOADS_TOTAL: &str = "flick_config_reloads_total{result=\"success\"}";
+const FAILED_RELOADS: &str = "flick_config_reloads_total{result=\"failure\"}";
+
+/// The sum of a metric; with labels, the one series.
 fn figure(admin: SocketAddr, name: &str) -> u64 {
     let (_, text) = service::seen(admin, "/metrics");
     let of_name = |line: &&str| {
@@ -112,7 +118,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     common::client::connect(address)
 }
 
-/// Reloads again and again under load.
+/// Reloads repeatedly under load.
 fn check_under_load(test: &str, io: &str) {
     let changing = Changing::start(test, &["--io", io, "--workers", "2"]);
     let (address, pid) = (changing.address(), changing.service.pid());
@@ -121,17 +127,14 @@ fn check_under_load(test: &str, io: &str) {
     let (reloads, mut settled) = (reloads(), None);
     for version in 1..=reloads {
         changing.write(&balancer(version));
-        wait::until("the reload", || {
-            (changing.figure("flick_reloads_total") >= version as u64).then_some(())
-        });
+        wait::until("the reload", || (changing.figure(RELOADS_TOTAL) >= version as u64).then_some(()));
         let mut stream = connect(address);
         assert_eq!(get(&mut stream, "/version"), Ok(format!("version {version}")), "a new client");
-        let silent = &mut idle[version % 10];
-        let told = wait::until("an idle client to change hands", || {
-            let told = get(silent, "/version").expect("it is answered");
-            (told == format!("version {version}")).then_some(told)
+        let client = &mut idle[version % 10];
+        wait::until("an idle client to migrate", || {
+            let text = get(client, "/version").expect("a response");
+            (text == format!("version {version}")).then_some(())
         });
-        assert_eq!(told, format!("version {version}"));
         load.check();
         if version == reloads.min(100) / 2 {
             settled = Some(held(pid));
@@ -140,9 +143,9 @@ fn check_under_load(test: &str, io: &str) {
     let asked = load.stop();
     assert!(asked > reloads as u64, "{asked} requests are no load");
     wait::until("the older generations to end", || {
-        (changing.figure("flick_services_older") == 0).then_some(())
+        (changing.figure("flick_draining_generations") == 0).then_some(())
     });
-    assert_eq!(changing.figure("flick_reloads_failed_total"), 0);
+    assert_eq!(changing.figure(FAILED_RELOADS), 0);
     let (kb, files) = held(pid);
     let (kb_before, files_before) = settled.expect("it was measured half way");
     println!(
@@ -150,39 +153,39 @@ fn check_under_load(test: &str, io: &str) {
     );
     assert!(kb < kb_before + GROWTH_KB_MAX, "{kb_before} kB have become {kb} kB");
     assert!(files < files_before + 60, "{files_before} descriptors have become {files}");
-    assert!(changing.figure("flick_requests_total") >= asked, "what was counted is kept");
+    assert!(changing.figure("flick_requests_total") >= asked, "counters continue over reloads");
     drop(idle);
     changing.service.drained();
 }
 
 #[test]
-fn nobody_is_refused_or_lost_while_a_balancer_is_reloaded_epoll() {
+fn reloads_under_load_lose_nothing_epoll() {
     check_under_load("reload-epoll", "epoll");
 }
 
 #[test]
-fn nobody_is_refused_or_lost_while_a_balancer_is_reloaded_uring() {
+fn reloads_under_load_lose_nothing_uring() {
     check_under_load("reload-uring", "auto");
 }
 
 #[test]
-fn a_program_that_does_not_compile_changes_nothing() {
+fn reload_of_a_wrong_program_changes_nothing() {
     let changing = Changing::start("reload-wrong", &["--workers", "1"]);
     let mut stream = connect(changing.address());
     assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
     changing.write("proc Wrong: (nothing/nothing client)\n");
-    wait::until("the refusal", || (changing.figure("flick_reloads_failed_total") == 1).then_some(()));
+    wait::until("the failed reload", || (changing.figure(FAILED_RELOADS) == 1).then_some(()));
     assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
     assert_eq!(get(&mut connect(changing.address()), "/page"), Ok(load::PAGE.to_owned()));
-    assert_eq!(changing.figure("flick_generation"), 1);
+    assert_eq!(changing.figure("flick_config_generation"), 1);
     drop(stream);
     assert!(changing.program.exists());
     let log = changing.service.drained();
-    assert!(log.contains("not reloaded") && log.contains("error"), "{log}");
+    assert!(log.contains("the reload failed") && log.contains("error"), "{log}");
 }
 
 #[test]
-fn what_is_declared_alike_is_kept_and_what_is_not_starts_anew() {
+fn reload_keeps_state_with_the_same_declaration() {
     let changing = Changing::start("reload-state", &["--workers", "1"]);
     let asked = |expected: &str| {
         assert_eq!(get(&mut connect(changing.address()), "/asked"), Ok(expected.to_owned()));
@@ -191,11 +194,11 @@ fn what_is_declared_alike_is_kept_and_what_is_not_starts_anew() {
     asked("2");
     let before = changing.figure("all_total");
     changing.write(&balancer(1));
-    wait::until("the reload", || (changing.figure("flick_generation") == 2).then_some(()));
+    wait::until("the reload", || (changing.figure("flick_config_generation") == 2).then_some(()));
     asked("3");
     assert_eq!((before, changing.figure("all_total")), (2, 3));
     changing.write(&balancer(2).replace("max 100 entries", "max 200 entries"));
-    wait::until("the reload", || (changing.figure("flick_generation") == 3).then_some(()));
+    wait::until("the reload", || (changing.figure("flick_config_generation") == 3).then_some(()));
     asked("1");
     assert_eq!(changing.figure("all_total"), 4);
     let log = changing.service.drained();
@@ -203,22 +206,22 @@ fn what_is_declared_alike_is_kept_and_what_is_not_starts_anew() {
 }
 
 #[test]
-fn flick_reload_says_what_came_of_it() {
+fn flick_reload_prints_the_result() {
     let changing = Changing::start("reload-asked", &["--workers", "1"]);
     let at = changing.service.admin_address().to_string();
     changing.scratch.write("balancer.flick", &balancer(1));
-    let (status, told, _) = common::run(&["reload", &at]);
-    assert_eq!((status, told.trim_end()), (0, "1 service"));
+    let (status, output, _) = common::run(&["reload", &at]);
+    assert_eq!((status, output.trim_end()), (0, "1 service"));
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()));
     changing.scratch.write("balancer.flick", &balancer(2).replace("count(all)", "count(none)"));
-    let (status, _, told) = common::run(&["reload", &at]);
-    assert!(status == 1 && told.contains("`none`") && told.contains("balancer.flick:"), "{told}");
+    let (status, _, error) = common::run(&["reload", &at]);
+    assert!(status == 1 && error.contains("`none`") && error.contains("balancer.flick:"), "{error}");
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()));
     changing.service.drained();
 }
 
 #[test]
-fn a_file_that_is_watched_is_read_when_it_changes() {
+fn watch_reloads_a_changed_program() {
     let changing = Changing::start("reload-watch", &["--workers", "1", "--watch"]);
     let mut stream = connect(changing.address());
     assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
@@ -231,7 +234,7 @@ fn a_file_that_is_watched_is_read_when_it_changes() {
 }
 
 #[test]
-fn a_program_that_was_named_when_a_reload_failed_was_not_watched() {
+fn watch_includes_the_program_of_a_failed_reload() {
     let scratch = Scratch::new("reload-watch-new");
     scratch.write("0.flick", &balancer(0));
     let settings = |program: &str| {
@@ -246,7 +249,7 @@ fn a_program_that_was_named_when_a_reload_failed_was_not_watched() {
     let service = Service::start(&["run", "--config", file, "--watch", "--admin", "0"]);
     scratch.write("1.flick", "nothing that compiles");
     scratch.write("flick.toml", &settings("1.flick"));
-    let failed = || figure(service.admin_address(), "flick_reloads_failed_total");
+    let failed = || figure(service.admin_address(), FAILED_RELOADS);
     wait::until("a reload that fails", || (failed() > 0).then_some(()));
     scratch.write("1.flick", &balancer(1));
     wait::until("the new version", || {
@@ -255,11 +258,17 @@ fn a_program_that_was_named_when_a_reload_failed_was_not_watched() {
     service.drained();
 }
 
-/// Upgrades of the test, unless `FLICK_UPGRADES` says otherwise.
+/// The process id that `flick upgrade` prints.
+fn process_in(output: &str) -> u32 {
+    let pid = output.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    pid.unwrap_or_else(|| panic!("`flick upgrade` prints a process id: {output}"))
+}
+
+/// Upgrades per test; `FLICK_UPGRADES` overrides it.
 const UPGRADES: usize = 3;
 
 #[test]
-fn a_new_process_takes_the_place_of_the_old_one_under_load() {
+fn hot_restarts_under_load_lose_nothing() {
     let upgrades =
         std::env::var("FLICK_UPGRADES").ok().and_then(|count| count.parse().ok()).unwrap_or(UPGRADES);
     let scratch = Scratch::new("upgrade");
@@ -284,26 +293,24 @@ fn a_new_process_takes_the_place_of_the_old_one_under_load() {
     let mut idle = connect(address);
     assert_eq!(get(&mut idle, "/version"), Ok("version 0".to_owned()));
     let load = Load::start(address, 3, 1, || Http);
-    let mut current = Orphan(first.pid());
+    let mut current = OwnedPid(first.pid());
     for version in 1..=upgrades {
         scratch.write("balancer.flick", &balancer(version));
-        let (status, told, error) = common::run(&["upgrade", &admin]);
+        let (status, output, error) = common::run(&["upgrade", &admin]);
         assert_eq!(status, 0, "{error}");
-        let pid =
-            told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok()).expect("it says which");
-        let before = std::mem::replace(&mut current, Orphan(pid));
-        let told = wait::until("the idle client to change hands", || {
-            let told = get(&mut idle, "/version").expect("it is answered");
-            (told == format!("version {version}")).then_some(told)
+        let pid = process_in(&output);
+        let before = std::mem::replace(&mut current, OwnedPid(pid));
+        wait::until("the idle client to migrate", || {
+            let text = get(&mut idle, "/version").expect("a response");
+            (text == format!("version {version}")).then_some(())
         });
-        assert_eq!(told, format!("version {version}"));
         if version > 1 {
             wait::until("the process before to end", || (!before.is_there()).then_some(()));
         }
         std::mem::forget(before);
         load.check();
     }
-    // One that cannot start changes nothing.
+    // A new process that cannot start changes nothing.
     scratch.write("balancer.flick", "nothing that compiles");
     let (status, _, error) = common::run(&["upgrade", &admin]);
     assert!(status == 1 && error.contains("balancer.flick"), "{error}");
@@ -315,12 +322,12 @@ fn a_new_process_takes_the_place_of_the_old_one_under_load() {
     wait::until("the last process to end", || (!current.is_there()).then_some(()));
     let (status, log) = first.ended();
     assert_eq!(status.code(), Some(0), "{log}");
-    // What a ring still held of a process that has ended the kernel closes behind it.
-    wait::until("nobody to listen any more", || TcpStream::connect(address).is_err().then_some(()));
+    // The kernel closes what io_uring still holds of an ended process later.
+    wait::until("the listening socket to be closed", || TcpStream::connect(address).is_err().then_some(()));
 }
 
 #[test]
-fn a_signal_that_came_while_the_new_process_started_ended_an_upgrade() {
+fn signals_do_not_interrupt_an_upgrade() {
     let scratch = Scratch::new("upgrade-signals");
     let program = scratch.write("balancer.flick", &balancer(0));
     let admin = format!("unix:{}", scratch.path().join("admin").display());
@@ -330,10 +337,10 @@ fn a_signal_that_came_while_the_new_process_started_ended_an_upgrade() {
     args.extend(["--admin", &admin, "--workers", "1"]);
     let mut first = Service::start(&args);
     let (pid, is_over) = (first.pid(), AtomicBool::new(false));
-    let (status, told, error) = std::thread::scope(|scope| {
-        // As of a rotation of logs. Until we have waited for it there is a process of that number.
+    let (status, output, error) = std::thread::scope(|scope| {
+        // The signal of log rotation. The process exists until it is waited for.
         scope.spawn(|| {
-            // A hundred a second: each is a process of its own, of which a kernel does not like to see thousands.
+            // A hundred per second: each signal is sent by a process of its own.
             while !is_over.load(Ordering::Relaxed) {
                 common::peers::signal(pid, "USR1");
                 std::thread::park_timeout(Duration::from_millis(10));
@@ -344,8 +351,7 @@ fn a_signal_that_came_while_the_new_process_started_ended_an_upgrade() {
         outcome
     });
     assert_eq!(status, 0, "{error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let _second = Orphan(second.expect("it says which"));
+    let _second = OwnedPid(process_in(&output));
     assert_eq!(get(&mut connect(first.address), "/version"), Ok("version 0".to_owned()));
     assert_eq!(first.gone().code(), Some(0));
 }

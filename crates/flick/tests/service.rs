@@ -10,10 +10,10 @@ use common::client::{ask, connect, reply, request};
 use common::service::{Service, read_all};
 use common::{PROXY, Scratch, wait};
 use flick_load::binary::{Opcode, Status};
-use flick_load::store::{Store, StoreHandle};
+use flick_load::store::{EmbeddedStore, StoreHandle};
 
 fn store() -> StoreHandle {
-    Store::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("the loopback has a free port")
+    EmbeddedStore::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("the loopback has a free port")
 }
 
 /// Writes a value through `stream` and reads it back.
@@ -103,7 +103,7 @@ fn warnings_of_the_compiler_were_no_json() {
     let refused = |event: &serde_json::Value| {
         event["message"]
             .as_str()
-            .is_some_and(|text| text.contains("not reloaded") && text.contains("nothing"))
+            .is_some_and(|text| text.contains("the reload failed") && text.contains("nothing"))
     };
     assert!(events.iter().any(|event| event["level"] == "WARN" && refused(event)), "{events:?}");
 }
@@ -232,7 +232,7 @@ fn a_second_signal_ends_it_at_once() {
         let silent_address = silent.local_addr().expect("a bound socket has an address");
         let service = Service::proxy(
             &[silent_address],
-            &["--workers", "1", "--reply-timeout", "5m", "--drain-deadline", "5m"],
+            &["--workers", "1", "--response-timeout", "5m", "--shutdown-timeout", "5m"],
         );
         let mut stream = connect(service.address);
         stream.write_all(&request(Opcode::Get, 1, b"key", b"")).expect("the service reads");
@@ -261,7 +261,7 @@ fn an_address_that_is_taken_is_named() {
 fn with_limits(limits: &str) -> Service {
     let mut command = std::process::Command::new("sh");
     let script = format!("ulimit {limits}; exec \"$0\" \"$@\"");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", PROXY, "--sessions-max", "300"]);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", PROXY, "--max-connections", "300"]);
     command.args(["--workers", "1", "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"]);
     command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
     Service::start_as(command)

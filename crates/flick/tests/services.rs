@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Scratch, wait};
-use flick_abi::{Engine, FuncId, Outcome, RuleCall, Step};
-use flick_ir::Interpreter;
+use flick_abi::{Engine, FuncId, ParseStep, RuleCall, RuleOutcome};
+use flick_compiler::{EngineKind, Executable, Input, compile};
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Service, Timeouts, Totals};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, ServiceConfig, Timeouts, Totals};
 
 /// Two processes that share a dictionary: one takes shots of two bytes, one answers lines.
 const STORE: &str = r#"
@@ -53,35 +53,45 @@ fun tell: (-/word client, req: word) -> ()
 
 const IOS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
 
-/// The processes of a program, each with a place to listen; `change` sees the process's name.
+/// The processes of a program, interpreted, each with an address to listen on; `change` sees the process's name.
 fn services(
     text: &str,
     group: usize,
     io: IoKind,
     at: &[Endpoint],
     change: impl Fn(&str, &mut PlatformConfig),
-) -> Vec<Service> {
-    let (checked, diagnostics, _) = flick_check::check("test.flick", text, &|_: &str| None);
-    let checked = checked.unwrap_or_else(|| panic!("it is a program: {diagnostics:?}"));
-    let service = |(program, at): (&flick_check::hir::Program, &Endpoint)| {
-        let module = Arc::new(flick_lower::lower(program));
+) -> Vec<ServiceConfig> {
+    services_on(EngineKind::Interpreter, text, group, io, at, change)
+}
+
+/// As [`services`], on this engine.
+fn services_on(
+    kind: EngineKind,
+    text: &str,
+    group: usize,
+    io: IoKind,
+    at: &[Endpoint],
+    change: impl Fn(&str, &mut PlatformConfig),
+) -> Vec<ServiceConfig> {
+    let compiled = compile(&Input::text("test.flick", text), kind);
+    let compiled = compiled.unwrap_or_else(|failure| panic!("it is a program: {failure}"));
+    let service = |(executable, at): (Executable, &Endpoint)| {
+        let program = executable.program();
         let mut config = PlatformConfig {
             workers: 1,
             pin: false,
             io,
             listen: vec![Binding::new("client", vec![at.clone()])],
             connect: Vec::new(),
-            limits: Limits { buffer_bytes: 16 << 20, sessions_max: 200, ..Limits::default() },
+            limits: Limits { buffer_memory: 16 << 20, max_connections: 200, ..Limits::default() },
             timeouts: Timeouts::default(),
             state_dir: None,
             access: None,
         };
-        change(&module.program.name, &mut config);
-        let program = Arc::new(module.program.clone());
-        let engine: Arc<dyn Engine> = Arc::new(Interpreter::new(module));
-        Service { name: program.name.clone(), program, engine, config, group }
+        change(&program.name, &mut config);
+        ServiceConfig { name: program.name.clone(), program, engine: executable.engine, config, group }
     };
-    checked.each().zip(at).map(service).collect()
+    compiled.executables.into_iter().zip(at).map(service).collect()
 }
 
 fn any_port() -> Endpoint {
@@ -120,11 +130,11 @@ fn check(stream: &mut (impl Read + Write + ?Sized), request: &[u8], reply: &[u8]
 }
 
 fn totals(platform: &Platform, service: &str) -> Totals {
-    let watches = platform.watches();
+    let watches = platform.stats();
     watches.iter().find(|watch| watch.name() == service).expect("a service of that name").snapshot().totals
 }
 
-fn start(services: Vec<Service>) -> Option<Platform> {
+fn start(services: Vec<ServiceConfig>) -> Option<Platform> {
     let io = services[0].config.io;
     match Platform::start_services(services) {
         Ok(platform) => Some(platform),
@@ -172,7 +182,7 @@ fn the_first_byte_tells_whose_a_connection_is() {
         check(&mut text, b"a\nb\n", b"a 9\nb 9\n");
         drop(gone);
         let opened =
-            totals(&platform, "Binary").sessions_accepted + totals(&platform, "Text").sessions_accepted;
+            totals(&platform, "Binary").connections_accepted + totals(&platform, "Text").connections_accepted;
         assert_eq!(opened, 2, "a silent peer costs no session");
         check(&mut late, b"late\n", b"late 9\n");
         platform.drain(Duration::from_secs(5));
@@ -239,10 +249,10 @@ fn a_service_that_is_flooded_does_not_slow_another_down() {
         let answered: u64 =
             floods.into_iter().map(|flood| flood.join().expect("every request is answered")).sum();
         assert!(answered > 10_000);
-        assert_eq!((quiet.requests, quiet.replies, quiet.sessions_accepted), (ASKED, ASKED, 1));
-        assert_eq!((quiet.exhausted, quiet.failed_overload), (0, 0), "{quiet:?}");
+        assert_eq!((quiet.requests, quiet.replies, quiet.connections_accepted), (ASKED, ASKED, 1));
+        assert_eq!((quiet.exhausted, quiet.errors_overload), (0, 0), "{quiet:?}");
         // A turn of the other is bounded, so it had about as many as it was asked to.
-        assert!(loud.turns >= ASKED, "{loud:?}");
+        assert!(loud.loops >= ASKED, "{loud:?}");
         platform.stop();
         platform.wait();
     }
@@ -262,18 +272,18 @@ fn a_service_that_has_used_its_part_of_a_thread_waits() {
             let (at, stop) = (at.clone(), Arc::clone(&stop));
             std::thread::spawn(move || flood(&at, &stop))
         };
-        wait::until("a wait", || (totals(&platform, "Text").share_waits > 0).then_some(()));
+        wait::until("a wait", || (totals(&platform, "Text").cpu_throttled > 0).then_some(()));
         // How exactly is for `budget/tests.rs`, whose machine does nothing else; here it is a half that would be too much by far.
         let (begun, before) = (Instant::now(), totals(&platform, "Text"));
         wait::until("many waits", || {
-            let waits = totals(&platform, "Text").share_waits - before.share_waits;
+            let waits = totals(&platform, "Text").cpu_throttled - before.cpu_throttled;
             (waits > 30 && begun.elapsed() > Duration::from_millis(500)).then_some(())
         });
         let busy = Duration::from_nanos(totals(&platform, "Text").busy_ns - before.busy_ns);
         assert!(busy < begun.elapsed() / 2, "{busy:?} of {:?}", begun.elapsed());
         stop.store(true, Ordering::Relaxed);
         assert!(flooding.join().expect("every request is answered") > 0);
-        assert_eq!(totals(&platform, "Binary").share_waits, 0, "nobody waits for another's part");
+        assert_eq!(totals(&platform, "Binary").cpu_throttled, 0, "nobody waits for another's part");
         check(&mut dial(&address(&platform, "Binary")), &[0x80, 1], &[0x81, 1]);
         platform.stop();
         platform.wait();
@@ -284,12 +294,12 @@ fn a_service_that_has_used_its_part_of_a_thread_waits() {
 struct Meddled(Arc<dyn Engine>, fn(&[u8]));
 
 impl Engine for Meddled {
-    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> ParseStep {
         (self.1)(data);
         self.0.parse(parser, frame, data)
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         self.0.run(rule, call)
     }
 
@@ -307,13 +317,46 @@ fn broken(data: &[u8]) {
     assert!(!data.starts_with(b"break"), "an invariant that a test breaks");
 }
 
+/// Code whose rules get no output to build in, which a helper function called from machine code asserts.
+struct NoOutput(Arc<dyn Engine>);
+
+impl Engine for NoOutput {
+    fn parse(&self, parser: FuncId, frame: &mut flick_abi::Frame, data: &[u8]) -> ParseStep {
+        self.0.parse(parser, frame, data)
+    }
+
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
+        call.out = &mut [];
+        self.0.run(rule, call)
+    }
+
+    fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
+        self.0.order(order, call)
+    }
+
+    fn build(&self, builder: FuncId, frame: &flick_abi::Frame, out: &mut [u8]) -> usize {
+        self.0.build(builder, frame, out)
+    }
+}
+
 #[test]
-fn a_panic_takes_its_program_down_and_no_other() {
+fn a_panic_ends_its_program_and_no_other() {
+    check_panic(EngineKind::Interpreter, |engine| Arc::new(Meddled(engine, broken)));
+}
+
+#[test]
+fn a_panic_in_a_helper_of_machine_code_ends_its_program_and_no_other() {
+    check_panic(EngineKind::Native, |engine| Arc::new(NoOutput(engine)));
+}
+
+/// Makes the second of two processes of a program panic, beside another program.
+fn check_panic(kind: EngineKind, breaks: fn(Arc<dyn Engine>) -> Arc<dyn Engine>) {
+    let two = |config: &mut PlatformConfig| config.workers = 2;
     let mut all =
-        services(STORE, 0, IoKind::Epoll, &[any_port(), any_port()], |_, config| config.workers = 2);
-    all[1].engine = Arc::new(Meddled(Arc::clone(&all[1].engine), broken));
+        services_on(kind, STORE, 0, IoKind::Epoll, &[any_port(), any_port()], |_, config| two(config));
+    all[1].engine = breaks(Arc::clone(&all[1].engine));
     let other = STORE.replace("proc Binary", "proc Other");
-    all.extend(services(&other, 1, IoKind::Epoll, &[any_port()], |_, config| config.workers = 2));
+    all.extend(services_on(kind, &other, 1, IoKind::Epoll, &[any_port()], |_, config| two(config)));
     let platform = start(all).expect("epoll is always there");
     let (binary, text) = (address(&platform, "Binary"), address(&platform, "Text"));
     let mut kept = dial(&address(&platform, "Other"));
@@ -370,7 +413,7 @@ fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
             }
         });
         let stolen = || {
-            let watches = platform.watches();
+            let watches = platform.stats();
             watches[0].snapshot().workers.iter().map(|worker| worker.tasks[0].stolen).collect::<Vec<u64>>()
         };
         let mut clients: Vec<Box<dyn ReadWrite>> = Vec::new();
@@ -391,6 +434,6 @@ fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
         platform.drain(Duration::from_secs(5));
         drop(clients);
         let outcome = platform.wait();
-        assert_eq!((outcome.totals.sessions_refused, outcome.totals.sessions_open), (0, 0), "{io:?}");
+        assert_eq!((outcome.totals.connections_rejected, outcome.totals.connections_open), (0, 0), "{io:?}");
     }
 }

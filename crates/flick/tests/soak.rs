@@ -20,7 +20,7 @@ use common::peers::{self, Memcached};
 use common::process::held;
 use common::service::Service;
 use common::{Scratch, wait};
-use flick_load::load::{self, LoadConfig, LoadRun, Protocol, ValueSize};
+use flick_load::load::{self, LoadConfig, LoadRun, MemcachedProtocol, ValueSize};
 
 /// How long an ordinary run lasts.
 const SECONDS: u64 = 12;
@@ -149,7 +149,7 @@ fn ask(
     Ok(())
 }
 
-fn memcached_load(addr: SocketAddr, protocol: Protocol, seed: u64) -> LoadRun {
+fn memcached_load(addr: SocketAddr, protocol: MemcachedProtocol, seed: u64) -> LoadRun {
     let config = LoadConfig {
         protocol,
         connections: 24,
@@ -309,8 +309,8 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
     for address in &addresses {
         wait::until("every service to listen", || TcpStream::connect(address).ok());
     }
-    let proxy = memcached_load(addresses[1], Protocol::Binary, seed);
-    let store = memcached_load(addresses[2], Protocol::Text, seed + 1);
+    let proxy = memcached_load(addresses[1], MemcachedProtocol::Binary, seed);
+    let store = memcached_load(addresses[2], MemcachedProtocol::Text, seed + 1);
     let web = HttpLoad::start(addresses[0], &scene.outages);
     let (begun, mut warm, mut most) = (Instant::now(), (0, 0), (0, 0));
     let mut told = Instant::now();

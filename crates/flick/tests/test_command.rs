@@ -123,7 +123,7 @@ fn counters_of_the_program_are_expected_as_those_of_the_platform() {
     let scenario = |last: &str| {
         format!(
             "service counting.flick\nclient a sends \"7\\n\", expects \"7\\n\"\nexpect counter asked == 2\n\
-             expect counter last == {last}\nexpect counter sessions_accepted == 1\n"
+             expect counter last == {last}\nexpect counter connections_accepted == 1\n"
         )
     };
     let files = |text| [("counting.flick", COUNTING.to_owned()), ("counting.scn", text)];
@@ -169,7 +169,7 @@ fn a_library_beside_the_program_is_not_what_a_scenario_is_about() {
 fn the_scenarios_of_all_examples_come_true() {
     let (status, stdout, stderr) = run(&["test", "examples"]);
     assert_eq!(status, 0, "stdout: {stdout}\nstderr: {stderr}");
-    assert!(stdout.contains("mqtt_door") && stdout.contains("stomp_door"), "all are found: {stdout}");
+    assert!(stdout.contains("mqtt_gateway") && stdout.contains("stomp_gateway"), "all are found: {stdout}");
 }
 
 #[test]

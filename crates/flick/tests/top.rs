@@ -108,13 +108,13 @@ fn top_draws_follows_its_terminal_and_leaves_it_as_it_was() {
         (rate > Some(0)).then_some(())
     });
     // A picture comes in pieces; one look may see half of it.
-    for expected in ["Memcached", "q ends", &memcached.address.to_string()] {
+    for expected in ["Memcached", "q quits", &memcached.address.to_string()] {
         wait::until(expected, || terminal.text().contains(expected).then_some(()));
     }
     terminal.resize(30, 70);
     wait::until("a picture of the new size", || {
         let text = terminal.text();
-        let foot = text.lines().nth(29).is_some_and(|line| line.contains("q ends"));
+        let foot = text.lines().nth(29).is_some_and(|line| line.contains("q quits"));
         (foot && text.lines().all(|line| line.chars().count() <= 70)).then_some(())
     });
     terminal.resize(3, 10);
@@ -141,7 +141,7 @@ fn top_ends_with_control_c_and_outlives_its_service() {
     let mut terminal = Terminal::start(top);
     wait::until("the first picture", || terminal.text().contains("requests/s").then_some(()));
     service.drained();
-    wait::until("it to notice", || terminal.text().contains("no answer").then_some(()));
+    wait::until("it to notice", || terminal.text().contains("no response").then_some(()));
     terminal.keys.write_all(&[3]).expect("it reads keys");
     let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
     assert_eq!(status.code(), Some(0), "{}", terminal.text());

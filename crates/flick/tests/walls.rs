@@ -15,13 +15,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-ir", &["flick-abi", "flick-dict"]),
     ("flick-lower", &["flick-check", "flick-ir", "flick-abi"]),
     ("flick-codegen", &["flick-ir", "flick-abi"]),
+    (
+        "flick-compiler",
+        &["flick-abi", "flick-check", "flick-codegen", "flick-ir", "flick-lower", "flick-syntax"],
+    ),
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
     // How a sleeping thread is called is modelled where rings are.
     ("flick-net", &["flick-buffers", "flick-ring"]),
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
-    ("flick-counting", &[]),
+    ("flick-alloc-counter", &[]),
     // It knows what there is to see, not who has it.
     ("flick-admin", &[]),
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),

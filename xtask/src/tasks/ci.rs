@@ -1,9 +1,10 @@
-//! Everything that must hold before a change is merged, cheapest first, with the time each step took.
+//! Everything that must hold before a change is merged, cheapest first, with the time that each step takes and what a
+//! step has left out.
 
 use std::time::{Duration, Instant};
 
-use super::{deny, doc, fmt_check, lint, test};
-use crate::run::Outcome;
+use super::{bench, deny, doc, fmt_check, lint, test};
+use crate::run::{self, Outcome};
 use crate::tidy;
 
 /// Name and function of a step.
@@ -16,6 +17,7 @@ const STEPS: &[Step] = &[
     ("lint", lint),
     ("doc", doc),
     ("test", test::run),
+    ("bench", bench::run),
 ];
 
 /// Runs the steps in order and stops at the first that fails.
@@ -37,5 +39,8 @@ pub fn run() -> Outcome {
     }
     let total: Duration = times.iter().map(|(_, time)| time).sum();
     println!("total  {:>7.1} s", total.as_secs_f64());
+    for note in run::notes() {
+        println!("{note}");
+    }
     outcome
 }

@@ -1,6 +1,7 @@
-//! Checks licences, sources and known faults of dependencies with cargo-deny, as `deny.toml` says.
-//! Promises: a cargo-deny that is missing is built once, into `target/tools`; licences, bans and sources always count.
-//! Refuses: to fail because the advisory database (a git repository) cannot be reached; it says so instead.
+//! Checks licences, sources and known vulnerabilities of dependencies with cargo-deny, as `deny.toml` says.
+//! Promises: a cargo-deny that is missing is built once, into `target/tools`; licences, bans and sources always count;
+//! if the advisory database (a git repository) cannot be fetched, the task does not fail, and the summary of CI says
+//! so.
 
 use crate::run::{self, Outcome};
 
@@ -13,23 +14,23 @@ pub fn run() -> Outcome {
     run::run(run::command(&tool, &["--workspace", "check", "licenses", "bans", "sources"]))?;
     let fetch = run::command(&tool, &["--workspace", "fetch", "db"]);
     if !run::succeeds(fetch) {
-        println!("advisories: NOT CHECKED, the advisory database cannot be reached from here");
+        run::note("advisories NOT CHECKED: the advisory database cannot be fetched from here");
         return Ok(());
     }
     run::run(run::command(&tool, &["--workspace", "check", "--disable-fetch", "advisories"]))
 }
 
-/// Path of a cargo-deny, built if need be.
+/// The path of cargo-deny, which is built if it is missing.
 fn tool() -> Result<String, String> {
     if run::succeeds(run::command("cargo-deny", &["--version"])) {
         return Ok("cargo-deny".to_owned());
     }
     let tools = run::root().join("target/tools");
     let built = tools.join("bin/cargo-deny");
-    let place = tools.to_str().ok_or("the workspace's path is not UTF-8")?;
+    let directory = tools.to_str().ok_or("the workspace's path is not UTF-8")?;
     if !built.is_file() {
         let version = format!("cargo-deny@{VERSION}");
-        let args = ["install", "--locked", "--quiet", "--no-default-features", "--root", place, &version];
+        let args = ["install", "--locked", "--quiet", "--no-default-features", "--root", directory, &version];
         run::run(run::cargo(&args)).map_err(|failure| {
             format!("{failure}\ncargo-deny is needed: `cargo install --locked cargo-deny`, or a crates.io that answers")
         })?;

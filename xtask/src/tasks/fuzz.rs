@@ -1,7 +1,9 @@
-//! `cargo xtask fuzz TARGET`: looks for texts that break the compiler, and bytes that engines read differently, with libFuzzer, on the stable toolchain.
-//! Promises: seeds are every program of the repository; the corpus stays in `target/fuzz`, so that the next run goes on
-//! where this one ended; a text that was found is kept there, and the way to run it again is printed. `--keep` writes what
-//! the corpus needs to reach all it reaches to where the tests play it.
+//! `cargo xtask fuzz TARGET`: looks for texts that break the compiler and for bytes that the engines read differently,
+//! with libFuzzer on the stable toolchain.
+//! Promises: seeds are every program of the repository; the corpus stays in `target/fuzz`, so that the next run
+//! continues where this one ended; a failing input is kept there, and the command that runs it again is printed.
+//! `--keep` writes the smallest set of inputs with the corpus's coverage to `crates/flick-fuzz/corpus`, which the tests
+//! run.
 //! Not here: what must hold for a text (`fuzz/src/targets.rs`).
 
 use std::collections::BTreeSet;
@@ -21,19 +23,22 @@ const INPUT_SECONDS_MAX: u32 = 10;
 const MEMORY_MIB_MAX: u32 = 1024;
 /// Longest text. Longer ones are for the tests of the parser.
 const TEXT_BYTES_MAX: u32 = 16 * 1024;
-/// Longest message: long enough for a list with all elements it may have (256 of four bytes each). Inputs of 16 KiB are a twentieth as many in the same time.
+/// Longest message: long enough for a list with all elements it may have (256 of four bytes each). With inputs of 16
+/// KiB, libFuzzer runs a twentieth as many in the same time.
 const MESSAGE_BYTES_MAX: u32 = 1024;
 
-/// Has code count the edges that it goes. Not what it compares: that takes half of the time of an input, nearly all of it for comparisons
-/// of the engines' own. What programs compare with is in the dictionary.
+/// Compiler flags that make code count the edges it takes. Comparisons are not traced: that takes half of the time of
+/// an input, nearly all of it for comparisons inside the engines. The values that programs compare with are in the
+/// dictionary.
 const COVERAGE: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=3",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
-/// Begins the names of crates whose edges are counted: all that read a text, or those that read messages. Those of others
-/// guide nobody, and to look at their counters takes as long as an input.
+/// Environment variable with the prefixes of the crates whose edges are counted: all that read a text, or those that
+/// read messages. The edges of other crates do not guide the fuzzer, and reading their counters takes as long as an
+/// input.
 const COUNTED: &str = "FLICK_FUZZ_COUNTED";
 const COUNTED_OF_TEXTS: &str = "flick_";
 const COUNTED_OF_MESSAGES: &str = "flick_ir,flick_fuzz";
@@ -42,9 +47,9 @@ const KEPT_BYTES_MAX: usize = 256;
 /// Longest word of the dictionary, in bytes.
 const WORD_BYTES_MAX: usize = 64;
 
-/// What the command line asks for.
+/// The arguments.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct Request {
     target: String,
     seconds: u64,
     replay: Option<PathBuf>,
@@ -70,7 +75,7 @@ pub fn run(args: &[String]) -> Outcome {
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     }
     write_seeds(&seeds)?;
-    // Programs are no messages.
+    // Programs are not messages: the seeds would not help.
     let (inputs, bytes_max) = match speaks(&asked.target) {
         true => (vec![&corpus], MESSAGE_BYTES_MAX),
         false => (vec![&corpus, &seeds], TEXT_BYTES_MAX),
@@ -98,7 +103,8 @@ pub fn run(args: &[String]) -> Outcome {
     })
 }
 
-/// Keeps of the corpus what is needed to reach all that it reaches, where the tests play it, a line for each input.
+/// Writes the smallest set of inputs with the corpus's coverage to the directory that the tests run, one input per
+/// line.
 fn keep(mut fuzzer: Command, target: &str, inputs: &[&PathBuf], home: &Path) -> Outcome {
     let least = home.join(target).join("least");
     let _ = fs::remove_dir_all(&least);
@@ -120,14 +126,14 @@ fn keep(mut fuzzer: Command, target: &str, inputs: &[&PathBuf], home: &Path) -> 
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn parse(args: &[String]) -> Result<Asked, String> {
+fn parse(args: &[String]) -> Result<Request, String> {
     let usage =
         || format!("usage: cargo xtask fuzz {} [--seconds N] [--replay FILE] [--keep]", TARGETS.join("|"));
     let (target, mut rest) = args.split_first().ok_or_else(usage)?;
     if !TARGETS.contains(&target.as_str()) {
         return Err(usage());
     }
-    let mut asked = Asked { target: target.clone(), seconds: SECONDS_DEFAULT, replay: None, keep: false };
+    let mut asked = Request { target: target.clone(), seconds: SECONDS_DEFAULT, replay: None, keep: false };
     if let ["--keep"] = rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         (asked.keep, rest) = (true, &[]);
     }
@@ -142,7 +148,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
     if rest.is_empty() { Ok(asked) } else { Err(usage()) }
 }
 
-/// Inputs of this target are messages.
+/// Whether the inputs of this target are messages.
 fn speaks(target: &str) -> bool {
     matches!(target, "messages" | "rewritten")
 }
@@ -167,8 +173,8 @@ fn build(target: &str, directory: &Path) -> Result<PathBuf, String> {
     Ok(directory.join(host).join("release").join(target))
 }
 
-/// Where cargo calls this program in the compiler's place ([`COUNTED`] is set): calls the compiler, for crates that are counted with
-/// flags of their own, which cargo cannot be told for some and not for others.
+/// Runs the compiler, if cargo called this program as its wrapper ([`COUNTED`] is set). Counted crates get the flags of
+/// [`COVERAGE`]; cargo has no way to pass flags for some crates only.
 pub fn as_compiler() -> Option<ExitCode> {
     let counted = std::env::var(COUNTED).ok()?;
     let mut args = std::env::args_os().skip(1);
@@ -187,7 +193,7 @@ pub fn as_compiler() -> Option<ExitCode> {
     }
 }
 
-/// Writes the strings of all programs, as libFuzzer reads them: the words of the grammars.
+/// Writes the strings of all programs as a dictionary of libFuzzer.
 fn write_dictionary(path: &Path) -> Outcome {
     let texts = files::read_all(&run::root())?;
     let programs = texts.iter().filter(|text| text.path.ends_with(".flick"));
@@ -200,13 +206,13 @@ fn write_dictionary(path: &Path) -> Outcome {
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// What stands between quotation marks in a program, each in its line.
+/// The texts between quotation marks of a program, none longer than its line.
 fn words(program: &str) -> Vec<Vec<u8>> {
     let quoted = program.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted.filter_map(unescaped).filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len())).collect()
 }
 
-/// The bytes of a string as it is written; `None`: it is more than a dictionary needs to know.
+/// The bytes of a string literal; `None` if it is too long or complex for a dictionary.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((plain, escaped)) = rest.split_once('\\') {
@@ -227,7 +233,7 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes every program of the repository into one directory: files, and examples in pages.
+/// Writes every program of the repository into one directory: files, and examples in Markdown.
 fn write_seeds(directory: &Path) -> Outcome {
     for text in files::read_all(&run::root())? {
         let name = text.path.replace('/', "_");
@@ -246,7 +252,7 @@ fn write_seeds(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// The programs in a page: what stands between "```flick" and "```".
+/// The programs in a page: the blocks between "```flick" and "```".
 fn blocks(page: &str) -> Vec<&str> {
     let starts = page.split("```flick").skip(1);
     starts
@@ -258,16 +264,16 @@ fn blocks(page: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, blocks, parse, words};
+    use super::{Request, blocks, parse, words};
 
-    fn check(args: &[&str], expected: Option<Asked>) {
+    fn check(args: &[&str], expected: Option<Request>) {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         assert_eq!(parse(&args).ok(), expected, "{args:?}");
     }
 
     #[test]
     fn arguments() {
-        let asked = |seconds, replay: Option<&str>| Asked {
+        let asked = |seconds, replay: Option<&str>| Request {
             target: "text".to_owned(),
             seconds,
             replay: replay.map(Into::into),
@@ -276,7 +282,7 @@ mod tests {
         check(&["text"], Some(asked(60, None)));
         check(&["text", "--seconds", "1800"], Some(asked(1800, None)));
         check(&["text", "--replay", "a b"], Some(asked(60, Some("a b"))));
-        check(&["text", "--keep"], Some(Asked { keep: true, ..asked(60, None) }));
+        check(&["text", "--keep"], Some(Request { keep: true, ..asked(60, None) }));
         check(&["text", "--keep", "1"], None);
         check(&[], None);
         check(&["tree"], None);

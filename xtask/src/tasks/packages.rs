@@ -3,18 +3,18 @@
 
 use crate::run::{self, Outcome};
 
-/// A package and how to see that it is there.
+/// A package and how to check that it is installed.
 struct Package {
     name: &'static str,
     why: &'static str,
     probe: Probe,
 }
 
-/// How to see that a package is there.
+/// How to check that a package is installed.
 enum Probe {
-    /// This program starts, whatever its status: some have one of their own for their version.
+    /// This program starts; its exit status does not matter, some do not exit with 0 for `--version`.
     Starts(&'static [&'static str]),
-    /// This succeeds: the program that is asked may be there without what is asked for.
+    /// This command succeeds: the program alone may be installed without the module that is needed.
     Succeeds(&'static [&'static str]),
 }
 
@@ -35,7 +35,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "libmemcached-tools",
-        why: "memccapable and memcslap, clients that we did not write",
+        why: "memccapable and memcslap, independent clients",
         probe: Probe::Starts(&["memccapable", "-V"]),
     },
     Package {
@@ -60,7 +60,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "redis-tools",
-        why: "redis-cli and redis-benchmark, clients that we did not write",
+        why: "redis-cli and redis-benchmark, independent clients",
         probe: Probe::Starts(&["redis-cli", "--version"]),
     },
     Package {
@@ -75,27 +75,23 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "apache2-bin",
-        why: "as nginx, with opinions of its own",
+        why: "a web server and balancer that is stricter than nginx",
         probe: Probe::Starts(&["apache2", "-v"]),
     },
     Package {
         name: "haproxy",
-        why: "as nginx, the strictest reader of the three",
+        why: "the strictest HTTP parser of the three servers",
         probe: Probe::Starts(&["haproxy", "-v"]),
     },
     Package {
         name: "varnish",
-        why: "varnishtest: mock clients and servers that we did not write",
+        why: "varnishtest: independent mock clients and servers",
         probe: Probe::Starts(&["varnishtest", "-h"]),
     },
-    Package {
-        name: "curl",
-        why: "an HTTP client that we did not write",
-        probe: Probe::Starts(&["curl", "-V"]),
-    },
+    Package { name: "curl", why: "an independent HTTP client", probe: Probe::Starts(&["curl", "-V"]) },
     Package {
         name: "chromium",
-        why: "a real browser for the pages of `flick doc` and of the admin side",
+        why: "a real browser for the pages of `flick doc` and of the admin endpoint",
         probe: Probe::Starts(&["chromium", "--version"]),
     },
     Package {
@@ -105,23 +101,28 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "python3-prometheus-client",
-        why: "a reader of OpenMetrics that we did not write",
+        why: "an independent parser of OpenMetrics",
         probe: Probe::Succeeds(&["/usr/bin/python3", "-c", "import prometheus_client.openmetrics.parser"]),
     },
     Package {
+        name: "prometheus",
+        why: "promtool, which lints the classic text format",
+        probe: Probe::Starts(&["promtool", "--version"]),
+    },
+    Package {
         name: "gdb",
-        why: "a debugger that is to know compiled functions",
+        why: "a debugger that must show the names of compiled functions",
         probe: Probe::Starts(&["gdb", "--version"]),
     },
     Package {
         name: "linux-perf",
-        why: "a profiler that is to know compiled functions",
+        why: "a profiler that must show the names of compiled functions",
         probe: Probe::Starts(&["perf", "--version"]),
     },
     Package { name: "wrk", why: "a loader with many connections", probe: Probe::Starts(&["wrk", "-v"]) },
 ];
 
-/// Sees to it that every package is there.
+/// Checks that every package is installed; as root, installs the missing ones.
 pub fn ensure() -> Outcome {
     let missing = missing();
     if missing.is_empty() {
@@ -137,7 +138,7 @@ pub fn ensure() -> Outcome {
             names.join(" ")
         ));
     }
-    // An index that is old may name versions the mirror no longer has.
+    // An old package index may name versions that the mirror no longer has.
     apt(&["update", "-q"])?;
     apt(&[&["install", "-q", "-y", "--no-install-recommends"], names.as_slice()].concat())?;
     match self::missing().first() {

@@ -3,16 +3,15 @@
 use super::packages;
 use crate::run::{self, Outcome};
 
-/// Runs them. The `ci` profile is the tests' own: optimised enough that a hundred thousand generated messages are
-/// quick, with every assertion in place.
+/// Runs them with the profile `ci`: optimised enough for a hundred thousand generated messages, with every assertion.
 pub fn run() -> Outcome {
     packages::ensure()?;
     run::run(run::cargo(&["test", "--workspace", "--profile", "ci", "--no-fail-fast"]))?;
     models()
 }
 
-/// The models of concurrent code: loom tries the interleavings of two threads, shuttle draws schedules of more. Everything is
-/// built for each of them, so each has its own place.
+/// Runs the models of concurrent code: loom tries the interleavings of two threads, shuttle draws schedules of more.
+/// Both need flags of their own for every crate, so each has its own target directory.
 fn models() -> Outcome {
     for (tool, models) in [
         ("loom", ["--package", "flick-dict", "--test", "models"].as_slice()),

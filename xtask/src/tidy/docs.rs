@@ -1,9 +1,9 @@
-//! Checks of all texts: nothing points to a place that a reader does not have.
+//! Checks of all texts: paths and hyperlinks point to files that every reader has.
 
 use super::files::{Finding, Text};
 
-/// Places that exist only on the machine, or in the papers, of whoever wrote a text. Written in two halves so that
-/// this file does not find itself.
+/// Paths and papers that exist only on an author's machine. Written in two halves, so that the check does not find them
+/// in this file.
 const FOREIGN: &[(&str, &str)] = &[
     ("shared", "/design"),
     ("/wo", "rk/"),
@@ -18,21 +18,21 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// Fails for a path or paper that is not part of the repository.
-pub fn no_foreign_places(texts: &[Text]) -> Vec<Finding> {
-    let places: Vec<String> = FOREIGN.iter().map(|(front, back)| format!("{front}{back}")).collect();
+pub fn no_foreign_paths(texts: &[Text]) -> Vec<Finding> {
+    let paths: Vec<String> = FOREIGN.iter().map(|(front, back)| format!("{front}{back}")).collect();
     let mut findings = Vec::new();
     for text in texts {
         for (number, line) in text.lines() {
-            if let Some(place) = places.iter().find(|place| line.contains(place.as_str())) {
-                findings.push(text.finding(number, format!("`{place}` is no place in this repository")));
+            if let Some(path) = paths.iter().find(|path| line.contains(path.as_str())) {
+                findings.push(text.finding(number, format!("`{path}` is not a path of this repository")));
             }
         }
     }
     findings
 }
 
-/// Fails for a relative link in a Markdown file whose target is not there.
-pub fn links_lead_somewhere(texts: &[Text]) -> Vec<Finding> {
+/// Fails for a relative link in a Markdown file whose target does not exist.
+pub fn hyperlinks_have_targets(texts: &[Text]) -> Vec<Finding> {
     let root = crate::run::root();
     let mut findings = Vec::new();
     for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
@@ -41,10 +41,12 @@ pub fn links_lead_somewhere(texts: &[Text]) -> Vec<Finding> {
         let mut is_code = false;
         for (number, line) in text.lines() {
             is_code ^= line.trim_start().starts_with("```");
-            for target in links(line).filter(|_| !is_code) {
-                let place = target.split('#').next().unwrap_or_default();
-                if !place.is_empty() && !place.contains("://") && !here.join(place).exists() {
-                    findings.push(text.finding(number, format!("the link to `{place}` leads nowhere")));
+            for target in targets(line).filter(|_| !is_code) {
+                let path = target.split('#').next().unwrap_or_default();
+                if !path.is_empty() && !path.contains("://") && !here.join(path).exists() {
+                    findings.push(
+                        text.finding(number, format!("the target of the link, `{path}`, does not exist")),
+                    );
                 }
             }
         }
@@ -53,17 +55,17 @@ pub fn links_lead_somewhere(texts: &[Text]) -> Vec<Finding> {
 }
 
 /// Targets of `[text](target)` in a line.
-fn links(line: &str) -> impl Iterator<Item = &str> {
+fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::links;
+    use super::targets;
 
     #[test]
-    fn all_links_of_a_line_are_seen() {
+    fn all_targets_of_a_line_are_found() {
         let line = "[a](x.md), [b](y/z.md#part) and [c](https://example.org)";
-        assert_eq!(links(line).collect::<Vec<_>>(), ["x.md", "y/z.md#part", "https://example.org"]);
+        assert_eq!(targets(line).collect::<Vec<_>>(), ["x.md", "y/z.md#part", "https://example.org"]);
     }
 }

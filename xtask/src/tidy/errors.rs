@@ -6,13 +6,13 @@ use super::files::{Finding, Text};
 
 const PAGES: &str = "docs/errors/";
 const GOLDEN: &str = "tests/golden/";
-/// The crates that report errors of the author's program.
+/// The crates that report errors of a user's program.
 const REPORTERS: &[&str] = &["crates/flick-check/src/", "crates/flick-syntax/src/"];
 
 /// Fails for a code without page or golden file, and for a page without code.
 pub fn every_code_has_a_page_and_a_golden_file(texts: &[Text]) -> Vec<Finding> {
     let mut used: BTreeMap<String, (&Text, usize)> = BTreeMap::new();
-    let reporters = texts.iter().filter(|text| REPORTERS.iter().any(|place| text.path.starts_with(place)));
+    let reporters = texts.iter().filter(|text| REPORTERS.iter().any(|root| text.path.starts_with(root)));
     for text in reporters.filter(|text| text.is_rust() && !text.is_test()) {
         for (number, line) in text.lines().filter(|(_, line)| !line.trim_start().starts_with("//")) {
             for code in codes(line) {
@@ -33,9 +33,10 @@ pub fn every_code_has_a_page_and_a_golden_file(texts: &[Text]) -> Vec<Finding> {
             findings.push(text.finding(*number, format!("{code} has no page: write {PAGES}{code}.md")));
         }
         if !shown.contains(code) {
-            findings.push(
-                text.finding(*number, format!("{code} is in no file of {GOLDEN}: add the mistake it is for")),
-            );
+            findings.push(text.finding(
+                *number,
+                format!("{code} is in no file of {GOLDEN}: add a program with this error"),
+            ));
         }
     }
     for (code, page) in pages.iter().filter(|(code, _)| !used.contains_key(**code)) {

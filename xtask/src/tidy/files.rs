@@ -1,24 +1,24 @@
-//! The texts of the repository, and what a check finds in them.
+//! The text files of the repository, and the findings of a check.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// Directories that hold nothing of ours.
+/// Directories that are not part of the repository.
 const SKIPPED: &[&str] = &["target", ".git", ".venv", "__pycache__", "node_modules"];
 /// Deepest directory looked into.
 const DEPTH_MAX: usize = 16;
 /// Endings of the files that are read.
 const ENDINGS: &[&str] = &[
     "rs", "toml", "md", "flick", "scn", "sh", "py", "yml", "yaml", "json", "conf", "txt", "ir", "run", "svg",
-    "dot",
+    "dot", "html", "css", "vtc", "cfg", "ksy", "js", "tree",
 ];
 
 /// One file of the repository.
 pub struct Text {
     /// Path from the root, with `/`.
     pub path: String,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 
@@ -28,7 +28,7 @@ impl Text {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it is a test of its crate, seen from its place.
+    /// Whether its path says that it is a test.
     pub fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
@@ -38,13 +38,13 @@ impl Text {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Something to put right in this file.
+    /// A finding in this file.
     pub fn finding(&self, line: usize, what: impl Into<String>) -> Finding {
         Finding { path: self.path.clone(), line, what: what.into() }
     }
 }
 
-/// Something to put right.
+/// Something that must be changed.
 pub struct Finding {
     /// Path from the root.
     pub path: String,
@@ -72,12 +72,12 @@ pub fn read_all(root: &Path) -> Result<Vec<Text>, String> {
 
 fn read_dir(root: &Path, dir: &Path, depth: usize, texts: &mut Vec<Text>) -> Result<(), String> {
     if depth > DEPTH_MAX {
-        return Err(format!("{} lies too deep", dir.display()));
+        return Err(format!("{} is nested too deeply", dir.display()));
     }
-    let told = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
-    for entry in fs::read_dir(dir).map_err(told)? {
-        let entry = entry.map_err(told)?;
-        let (path, kind) = (entry.path(), entry.file_type().map_err(told)?);
+    let describe = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
+    for entry in fs::read_dir(dir).map_err(describe)? {
+        let entry = entry.map_err(describe)?;
+        let (path, kind) = (entry.path(), entry.file_type().map_err(describe)?);
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if kind.is_dir() {
@@ -90,7 +90,7 @@ fn read_dir(root: &Path, dir: &Path, depth: usize, texts: &mut Vec<Text>) -> Res
         if !kind.is_file() || !ENDINGS.contains(&ending) {
             continue;
         }
-        // A file that is not UTF-8 is data of a test, not a text of ours.
+        // A file that is not UTF-8 is data of a test.
         if let Ok(text) = fs::read_to_string(&path) {
             let path = path.strip_prefix(root).expect("the walk stays below the root");
             texts.push(Text { path: path.to_string_lossy().replace('\\', "/"), text });

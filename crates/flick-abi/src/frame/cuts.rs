@@ -1,38 +1,38 @@
-//! Ranges of a message that are never forwarded, such as the fields of one connection in HTTP.
-//! Promises: the ranges are ascending and apart, so what is left of the message is found in one walk; whoever forwards
-//! or rebuilds a message leaves out the same bytes, because all ask here.
+//! Ranges of a message that are never forwarded, such as the connection fields of HTTP.
+//! Promises: the ranges are ascending and disjoint, so one walk finds the rest of the message. Forwarding and
+//! rebuilding leave out the same bytes, because both use this module.
 
 use super::{Frame, SLOT_CUTS};
 use crate::limits::CUTS_MAX;
 
 impl Frame {
-    /// How many cuts count.
+    /// Returns the number of valid cuts.
     pub(super) fn cuts_len(&self) -> usize {
         (self.slots[SLOT_CUTS] as usize).min(CUTS_MAX)
     }
 
-    /// The cuts as pairs of start and end.
+    /// Returns the cuts as pairs of start and end.
     pub fn cuts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.cuts[..self.cuts_len()].iter().map(|word| (word >> 32, word & 0xffff_ffff))
     }
 
-    /// Bytes of the message that are cut.
+    /// Returns the number of bytes that are cut.
     pub fn cut_bytes(&self) -> u64 {
         self.cuts().map(|(start, end)| end - start).sum()
     }
 
-    /// Adds `[start, end)` to the cuts, joined with those that it touches. Returns whether there was room.
-    /// Panics when the range is none within 32 bits.
+    /// Adds `[start, end)` to the cuts and joins adjacent ones. Returns `false` when the frame is full. Panics when the
+    /// range does not fit into 32 bits.
     #[inline]
     pub fn cut(&mut self, start: u64, end: u64) -> bool {
         assert!(start <= end, "a cut ends before it starts");
-        assert!(end <= u64::from(u32::MAX), "what is cut lies in the head of a message");
+        assert!(end <= u64::from(u32::MAX), "cuts lie in the head of a message");
         let (mut start, mut end) = (start, end);
         if start == end {
             return true;
         }
         let len = self.cuts_len();
-        // Mostly it lies behind all others, and goes on where the last one ends or is apart.
+        // The usual case: the range lies behind all others.
         match self.cuts[..len].last_mut() {
             Some(last) if *last & 0xffff_ffff == start => {
                 *last = (*last & !0xffff_ffff) | end;
@@ -46,7 +46,7 @@ impl Frame {
                 return true;
             }
         }
-        // Those from `first` to `last` touch the new one.
+        // The cuts from `first` to `last` touch the new one.
         let first = self.cuts().take_while(|(_, known_end)| *known_end < start).count();
         let last = self.cuts().take_while(|(known_start, _)| *known_start <= end).count();
         if first == last && len == CUTS_MAX {
@@ -62,20 +62,20 @@ impl Frame {
         true
     }
 
-    /// Has the cuts of `other` from here on.
+    /// Copies the cuts of `other`.
     pub fn copy_cuts(&mut self, other: &Frame) {
         let len = other.cuts_len();
         self.cuts[..len].copy_from_slice(&other.cuts[..len]);
         self.slots[super::SLOT_CUTS] = len as u64;
     }
 
-    /// What is left of `[start, end)` of the message: ranges in order, none of them empty.
+    /// Returns the ranges of `[start, end)` that are not cut: in order, none of them empty.
     pub fn kept(&self, start: u64, end: u64) -> Kept<'_> {
         Kept { cuts: &self.cuts[..self.cuts_len()], at: start, end }
     }
 }
 
-/// Walks over what cuts leave of a range; see [`Frame::kept`].
+/// Iterates over the uncut ranges; see [`Frame::kept`].
 #[derive(Clone, Debug)]
 pub struct Kept<'a> {
     cuts: &'a [u64],
@@ -87,7 +87,7 @@ impl Iterator for Kept<'_> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
-        // Each round takes a cut away or gives a range.
+        // Each iteration removes a cut or returns a range.
         while self.at < self.end {
             let Some((word, rest)) = self.cuts.split_first() else {
                 let range = (self.at, self.end);
@@ -114,7 +114,7 @@ mod tests {
     fn check(cuts: &[(u64, u64)], expected: &[(u64, u64)], left: &str) {
         let mut frame = Frame::new();
         for (start, end) in cuts {
-            assert!(frame.cut(*start, *end), "there is room");
+            assert!(frame.cut(*start, *end), "the frame has capacity");
         }
         assert_eq!(frame.cuts().collect::<Vec<_>>(), expected);
         let mut copy = Frame::new();
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_refused() {
+    fn a_cut_beyond_the_capacity_is_refused() {
         let mut frame = Frame::new();
         for index in 0..CUTS_MAX as u64 {
-            assert!(frame.cut(10 * index, 10 * index + 2), "there is room");
+            assert!(frame.cut(10 * index, 10 * index + 2), "the frame has capacity");
         }
-        assert!(!frame.cut(5, 6), "there is no room between two");
-        assert!(!frame.cut(5000, 5001), "there is no room at the end");
-        assert!(frame.cut(2, 10), "a cut that joins two takes no room");
-        assert!(frame.cut(5000, 5001), "one has become free");
+        assert!(!frame.cut(5, 6), "the frame is full");
+        assert!(!frame.cut(5000, 5001), "the frame is full at the end");
+        assert!(frame.cut(2, 10), "a cut that joins two needs no slot");
+        assert!(frame.cut(5000, 5001), "one slot is free");
         assert_eq!(frame.cut_bytes(), 12 + 2 * (CUTS_MAX as u64 - 2) + 1);
     }
 }

@@ -1,30 +1,29 @@
-//! Names, fields, members of enumerations, elements of channel arrays.
+//! Names, fields, members of enums, elements of channel arrays.
 
 use flick_syntax::ast;
 
-use super::{Exprs, Wanted, unknown};
-use crate::grammar;
+use super::{Expectation, Exprs, unknown};
 use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
 use crate::items::TypeItem;
-use crate::range::{INT, Range};
 use crate::report;
-use crate::scope::Named;
+use crate::scope::ResolvedName;
+use crate::units;
 
 impl Exprs<'_> {
-    pub(super) fn name(&mut self, name: &ast::NameExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(super) fn name(&mut self, name: &ast::NameExpr, wanted: Expectation<'_>, span: Span) -> Expr {
         let Some(name) = name.name() else { return unknown(span) };
         if name.text() == "none" && self.scope.resolve("none").is_none() {
             return self.none(wanted, span);
         }
-        self.value_named(name.text(), span)
+        self.resolve_value(name.text(), span)
     }
 
-    /// What a lone name stands for.
-    pub(crate) fn value_named(&mut self, text: &str, span: Span) -> Expr {
+    /// Resolves a name to a value.
+    pub(crate) fn resolve_value(&mut self, text: &str, span: Span) -> Expr {
         if let Some((named, ty)) = self.scope.resolve(text) {
             let kind = match named {
-                Named::Local(id) => ExprKind::Local(id),
-                Named::Channel(id) => ExprKind::Channel(id),
+                ResolvedName::Local(id) => ExprKind::Local(id),
+                ResolvedName::Channel(id) => ExprKind::Channel(id),
             };
             return Expr { kind, ty, span };
         }
@@ -32,7 +31,7 @@ impl Exprs<'_> {
             return Expr { ty: member.1, kind: member.0, span };
         }
         if self.grammar.is_none()
-            && let Some(kept) = self.kept_named(text, &span)
+            && let Some(kept) = self.resolve_state(text, &span)
         {
             return kept;
         }
@@ -48,36 +47,30 @@ impl Exprs<'_> {
             self.items.enums.iter().find(|known| known.members.iter().any(|(member, _)| member == text));
         let channel = self.items.channel_texts.get(text).filter(|_| self.grammar.is_none());
         let report = if let Some(channel) = channel {
-            report::names::channel_elsewhere(span.clone(), text, channel)
+            report::names::channel_in_function(span.clone(), text, channel)
         } else if field.is_some() {
             let help = format!("write `self.{text}`");
-            report::names::wrong_kind(span.clone(), text, "a field", "a value of its own", &help)
+            report::names::wrong_kind(span.clone(), text, "field", "a value", &help)
         } else if let Some(fun) = self.items.fun_named(self.file, None, text) {
             let help = format!(
                 "call it: `{text}({})`",
                 vec!["..."; self.items.fun(fun).params.len().min(2)].join(", ")
             );
-            report::names::wrong_kind(span.clone(), text, "a function", "a value", &help)
+            report::names::wrong_kind(span.clone(), text, "function", "a value", &help)
         } else if super::builtin::named(text).is_some() {
             report::names::wrong_kind(
                 span.clone(),
                 text,
-                "a built-in function",
+                "built-in function",
                 "a value",
                 &format!("call it: `{text}(...)`"),
             )
         } else if let Some(item) = self.items.type_named(self.file, None, text) {
-            let (is, help) = super::call::type_as_value(item, text);
+            let (is, help) = type_as_value(item, text);
             report::names::wrong_kind(span.clone(), text, is, "a value", &help)
         } else if let Some(owner) = owner {
             let help = format!("write `{}.{text}`", owner.name);
-            report::names::wrong_kind(
-                span.clone(),
-                text,
-                "a member of an enumeration",
-                "a value of its own",
-                &help,
-            )
+            report::names::wrong_kind(span.clone(), text, "enum member", "a value", &help)
         } else {
             let known = self.scope.names();
             report::names::unknown_value(span.clone(), text, known.iter().map(String::as_str))
@@ -96,12 +89,12 @@ impl Exprs<'_> {
         self.sink.push(report::names::unknown_member(span, &enumeration.name, name, known));
     }
 
-    /// `self` without a field means nothing.
-    pub(super) fn lone_self(&mut self, span: Span) -> Expr {
+    /// Reports `self` without a field.
+    pub(super) fn bare_self(&mut self, span: Span) -> Expr {
         let (is, help) = if self.grammar.is_some() {
-            ("the whole message", "name a field: `self.key_len`")
+            ("the whole message", "write a field: `self.key_len`")
         } else {
-            ("a word of grammars", "in a program, messages have names of their own: `req.key`")
+            ("keyword", "in a program, use the name of the message: `req.key`")
         };
         self.sink.push(report::names::wrong_kind(span.clone(), "self", is, "a value", help));
         unknown(span)
@@ -111,20 +104,14 @@ impl Exprs<'_> {
         match self.grammar.as_ref().and_then(|scope| scope.dollar.clone()) {
             Some((kind, ty)) => Expr { kind, ty, span },
             None => {
-                let help = "`$$` stands in `&requires` for the field itself, and in `&serialize` for the new length of the field that the variable measures";
-                self.sink.push(report::names::wrong_kind(
-                    span.clone(),
-                    "$$",
-                    "a word of `&requires` and `&serialize`",
-                    "a value here",
-                    help,
-                ));
+                let help = "use `$$` in `&requires`, where it is the field itself, or in `&serialize`, where it is the new length of the field";
+                self.sink.push(report::names::wrong_kind(span.clone(), "$$", "keyword", "a value", help));
                 unknown(span)
             }
         }
     }
 
-    /// `a.b.c`: a member of an enumeration, or a field of a message, nested ones included.
+    /// `a.b.c`: a member of an enum, or a field of a message, including nested ones.
     pub(super) fn field(&mut self, field: &ast::FieldExpr, span: Span) -> Expr {
         let (base, path) = unfold_path(field);
         let Some(path) = path else { return unknown(span) };
@@ -132,9 +119,9 @@ impl Exprs<'_> {
         let joined = path.iter().map(|name| name.text()).collect::<Vec<_>>().join(".");
         match base {
             Some(ast::Expr::SelfValue(_)) if self.grammar.is_some() => {
-                grammar::self_field(self, &joined, span)
+                super::self_fields::self_field(self, &joined, span)
             }
-            Some(ast::Expr::SelfValue(_)) => self.lone_self(span),
+            Some(ast::Expr::SelfValue(_)) => self.bare_self(span),
             Some(ast::Expr::Name(name)) => {
                 let Some(name) = name.name() else { return unknown(span) };
                 if self.scope.resolve(name.text()).is_none()
@@ -142,7 +129,7 @@ impl Exprs<'_> {
                 {
                     return member;
                 }
-                let base = self.value_named(name.text(), self.span(name.range()));
+                let base = self.resolve_value(name.text(), self.span(name.range()));
                 self.fields_of(base, &path, last_span, span)
             }
             Some(base) => {
@@ -153,7 +140,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// `colour.red`, `shape.nothing`, and both behind the name of a library.
+    /// `colour.red`, `shape.nothing`, and both with the name of a library.
     fn member_path(&mut self, first: &ast::Name, path: &[ast::Name], span: &Span) -> Option<Expr> {
         let (item, owner, member) = match path {
             [member] => (self.items.type_named(self.file, None, first.text())?, first, member),
@@ -162,12 +149,12 @@ impl Exprs<'_> {
             }
             _ => return None,
         };
-        let (place, span) = (self.span(member.range()), span.clone());
+        let (location, span) = (self.span(member.range()), span.clone());
         match item {
             TypeItem::Enum(id) => Some(match self.member_of(id, member.text()) {
                 Some((kind, ty)) => Expr { kind, ty, span },
                 None => {
-                    self.report_unknown_member(id, member.text(), place);
+                    self.report_unknown_member(id, member.text(), location);
                     Expr { kind: ExprKind::Member(id, 0), ty: Ty::Enum(id), span }
                 }
             }),
@@ -177,7 +164,7 @@ impl Exprs<'_> {
                 if let Some((_, Some(ty))) = carried {
                     let whole = format!("{}.{}", owner.text(), member.text());
                     let carried = self.items.spell(ty);
-                    self.sink.push(report::values::carries(span.clone(), &whole, &carried, 0));
+                    self.sink.push(report::values::wrong_case_values(span.clone(), &whole, &carried, 0));
                     return Some(Expr { ty: Ty::Variant(id), ..unknown(span) });
                 }
                 Some(self.variant(id, member, None, span))
@@ -186,7 +173,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// `base.a.b`: of a message the field `a.b`, of a record the field `b` of its field `a`.
+    /// `base.a.b`: the field `a.b` of a message, or the field `b` of the field `a` of a record.
     fn fields_of(&mut self, base: Expr, path: &[ast::Name], path_span: Span, span: Span) -> Expr {
         let mut base = base;
         for (index, name) in path.iter().enumerate() {
@@ -197,8 +184,14 @@ impl Exprs<'_> {
             let declared = &self.items.structs[id.0 as usize];
             let Some(field) = declared.fields.iter().position(|(known, _)| known == name.text()) else {
                 let known: Vec<&str> = declared.fields.iter().map(|(name, _)| name.as_str()).collect();
-                let place = self.span(name.range());
-                self.sink.push(report::names::unknown_field(place, &declared.name, name.text(), known, None));
+                let location = self.span(name.range());
+                self.sink.push(report::names::unknown_field(
+                    location,
+                    &declared.name,
+                    name.text(),
+                    known,
+                    None,
+                ));
                 return unknown(span);
             };
             let ty = declared.fields[field].1.clone();
@@ -231,7 +224,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// Finds a field that the program may use, and its type there; reports one that it may not.
+    /// Resolves a field that the program may use, and its type; reports one that it may not.
     pub(super) fn find_field(&mut self, unit: UnitId, path: &str, span: &Span) -> Option<(FieldId, Ty)> {
         let declared = &self.items.unit(unit).fields;
         let index = declared.iter().position(|field| field.name.as_deref() == Some(path));
@@ -247,9 +240,9 @@ impl Exprs<'_> {
             if !self.is_readable(unit, FieldId(index as u32), span) {
                 return None;
             }
-            return Some((FieldId(index as u32), grammar_type(&declared[index].kind)));
+            return Some((FieldId(index as u32), units::grammar_type(&declared[index].kind)));
         }
-        let hidden_type = index.map(|index| grammar::type_name(self.items, &declared[index].kind));
+        let hidden_type = index.map(|index| units::type_name(self.items, &declared[index].kind));
         let hidden = view.map(|view| view.span.clone()).zip(hidden_type.as_deref());
         let in_view =
             view.map(|view| view.fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>());
@@ -260,7 +253,7 @@ impl Exprs<'_> {
             .into_iter()
             .find_map(|front| declared.iter().find(|field| field.name.as_deref() == Some(front)));
         if let Some(leaf) = leaf {
-            let ty = grammar_type(&leaf.kind);
+            let ty = units::grammar_type(&leaf.kind);
             let found = self.items.describe(&ty);
             let field = path.rsplit('.').next().unwrap_or_default();
             self.sink.push(report::types::no_fields(span.clone(), &found, &ty, field));
@@ -271,8 +264,8 @@ impl Exprs<'_> {
                 .iter()
                 .any(|field| field.name.as_deref().is_some_and(|name| name.starts_with(&format!("{path}."))));
         let report = if is_group {
-            let help = format!("name a field of it: `{path}.name`");
-            report::names::wrong_kind(span.clone(), path, "a nested unit", "a value", &help)
+            let help = format!("write a field of it: `{path}.name`");
+            report::names::wrong_kind(span.clone(), path, "nested unit", "a value", &help)
         } else {
             report::names::unknown_field(span.clone(), &self.items.unit(unit).name, path, known, hidden)
         };
@@ -282,18 +275,18 @@ impl Exprs<'_> {
 }
 
 impl Exprs<'_> {
-    /// Refuses what no program sees whole.
+    /// Rejects fields that are never in memory as a whole.
     fn is_readable(&mut self, unit: UnitId, id: FieldId, span: &Span) -> bool {
         let field = self.items.field(unit, id);
         let name = field.name.as_deref().unwrap_or_default();
-        let place = field.span.clone();
+        let location = field.span.clone();
         let report = match &field.kind {
             FieldKind::List(list) if list.max.is_none() => {
-                report::wire::unbounded_list_read(span.clone(), name, place)
+                report::structured::unbounded_list_read(span.clone(), name, location)
             }
-            FieldKind::ToClose { .. } => report::wire::to_close_read(span.clone(), name, place),
-            _ => match grammar::element_of(self.items.unit(unit), id) {
-                Some(list) => report::wire::element_in_a_program(span.clone(), name, &list, place),
+            FieldKind::ToClose { .. } => report::structured::to_close_read(span.clone(), name, location),
+            _ => match units::element_of(self.items.unit(unit), id) {
+                Some(list) => report::structured::element_in_a_program(span.clone(), name, &list, location),
                 None => return true,
             },
         };
@@ -302,31 +295,18 @@ impl Exprs<'_> {
     }
 }
 
-/// The type of a field for a program that has no record of the unit.
-pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
-    match kind {
-        FieldKind::Int { enumeration: Some(id), .. } => Ty::Enum(*id),
-        FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => Range::of_repr(*repr).ty(),
-        FieldKind::Vint { .. } => INT.ty(),
-        FieldKind::Bytes { text, max_bytes, length, .. } => {
-            Ty::Bytes { max: max_bytes.unwrap_or_else(|| grammar::longest(length, None)), text: *text }
-        }
-        FieldKind::Text { text, max_bytes, .. } | FieldKind::TextVar { text, max_bytes, .. } => {
-            Ty::Bytes { max: *max_bytes, text: *text }
-        }
-        FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } | FieldKind::Asked => {
-            kind.number_range().map_or(Ty::Unknown, |(lo, hi)| Range { lo, hi }.ty())
-        }
-        FieldKind::Flag { .. } => Ty::Bool,
-        FieldKind::List(list) => {
-            let elem = Box::new(Ty::Bytes { max: list.elem_bytes_max, text: list.elem_text });
-            Ty::List { elem, max: list.max.unwrap_or(0) }
-        }
-        FieldKind::ToClose { .. } => Ty::Unknown,
+/// The kind of a type, and help on building its values.
+pub(super) fn type_as_value(item: TypeItem, name: &str) -> (&'static str, String) {
+    match item {
+        TypeItem::Enum(_) => ("enum", format!("write one of its members: `{name}.name`")),
+        TypeItem::Variant(_) => ("variant", format!("write one of its cases: `{name}.case(value)`")),
+        TypeItem::Class(_) => ("class", format!("write `&of = {name}` on a string in a grammar")),
+        TypeItem::Struct(_) => ("record", format!("build one with `{name}{{field = value}}`")),
+        _ => ("message type", format!("build a message with `{name}{{field = value}}`")),
     }
 }
 
-/// Splits `a.b.c` into `a` and `b`, `c`; the path is `None` where a name is missing.
+/// Splits `a.b.c` into `a` and `b`, `c`; the path is `None` if a name is missing.
 pub(crate) fn unfold_path(field: &ast::FieldExpr) -> (Option<ast::Expr>, Option<Vec<ast::Name>>) {
     let mut names = vec![field.field()];
     let mut base = field.base();

@@ -1,6 +1,6 @@
-//! Built-in functions: their names, what they take and give.
-//! Promises: an accepted call has exactly the argument types that `hir::Builtin` states, numbers aside, which may be
-//! narrower. Start reading at [`Exprs::call_builtin`].
+//! Built-in functions: names, parameter and result types.
+//! Promises: an accepted call has exactly the argument types that `hir::Builtin` states, except integers, which may
+//! be narrower. Start reading at [`Exprs::call_builtin`].
 
 mod channel;
 mod number;
@@ -13,7 +13,7 @@ use crate::hir::{Builtin, Expr, ExprKind, Span, Ty};
 use crate::range::{INT, Range};
 use crate::report;
 
-/// Every built-in with the name that calls it and how many arguments it takes.
+/// Every built-in: name and number of arguments.
 const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("hash", Builtin::Hash, 1),
     ("len", Builtin::Len, 1),
@@ -66,7 +66,7 @@ const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("base64_decode", Builtin::Base64Decode, 1),
     ("base64_encode", Builtin::Base64Encode, 1),
 ];
-/// Bytes of a 64-bit number in decimal, with its sign.
+/// Bytes of a 64-bit integer in decimal, with its sign.
 const DECIMAL_BYTES_MAX: u32 = 20;
 /// `255.255.255.255`.
 const IPV4_TEXT_MAX: u32 = 15;
@@ -74,36 +74,36 @@ const IPV4_TEXT_MAX: u32 = 15;
 const IPV6_TEXT_MAX: u32 = 39;
 /// An IPv6 address in brackets, a colon, five digits.
 const ENDPOINT_TEXT_MAX: u32 = 47;
-/// Bytes of a 64-bit number in hexadecimal.
+/// Bytes of a 64-bit integer in hexadecimal.
 const HEX_BYTES_MAX: u32 = 16;
 
-/// Names that call a built-in.
+/// Names of all built-ins.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SIGNATURES.iter().map(|(name, ..)| *name)
 }
 
-/// The built-in of that name.
+/// Resolves the name of a built-in.
 pub(crate) fn named(name: &str) -> Option<Builtin> {
     SIGNATURES.iter().find(|(known, ..)| *known == name).map(|(_, builtin, _)| *builtin)
 }
 
-/// How a built-in is written.
+/// The name of a built-in.
 pub(crate) fn builtin_name(builtin: Builtin) -> &'static str {
     let known = SIGNATURES.iter().find(|(_, known, _)| *known == builtin);
     known.map_or("a built-in", |(name, ..)| name)
 }
 
-/// What calls a built-in, for its checks.
-pub(super) struct Call<'n> {
+/// A call of a built-in.
+pub(super) struct BuiltinCall<'n> {
     pub(super) builtin: Builtin,
     name: &'n str,
     pub(super) args: Vec<Expr>,
     pub(super) span: Span,
 }
 
-impl Call<'_> {
-    /// The call with its checked arguments, giving a value of type `ty`.
-    pub(super) fn gives(self, ty: Ty) -> Expr {
+impl BuiltinCall<'_> {
+    /// The checked call, with a result of type `ty`.
+    pub(super) fn returning(self, ty: Ty) -> Expr {
         Expr { kind: ExprKind::Builtin(self.builtin, self.args), ty, span: self.span }
     }
 
@@ -130,15 +130,15 @@ impl Exprs<'_> {
             return unknown_call(builtin, args);
         }
         if !self.grammar.as_ref().is_none_or(|scope| scope.allows(builtin)) {
-            let help = "a grammar computes with numbers and the fields of its message";
-            let what = "a built-in of programs";
-            self.sink.push(report::names::wrong_kind(span, name, what, "part of a grammar", help));
+            let help = "use integers and the fields of the message";
+            let what = "a built-in function of programs";
+            self.sink.push(report::names::not_in_grammar(span, name, what, help));
             return unknown_call(builtin, args);
         }
         if args.iter().any(|arg| arg.ty == Ty::Unknown) {
             return Expr { span, ..unknown_call(builtin, Vec::new()) };
         }
-        let call = Call { builtin, name, args, span };
+        let call = BuiltinCall { builtin, name, args, span };
         match builtin {
             Builtin::Hash => self.hash(call),
             Builtin::Len => self.len(call),
@@ -147,8 +147,8 @@ impl Exprs<'_> {
             Builtin::Str | Builtin::Hex => self.print_number(call),
             Builtin::Random => self.random(call),
             Builtin::InUnits(_) | Builtin::Unix => self.in_units(call),
-            Builtin::Now => call.gives(Ty::Time),
-            Builtin::Room => call.gives(Ty::Bool),
+            Builtin::Now => call.returning(Ty::Time),
+            Builtin::Room => call.returning(Ty::Bool),
             Builtin::StartsWith
             | Builtin::EndsWith
             | Builtin::Contains
@@ -169,26 +169,26 @@ impl Exprs<'_> {
             Builtin::Count | Builtin::Set | Builtin::Value => self.counter(call),
             Builtin::Alive | Builtin::Load | Builtin::Peer => self.of_channel(call),
             Builtin::Address | Builtin::Port => self.of_endpoint(call),
-            Builtin::Ketama | Builtin::Rendezvous => self.place_by_key(call),
-            Builtin::RoundRobin | Builtin::LeastLoaded | Builtin::TwoChoices => self.place(call),
+            Builtin::Ketama | Builtin::Rendezvous => self.index_by_key(call),
+            Builtin::RoundRobin | Builtin::LeastLoaded | Builtin::TwoChoices => self.index_of(call),
             Builtin::Remove => self.remove(call),
         }
     }
 
-    /// Reports an argument of a kind that the built-in does not take.
-    pub(super) fn refuse_argument(&mut self, call: &Call<'_>, index: usize, help: &str) {
+    /// Reports an argument of a type that the built-in does not accept.
+    pub(super) fn reject_argument(&mut self, call: &BuiltinCall<'_>, index: usize, help: &str) {
         let arg = &call.args[index];
         let found = self.items.describe(&arg.ty);
         let report = match (&arg.ty, help) {
             (Ty::Option(inner), _) => {
                 report::values::may_be_none(arg.span.clone(), &self.items.describe(inner))
             }
-            _ => report::types::prefix(arg.span.clone(), call.name, &found, help),
+            _ => report::types::argument(arg.span.clone(), call.name, &found, help),
         };
         self.sink.push(report);
     }
 
-    fn hash(&mut self, call: Call<'_>) -> Expr {
+    fn hash(&mut self, call: BuiltinCall<'_>) -> Expr {
         let is_fit = matches!(
             call.arg(0),
             Ty::Bytes { .. }
@@ -204,16 +204,14 @@ impl Exprs<'_> {
         if !is_fit {
             let help = match call.arg(0) {
                 Ty::Record(_) => "hash a field of the message: `hash(req.key)`",
-                _ => {
-                    "`hash` works on text, bytes, numbers, addresses, members of enumerations and truth values"
-                }
+                _ => "`hash` takes a string, bytes, an integer, an address, a member of an enum or a boolean",
             };
-            self.refuse_argument(&call, 0, help);
+            self.reject_argument(&call, 0, help);
         }
-        call.gives(crate::range::UINT.ty())
+        call.returning(crate::range::UINT.ty())
     }
 
-    fn len(&mut self, call: Call<'_>) -> Expr {
+    fn len(&mut self, call: BuiltinCall<'_>) -> Expr {
         let range = match call.arg(0) {
             Ty::Bytes { max, .. } | Ty::List { max, .. } => Range { lo: 0, hi: i128::from(*max) },
             Ty::ChanArray { .. } => Range { lo: 1, hi: flick_abi::limits::CHANNEL_ELEMENTS_MAX as i128 },
@@ -221,18 +219,18 @@ impl Exprs<'_> {
             other => {
                 let help = match other {
                     Ty::Record(_) => "take the length of a field: `len(req.key)`",
-                    _ => "`len` works on text, bytes, lists, dictionaries and arrays of channels",
+                    _ => "`len` takes a string, bytes, a list, a dictionary or an array of channels",
                 };
-                self.refuse_argument(&call, 0, help);
+                self.reject_argument(&call, 0, help);
                 return unknown(call.span);
             }
         };
-        call.gives(range.ty())
+        call.returning(range.ty())
     }
 }
 
-/// A call that was reported; its type is known where it does not depend on the arguments, so that a mistake is
-/// reported once.
+/// A call that was reported; its type is known if it does not depend on the arguments, so that an error is reported
+/// once.
 fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
     let span = args.first().map(|arg| arg.span.clone()).unwrap_or_default();
     let ty = match builtin {
@@ -250,12 +248,12 @@ fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
     Expr { kind: ExprKind::Int(0), ty, span }
 }
 
-/// The number that an argument is, if it is written as a literal.
+/// The value of a literal integer argument.
 fn literal(arg: &Expr) -> Option<i128> {
     if let ExprKind::Int(value) = arg.kind { Some(value) } else { None }
 }
 
-/// The text of a callee, for messages.
+/// The text of a callee, for diagnostics.
 pub(super) fn callee_text(expr: &ast::Expr) -> String {
     use flick_syntax::ast::AstNode;
     let text = expr.syntax().text().to_string();

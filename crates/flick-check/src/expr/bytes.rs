@@ -1,19 +1,20 @@
-//! Text, bytes and lists: joining, elements, slices, membership.
-//! Promises: a joined text is never longer than its type says; an element that may not be there is an option.
+//! Strings, bytes and lists: concatenation, indexing, slicing, membership.
+//! Promises: a concatenated string is never longer than its type; an element that may not exist is an option.
 
 use flick_syntax::ast;
 
-use super::{Exprs, adapt, bind, range_of, unknown, value_block};
-use crate::hir::{BinaryOp, Block, Expr, ExprKind, Source, Span, Ty};
+use super::{Exprs, adapt, bind, unknown, value_block};
+use crate::hir::{BinaryOp, Block, Expr, ExprKind, LoopSource, Span, Ty};
 use crate::limits::JOINED_BYTES_MAX;
-use crate::range::{INT, Range};
+use crate::range::{INT, Range, range_of};
 use crate::report;
+use crate::ty::join;
 
 /// Values of a byte.
 const BYTE: Range = Range { lo: 0, hi: 255 };
 
 impl Exprs<'_> {
-    /// `a + b` of text or bytes, both of the same kind.
+    /// `a + b` of two strings or two bytes.
     pub(super) fn concat(&mut self, left: Expr, right: Expr, span: Span) -> Expr {
         let text = matches!(left.ty, Ty::Bytes { text: true, .. });
         let longest = |side: &Expr| if let Ty::Bytes { max, .. } = side.ty { u64::from(max) } else { 0 };
@@ -78,7 +79,7 @@ impl Exprs<'_> {
         Expr { kind, ty, span }
     }
 
-    /// Checks that a value is a number; of lists and text, within `int`.
+    /// Checks that an index is an integer in the range of `int`.
     pub(super) fn number(&mut self, value: Expr, target: &str) -> Expr {
         match &value.ty {
             Ty::Int { .. } | Ty::Unknown => value,
@@ -118,24 +119,25 @@ impl Exprs<'_> {
     pub(super) fn in_list(&mut self, wanted: Expr, list: Expr, span: Span) -> Expr {
         let Ty::List { elem, .. } = list.ty.clone() else { return unknown(span) };
         let mut wanted = wanted;
-        if super::join(&wanted.ty, &elem).is_none() {
+        if join(&wanted.ty, &elem).is_none() {
             let (wanted, list) = (self.items.describe(&wanted.ty), self.items.describe(&list.ty));
-            let help = "look for a value of the kind that the list holds";
+            let help = "search for a value of the element type of the list";
             self.sink.push(report::types::operator(span.clone(), "in", &wanted, &list, help));
             return Expr { ty: Ty::Bool, ..unknown(span) };
         }
         adapt(&mut wanted, &elem);
         bind(self, wanted, |exprs, wanted| {
-            let place = span.clone();
-            let local = exprs.scope.hidden("", (*elem).clone(), place.clone());
-            let acc = exprs.scope.hidden("", Ty::Bool, place.clone());
-            let read = |id, ty: &Ty| Expr { kind: ExprKind::Local(id), ty: ty.clone(), span: place.clone() };
+            let location = span.clone();
+            let local = exprs.scope.hidden("", (*elem).clone(), location.clone());
+            let acc = exprs.scope.hidden("", Ty::Bool, location.clone());
+            let read =
+                |id, ty: &Ty| Expr { kind: ExprKind::Local(id), ty: ty.clone(), span: location.clone() };
             let same = exprs.comparison(BinaryOp::Eq, read(local, &elem), wanted, span.clone());
             let both = ExprKind::Binary(BinaryOp::Or, Box::new(read(acc, &Ty::Bool)), Box::new(same));
             let both = Expr { kind: both, ty: Ty::Bool, span: span.clone() };
             let body: Block = value_block(both);
             let init = Box::new(Expr { kind: ExprKind::Bool(false), ty: Ty::Bool, span: span.clone() });
-            let kind = ExprKind::Fold { local, source: Box::new(Source::List(list)), acc, init, body };
+            let kind = ExprKind::Fold { local, source: Box::new(LoopSource::List(list)), acc, init, body };
             Expr { kind, ty: Ty::Bool, span: span.clone() }
         })
     }
@@ -145,13 +147,13 @@ fn literal_bytes(part: &Expr) -> Option<&[u8]> {
     if let ExprKind::Str(bytes) = &part.kind { Some(bytes) } else { None }
 }
 
-/// How long a slice of something of at most `max` parts may be.
+/// Maximum length of a slice of a value of at most `max` elements.
 fn slice_max(max: u32, from: Option<&Expr>, to: Option<&Expr>) -> u32 {
     let range = |end: Option<&Expr>| end.and_then(|end| range_of(&end.ty));
     let lo = range(from).map_or(0, |range| range.lo.max(0));
     let hi = range(to).map_or(i128::from(max), |range| range.hi.min(i128::from(max)));
     let by_ends = (hi - lo).max(0);
-    // `text[i..i + 8]` has 8 bytes wherever it begins.
+    // `text[i..i + 8]` has at most 8 bytes.
     let by_width = match (from.map(|from| &from.kind), to.map(|to| &to.kind)) {
         (Some(ExprKind::Local(start)), Some(ExprKind::Binary(BinaryOp::Add, a, b))) => {
             match (&a.kind, &b.kind) {

@@ -1,48 +1,48 @@
-//! Calls: of functions, of built-ins, of what builds a value.
+//! Calls of functions, built-ins and constructors.
 
 use flick_syntax::ast;
 
+use super::access::type_as_value;
 use super::builtin::{self, callee_text};
-use super::{Exprs, Wanted, unfold_path, unknown};
+use super::{Expectation, Exprs, unfold_path, unknown};
 use crate::hir::{Expr, ExprKind, FunId, Span};
 use crate::items::TypeItem;
-use crate::report;
-use crate::types;
+use crate::{primitives, report};
 
-/// What looks like a call and is the condition around a `foldt`.
+/// Conditions of a `foldt`, which look like calls.
 const CONDITIONS: &[&str] = &["ready", "all_ready"];
 /// Types whose constants are written as calls.
 const CONSTANTS: &[&str] = &["ipv4", "ipv6", "endpoint"];
 
 impl Exprs<'_> {
-    /// Checks a call. `piped` is the message that `=>` hands over as the last argument.
+    /// Checks a call. `piped` is the message that `=>` passes as the last argument.
     pub(crate) fn call(
         &mut self,
         call: &ast::CallExpr,
         piped: Option<Expr>,
-        wanted: Wanted<'_>,
+        wanted: Expectation<'_>,
         span: Span,
     ) -> Expr {
         let args: Vec<ast::Expr> = call.args().collect();
         match call.callee() {
             Some(ast::Expr::Name(name)) => match name.name() {
                 Some(name) => self.call_named(&name, &args, piped, wanted, span),
-                None => self.call_of_nothing(&args, span),
+                None => self.check_arguments_only(&args, span),
             },
             Some(ast::Expr::Field(field)) => self.call_path(&field, &args, piped, span),
             Some(other) => {
-                let place = self.span(other.range());
-                let help = "there are no function values; call a function by its name";
+                let location = self.span(other.range());
+                let help = "call a function by its name; functions are not values";
                 let text = callee_text(&other);
-                self.sink.push(report::names::wrong_kind(place, &text, "a value", "a function", help));
-                self.call_of_nothing(&args, span)
+                self.sink.push(report::names::wrong_kind(location, &text, "value", "a function", help));
+                self.check_arguments_only(&args, span)
             }
-            None => self.call_of_nothing(&args, span),
+            None => self.check_arguments_only(&args, span),
         }
     }
 
-    /// A call whose callee was reported: its arguments may hold mistakes of their own.
-    fn call_of_nothing(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+    /// Checks the arguments of a call whose callee was reported.
+    fn check_arguments_only(&mut self, args: &[ast::Expr], span: Span) -> Expr {
         args.iter().for_each(|arg| _ = self.expr(arg));
         unknown(span)
     }
@@ -52,7 +52,7 @@ impl Exprs<'_> {
         name: &ast::Name,
         args: &[ast::Expr],
         piped: Option<Expr>,
-        wanted: Wanted<'_>,
+        wanted: Expectation<'_>,
         span: Span,
     ) -> Expr {
         let text = name.text();
@@ -78,7 +78,7 @@ impl Exprs<'_> {
             && let (Some(ast::Expr::SelfValue(_)), Some(path)) = super::unfold_path(field)
         {
             let path = path.iter().map(ast::Name::text).collect::<Vec<_>>().join(".");
-            if let Some(len) = crate::grammar::list_len(self, &path, &span) {
+            if let Some(len) = super::self_fields::list_len(self, &path, &span) {
                 return len;
             }
         }
@@ -88,13 +88,13 @@ impl Exprs<'_> {
         if CONSTANTS.contains(&text) {
             return self.constant(text, args, span);
         }
-        if types::PRIMITIVES.contains(&text) {
+        if primitives::PRIMITIVES.contains(&text) {
             let values: Vec<Expr> = args.iter().map(|arg| self.expr(arg)).chain(piped).collect();
-            if text == "int" || types::sized_int(text).is_some() {
+            if text == "int" || primitives::sized_int(text).is_some() {
                 return self.convert(text, values, span);
             }
-            let place = self.span(name.range());
-            self.sink.push(report::values::no_conversion(place, text));
+            let location = self.span(name.range());
+            self.sink.push(report::values::no_conversion(location, text));
             return unknown(span);
         }
         if let Some(builtin) = builtin::named(text) {
@@ -103,9 +103,9 @@ impl Exprs<'_> {
             values.extend(piped);
             return self.call_builtin(builtin, text, values, is_piped, span);
         }
-        let place = self.span(name.range());
-        self.report_not_callable(text, place);
-        self.call_of_nothing(args, span)
+        let location = self.span(name.range());
+        self.report_not_callable(text, location);
+        self.check_arguments_only(args, span)
     }
 
     /// `n.f(x)`, `n.point(1, 2)`, `shape.circle(3)`, `n.shape.circle(3)`.
@@ -117,13 +117,13 @@ impl Exprs<'_> {
         span: Span,
     ) -> Expr {
         let (Some(ast::Expr::Name(first)), Some(path)) = unfold_path(field) else {
-            let place = self.span(field.range());
+            let location = self.span(field.range());
             let text = callee_text(&ast::Expr::Field(field.clone()));
-            let help = "there are no methods; a function takes the value as an argument: `f(x)`";
-            self.sink.push(report::names::wrong_kind(place, &text, "a value", "a function", help));
-            return self.call_of_nothing(args, span);
+            let help = "call a function with the value as an argument, `f(x)`; values have no methods";
+            self.sink.push(report::names::wrong_kind(location, &text, "value", "a function", help));
+            return self.check_arguments_only(args, span);
         };
-        let Some(first) = first.name() else { return self.call_of_nothing(args, span) };
+        let Some(first) = first.name() else { return self.check_arguments_only(args, span) };
         let is_value = self.scope.resolve(first.text()).is_some();
         let (owner, last) = (first.text(), path.last());
         match (path.as_slice(), last) {
@@ -154,22 +154,22 @@ impl Exprs<'_> {
             }
             _ => {}
         }
-        let place = self.span(field.range());
+        let location = self.span(field.range());
         let method = last.map_or("f", |name| name.text());
         let in_front = path.iter().rev().skip(1).rev().map(|name| name.text());
         let receiver: Vec<&str> = std::iter::once(owner).chain(in_front).collect();
         let receiver = if is_value { receiver.join(".") } else { "x".to_owned() };
         if is_value || self.items.type_named(self.file, None, owner).is_some() {
-            self.sink.push(report::values::no_methods(place, method, &receiver));
+            self.sink.push(report::values::no_methods(location, method, &receiver));
         } else {
             let known: Vec<&str> = self.items.fun_names.keys().map(String::as_str).collect();
             let text = callee_text(&ast::Expr::Field(field.clone()));
-            self.sink.push(report::names::unknown_function(place, &text, known));
+            self.sink.push(report::names::unknown_function(location, &text, known));
         }
-        self.call_of_nothing(args, span)
+        self.check_arguments_only(args, span)
     }
 
-    /// Checks the arguments of a function of the program, each with what its parameter takes, and calls it.
+    /// Checks the arguments of a function of the program against its parameters, and builds the call.
     fn call_checked(&mut self, fun: FunId, args: &[ast::Expr], piped: Option<Expr>, span: Span) -> Expr {
         let is_piped = piped.is_some();
         let params = &self.items.fun(fun).params;
@@ -186,10 +186,10 @@ impl Exprs<'_> {
 
     fn report_not_callable(&mut self, name: &str, span: Span) {
         let report = if CONDITIONS.contains(&name) {
-            report::merges::ready_elsewhere(span, name)
+            report::merge::misplaced_ready(span, name)
         } else if self.scope.resolve(name).is_some() {
-            let help = "there are no function values; call a function by its name";
-            report::names::wrong_kind(span, name, "a value", "a function", help)
+            let help = "call a function by its name; functions are not values";
+            report::names::wrong_kind(span, name, "value", "a function", help)
         } else if let Some(item) = self.items.type_named(self.file, None, name) {
             let (is, help) = type_as_value(item, name);
             report::names::wrong_kind(span, name, is, "a function", &help)
@@ -204,14 +204,9 @@ impl Exprs<'_> {
     pub(crate) fn call_fun(&mut self, fun: FunId, args: Vec<Expr>, is_piped: bool, span: Span) -> Expr {
         if self.grammar.is_some() {
             let name = self.items.fun(fun).name.clone();
-            let help = "a grammar stands by itself; write the expression out";
-            self.sink.push(report::names::wrong_kind(
-                span.clone(),
-                &name,
-                "a function of a program",
-                "part of a grammar",
-                help,
-            ));
+            let help = "write the expression in the grammar";
+            let is = "a function of a program";
+            self.sink.push(report::names::not_in_grammar(span.clone(), &name, is, help));
             return unknown(span);
         }
         let sig = self.items.fun(fun);
@@ -234,18 +229,5 @@ impl Exprs<'_> {
         });
         let args = checked.collect();
         Expr { kind: ExprKind::Call(fun, args), ty: result, span }
-    }
-}
-
-/// What a type is, and how its values are made.
-pub(super) fn type_as_value(item: TypeItem, name: &str) -> (&'static str, String) {
-    match item {
-        TypeItem::Enum(_) => ("an enumeration", format!("name one of its members: `{name}.name`")),
-        TypeItem::Variant(_) => ("a variant", format!("name one of its cases: `{name}.case(value)`")),
-        TypeItem::Class(_) => {
-            ("a class of bytes", format!("write `&of = {name}` behind a text in a grammar"))
-        }
-        TypeItem::Struct(_) => ("a record", format!("build one with `{name}{{field = value}}`")),
-        _ => ("a type of message", format!("build a message with `{name}{{field = value}}`")),
     }
 }

@@ -1,21 +1,22 @@
-//! Choices by condition, and what the branches of any choice have in common.
-//! Promises: the values of all branches have one type afterwards.
+//! `if`, and the common type of branches.
+//! Promises: afterwards the values of all branches have one type.
 
 use flick_syntax::ast;
 
-use super::{Exprs, Wanted, conform, join, unknown};
+use super::{Expectation, Exprs, conform, unknown};
 use crate::hir::{Block, Expr, ExprKind, Span, Ty};
 use crate::report;
+use crate::ty::join;
 
-/// What the branches of a choice have in common.
+/// The common type of the branches of an `if` or `switch`.
 pub(super) struct Branches<'t> {
-    pub(super) wanted: Wanted<'t>,
-    /// Type so far, and the place of the first branch that gave one.
+    pub(super) wanted: Expectation<'t>,
+    /// Type so far, and the location of the first branch with a value.
     common: Option<(Ty, Span)>,
 }
 
 impl<'t> Branches<'t> {
-    pub(super) fn new(wanted: Wanted<'t>) -> Self {
+    pub(super) fn new(wanted: Expectation<'t>) -> Self {
         Self { wanted, common: None }
     }
 
@@ -25,7 +26,7 @@ impl<'t> Branches<'t> {
         }
         if matches!(ty, Ty::Dict(_) | Ty::Counter(_)) {
             let found = exprs.items.describe(ty);
-            exprs.sink.push(report::values::no_part(span.clone(), &found, "a choice"));
+            exprs.sink.push(report::values::not_storable(span.clone(), &found, "a branch"));
             return;
         }
         let Some((common, first)) = &mut self.common else {
@@ -48,10 +49,10 @@ impl<'t> Branches<'t> {
         }
     }
 
-    /// The type of the whole; gives the values of all branches that type.
+    /// Returns the common type, and converts the values of all branches to it.
     pub(super) fn finish<'b>(self, blocks: impl IntoIterator<Item = &'b mut Block>) -> Ty {
         let ty = match self.wanted {
-            Wanted::Effect => return Ty::Nothing,
+            Expectation::NoValue => return Ty::Nothing,
             _ => self.common.map_or(Ty::Unknown, |(ty, _)| ty),
         };
         conform(blocks, &ty);
@@ -60,7 +61,7 @@ impl<'t> Branches<'t> {
 }
 
 impl Exprs<'_> {
-    pub(crate) fn if_expr(&mut self, choice: &ast::IfExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(crate) fn if_expr(&mut self, choice: &ast::IfExpr, wanted: Expectation<'_>, span: Span) -> Expr {
         let branches: Vec<ast::IfBranch> = choice.branches().collect();
         let mut common = Branches::new(wanted);
         let mut checked = Vec::new();
@@ -82,7 +83,7 @@ impl Exprs<'_> {
         };
         let blocks = checked.iter_mut().map(|(_, then, _)| then).chain(&mut otherwise);
         let ty = common.finish(blocks);
-        // From the last branch to the first: each `else if` is the `else` of the one before.
+        // From the last branch to the first: each `else if` is the `else` of the previous one.
         for (index, (cond, then, branch_span)) in checked.into_iter().enumerate().rev() {
             let kind = ExprKind::If { cond: Box::new(cond), then, otherwise: otherwise.take() };
             let whole =
@@ -98,7 +99,7 @@ impl Exprs<'_> {
         unknown(span)
     }
 
-    /// The place of `if condition`, without its block.
+    /// The location of `if condition`, without its block.
     fn heading(&self, branch: &ast::IfBranch) -> Span {
         let start = branch.range().start;
         self.span(start..branch.condition().map_or(start, |cond| cond.range().end))
@@ -107,7 +108,7 @@ impl Exprs<'_> {
     pub(super) fn branch_block(
         &mut self,
         body: Option<ast::Block>,
-        wanted: Wanted<'_>,
+        wanted: Expectation<'_>,
         span: &Span,
         common: &mut Branches<'_>,
     ) -> Block {
@@ -128,7 +129,7 @@ impl Exprs<'_> {
             let help = match cond.ty {
                 Ty::Int { .. } => "compare it: `... != 0`",
                 Ty::Bytes { .. } => "compare it: `... != \"\"`",
-                Ty::Option(_) => "ask whether there is a value: `... != none`",
+                Ty::Option(_) => "compare it with `none`: `... != none`",
                 Ty::Enum(_) => "compare it with a member: `... == opcode.get`",
                 _ => "write a comparison",
             };
@@ -142,7 +143,7 @@ pub(crate) fn value_block(value: Expr) -> Block {
     Block { stmts: Vec::new(), value: Some(Box::new(value)) }
 }
 
-/// Turns a block's value into its last statement.
+/// Turns the value of a block into its last statement.
 fn effect_block(block: Block) -> Block {
     let Block { mut stmts, value } = block;
     stmts.extend(value.map(|value| crate::hir::Stmt::Expr(*value)));

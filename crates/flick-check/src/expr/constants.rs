@@ -1,5 +1,5 @@
-//! Constants that are written into fields which cannot hold them; and what is never in one message.
-//! Promises: a constant in a program without errors can be written and read back as it is.
+//! Constants that a field cannot hold, and fields that are never in one message.
+//! Promises: a constant in a program without errors can be written and parsed back unchanged.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,11 @@ use flick_syntax::ast;
 use super::Exprs;
 use crate::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Span, Ty, Unit, UnitId};
 use crate::items::Items;
+use crate::known_values::{KnownValue, KnownValues};
 use crate::limits::WRITTEN_BYTES_MAX;
-use crate::possible::{Facts, Known};
 use crate::range::Range;
 use crate::report;
+use crate::units;
 
 /// `headers["host"] = value`, or `= none`.
 pub(super) struct KeyInit {
@@ -21,13 +22,13 @@ pub(super) struct KeyInit {
     span: Span,
 }
 
-/// The place of an earlier one of the same key.
+/// The location of an earlier assignment of the same key.
 pub(super) fn same_key(known: &[KeyInit], new: &KeyInit) -> Option<Span> {
     let same = known.iter().find(|known| (known.list, known.key) == (new.list, new.key));
     same.map(|known| known.span.clone())
 }
 
-/// Gives keys to a message, one after another.
+/// Sets keys of a message, one after another.
 pub(super) fn with_keys(message: Expr, keys: Vec<KeyInit>) -> Expr {
     keys.into_iter().fold(message, |message, given| {
         let (ty, span) = (message.ty.clone(), message.span.clone());
@@ -37,17 +38,17 @@ pub(super) fn with_keys(message: Expr, keys: Vec<KeyInit>) -> Expr {
 }
 
 impl Items {
-    /// What a list is written from: texts, or pairs of key and value.
+    /// The type that a list is assigned from: strings, or pairs of key and value.
     pub(crate) fn written_type(&self, unit: UnitId, field: FieldId) -> Option<Ty> {
         let list = match &self.field(unit, field).kind {
             FieldKind::List(list) => list,
-            // What is passed on as it arrives may be built as long as a head.
+            // A streamed field may be built up to the size of a head.
             FieldKind::Bytes { max_bytes: None, text, .. } if self.unit(unit).body.is_some() => {
                 return Some(Ty::Bytes { max: WRITTEN_BYTES_MAX, text: *text });
             }
             _ => return None,
         };
-        let of = |field: FieldId| crate::expr::grammar_type(&self.field(unit, field).kind);
+        let of = |field: FieldId| units::grammar_type(&self.field(unit, field).kind);
         let elem = match (&list.keyed, list.element) {
             (Some(keyed), _) => Ty::Tuple(vec![of(keyed.key), of(keyed.value)]),
             (None, Some(element)) => of(element),
@@ -59,7 +60,7 @@ impl Items {
 }
 
 impl Exprs<'_> {
-    /// `unit{wire = bytes}`; `None` where the unit has a field of that name, or no such is given.
+    /// `unit{wire = bytes}`; `None` if the unit has a field of that name, or `wire` is not set.
     pub(super) fn build_wire(&mut self, unit: UnitId, record: &ast::RecordExpr, span: &Span) -> Option<Expr> {
         let has_field =
             self.items.unit(unit).fields.iter().any(|field| field.name.as_deref() == Some("wire"));
@@ -70,14 +71,15 @@ impl Exprs<'_> {
         let wire = record.fields().find(is_wire)?;
         if self.items.unit(unit).body.is_none() {
             let names = self.written_names(unit);
-            let place = self.span(wire.range());
-            let report = report::wire::wire_of_a_plain_unit(place, &self.items.unit(unit).name, &names);
+            let location = self.span(wire.range());
+            let report =
+                report::structured::wire_of_a_plain_unit(location, &self.items.unit(unit).name, &names);
             self.sink.push(report);
             return Some(Expr { ty: Ty::Record(unit), ..super::unknown(span.clone()) });
         }
         if let Some(other) = record.fields().find(|init| !is_wire(init)) {
-            let place = self.span(other.range());
-            self.sink.push(report::wire::wire_and_fields(place));
+            let location = self.span(other.range());
+            self.sink.push(report::structured::wire_and_fields(location));
         }
         let value = self.opt_expr(wire.value(), span);
         if !matches!(value.ty, Ty::Bytes { .. } | Ty::Unknown) {
@@ -88,7 +90,7 @@ impl Exprs<'_> {
         Some(Expr { kind, ty: Ty::Record(unit), span: span.clone() })
     }
 
-    /// `headers["host"] = value` behind `with`.
+    /// `headers["host"] = value` after `with`.
     pub(super) fn key_init(
         &mut self,
         unit: UnitId,
@@ -97,17 +99,17 @@ impl Exprs<'_> {
         value: Option<ast::Expr>,
         span: &Span,
     ) -> Option<KeyInit> {
-        let place = self.span(name.range());
+        let location = self.span(name.range());
         let list =
             self.items.unit(unit).fields.iter().position(|field| field.name.as_deref() == Some(name.text()));
         let Some(list) = list else {
             self.opt_expr(value, span);
-            self.find_field(unit, name.text(), &place)?;
+            self.find_field(unit, name.text(), &location)?;
             return None;
         };
         let list = FieldId(list as u32);
         if !matches!(self.items.field(unit, list).kind, FieldKind::List(_)) {
-            self.sink.push(report::wire::not_keyed(place, name.text()));
+            self.sink.push(report::structured::not_keyed(location, name.text()));
             self.opt_expr(value, span);
             return None;
         }
@@ -117,7 +119,7 @@ impl Exprs<'_> {
             return Some(KeyInit { list, key, value: None, span: span.clone() });
         }
         let shown = format!("`{}`", name.text());
-        let value = self.coerce(value, &ty, &shown, Some(place));
+        let value = self.coerce(value, &ty, &shown, Some(location));
         if let FieldKind::List(declared) = &self.items.field(unit, list).kind
             && let Some(keyed) = &declared.keyed
         {
@@ -126,12 +128,13 @@ impl Exprs<'_> {
         Some(KeyInit { list, key, value: Some(value), span: span.clone() })
     }
 
-    /// Refuses a constant that its field cannot hold.
+    /// Rejects a constant that its field cannot hold.
     pub(super) fn check_constant(&mut self, unit: UnitId, field: FieldId, name: &str, value: &Expr) {
         let declared = self.items.field(unit, field);
-        let place = declared.span.clone();
-        if let Some(before) = self.taken_by(unit, field, value) {
-            let report = report::wire::taken_by_a_run(value.span.clone(), name, &before, place);
+        let location = declared.span.clone();
+        if let Some(before) = self.consuming_field(unit, field, value) {
+            let report =
+                report::structured::value_consumed_by_field(value.span.clone(), name, &before, location);
             self.sink.push(report);
             return;
         }
@@ -139,16 +142,33 @@ impl Exprs<'_> {
             (FieldKind::Text { class, until, min_bytes, .. }, ExprKind::Str(bytes)) => {
                 let class = class.map(|class| &self.items.classes[class.0 as usize]);
                 if let Some(byte) = class.and_then(|class| bytes.iter().find(|byte| !class.has(**byte))) {
-                    let why = "its bytes are of a class";
-                    self.sink.push(report::wire::cannot_hold(value.span.clone(), name, *byte, why, place));
+                    let why = "declared with a class";
+                    self.sink.push(report::structured::cannot_hold(
+                        value.span.clone(),
+                        name,
+                        *byte,
+                        why,
+                        location,
+                    ));
                 } else if let Some(until) = until
-                    && ends_early(bytes, until)
+                    && contains_delimiter(bytes, until)
                 {
-                    let why = "it ends where that comes";
-                    self.sink.push(report::wire::cannot_hold(value.span.clone(), name, until[0], why, place));
+                    let why = "declared with this delimiter";
+                    self.sink.push(report::structured::cannot_hold(
+                        value.span.clone(),
+                        name,
+                        until[0],
+                        why,
+                        location,
+                    ));
                 } else if bytes.len() < *min_bytes as usize {
-                    let report =
-                        report::wire::too_short(value.span.clone(), name, bytes.len(), *min_bytes, place);
+                    let report = report::structured::too_short(
+                        value.span.clone(),
+                        name,
+                        bytes.len(),
+                        *min_bytes,
+                        location,
+                    );
                     self.sink.push(report);
                 }
             }
@@ -170,15 +190,16 @@ impl Exprs<'_> {
         }
     }
 
-    /// The name of a run or number right before a text with `&until`, if it would take the front of this value.
-    fn taken_by(&self, unit: UnitId, field: FieldId, value: &Expr) -> Option<String> {
+    /// The name of a class string or integer right before a string with `&until`, if it would consume the front of
+    /// this value.
+    fn consuming_field(&self, unit: UnitId, field: FieldId, value: &Expr) -> Option<String> {
         let declared = self.items.unit(unit);
         let FieldKind::Text { until: Some(_), class, .. } = &declared.fields[field.0 as usize].kind else {
             return None;
         };
         let before = before(declared.body.as_ref()?, declared, field)?;
         let run = &declared.fields[before.0 as usize];
-        // What has no name is nothing that a program gave or reads.
+        // A program cannot set or read an unnamed field.
         let name = run.name.clone()?;
         let set = |class: crate::hir::ClassId| self.items.classes[class.0 as usize].clone();
         let digit = |byte: u8, base: u8| char::from(byte).is_digit(u32::from(base));
@@ -194,8 +215,8 @@ impl Exprs<'_> {
         (0..=u8::MAX).any(|byte| takes(byte) && may_begin(byte)).then_some(name)
     }
 
-    /// Refuses fields of two cases of one choice.
-    pub(super) fn one_arm(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
+    /// Rejects fields of two cases of one `switch`.
+    pub(super) fn reject_fields_of_two_arms(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
         let Some(body) = &self.items.unit(unit).body else { return };
         let mut found = None;
         choices(body, &mut |choice| {
@@ -208,39 +229,42 @@ impl Exprs<'_> {
                 if let Some((field, value)) = here {
                     match &first {
                         None => first = Some((*field, value.span.clone())),
-                        Some((one, place)) => found = Some((*one, place.clone(), *field, value.span.clone())),
+                        Some((one, location)) => {
+                            found = Some((*one, location.clone(), *field, value.span.clone()))
+                        }
                     }
                 }
             }
         });
-        if let Some((one, place, other, span)) = found {
+        if let Some((one, location, other, span)) = found {
             let name = |id: FieldId| self.items.field(unit, id).name.clone().unwrap_or_default();
-            self.sink.push(report::wire::two_arms(span, &name(one), &name(other), place));
+            self.sink.push(report::structured::fields_of_two_arms(span, &name(one), &name(other), location));
         }
     }
 }
 
 impl Exprs<'_> {
-    /// Refuses constants that no message of the grammar has: those that a check or a `switch` of it never lets pass.
-    pub(super) fn possible(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
+    /// Rejects constants that a check or a `switch` of the grammar always rejects.
+    pub(super) fn reject_impossible_constants(&mut self, unit: UnitId, given: &[(FieldId, Expr)]) {
         let declared = self.items.unit(unit);
         let known = given.iter().filter_map(|(field, value)| {
             let known = match &value.kind {
-                ExprKind::Int(value) => Known::Number(Range::point(*value)),
-                ExprKind::Member(_, value) => Known::Number(Range::point(i128::from(*value))),
-                ExprKind::Str(bytes) => Known::Text(bytes.clone()),
+                ExprKind::Int(value) => KnownValue::Number(Range::point(*value)),
+                ExprKind::Member(_, value) => KnownValue::Number(Range::point(i128::from(*value))),
+                ExprKind::Str(bytes) => KnownValue::Text(bytes.clone()),
                 _ => return None,
             };
             Some((*field, known))
         });
-        let known: BTreeMap<FieldId, Known> = known.collect();
-        let mut facts = Facts { fields: &declared.fields, classes: &self.items.classes, known, dollar: None };
+        let known: BTreeMap<FieldId, KnownValue> = known.collect();
+        let mut facts =
+            KnownValues { fields: &declared.fields, classes: &self.items.classes, known, dollar: None };
         let mut found: Vec<(FieldId, Span, &str)> = Vec::new();
         for (field, _) in given {
             facts.dollar = Some(*field);
             for requires in &declared.fields[field.0 as usize].requires {
                 if facts.truth(requires) == Some(false) {
-                    found.push((*field, requires.span.clone(), "this does not hold"));
+                    found.push((*field, requires.span.clone(), "this condition is false"));
                 }
             }
         }
@@ -259,35 +283,35 @@ impl Exprs<'_> {
             match item {
                 Item::Check(check) if facts.truth(&check.expr) == Some(false) => {
                     let field = named(&check.expr);
-                    found.extend(field.map(|field| (field, check.span.clone(), "this does not hold")));
+                    found.extend(field.map(|field| (field, check.span.clone(), "this condition is false")));
                 }
                 Item::Switch(choice) if choice.otherwise.is_none() => {
                     let patterns = choice.arms.iter().flat_map(|(patterns, _)| patterns);
                     let mut met = patterns.map(|pattern| facts.same(&choice.on, pattern));
                     if met.all(|met| met == Some(false)) {
                         let field = named(&choice.on);
-                        found.extend(field.map(|field| (field, choice.span.clone(), "no case is for it")));
+                        found.extend(field.map(|field| (field, choice.span.clone(), "no case matches")));
                     }
                 }
                 _ => {}
             }
         }
-        for (field, place, why) in found {
+        for (field, location, why) in found {
             let name = declared.fields[field.0 as usize].name.clone().unwrap_or_default();
             if let Some((_, value)) = given.iter().find(|(known, _)| *known == field) {
-                self.sink.push(report::never::constant(value.span.clone(), &name, place, why));
+                self.sink.push(report::unsatisfiable::constant(value.span.clone(), &name, location, why));
             }
         }
     }
 }
 
-/// Whether `until` comes before the end of a value that it is written behind.
-fn ends_early(bytes: &[u8], until: &[u8]) -> bool {
+/// Whether the delimiter occurs before the end of a value that it follows.
+fn contains_delimiter(bytes: &[u8], until: &[u8]) -> bool {
     let whole = [bytes, until].concat();
     whole.windows(until.len()).position(|part| part == until).is_some_and(|at| at < bytes.len())
 }
 
-/// The field that stands right before another one in its row.
+/// The field right before another one in its row.
 fn before(row: &[Item], unit: &Unit, field: FieldId) -> Option<FieldId> {
     let mut last = None;
     for item in row {

@@ -1,14 +1,15 @@
-//! Where a value meets the place it is for: what adapts by itself, what two branches have in common, what is refused.
-//! Promises: an expression that was fitted has the type of its place, but for intervals of numbers, bounds of text and
-//! lengths of lists, which are inside those of the place. A plain value given to an option becomes `some`.
+//! Coercion: which values are converted implicitly to an expected type, and which are rejected.
+//! Promises: a coerced expression has the expected type, except for ranges, bounds of strings and lengths of lists,
+//! which are inside the expected ones. A plain value becomes `some` where an option is expected.
 
-use super::{Exprs, range_of};
+use super::Exprs;
 use crate::hir::{Block, Expr, ExprKind, Span, Ty, UnitId};
-use crate::range::{INT, Range, UINT};
+use crate::range::{INT, Range, UINT, range_of};
 use crate::report;
+use crate::ty::join;
 
-/// Gives `expr` the kind of type that its surroundings expect, where it can have it: literals are text or bytes, a
-/// plain value is `some` of itself, `none` and `[]` are of what is wanted.
+/// Converts `expr` to the kind of the expected type if it can have it: literals become strings or bytes, a plain
+/// value becomes `some` of itself, `none` and `[]` take the expected type.
 pub(crate) fn adapt(expr: &mut Expr, wanted: &Ty) {
     if expr.ty == *wanted || matches!(expr.ty, Ty::Unknown | Ty::Nothing) || *wanted == Ty::Unknown {
         return;
@@ -59,7 +60,7 @@ fn adapt_branches(expr: &mut Expr, wanted: &Ty) {
     }
 }
 
-/// Calls `change` on the value of every branch of a choice.
+/// Calls `change` on the value of every branch.
 fn each_branch(expr: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
     let mut branch = |block: &mut Block| block.value.iter_mut().for_each(|value| change(value));
     match &mut expr.kind {
@@ -79,7 +80,7 @@ fn each_branch(expr: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
     }
 }
 
-/// Replaces what `ty` leaves open (`none`, `[]`) by what `wanted` says.
+/// Replaces the open parts of `ty` (`none`, `[]`) by those of `wanted`.
 fn fill(ty: &mut Ty, wanted: &Ty) {
     match (ty, wanted) {
         (Ty::Option(a), Ty::Option(b)) => match **a {
@@ -101,154 +102,100 @@ pub(crate) fn some(plain: Expr) -> Expr {
     Expr { kind: ExprKind::Some(Box::new(plain)), ty, span }
 }
 
-/// Gives the values of `blocks` the type they have in common.
+/// Converts the values of `blocks` to their common type.
 pub(crate) fn conform<'b>(blocks: impl IntoIterator<Item = &'b mut Block>, common: &Ty) {
     for block in blocks {
         block.value.iter_mut().for_each(|value| adapt(value, common));
     }
 }
 
-/// The type that holds values of both, if one does. What is `Unknown` in one is as in the other.
-pub(crate) fn join(a: &Ty, b: &Ty) -> Option<Ty> {
-    Some(match (a, b) {
-        (Ty::Unknown, other) | (other, Ty::Unknown) => other.clone(),
-        (Ty::Int { lo, hi, unsigned }, Ty::Int { lo: other_lo, hi: other_hi, unsigned: other }) => {
-            Ty::Int { lo: *lo.min(other_lo), hi: *hi.max(other_hi), unsigned: *unsigned || *other }
-        }
-        (Ty::Bytes { max, text }, Ty::Bytes { max: other, text: other_text }) if text == other_text => {
-            Ty::Bytes { max: *max.max(other), text: *text }
-        }
-        (Ty::Option(a), Ty::Option(b)) => Ty::Option(Box::new(join(a, b)?)),
-        (Ty::Nothing, Ty::Option(_)) | (Ty::Option(_), Ty::Nothing) => return None,
-        (Ty::Option(inner), plain) | (plain, Ty::Option(inner)) => Ty::Option(Box::new(join(inner, plain)?)),
-        (Ty::List { elem, max }, Ty::List { elem: other, max: other_max }) => {
-            Ty::List { elem: Box::new(join(elem, other)?), max: *max.max(other_max) }
-        }
-        (Ty::Tuple(a), Ty::Tuple(b)) if a.len() == b.len() => {
-            Ty::Tuple(a.iter().zip(b).map(|(a, b)| join(a, b)).collect::<Option<_>>()?)
-        }
-        (a, b) if a == b => a.clone(),
-        _ => return None,
-    })
-}
-
-/// The widest type of the kind: what a name may hold that gets other values later. Bounds stay.
-pub(crate) fn widen(ty: &Ty) -> Ty {
-    match ty {
-        Ty::Int { unsigned: true, hi, .. } if *hi > INT.hi => UINT.ty(),
-        Ty::Int { .. } => INT.ty(),
-        Ty::Option(inner) => Ty::Option(Box::new(widen(inner))),
-        Ty::List { elem, max } => Ty::List { elem: Box::new(widen(elem)), max: *max },
-        Ty::Tuple(parts) => Ty::Tuple(parts.iter().map(widen).collect()),
-        other => other.clone(),
-    }
-}
-
-/// Whether a part of the type is open: of a `none` or `[]` that nothing says more about.
-pub(crate) fn is_open(ty: &Ty) -> bool {
-    match ty {
-        Ty::Option(inner) | Ty::List { elem: inner, .. } => **inner == Ty::Unknown || is_open(inner),
-        Ty::Tuple(parts) => parts.iter().any(is_open),
-        _ => false,
-    }
-}
-
-/// Whether a type has a part for which `test` holds.
-pub(crate) fn has_part(ty: &Ty, test: &dyn Fn(&Ty) -> bool) -> bool {
-    test(ty)
-        || match ty {
-            Ty::Option(inner) | Ty::List { elem: inner, .. } => has_part(inner, test),
-            Ty::Tuple(parts) => parts.iter().any(|part| has_part(part, test)),
-            _ => false,
-        }
-}
-
 impl Exprs<'_> {
-    /// Checks that `expr` may stand where `wanted` is expected, and gives it that type where it can adapt.
-    /// `target` is what receives the value, for the message, with the place that says so.
+    /// Checks that `expr` can be used where `wanted` is expected, and converts it if possible. `target` is what
+    /// receives the value, for the diagnostic, with the location of its type.
     pub(crate) fn coerce(&mut self, mut expr: Expr, wanted: &Ty, target: &str, why: Option<Span>) -> Expr {
         let literal = if let ExprKind::Int(value) = expr.kind { Some(value) } else { None };
         let found = expr.ty.clone();
         let is_plain_for_option = matches!(wanted, Ty::Option(_)) && !matches!(found, Ty::Option(_));
         adapt(&mut expr, wanted);
-        let place = Place { span: expr.span.clone(), target: target.to_owned(), why, literal };
+        let target = CoercionTarget { span: expr.span.clone(), target: target.to_owned(), why, literal };
         if let (true, Ty::Option(inner)) = (is_plain_for_option, wanted) {
             let plain = if let ExprKind::Some(inner) = &expr.kind { inner.ty.clone() } else { found };
-            self.fit(&plain, inner, &place);
+            self.fit(&plain, inner, &target);
         } else {
-            self.fit(&expr.ty.clone(), wanted, &place);
+            self.fit(&expr.ty.clone(), wanted, &target);
         }
         expr
     }
 
-    /// Reports why a value of type `found` cannot be where `wanted` is, unless it can.
-    fn fit(&mut self, found: &Ty, wanted: &Ty, place: &Place) {
+    /// Reports that a value of type `found` cannot be used as `wanted`, unless it can.
+    fn fit(&mut self, found: &Ty, wanted: &Ty, target: &CoercionTarget) {
         match (found, wanted) {
             (Ty::Unknown, _) | (_, Ty::Unknown) => {}
-            (Ty::Int { .. }, Ty::Int { .. }) => self.fit_int(found, wanted, place),
+            (Ty::Int { .. }, Ty::Int { .. }) => self.fit_int(found, wanted, target),
             (Ty::Bytes { max, text }, Ty::Bytes { max: allowed, text: wanted_text }) => {
                 if text != wanted_text {
                     let (wanted, found) = (self.items.describe(wanted), self.items.describe(found));
-                    self.sink.push(report::types::kind_differs(place.span.clone(), &wanted, &found));
+                    self.sink.push(report::types::string_or_bytes(target.span.clone(), &wanted, &found));
                 } else if max > allowed {
                     let report =
-                        report::bounds::bytes_too_long(place.span.clone(), &place.target, *max, *allowed);
+                        report::bounds::bytes_too_long(target.span.clone(), &target.target, *max, *allowed);
                     self.sink.push(report);
                 }
             }
-            (Ty::Option(found), Ty::Option(wanted)) => self.fit(found, wanted, &place.part("the value in")),
+            (Ty::Option(found), Ty::Option(wanted)) => self.fit(found, wanted, &target.part("the value of")),
             (Ty::List { elem: found, max }, Ty::List { elem: wanted, max: allowed }) => {
                 if max > allowed {
                     let report =
-                        report::values::list_too_long(place.span.clone(), &place.target, *max, *allowed);
+                        report::values::list_too_long(target.span.clone(), &target.target, *max, *allowed);
                     self.sink.push(report);
                 } else {
-                    self.fit(found, wanted, &place.part("an element of"));
+                    self.fit(found, wanted, &target.part("an element of"));
                 }
             }
             (Ty::Tuple(found), Ty::Tuple(wanted)) if found.len() == wanted.len() => {
                 for (index, (found, wanted)) in found.iter().zip(wanted).enumerate() {
-                    self.fit(found, wanted, &place.part(&format!("part {index} of")));
+                    self.fit(found, wanted, &target.part(&format!("element {index} of")));
                 }
             }
             (Ty::Int { .. }, Ty::Enum(id)) => {
                 let enumeration = self.items.enumeration(*id);
                 let member =
-                    enumeration.members.iter().find(|(_, value)| Some(i128::from(*value)) == place.literal);
+                    enumeration.members.iter().find(|(_, value)| Some(i128::from(*value)) == target.literal);
                 let member = member.map(|(name, _)| name.as_str());
-                let report = report::types::enum_and_number(place.span.clone(), &enumeration.name, member);
+                let report = report::types::enum_and_number(target.span.clone(), &enumeration.name, member);
                 self.sink.push(report);
             }
             (found, wanted) if channel_fits(found, wanted) || found == wanted => {}
             (Ty::Option(inner), _) if join(inner, wanted).is_some() => {
                 let inner = self.items.describe(inner);
-                self.sink.push(report::values::may_be_none(place.span.clone(), &inner));
+                self.sink.push(report::values::may_be_none(target.span.clone(), &inner));
             }
             (found, wanted) => {
                 let (wanted_text, found_text) =
                     (self.describe_wanted(wanted, found), self.describe_wanted(found, wanted));
-                let why = place.why.clone().map(|span| (span, format!("{} is {wanted_text}", place.target)));
-                self.sink.push(report::types::mismatch(place.span.clone(), &wanted_text, &found_text, why));
+                let why =
+                    target.why.clone().map(|span| (span, format!("{} is {wanted_text}", target.target)));
+                self.sink.push(report::types::mismatch(target.span.clone(), &wanted_text, &found_text, why));
             }
         }
     }
 
-    fn fit_int(&mut self, found: &Ty, wanted: &Ty, place: &Place) {
+    fn fit_int(&mut self, found: &Ty, wanted: &Ty, target: &CoercionTarget) {
         let (Some(found), Some(allowed)) = (range_of(found), range_of(wanted)) else { return };
         if found.is_inside(allowed) {
             return;
         }
         let modulus = allowed.modulus().filter(|_| !found.is_point());
         self.sink.push(report::bounds::int_too_wide(
-            place.span.clone(),
-            &place.target,
+            target.span.clone(),
+            &target.target,
             found,
             allowed,
             modulus,
         ));
     }
 
-    /// Describes `ty`; where the other one is a channel too, with its directions.
+    /// Describes `ty`; with its directions if both are channels.
     fn describe_wanted(&self, ty: &Ty, other: &Ty) -> String {
         let end = |unit: &Option<UnitId>| unit.map_or("-", |id| self.items.unit(id).name.as_str());
         match (ty, other) {
@@ -262,31 +209,31 @@ impl Exprs<'_> {
         }
     }
 
-    /// The interval of a result of program arithmetic, which wraps; a grammar's is exact.
+    /// The range of a result of program arithmetic, which wraps; that of a grammar is exact.
     pub(super) fn wrapped(&self, exact: Range, is_unsigned: bool) -> Range {
         let whole = if is_unsigned { UINT } else { INT };
         if self.grammar.is_some() || exact.is_inside(whole) { exact } else { whole }
     }
 }
 
-/// Where a value is needed.
-struct Place {
+/// What a value is coerced for.
+struct CoercionTarget {
     span: Span,
-    /// What receives it.
+    /// Description of what receives it.
     target: String,
     why: Option<Span>,
-    /// The value, if it is a literal number.
+    /// The value, if it is a literal integer.
     literal: Option<i128>,
 }
 
-impl Place {
-    fn part(&self, what: &str) -> Place {
+impl CoercionTarget {
+    fn part(&self, what: &str) -> CoercionTarget {
         let target = format!("{what} {}", self.target);
-        Place { span: self.span.clone(), target, why: self.why.clone(), literal: self.literal }
+        CoercionTarget { span: self.span.clone(), target, why: self.why.clone(), literal: self.literal }
     }
 }
 
-/// A channel may be passed where fewer directions are needed.
+/// Whether a channel can be passed for a parameter with fewer directions.
 fn channel_fits(found: &Ty, wanted: &Ty) -> bool {
     let (found, wanted) = match (found, wanted) {
         (Ty::Chan { receives: a, sends: b }, Ty::Chan { receives: c, sends: d })

@@ -1,23 +1,24 @@
-//! Repetitions: `for`, `fold`, `map`, `filter`, and what they go through.
-//! Promises: how often a body runs at most is known; an accumulator has one type before and after every round.
+//! Loops: `for`, `fold`, `map`, `filter`, and what they iterate over.
+//! Promises: the maximum number of iterations is known; an accumulator has one type before and after every iteration.
 
 use flick_syntax::ast;
 
-use super::{Exprs, Wanted, adapt, has_part, join, range_of, unknown, widen};
-use crate::hir::{AskOver, Block, Expr, ExprKind, LocalId, Source, Span, Stmt, Ty};
+use super::{Expectation, Exprs, adapt, unknown};
+use crate::hir::{AskOver, Block, Expr, ExprKind, LocalId, LoopSource, Span, Stmt, Ty};
 use crate::limits::{LOOP_NESTING_MAX, TRIALS_MAX, TRIPS_MAX, WRITTEN_BYTES_MAX};
-use crate::range::{INT, Range};
+use crate::range::{INT, Range, range_of};
+use crate::ty::{has_part, is_open, join, widen};
 use crate::{report, types};
 use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
 
-/// Rounds of a `fold` that are followed one by one.
-const FIRST_ROUNDS: usize = 3;
+/// Iterations of a `fold` that are checked one by one.
+const FIRST_ITERATIONS: usize = 3;
 
-/// What a repetition goes through, and what it finds there.
+/// What a loop iterates over, and its element type.
 struct Visited {
-    source: Source,
+    source: LoopSource,
     elem: Ty,
-    /// Rounds at most.
+    /// Maximum number of iterations.
     max: u32,
 }
 
@@ -26,7 +27,7 @@ impl Exprs<'_> {
     pub(crate) fn for_stmt(&mut self, stmt: &ast::ForStmt, span: Span) -> Expr {
         let visited = self.source(stmt.iterable(), &span);
         let (local, (body, ..)) = self.each(stmt.name(), &visited, &span, |exprs| match stmt.body() {
-            Some(body) => exprs.block(&body, Wanted::Effect),
+            Some(body) => exprs.block(&body, Expectation::NoValue),
             None => (Block::default(), Ty::Unknown, span.clone()),
         });
         let Some(visited) = visited else { return Expr { ty: Ty::Nothing, ..unknown(span) } };
@@ -34,29 +35,30 @@ impl Exprs<'_> {
     }
 
     /// `map x in source: block`.
-    pub(super) fn map_each(&mut self, map: &ast::MapEachExpr, wanted: Wanted<'_>, span: Span) -> Expr {
-        let hoped = match wanted.ty() {
+    pub(super) fn map_each(&mut self, map: &ast::MapEachExpr, wanted: Expectation<'_>, span: Span) -> Expr {
+        let expected = match wanted.ty() {
             Some(Ty::List { elem, .. }) => Some((**elem).clone()),
             _ => None,
         };
         let visited = self.source(map.iterable(), &span);
-        let (local, (mut body, ty, place)) = self
-            .each(map.name(), &visited, &span, |exprs| exprs.value_body(map.body(), hoped.as_ref(), &span));
+        let (local, (mut body, ty, location)) = self.each(map.name(), &visited, &span, |exprs| {
+            exprs.value_body(map.body(), expected.as_ref(), &span)
+        });
         let Some(visited) = visited else { return unknown(span) };
-        if ty == Ty::Unknown || !self.is_element(&ty, &place) {
+        if ty == Ty::Unknown || !self.is_element(&ty, &location) {
             return unknown(span);
         }
-        if let (Some(hoped), Some(value)) = (&hoped, &mut body.value)
-            && join(&ty, hoped).is_some()
+        if let (Some(expected), Some(value)) = (&expected, &mut body.value)
+            && join(&ty, expected).is_some()
         {
-            adapt(value, hoped);
+            adapt(value, expected);
         }
         let elem = body.value.as_ref().map_or(ty, |value| value.ty.clone());
         let ty = self.list_of(elem, visited.max, &span);
         Expr { kind: ExprKind::MapList { local, source: Box::new(visited.source), body }, ty, span }
     }
 
-    /// The requests of `ask all [x in source: channel with message]`; `None` when the source was reported.
+    /// The requests of `ask all [x in source: channel with message]`; `None` if the source was reported.
     pub(crate) fn ask_over(
         &mut self,
         ask: &ast::AskAllExpr,
@@ -72,23 +74,24 @@ impl Exprs<'_> {
             (only(message), Ty::Unknown, span.clone())
         });
         let Visited { source, max, .. } = visited?;
-        let max = if matches!(source, Source::Channels(_)) { ASKS_MAX as u32 } else { max };
+        let max = if matches!(source, LoopSource::Channels(_)) { ASKS_MAX as u32 } else { max };
         channel.value.is_some().then_some(AskOver { local, source, max, channel, message })
     }
 
     /// `filter x in source: block`.
     pub(super) fn filter(&mut self, filter: &ast::FilterExpr, span: Span) -> Expr {
         let visited = self.source(filter.iterable(), &span);
-        let (local, (body, ty, place)) = self.each(filter.name(), &visited, &span, |exprs| {
+        let (local, (body, ty, location)) = self.each(filter.name(), &visited, &span, |exprs| {
             exprs.value_body(filter.body(), Some(&Ty::Bool), &span)
         });
         if !matches!(ty, Ty::Bool | Ty::Unknown) {
             let found = self.items.describe(&ty);
-            let help = "the body of a `filter` says whether the element stays: `filter x in xs: x > 0`";
-            self.sink.push(report::types::condition(place, &found, help));
+            let help =
+                "the body of a `filter` is a condition for keeping the element: `filter x in xs: x > 0`";
+            self.sink.push(report::types::condition(location, &found, help));
         }
         let Some(visited) = visited else { return unknown(span) };
-        if matches!(visited.source, Source::Channels(_)) {
+        if matches!(visited.source, LoopSource::Channels(_)) {
             self.sink.push(report::values::filter_of_channels(span.clone()));
             return unknown(span);
         }
@@ -96,7 +99,7 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Filter { local, source: Box::new(visited.source), body }, ty, span }
     }
 
-    /// The type of a list of `max` elements, which must have room.
+    /// The type of a list of `max` elements; one that is too large is reported.
     fn list_of(&mut self, elem: Ty, max: u32, span: &Span) -> Ty {
         let largest = types::longest_list(self.items, &elem);
         if max > largest {
@@ -107,40 +110,40 @@ impl Exprs<'_> {
     }
 
     /// `fold x in source, acc = init: block`.
-    pub(super) fn fold(&mut self, fold: &ast::FoldExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(super) fn fold(&mut self, fold: &ast::FoldExpr, wanted: Expectation<'_>, span: Span) -> Expr {
         let visited = self.source(fold.iterable(), &span);
         let mut init = match (fold.start(), wanted.ty()) {
-            (Some(start), Some(hoped)) => self.expr_like(&start, hoped),
+            (Some(start), Some(expected)) => self.expr_like(&start, expected),
             (start, _) => self.opt_expr(start, &span),
         };
-        if let Some(hoped) = wanted.ty()
-            && join(&init.ty, hoped).is_some()
+        if let Some(expected) = wanted.ty()
+            && join(&init.ty, expected).is_some()
         {
-            adapt(&mut init, hoped);
+            adapt(&mut init, expected);
         }
         let mut init = self.accumulator(init);
-        let hoped = wanted.ty().and_then(|hoped| join(&widen(&init.ty), hoped));
-        let mut acc_ty = hoped.unwrap_or_else(|| widen(&init.ty));
-        if super::is_open(&acc_ty) {
-            // What a round makes of it may say more.
+        let expected = wanted.ty().and_then(|expected| join(&widen(&init.ty), expected));
+        let mut acc_ty = expected.unwrap_or_else(|| widen(&init.ty));
+        if is_open(&acc_ty) {
+            // The type after one iteration may be less open.
             let round = self.trial_of(fold, &visited, &acc_ty, &span);
             acc_ty = round.and_then(|round| join(&acc_ty, &widen(&round))).unwrap_or(acc_ty);
             super::adapt(&mut init, &acc_ty);
         }
-        if super::is_open(&acc_ty) {
+        if is_open(&acc_ty) {
             self.sink.push(report::values::open_accumulator(init.span.clone()));
             acc_ty = Ty::Unknown;
         }
         if has_part(&acc_ty, &|part| matches!(part, Ty::Bytes { .. })) {
-            acc_ty = self.steady_type(fold, &visited, acc_ty, wanted.ty(), &span);
+            acc_ty = self.fixed_point_type(fold, &visited, acc_ty, wanted.ty(), &span);
         }
-        let (local, acc, (mut body, ty, place)) = self.fold_body(fold, &visited, &acc_ty, &span);
+        let (local, acc, (mut body, ty, location)) = self.fold_body(fold, &visited, &acc_ty, &span);
         let Some(visited) = visited else { return unknown(span) };
         if ty == Ty::Nothing {
-            self.sink.push(report::types::no_value(place, "the body of this `fold`"));
+            self.sink.push(report::types::no_value(location, "the body of this `fold`"));
         } else if join(&ty, &acc_ty).is_none() {
             let (wanted, found) = (self.items.describe(&acc_ty), self.items.describe(&ty));
-            let report = report::values::accumulator_differs(place, &wanted, init.span.clone(), &found);
+            let report = report::values::accumulator_differs(location, &wanted, init.span.clone(), &found);
             self.sink.push(report);
         } else if let Some(value) = body.value.take() {
             let name =
@@ -165,7 +168,7 @@ impl Exprs<'_> {
         Expr { kind, ty: acc_ty, span }
     }
 
-    /// Refuses a first value that cannot go from round to round.
+    /// Rejects an initial value that cannot be an accumulator.
     fn accumulator(&mut self, init: Expr) -> Expr {
         let init = self.part(init, "an accumulator");
         if has_part(&init.ty, &|part| matches!(part, Ty::Record(_))) {
@@ -176,37 +179,37 @@ impl Exprs<'_> {
         init
     }
 
-    /// A bound of the accumulator's texts that no round exceeds: what rounds come to, or what the body cuts them to.
-    /// `first` where there is none, or where it took too long to find.
-    fn steady_type(
+    /// A bound of the strings of the accumulator that no iteration exceeds: the fixed point of the iterations, or the
+    /// bound that the body truncates to. `first` if there is none, or if it took too many trials to find.
+    fn fixed_point_type(
         &mut self,
         fold: &ast::FoldExpr,
         visited: &Option<Visited>,
         first: Ty,
-        hoped: Option<&Ty>,
+        expected: Option<&Ty>,
         span: &Span,
     ) -> Ty {
-        if hoped.is_some_and(|hoped| join(&first, hoped).as_ref() == Some(hoped)) {
+        if expected.is_some_and(|expected| join(&first, expected).as_ref() == Some(expected)) {
             return first;
         }
         let mut current = first.clone();
-        for _ in 0..FIRST_ROUNDS {
-            match self.after_round(fold, visited, &current, span) {
+        for _ in 0..FIRST_ITERATIONS {
+            match self.after_iteration(fold, visited, &current, span) {
                 Some(next) if next == current => return current,
                 Some(next) => current = next,
                 None => return first,
             }
         }
-        // It goes on growing, slowly. Where it ends is found from above.
+        // It still grows, slowly. The fixed point is found from above.
         let longest = with_text_bounds(&first, WRITTEN_BYTES_MAX - 1);
-        match self.after_round(fold, visited, &longest, span) {
+        match self.after_iteration(fold, visited, &longest, span) {
             Some(next) if next == longest => {}
             _ => return first,
         }
         let mut bound = text_bound(&current).next_power_of_two();
         while bound < WRITTEN_BYTES_MAX {
             let tried = with_text_bounds(&first, bound);
-            match self.after_round(fold, visited, &tried, span) {
+            match self.after_iteration(fold, visited, &tried, span) {
                 Some(next) if next == tried => {
                     let ended = self.trial_of(fold, visited, &tried, span);
                     return ended.and_then(|ended| join(&first, &widen(&ended))).unwrap_or(tried);
@@ -218,8 +221,8 @@ impl Exprs<'_> {
         first
     }
 
-    /// What the accumulator may be behind a round that began with `before`, that itself included.
-    fn after_round(
+    /// The type of the accumulator after an iteration that began with `before`, including `before`.
+    fn after_iteration(
         &mut self,
         fold: &ast::FoldExpr,
         visited: &Option<Visited>,
@@ -230,7 +233,8 @@ impl Exprs<'_> {
         join(before, &ty).map(|both| widen(&both)).filter(|both| matches_kind(both, before))
     }
 
-    /// What a round gives that began with `before`; `None` when that is not known or too many were tried.
+    /// The type of the body for an iteration that began with `before`; `None` if it is not known or too many were
+    /// tried.
     fn trial_of(
         &mut self,
         fold: &ast::FoldExpr,
@@ -246,7 +250,7 @@ impl Exprs<'_> {
         (!matches!(ty, Ty::Nothing | Ty::Unknown)).then_some(ty)
     }
 
-    /// Checks without leaving a trace.
+    /// Checks without side effects on the scope and the diagnostics.
     fn trial<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
         let (sink, scope) = (std::mem::take(self.sink), self.scope.clone());
         let found = check(self);
@@ -265,8 +269,8 @@ impl Exprs<'_> {
         let (local, body) = self.each(fold.name(), visited, span, |exprs| {
             acc = match fold.accumulator() {
                 Some(name) => {
-                    let place = exprs.span(name.range());
-                    exprs.scope.declare(name.text(), acc_ty.clone(), place, exprs.sink)
+                    let location = exprs.span(name.range());
+                    exprs.scope.declare(name.text(), acc_ty.clone(), location, exprs.sink)
                 }
                 None => exprs.scope.hidden("", acc_ty.clone(), span.clone()),
             };
@@ -275,17 +279,23 @@ impl Exprs<'_> {
         (local, acc, body)
     }
 
-    fn value_body(&mut self, body: Option<ast::Block>, hoped: Option<&Ty>, span: &Span) -> (Block, Ty, Span) {
+    fn value_body(
+        &mut self,
+        body: Option<ast::Block>,
+        expected: Option<&Ty>,
+        span: &Span,
+    ) -> (Block, Ty, Span) {
         let Some(body) = body else { return (Block::default(), Ty::Unknown, span.clone()) };
-        let (block, ty, place) = self.block(&body, hoped.map_or(Wanted::Value, Wanted::Like));
+        let (block, ty, location) =
+            self.block(&body, expected.map_or(Expectation::Value, Expectation::HasType));
         if ty == Ty::Nothing {
-            self.sink.push(report::types::no_value(place.clone(), "this body"));
-            return (block, Ty::Unknown, place);
+            self.sink.push(report::types::no_value(location.clone(), "this body"));
+            return (block, Ty::Unknown, location);
         }
-        (block, ty, place)
+        (block, ty, location)
     }
 
-    /// Opens a scope with the element of a repetition and checks its body.
+    /// Opens a scope with the element of a loop and checks its body.
     fn each(
         &mut self,
         name: Option<ast::Name>,
@@ -297,8 +307,8 @@ impl Exprs<'_> {
         let elem = visited.as_ref().map_or(Ty::Unknown, |visited| visited.elem.clone());
         let local = match name {
             Some(name) => {
-                let place = self.span(name.range());
-                self.scope.declare(name.text(), elem, place, self.sink)
+                let location = self.span(name.range());
+                self.scope.declare(name.text(), elem, location, self.sink)
             }
             None => self.scope.hidden("", elem, span.clone()),
         };
@@ -314,18 +324,18 @@ impl Exprs<'_> {
         (local, checked)
     }
 
-    /// What a repetition goes through; `None` when that was reported.
+    /// Checks what a loop iterates over; `None` if it was reported.
     fn source(&mut self, source: Option<ast::Expr>, around: &Span) -> Option<Visited> {
         if let Some(ast::Expr::Range(range)) = &source {
             let span = self.span(range.range());
             return self.range_source(range, span);
         }
         let value = self.opt_expr(source, around);
-        let place = value.span.clone();
+        let location = value.span.clone();
         match value.ty.clone() {
-            Ty::List { elem, max } => Some(Visited { source: Source::List(value), elem: *elem, max }),
+            Ty::List { elem, max } => Some(Visited { source: LoopSource::List(value), elem: *elem, max }),
             Ty::ChanArray { receives, sends } => Some(Visited {
-                source: Source::Channels(value),
+                source: LoopSource::Channels(value),
                 elem: Ty::Chan { receives, sends },
                 max: CHANNEL_ELEMENTS_MAX as u32,
             }),
@@ -333,27 +343,21 @@ impl Exprs<'_> {
             other => {
                 let found = self.items.describe(&other);
                 let help = match other {
-                    Ty::Int { .. } => "to repeat n times, write `for i in 0..n:`",
+                    Ty::Int { .. } => "to iterate n times, write `for i in 0..n:`",
                     Ty::Bytes { .. } => {
-                        "go through its parts, `split(text, \",\", 16)`, or through its places, `0..len(text)`"
+                        "iterate over its parts, `split(text, \",\", 16)`, or its indices, `0..len(text)`"
                     }
-                    Ty::Dict(_) => {
-                        "a dictionary is looked up by key; keep what is to be gone through in a list"
-                    }
+                    Ty::Dict(_) => "look up an entry by key; store what you need to iterate over in a list",
                     Ty::Option(_) => {
-                        "look into the option first: `switch ...:` with the cases `some x:` and `none:`"
+                        "unwrap the option first: `switch ...:` with the cases `some x:` and `none:`"
                     }
-                    Ty::Tuple(_) => "name its parts: `let (a, b) = pair`",
-                    Ty::Record(_) => {
-                        "go through a list in it, `for x in m.items:`; its other fields are named one by one"
-                    }
-                    Ty::Duration | Ty::Time => "go through a range of numbers: `for i in 0..10:`",
-                    Ty::Chan { .. } => {
-                        "this is one channel; an array of them, `[cmd/cmd] backends`, can be gone through"
-                    }
-                    _ => "a repetition goes through a list, a range `a..b` or an array of channels",
+                    Ty::Tuple(_) => "name its elements: `let (a, b) = pair`",
+                    Ty::Record(_) => "iterate over a list in it, `for x in m.items:`",
+                    Ty::Duration | Ty::Time => "iterate over a range of integers: `for i in 0..10:`",
+                    Ty::Chan { .. } => "iterate over an array of channels, `[cmd/cmd] backends`",
+                    _ => "iterate over a list, a range `a..b` or an array of channels",
                 };
-                self.sink.push(report::values::not_iterable(place, &found, help));
+                self.sink.push(report::values::not_iterable(location, &found, help));
                 None
             }
         }
@@ -373,15 +377,15 @@ impl Exprs<'_> {
         }
         let elem = Range { lo: from.lo, hi: (to.hi - 1).max(from.lo) };
         let trips_max = trips as u32;
-        Some(Visited { source: Source::Range { lo, hi, trips_max }, elem: elem.ty(), max: trips_max })
+        Some(Visited { source: LoopSource::Range { lo, hi, trips_max }, elem: elem.ty(), max: trips_max })
     }
 
-    /// A range where no repetition or slice is around it.
-    pub(super) fn lone_range(&mut self, range: &ast::RangeExpr, span: Span) -> Expr {
+    /// Reports a range outside a loop or slice.
+    pub(super) fn bare_range(&mut self, range: &ast::RangeExpr, span: Span) -> Expr {
         for end in [range.start(), range.end()].into_iter().flatten() {
             self.expr(&end);
         }
-        self.sink.push(report::values::lone_range(span.clone()));
+        self.sink.push(report::values::bare_range(span.clone()));
         unknown(span)
     }
 
@@ -400,12 +404,12 @@ impl Exprs<'_> {
     }
 }
 
-/// Whether the two differ in bounds only; an option is not what it holds.
+/// Whether two types differ in bounds only; an option differs from its value type.
 fn matches_kind(a: &Ty, b: &Ty) -> bool {
     matches!(a, Ty::Option(_)) == matches!(b, Ty::Option(_))
 }
 
-/// The type with another bound for all its text and bytes.
+/// The type with another bound for all its strings and bytes.
 fn with_text_bounds(ty: &Ty, max: u32) -> Ty {
     match ty {
         Ty::Bytes { text, .. } => Ty::Bytes { max, text: *text },
@@ -415,7 +419,7 @@ fn with_text_bounds(ty: &Ty, max: u32) -> Ty {
     }
 }
 
-/// The largest bound of a text in `ty`.
+/// The largest bound of a string in `ty`.
 fn text_bound(ty: &Ty) -> u32 {
     match ty {
         Ty::Bytes { max, .. } => *max,
@@ -425,7 +429,7 @@ fn text_bound(ty: &Ty) -> u32 {
     }
 }
 
-/// The first text of `found` that may be longer than that of `allowed`, with both bounds.
+/// The first string of `found` that may be longer than that of `allowed`, with both bounds.
 fn longer_text(found: &Ty, allowed: &Ty) -> Option<(u32, u32)> {
     match (found, allowed) {
         (Ty::Bytes { max, text }, Ty::Bytes { max: allowed, text: same }) if text == same => {

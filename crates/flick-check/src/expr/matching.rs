@@ -1,20 +1,20 @@
-//! `switch` over variants and options: which case it is, and what that case carries.
-//! Promises: every case has a branch or there is an `else`; a name that a pattern gives is seen in its branch only.
+//! `switch` over variants and options: the case and its value.
+//! Promises: the cases are exhaustive or there is an `else`; a binding is in scope in its branch only.
 
 use flick_syntax::ast;
 
 use super::choice::Branches;
-use super::{Exprs, Wanted};
+use super::{Expectation, Exprs};
 use crate::hir::{Block, Expr, ExprKind, LocalId, Span, Stmt, Ty, VariantId};
 use crate::report;
 
 /// Cases of an option, by their number.
 const OPTION_CASES: [&str; 2] = ["none", "some"];
 
-/// A branch: the numbers of its cases, the local that gets what they carry, and what is done.
+/// A branch: the numbers of its cases, the local that is bound to the value, and the body.
 type Arm = (Vec<u32>, Option<LocalId>, Block);
 
-/// What an arm takes apart: the whole, and the names of its parts.
+/// A tuple pattern: the local of the tuple, and the names of its elements.
 type Parts = (LocalId, Vec<Option<LocalId>>);
 
 impl Exprs<'_> {
@@ -23,7 +23,7 @@ impl Exprs<'_> {
         &mut self,
         value: Expr,
         switch: &ast::SwitchExpr,
-        wanted: Wanted<'_>,
+        wanted: Expectation<'_>,
         heading: Span,
         span: Span,
     ) -> Expr {
@@ -56,7 +56,7 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Match { value: Box::new(value), arms, otherwise }, ty, span }
     }
 
-    /// Names of the cases of a type, and what each carries.
+    /// Names of the cases of a type, and the types of their values.
     fn cases(&self, ty: &Ty) -> Vec<(String, Option<Ty>)> {
         match ty {
             Ty::Variant(id) => self.items.variants[id.0 as usize].cases.clone(),
@@ -68,7 +68,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// The number of the case that a pattern names; one that is wrong or was named before is reported.
+    /// Returns the number of the case of a pattern; an unknown or duplicate one is reported.
     fn case_of(
         &mut self,
         pattern: &ast::Pattern,
@@ -82,7 +82,7 @@ impl Exprs<'_> {
             ast::PatternKind::Qualified(owner, name) if self.is_owner(&owner, &pattern.library(), ty) => name,
             ast::PatternKind::Qualified(owner, _) => {
                 let wanted = self.items.describe(ty);
-                let found = format!("a member of `{}`", owner.text());
+                let found = format!("a member of enum `{}`", owner.text());
                 self.sink.push(report::types::pattern(span, &wanted, &found, case_help(ty, cases)));
                 return None;
             }
@@ -120,7 +120,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// Declares what the patterns of an arm name.
+    /// Declares the bindings of an arm.
     fn arm_names(
         &mut self,
         patterns: &[ast::Pattern],
@@ -128,27 +128,27 @@ impl Exprs<'_> {
         cases: &[(String, Option<Ty>)],
     ) -> (Option<LocalId>, Option<Parts>) {
         let Some(binding) = patterns.iter().find_map(ast::Pattern::binding) else { return (None, None) };
-        let place = self.span(binding.range());
+        let location = self.span(binding.range());
         if patterns.len() > 1 {
-            self.sink.push(report::values::binding_of_several(place));
+            self.sink.push(report::values::binding_of_several(location));
             return (None, None);
         }
         let carried = match case.map(|case| &cases[case as usize]) {
-            // The case was reported: whatever it carries is not known.
+            // The case was reported: the type of its value is not known.
             None => Ty::Unknown,
             Some((_, Some(ty))) => ty.clone(),
             Some((name, None)) => {
-                self.sink.push(report::values::binds_nothing(place.clone(), name));
+                self.sink.push(report::values::unexpected_binding(location.clone(), name));
                 Ty::Unknown
             }
         };
         match binding.kind() {
             Some(ast::BindingKind::Name(name)) => {
-                (Some(self.scope.declare(name.text(), carried, place, self.sink)), None)
+                (Some(self.scope.declare(name.text(), carried, location, self.sink)), None)
             }
             Some(ast::BindingKind::Parts(parts)) => {
-                let whole = self.scope.hidden("", carried.clone(), place.clone());
-                let parts = self.declare_parts(&parts, &carried, &place);
+                let whole = self.scope.hidden("", carried.clone(), location.clone());
+                let parts = self.declare_parts(&parts, &carried, &location);
                 (Some(whole), parts.map(|parts| (whole, parts)))
             }
             Some(ast::BindingKind::Nothing) | None => (None, None),
@@ -170,8 +170,8 @@ impl Exprs<'_> {
             .collect();
         match (missing.as_slice(), other) {
             ([], Some(other)) => {
-                let place = self.span(other.range());
-                self.sink.push(report::values::else_for_nothing(place));
+                let location = self.span(other.range());
+                self.sink.push(report::values::unreachable_else_of_variant(location));
             }
             ([], None) | (_, Some(_)) => {}
             ([(name, carried), rest @ ..], None) => {
@@ -185,7 +185,7 @@ impl Exprs<'_> {
 
 fn case_help(ty: &Ty, cases: &[(String, Option<Ty>)]) -> String {
     match ty {
-        Ty::Option(_) => "the cases of an option are `some x: ...` and `none: ...`".to_owned(),
+        Ty::Option(_) => "write `some x: ...` or `none: ...`".to_owned(),
         _ => {
             let names: Vec<&str> = cases.iter().map(|(name, _)| name.as_str()).collect();
             format!("write one of its cases: {}", report::list(names))

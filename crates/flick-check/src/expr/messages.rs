@@ -1,9 +1,9 @@
-//! Built-ins of messages as bytes and of encoded text.
-//! Promises: a result is never longer than its type says.
+//! Built-ins on whole messages and on encoded strings.
+//! Promises: a result is never longer than its type.
 
 use flick_syntax::ast;
 
-use super::builtin::Call;
+use super::builtin::BuiltinCall;
 use super::{Exprs, unknown, value_block};
 use crate::hir::{Builtin, Expr, ExprKind, FieldKind, Span, Ty};
 use crate::items::TypeItem;
@@ -12,9 +12,9 @@ use crate::report;
 
 impl Exprs<'_> {
     /// `wire(message)`.
-    pub(super) fn wire(&mut self, call: Call<'_>) -> Expr {
+    pub(super) fn wire(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Ty::Record(unit) = *call.arg(0) else {
-            self.refuse_argument(&call, 0, "`wire` gives the bytes of a whole message: `wire(req)`");
+            self.reject_argument(&call, 0, "`wire` returns the bytes of a whole message: `wire(req)`");
             return unknown(call.span);
         };
         let own = self.items.unit(unit).fields.iter().filter_map(|field| match field.kind {
@@ -25,12 +25,12 @@ impl Exprs<'_> {
         let viewed = self.items.views.get(&unit.0).into_iter().flat_map(|view| &view.fields);
         let bounds = own.chain(viewed.filter_map(|field| field.bound));
         let max = head_bytes_max(bounds.map(u64::from)) as u32;
-        call.gives(Ty::Bytes { max, text: false })
+        call.returning(Ty::Bytes { max, text: false })
     }
 
-    /// `has_token(list, token)`; a list that is not there has no token.
-    pub(super) fn has_token(&mut self, mut call: Call<'_>) -> Expr {
-        let help = "`has_token` looks for one word of a comma list: `has_token(list, \"close\")`";
+    /// `has_token(list, token)`; false for a list that is none.
+    pub(super) fn has_token(&mut self, mut call: BuiltinCall<'_>) -> Expr {
+        let help = "`has_token` searches a comma-separated list for a token: `has_token(list, \"close\")`";
         if let Ty::Option(inner) = call.arg(0).clone()
             && let Ty::Bytes { text, .. } = *inner
         {
@@ -43,7 +43,7 @@ impl Exprs<'_> {
         }
         for index in 0..2 {
             if !matches!(call.arg(index), Ty::Bytes { .. }) {
-                self.refuse_argument(&call, index, help);
+                self.reject_argument(&call, index, help);
                 return Expr { ty: Ty::Bool, ..unknown(call.span) };
             }
         }
@@ -52,16 +52,16 @@ impl Exprs<'_> {
         {
             *own = text;
         }
-        call.gives(Ty::Bool)
+        call.returning(Ty::Bool)
     }
 
     /// `is_digits(text)`.
-    pub(super) fn is_digits(&mut self, call: Call<'_>) -> Expr {
+    pub(super) fn is_digits(&mut self, call: BuiltinCall<'_>) -> Expr {
         if !matches!(call.arg(0), Ty::Bytes { .. }) {
-            self.refuse_argument(&call, 0, "it works on text and bytes");
+            self.reject_argument(&call, 0, "pass a string or bytes");
             return Expr { ty: Ty::Bool, ..unknown(call.span) };
         }
-        call.gives(Ty::Bool)
+        call.returning(Ty::Bool)
     }
 
     /// `is_of(text, class)`.
@@ -87,8 +87,8 @@ impl Exprs<'_> {
             _ => None,
         };
         let Some(TypeItem::Class(class)) = item else {
-            let place = self.span(class.range());
-            self.sink.push(report::wire::not_a_class(place));
+            let location = self.span(class.range());
+            self.sink.push(report::structured::not_a_class(location));
             return truth;
         };
         match &value.ty {
@@ -101,17 +101,17 @@ impl Exprs<'_> {
             }
             other => {
                 let found = self.items.describe(other);
-                let help = "`is_of` works on text and bytes";
-                self.sink.push(report::types::prefix(value.span.clone(), "is_of", &found, help));
+                let help = "pass a string or bytes";
+                self.sink.push(report::types::argument(value.span.clone(), "is_of", &found, help));
                 truth
             }
         }
     }
 
-    /// `percent_decode(text)` and the like: text of the same kind.
-    pub(super) fn transform(&mut self, call: Call<'_>) -> Expr {
+    /// `percent_decode(text)` and the like: the result is of the type of the argument.
+    pub(super) fn transform(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Ty::Bytes { max, text } = *call.arg(0) else {
-            self.refuse_argument(&call, 0, "it works on text and bytes");
+            self.reject_argument(&call, 0, "pass a string or bytes");
             return unknown(call.span);
         };
         let longest = match call.builtin {
@@ -126,8 +126,8 @@ impl Exprs<'_> {
         }
         let ty = Ty::Bytes { max: longest.min(u64::from(WRITTEN_BYTES_MAX)) as u32, text };
         match call.builtin {
-            Builtin::PercentDecode | Builtin::Base64Decode => call.gives(Ty::Option(Box::new(ty))),
-            _ => call.gives(ty),
+            Builtin::PercentDecode | Builtin::Base64Decode => call.returning(Ty::Option(Box::new(ty))),
+            _ => call.returning(ty),
         }
     }
 }

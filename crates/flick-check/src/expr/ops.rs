@@ -3,10 +3,10 @@
 use flick_syntax::ast;
 
 use super::time::time_result;
-use super::{Exprs, adapt, bind, int, range_of, recast, unknown, value_block};
+use super::{Exprs, adapt, bind, int, recast, unknown, value_block};
 use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
 use crate::items::Items;
-use crate::range::{INT, Range, UINT};
+use crate::range::{INT, Range, UINT, range_of};
 use crate::report;
 
 impl Exprs<'_> {
@@ -27,11 +27,11 @@ impl Exprs<'_> {
                 }
                 let range = Range { lo, hi };
                 if range.hi > INT.hi {
-                    let help = "keep the low part first: `-(... mod 256)`";
+                    let help = "keep the low bits first: `-(... mod 256)`";
                     self.sink.push(report::types::prefix(
                         operand.span,
                         "-",
-                        "a number that may be above 9223372036854775807",
+                        "an integer that may be above 9223372036854775807",
                         help,
                     ));
                     return unknown(span);
@@ -46,9 +46,9 @@ impl Exprs<'_> {
             (Some(op), found) => {
                 let (sign, help) = match op {
                     ast::UnaryOp::Not => {
-                        ("not", "`not` turns a truth value round; compare a number first: `not (x == 0)`")
+                        ("not", "`not` takes a boolean; compare an integer first: `not (x == 0)`")
                     }
-                    ast::UnaryOp::Neg => ("-", "`-` works on numbers"),
+                    ast::UnaryOp::Neg => ("-", "`-` takes an integer or a duration"),
                 };
                 let found = self.items.describe(found);
                 self.sink.push(report::types::prefix(operand.span, sign, &found, help));
@@ -60,14 +60,14 @@ impl Exprs<'_> {
 
     pub(super) fn binary(&mut self, binary: &ast::BinaryExpr, span: Span) -> Expr {
         let mut left = self.opt_expr(binary.left(), &span);
-        let hoped = left.ty.clone();
+        let expected = left.ty.clone();
         let mut right = match binary.right() {
-            Some(right) => self.expr_like(&right, &hoped),
+            Some(right) => self.expr_like(&right, &expected),
             None => unknown(span.clone()),
         };
         let Some(op) = binary.op().map(lower_op) else { return unknown(span) };
         if left.ty == Ty::Unknown || right.ty == Ty::Unknown {
-            // The type of a comparison is known even so, which keeps a mistake from being reported twice.
+            // The type of a comparison is known anyway, which avoids follow-up errors.
             let ty = if is_arithmetic(op) { Ty::Unknown } else { Ty::Bool };
             return Expr { kind: ExprKind::Int(0), ty, span };
         }
@@ -87,13 +87,13 @@ impl Exprs<'_> {
     }
 
     fn logic(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
-        // Two operands of the wrong kind are one mistake.
+        // Two operands of the wrong type are one error.
         let wrong = [&left, &right].into_iter().find(|side| side.ty != Ty::Bool);
         if let Some(side) = wrong {
             {
                 let found = self.items.describe(&side.ty);
                 let help = format!(
-                    "`{}` joins truth values; write out both comparisons: `x == 1 {0} x == 2`",
+                    "`{}` takes two booleans; write both comparisons: `x == 1 {0} x == 2`",
                     spelled(op)
                 );
                 self.sink.push(report::types::prefix(side.span.clone(), spelled(op), &found, &help));
@@ -134,7 +134,7 @@ impl Exprs<'_> {
         }
         let is_whole = matches!((&left.ty, &right.ty), (Ty::Struct(_), _) | (Ty::Tuple(_), _));
         if is_whole && !is_order && Items::same_kind(&left.ty, &right.ty) {
-            return self.part_by_part(op, left, right, span);
+            return self.elementwise(op, left, right, span);
         }
         let fits = match (&left.ty, &right.ty) {
             (Ty::Int { .. }, Ty::Int { .. }) => {
@@ -166,8 +166,8 @@ impl Exprs<'_> {
         make(op, left, right, Ty::Bool, span)
     }
 
-    /// Records and tuples are equal when all their parts are.
-    fn part_by_part(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
+    /// Records and tuples are equal if all their elements are.
+    fn elementwise(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
         let count = match &left.ty {
             Ty::Struct(id) => self.items.structs[id.0 as usize].fields.len(),
             Ty::Tuple(parts) => parts.len(),
@@ -212,7 +212,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// Reports a number where a member of an enumeration belongs.
+    /// Reports an integer where a member of an enum is expected.
     pub(super) fn number_for_enum(&mut self, id: crate::hir::EnumId, number: &Expr) {
         let enumeration = self.items.enumeration(id);
         let value = range_of(&number.ty).filter(|range| range.is_point()).map(|range| range.lo);
@@ -233,7 +233,7 @@ impl Exprs<'_> {
             return self.concat(left, right, span);
         }
         let (Some(_), Some(by)) = (range_of(&left.ty), range_of(&right.ty)) else {
-            return self.refuse_arithmetic(op, &left, &right, span);
+            return self.reject_arithmetic(op, &left, &right, span);
         };
         if matches!(op, BinaryOp::Div | BinaryOp::Mod) && by.contains(0) {
             self.sink.push(report::bounds::zero_divisor(right.span.clone(), spelled(op), by.is_point()));
@@ -258,7 +258,7 @@ impl Exprs<'_> {
         make(op, left, right, range.ty(), span)
     }
 
-    fn refuse_arithmetic(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Expr {
+    fn reject_arithmetic(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Expr {
         if let Some(side) = [left, right].into_iter().find(|side| matches!(side.ty, Ty::Option(_)))
             && let Ty::Option(inner) = &side.ty
         {
@@ -271,31 +271,34 @@ impl Exprs<'_> {
             | (Ty::Int { .. }, Ty::Bytes { text: true, .. })
                 if op == BinaryOp::Add =>
             {
-                "make text of the number: `str(n)`"
+                "convert the integer to a string: `str(n)`"
             }
             (Ty::Bytes { .. }, Ty::Bytes { .. }) if op == BinaryOp::Add => {
-                "text and bytes are joined after `raw(text)` or `text(bytes)`"
+                "convert one of them before concatenating: `raw(string)` or `text(bytes)`"
             }
-            (Ty::Bytes { .. }, Ty::Bytes { .. }) => "text is joined with `+`; arithmetic works on numbers",
+            (Ty::Bytes { .. }, Ty::Bytes { .. }) => {
+                "concatenate strings with `+`; other arithmetic takes integers"
+            }
             (Ty::Time | Ty::Duration, Ty::Int { .. }) | (Ty::Int { .. }, Ty::Time | Ty::Duration) => {
-                "a number has no unit; make a duration of it: `n * 1ms`"
+                "convert the integer to a duration: `n * 1ms`"
             }
             (Ty::Time, _) | (_, Ty::Time) => {
-                "two times are subtracted, which gives a duration; a duration is added to or taken from a time"
+                "subtract two times to get a duration; add a duration to a time or subtract it"
             }
             (Ty::Duration, Ty::Duration) => {
-                "durations are added, subtracted and divided, or multiplied by a number"
+                "durations can be added, subtracted and divided, or multiplied by an integer"
             }
-            (Ty::List { .. }, _) => "lists are made with `map`, `filter` and `[a, b]`, and cut with `[..n]`",
-            (Ty::Enum(_), _) | (_, Ty::Enum(_)) => "the number of a member is `int(member)`",
-            _ => "arithmetic works on numbers",
+            (Ty::List { .. }, _) => "build lists with `map`, `filter` and `[a, b]`, slice them with `[..n]`",
+            (Ty::Enum(_), _) | (_, Ty::Enum(_)) => "convert a member to its integer: `int(member)`",
+            _ => "arithmetic takes integers",
         };
         let (left, right) = (self.items.describe(&left.ty), self.items.describe(&right.ty));
         self.sink.push(report::types::operator(span.clone(), spelled(op), &left, &right, help));
         unknown(span)
     }
 
-    /// Gives both operands the same 64-bit kind; says whether it is the unsigned one. Exact arithmetic needs none.
+    /// Converts both operands to the same 64-bit type; returns whether it is the unsigned one. Exact arithmetic needs
+    /// no conversion.
     fn same_sign(&mut self, left: &mut Expr, right: &mut Expr) -> bool {
         let (Ty::Int { lo: a_lo, unsigned: a, .. }, Ty::Int { lo: b_lo, unsigned: b, .. }) =
             (&mut left.ty, &mut right.ty)
@@ -315,28 +318,28 @@ impl Exprs<'_> {
     }
 }
 
-/// What to compare instead of two values that cannot be compared.
+/// Help for two values that cannot be compared.
 fn comparison_help(left: &Ty, right: &Ty, left_text: &str, is_order: bool) -> String {
     match (left, right) {
         (Ty::Option(inner), _) | (_, Ty::Option(inner)) if matches!(**inner, Ty::Bytes { .. }) => {
-            "say what is meant without a value, `(... else \"\") == x`, or ask whether there is one: `... == none`"
-                .to_owned()
+            "write a default value, `(... else \"\") == x`, or compare with `none`: `... == none`".to_owned()
         }
         (Ty::Option(_), _) | (_, Ty::Option(_)) => {
-            "say what is meant without a value, `(... else 0) == x`, or ask whether there is one: `... == none`"
-                .to_owned()
+            "write a default value, `(... else 0) == x`, or compare with `none`: `... == none`".to_owned()
         }
         (Ty::Time | Ty::Duration, Ty::Int { .. }) | (Ty::Int { .. }, Ty::Time | Ty::Duration) => {
-            "a number has no unit; compare with `5s`, or with `n * 1ms`".to_owned()
+            "compare with a duration, `5s`, or `n * 1ms` for an integer".to_owned()
         }
         (Ty::Variant(_), _) | (_, Ty::Variant(_)) => {
-            "look at its cases: `switch ...:` with one line for each".to_owned()
+            "match its cases: `switch ...:` with one line for each".to_owned()
         }
         (Ty::Record(_), Ty::Record(_)) => "compare the fields of the messages".to_owned(),
-        (Ty::List { .. }, _) => "compare the elements of lists, or their lengths".to_owned(),
-        (Ty::Bytes { .. }, Ty::Bytes { .. }) => "make both text with `text(...)`, or both bytes with `raw(...)`".to_owned(),
+        (Ty::List { .. }, _) => "compare the elements or the lengths of the lists".to_owned(),
+        (Ty::Bytes { .. }, Ty::Bytes { .. }) => {
+            "convert both to strings with `text(...)`, or both to bytes with `raw(...)`".to_owned()
+        }
         _ if left == right && is_order => format!("{left_text} has no order; compare with `==` or `!=`"),
-        _ => "compare values of the same kind".to_owned(),
+        _ => "compare values of the same type".to_owned(),
     }
 }
 
@@ -366,7 +369,7 @@ fn lower_op(op: ast::BinaryOp) -> BinaryOp {
     }
 }
 
-/// How an operator is written.
+/// The symbol of an operator.
 pub(crate) fn spelled(op: BinaryOp) -> &'static str {
     match op {
         BinaryOp::Add => "+",

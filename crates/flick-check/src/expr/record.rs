@@ -4,10 +4,10 @@ use flick_syntax::ast;
 
 use super::constants::{KeyInit, same_key, with_keys};
 use super::{Exprs, unknown};
-use crate::grammar::{self, Writable};
 use crate::hir::{Expr, ExprKind, FieldId, Span, Ty, UnitId};
 use crate::items::TypeItem;
-use crate::report;
+use crate::units::Writable;
+use crate::{report, units};
 
 impl Exprs<'_> {
     /// `unit{field = value}`.
@@ -23,10 +23,10 @@ impl Exprs<'_> {
             Some(
                 item @ (TypeItem::Enum(_) | TypeItem::Variant(_) | TypeItem::Struct(_) | TypeItem::Class(_)),
             ) => {
-                let (is, help) = super::call::type_as_value(item, name.text());
-                let place = self.span(name.range());
-                let what = "a type of message";
-                self.sink.push(report::names::wrong_kind(place, name.text(), is, what, &help));
+                let (is, help) = super::access::type_as_value(item, name.text());
+                let location = self.span(name.range());
+                let what = "a message type";
+                self.sink.push(report::names::wrong_kind(location, name.text(), is, what, &help));
                 return unknown(span);
             }
             None => {
@@ -41,13 +41,13 @@ impl Exprs<'_> {
         }
         self.check_buildable(unit, &span);
         let (fields, keys) = self.inits(unit, record.fields());
-        self.one_arm(unit, &fields);
-        self.possible(unit, &fields);
+        self.reject_fields_of_two_arms(unit, &fields);
+        self.reject_impossible_constants(unit, &fields);
         let built = Expr { kind: ExprKind::Build(unit, fields), ty: Ty::Record(unit), span };
         with_keys(built, keys)
     }
 
-    /// `kv(a, b)`: the fields of the program's record, in its order.
+    /// `kv(a, b)`: sets the fields of the record of the program, in its order.
     pub(super) fn build_positional(
         &mut self,
         unit: UnitId,
@@ -63,18 +63,18 @@ impl Exprs<'_> {
             self.sink.push(report);
             return Expr { ty, ..unknown(span) };
         };
-        let (is_piped, place) = (piped.is_some(), view.span.clone());
+        let (is_piped, location) = (piped.is_some(), view.span.clone());
         let fields: Vec<(FieldId, Ty, String)> = view
             .fields
             .iter()
-            .filter(|field| grammar::writable(self.items.unit(unit), field.field) != Writable::Follows)
+            .filter(|field| units::writable(self.items.unit(unit), field.field) != Writable::Follows)
             .map(|field| (field.field, field.ty.clone(), field.name.clone()))
             .collect();
         let found = args.len() + usize::from(is_piped);
         if found != fields.len() {
             let wanted = fields.len();
             let report =
-                report::types::argument_count(span.clone(), &name, wanted, found, Some(place), is_piped);
+                report::types::argument_count(span.clone(), &name, wanted, found, Some(location), is_piped);
             self.sink.push(report);
             return Expr { ty, ..unknown(span) };
         }
@@ -84,43 +84,43 @@ impl Exprs<'_> {
         values.extend(piped);
         let mut given = Vec::new();
         for (value, (_, _, name)) in values.into_iter().zip(&fields) {
-            let place = value.span.clone();
-            let Some((field, ty)) = self.written_field(unit, name, &place) else { continue };
-            let value = self.coerce(value, &ty, &format!("`{name}`"), Some(place));
+            let location = value.span.clone();
+            let Some((field, ty)) = self.written_field(unit, name, &location) else { continue };
+            let value = self.coerce(value, &ty, &format!("`{name}`"), Some(location));
             self.check_constant(unit, field, name, &value);
             given.push((field, value));
         }
-        self.possible(unit, &given);
+        self.reject_impossible_constants(unit, &given);
         Expr { kind: ExprKind::Build(unit, given), ty, span }
     }
 
-    /// The fields that a program may give where it builds a message.
+    /// The fields that a program may set when it builds a message.
     pub(super) fn written_names(&self, unit: UnitId) -> Vec<&str> {
         let declared = self.items.unit(unit);
         let fields = declared.fields.iter().enumerate();
         let given = fields.filter(|(index, _)| {
             let id = FieldId(*index as u32);
-            grammar::element_of(declared, id).is_none() && grammar::writable(declared, id) == Writable::Yes
+            units::element_of(declared, id).is_none() && units::writable(declared, id) == Writable::Yes
         });
         given.filter_map(|(_, field)| field.name.as_deref()).filter(|name| !name.contains('#')).collect()
     }
 
-    /// Refuses to build messages of which some field could get no length.
+    /// Rejects building a message if the length of some field cannot be set.
     fn check_buildable(&mut self, unit: UnitId, span: &Span) {
         let declared = self.items.unit(unit);
         let blocked = declared.fields.iter().enumerate().find_map(|(index, field)| {
             let id = FieldId(index as u32);
-            // A list is written from what is given for it.
-            if grammar::element_of(declared, id).is_some() {
+            // A list is written from its assigned elements.
+            if units::element_of(declared, id).is_some() {
                 return None;
             }
-            match grammar::writable(declared, id) {
+            match units::writable(declared, id) {
                 Writable::NoLength(why) => Some((field, why)),
                 _ => None,
             }
         });
         if let Some((field, why)) = blocked {
-            let name = field.name.clone().unwrap_or_else(|| "a field without a name".to_owned());
+            let name = field.name.clone().unwrap_or_else(|| "an unnamed field".to_owned());
             let report =
                 report::grammar::cannot_build(span.clone(), &declared.name, &name, field.span.clone(), &why);
             self.sink.push(report);
@@ -141,8 +141,8 @@ impl Exprs<'_> {
             }
         };
         let (fields, keys) = self.inits(unit, with.fields());
-        self.one_arm(unit, &fields);
-        self.possible(unit, &fields);
+        self.reject_fields_of_two_arms(unit, &fields);
+        self.reject_impossible_constants(unit, &fields);
         if fields.is_empty() && !keys.is_empty() {
             return with_keys(base, keys);
         }
@@ -157,7 +157,7 @@ impl Exprs<'_> {
     ) -> (Vec<(FieldId, Expr)>, Vec<KeyInit>) {
         let mut keys: Vec<KeyInit> = Vec::new();
         let mut out: Vec<(FieldId, Expr)> = Vec::new();
-        let mut places: Vec<(FieldId, Span)> = Vec::new();
+        let mut locations: Vec<(FieldId, Span)> = Vec::new();
         for init in inits {
             let Some(name) = init.name() else { continue };
             let span = self.span(name.range());
@@ -165,7 +165,7 @@ impl Exprs<'_> {
             if let Some(key) = init.key() {
                 let given = self.key_init(unit, &name, &key, init.value(), &whole);
                 if let Some(first) = given.as_ref().and_then(|given| same_key(&keys, given)) {
-                    self.sink.push(report::names::given_twice(whole, name.text(), first));
+                    self.sink.push(report::names::field_specified_twice(whole, name.text(), first));
                     continue;
                 }
                 keys.extend(given);
@@ -173,26 +173,26 @@ impl Exprs<'_> {
             }
             let value = self.opt_expr(init.value(), &whole);
             let Some((field, ty)) = self.written_field(unit, name.text(), &span) else { continue };
-            if let Some((_, first)) = places.iter().find(|(known, _)| *known == field) {
-                self.sink.push(report::names::given_twice(span, name.text(), first.clone()));
+            if let Some((_, first)) = locations.iter().find(|(known, _)| *known == field) {
+                self.sink.push(report::names::field_specified_twice(span, name.text(), first.clone()));
                 continue;
             }
             let target = format!("`{}`", name.text());
             let value = self.coerce(value, &ty, &target, Some(span.clone()));
             self.check_constant(unit, field, name.text(), &value);
-            places.push((field, span));
+            locations.push((field, span));
             out.push((field, value));
         }
         (out, keys)
     }
 
-    /// Finds a field that may be given a value; reports one that may not.
+    /// Resolves a field that may be assigned; reports one that may not.
     fn written_field(&mut self, unit: UnitId, name: &str, span: &Span) -> Option<(FieldId, Ty)> {
         let (field, ty) = self.any_field(unit, name, span)?;
         let declared = self.items.field(unit, field);
-        let place = declared.span.clone();
-        if let Some(list) = grammar::element_of(self.items.unit(unit), field) {
-            self.sink.push(report::wire::field_of_an_element(span.clone(), name, &list, place));
+        let location = declared.span.clone();
+        if let Some(list) = units::element_of(self.items.unit(unit), field) {
+            self.sink.push(report::structured::field_of_an_element(span.clone(), name, &list, location));
             return None;
         }
         let ty = match ty {
@@ -200,32 +200,32 @@ impl Exprs<'_> {
             ty => ty,
         };
         let ty = self.items.written_type(unit, field).unwrap_or(ty);
-        match grammar::writable(self.items.unit(unit), field) {
+        match units::writable(self.items.unit(unit), field) {
             Writable::Yes => Some((field, ty)),
             Writable::Follows => {
-                self.sink.push(report::grammar::written_follows(span.clone(), name, place));
+                self.sink.push(report::grammar::written_follows(span.clone(), name, location));
                 None
             }
             Writable::Computed => {
-                self.sink.push(report::grammar::written_var(span.clone(), name, place));
+                self.sink.push(report::grammar::written_var(span.clone(), name, location));
                 None
             }
             Writable::ToClose => {
-                self.sink.push(report::wire::to_close_read(span.clone(), name, place));
+                self.sink.push(report::structured::to_close_read(span.clone(), name, location));
                 None
             }
             Writable::Parts => {
-                self.sink.push(report::wire::list_is_read_only(span.clone(), name, place));
+                self.sink.push(report::structured::list_is_read_only(span.clone(), name, location));
                 None
             }
             Writable::NoLength(why) => {
-                self.sink.push(report::grammar::written_without_length(span.clone(), name, place, &why));
+                self.sink.push(report::grammar::written_without_length(span.clone(), name, location, &why));
                 None
             }
         }
     }
 
-    /// A grammar sees all fields of its unit, a program those of its record.
+    /// A grammar may use all fields of its unit, a program those of its record.
     fn any_field(&mut self, unit: UnitId, name: &str, span: &Span) -> Option<(FieldId, Ty)> {
         if self.grammar.is_none() {
             return self.find_field(unit, name, span);
@@ -237,6 +237,6 @@ impl Exprs<'_> {
             self.sink.push(report::names::unknown_field(span.clone(), &declared.name, name, known, None));
             return None;
         };
-        Some((FieldId(index as u32), super::access::grammar_type(&declared.fields[index].kind)))
+        Some((FieldId(index as u32), units::grammar_type(&declared.fields[index].kind)))
     }
 }

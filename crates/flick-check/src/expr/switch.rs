@@ -1,15 +1,16 @@
-//! Choices by value: `switch`, tables (`map`) and sets (`in`).
+//! `switch`, tables (`map`) and sets (`in`).
 
 use flick_syntax::ast;
 
 use super::choice::{Branches, value_block};
-use super::{Exprs, Wanted, adapt, range_of, unknown};
+use super::{Expectation, Exprs, adapt, unknown};
 use crate::hir::{EnumId, Expr, ExprKind, Span, Ty};
 use crate::items::{Items, TypeItem};
+use crate::range::range_of;
 use crate::report;
 
 impl Exprs<'_> {
-    pub(crate) fn switch(&mut self, switch: &ast::SwitchExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(crate) fn switch(&mut self, switch: &ast::SwitchExpr, wanted: Expectation<'_>, span: Span) -> Expr {
         let subject_end = switch.subject().map_or(switch.range().end, |subject| subject.range().end);
         let heading = self.span(switch.range().start..subject_end);
         let value = self.opt_expr(switch.subject(), &span);
@@ -23,17 +24,17 @@ impl Exprs<'_> {
         for arm in switch.arms() {
             let mark = self.scope.open();
             if let Some(binding) = arm.patterns().find_map(|pattern| pattern.binding()) {
-                let place = self.span(binding.range());
+                let location = self.span(binding.range());
                 if value.ty != Ty::Unknown {
                     let found = self.items.describe(&value.ty);
-                    self.sink.push(report::values::binds_in_plain(place.clone(), &found));
+                    self.sink.push(report::values::binding_in_plain_switch(location.clone(), &found));
                 }
                 match binding.kind() {
                     Some(ast::BindingKind::Parts(parts)) => {
-                        self.declare_parts(&parts, &Ty::Unknown, &place);
+                        self.declare_parts(&parts, &Ty::Unknown, &location);
                     }
                     Some(ast::BindingKind::Name(name)) => {
-                        self.scope.declare(name.text(), Ty::Unknown, place, self.sink);
+                        self.scope.declare(name.text(), Ty::Unknown, location, self.sink);
                     }
                     Some(ast::BindingKind::Nothing) | None => {}
                 }
@@ -52,10 +53,10 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty, span }
     }
 
-    /// `map e { a: x, else: y }` is a switch too.
+    /// `map e { a: x, else: y }`, which is a `switch`.
     pub(super) fn map(&mut self, map: &ast::MapExpr, span: Span) -> Expr {
         let value = self.subject(map.subject(), &span);
-        let mut common = Branches::new(Wanted::Value);
+        let mut common = Branches::new(Expectation::Value);
         let mut seen: Vec<Expr> = Vec::new();
         let mut arms = Vec::new();
         let hint = if let Ty::Enum(id) = value.ty { Some(id) } else { None };
@@ -92,13 +93,13 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty: Ty::Bool, span }
     }
 
-    /// What a `switch` of a grammar decides by.
+    /// Checks the value of a `switch` of a grammar.
     pub(crate) fn switch_subject(&mut self, subject: &ast::Expr) -> Expr {
         let value = self.expr(subject);
         self.decidable(value)
     }
 
-    /// A case of a `switch` of a grammar.
+    /// Checks a case of a `switch` of a grammar.
     pub(crate) fn constant_pattern(
         &mut self,
         pattern: &ast::Pattern,
@@ -106,10 +107,10 @@ impl Exprs<'_> {
         seen: &mut Vec<Expr>,
     ) -> Option<Expr> {
         if let Some(binding) = pattern.binding() {
-            let place = self.span(binding.range());
+            let location = self.span(binding.range());
             if *subject != Ty::Unknown {
                 let found = self.items.describe(subject);
-                self.sink.push(report::values::binds_in_plain(place, &found));
+                self.sink.push(report::values::binding_in_plain_switch(location, &found));
             }
         }
         self.pattern(pattern, subject, seen)
@@ -123,13 +124,13 @@ impl Exprs<'_> {
     /// `x in list`, `key in dict`.
     fn in_collection(&mut self, subject: Option<ast::Expr>, collection: &ast::Expr, span: Span) -> Expr {
         let collection = self.expr(collection);
-        let hoped = match &collection.ty {
+        let expected = match &collection.ty {
             Ty::List { elem, .. } => (**elem).clone(),
             Ty::Dict(id) => self.items.dicts[id.0 as usize].key.clone(),
             _ => Ty::Unknown,
         };
         let value = match subject {
-            Some(subject) => self.expr_like(&subject, &hoped),
+            Some(subject) => self.expr_like(&subject, &expected),
             None => unknown(span.clone()),
         };
         let truth = Expr { ty: Ty::Bool, ..unknown(span.clone()) };
@@ -149,24 +150,22 @@ impl Exprs<'_> {
         }
     }
 
-    /// Refuses a value that no literal pattern can be compared with.
+    /// Rejects a value that cannot be compared with literals.
     fn decidable(&mut self, value: Expr) -> Expr {
         if !matches!(value.ty, Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Bytes { .. } | Ty::Unknown) {
             let found = self.items.describe(&value.ty);
             let help = match value.ty {
-                Ty::Record(_) => "decide by a field of the message: `switch req.opcode:`",
-                Ty::Option(_) | Ty::Variant(_) => {
-                    "a table has no names for what a case carries: write a `switch`"
-                }
-                _ => "decide by a number, a truth value, text or a member of an enumeration",
+                Ty::Record(_) => "switch on a field of the message: `switch req.opcode:`",
+                Ty::Option(_) | Ty::Variant(_) => "write a `switch`: a table cannot name the value of a case",
+                _ => "switch on an integer, a boolean, a string or a member of an enum",
             };
-            self.sink.push(report::types::prefix(value.span.clone(), "switch", &found, help));
+            self.sink.push(report::types::argument(value.span.clone(), "switch", &found, help));
             return unknown(value.span);
         }
         value
     }
 
-    /// Checks one pattern and enters it into `seen`; `None` when it was reported.
+    /// Checks one pattern and enters it into `seen`; `None` if it was reported.
     fn pattern(&mut self, pattern: &ast::Pattern, subject: &Ty, seen: &mut Vec<Expr>) -> Option<Expr> {
         let span = self.span(pattern.range());
         let kind = pattern.kind()?;
@@ -248,7 +247,7 @@ impl Exprs<'_> {
                 Ty::Unknown => return None,
                 other => {
                     let found = format!("the name `{}`", name.text());
-                    let help = "a case of a `switch` is a literal or a member of an enumeration; compare with other values by `if`";
+                    let help = "write a literal or a member of an enum as the case; compare with other values with `if`";
                     let wanted = self.items.describe(other);
                     self.sink.push(report::types::pattern(span, &wanted, &found, help.to_owned()));
                     return None;
@@ -269,7 +268,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// Reports a choice that leaves a value without a case.
+    /// Reports a `switch` that is not exhaustive.
     fn check_exhaustive(&mut self, subject: &Ty, seen: &[Expr], has_else: bool, heading: Span) {
         if has_else || *subject == Ty::Unknown {
             return;
@@ -280,7 +279,7 @@ impl Exprs<'_> {
                     !seen.iter().any(|seen| matches!(seen.kind, ExprKind::Bool(known) if known == *value))
                 });
                 match without {
-                    Some(value) => format!("`{value}` is missing"),
+                    Some(value) => format!("`{value}`"),
                     None => return,
                 }
             }
@@ -297,23 +296,22 @@ impl Exprs<'_> {
                 if self.items.closed_enums.contains(&id.0) {
                     match absent.as_slice() {
                         [] => return,
-                        [one] => format!("`{one}` is missing"),
+                        [one] => format!("`{one}`"),
                         [first, rest @ ..] => {
-                            format!("`{first}` and {} more members are missing", rest.len())
+                            format!("`{first}` and {} more members", rest.len())
                         }
                     }
                 } else {
                     match absent.as_slice() {
-                        [] => "numbers without a name are missing".to_owned(),
-                        [one] => format!("`{one}` is missing, and numbers without a name"),
-                        [first, rest @ ..] => format!(
-                            "`{first}` and {} more members are missing, and numbers without a name",
-                            rest.len()
-                        ),
+                        [] => "other integers".to_owned(),
+                        [one] => format!("`{one}` and other integers"),
+                        [first, rest @ ..] => {
+                            format!("`{first}`, {} more members and other integers", rest.len())
+                        }
                     }
                 }
             }
-            _ => "other values are missing".to_owned(),
+            _ => "other values".to_owned(),
         };
         self.sink.push(report::types::not_exhaustive(
             heading,
@@ -333,7 +331,7 @@ fn same_constant(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// A constant as it is written.
+/// The syntax of a constant.
 pub(crate) fn constant_text(items: &Items, expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Int(value) => value.to_string(),

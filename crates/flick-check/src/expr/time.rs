@@ -1,5 +1,5 @@
-//! Arithmetic and comparison of times and durations, and constants of the types that have no literals.
-//! Promises: what leaves here is arithmetic of 64-bit numbers, seen as what it means.
+//! Arithmetic and comparison of times and durations, and constants of types without literals.
+//! Promises: the result is arithmetic on 64-bit integers, recast to the type of the operation.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,13 +8,13 @@ use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
 use crate::range::{INT, Range};
 use crate::report;
 
-/// Sees the bits of `value` as a value of type `ty`.
+/// Reinterprets the bits of `value` as a value of type `ty`.
 pub(crate) fn recast(value: Expr, ty: Ty) -> Expr {
     if value.ty == ty {
         return value;
     }
     match value.kind {
-        // There and back again is where it was, with the interval that is known there.
+        // A cast and its inverse cancel out; the known range is kept.
         ExprKind::Recast(inner) if matches!((&inner.ty, &ty), (Ty::Int { .. }, Ty::Int { .. })) => *inner,
         kind => {
             let span = value.span.clone();
@@ -24,7 +24,7 @@ pub(crate) fn recast(value: Expr, ty: Ty) -> Expr {
     }
 }
 
-/// The type of `left op right` where one of them is a time or duration; `None` when the two do not go together.
+/// The type of `left op right` if one of them is a time or duration; `None` if they cannot be combined.
 pub(super) fn time_result(op: BinaryOp, left: &Ty, right: &Ty) -> Option<Ty> {
     use BinaryOp::{Add, Div, Mod, Mul, Sub};
     Some(match (op, left, right) {
@@ -38,7 +38,7 @@ pub(super) fn time_result(op: BinaryOp, left: &Ty, right: &Ty) -> Option<Ty> {
 }
 
 impl Exprs<'_> {
-    /// `left op right` where one of them is a time or duration, and the whole is of type `result`.
+    /// `left op right` if one of them is a time or duration, and the result is of type `result`.
     pub(super) fn time_arithmetic(
         &mut self,
         op: BinaryOp,
@@ -71,16 +71,16 @@ impl Exprs<'_> {
             _ => Ty::Endpoint,
         };
         let values: Vec<Expr> = args.iter().map(|arg| self.expr(arg)).collect();
-        let refused = Expr { ty: ty.clone(), ..unknown(span.clone()) };
+        let rejected = Expr { ty: ty.clone(), ..unknown(span.clone()) };
         let [value] = values.as_slice() else {
             self.sink.push(report::types::argument_count(span, name, 1, values.len(), None, false));
-            return refused;
+            return rejected;
         };
         let ExprKind::Str(bytes) = &value.kind else {
             if value.ty != Ty::Unknown {
                 self.sink.push(report::values::address_literal(value.span.clone(), name));
             }
-            return refused;
+            return rejected;
         };
         let text = String::from_utf8_lossy(bytes).into_owned();
         let constant = match ty {
@@ -100,7 +100,7 @@ impl Exprs<'_> {
         };
         let Some(kind) = constant else {
             self.sink.push(report::values::bad_address(value.span.clone(), name, &text));
-            return refused;
+            return rejected;
         };
         let plain = match &kind {
             ExprKind::Int(value) => Range::point(*value).ty(),

@@ -1,17 +1,18 @@
 //! Compound values: tuples, lists, options, records, variants.
-//! Promises: a part of a value is itself a value; messages are only in what `ask all` gives.
+//! Promises: an element of a value is a plain value; messages are only in the result of `ask all`.
 
 use flick_syntax::ast;
 
-use super::{Exprs, Wanted, has_part, join, unknown};
+use super::{Expectation, Exprs, unknown};
 use crate::hir::{Block, Expr, ExprKind, LocalId, Span, Stmt, StructId, Ty, VariantId};
 use crate::limits::VALUE_WORDS_MAX;
 use crate::report;
+use crate::ty::{has_part, join};
 use crate::types;
 
 impl Exprs<'_> {
-    /// `none`, of what is wanted.
-    pub(super) fn none(&self, wanted: Wanted<'_>, span: Span) -> Expr {
+    /// `none`, of the expected type.
+    pub(super) fn none(&self, wanted: Expectation<'_>, span: Span) -> Expr {
         let inner = match wanted.ty() {
             Some(Ty::Option(inner)) => inner.clone(),
             _ => Box::new(Ty::Unknown),
@@ -20,15 +21,15 @@ impl Exprs<'_> {
     }
 
     /// `(a, b)`.
-    pub(super) fn tuple(&mut self, tuple: &ast::TupleExpr, wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(super) fn tuple(&mut self, tuple: &ast::TupleExpr, wanted: Expectation<'_>, span: Span) -> Expr {
         let items: Vec<ast::Expr> = tuple.items().collect();
-        let hoped: &[Ty] = match wanted.ty() {
+        let expected: &[Ty] = match wanted.ty() {
             Some(Ty::Tuple(parts)) if parts.len() == items.len() => parts,
             _ => &[],
         };
         let mut parts = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let part = match hoped.get(index) {
+            let part = match expected.get(index) {
                 Some(ty) => self.expr_like(item, ty),
                 None => self.expr(item),
             };
@@ -42,7 +43,7 @@ impl Exprs<'_> {
             return unknown(span);
         }
         let ty = Ty::Tuple(parts.iter().map(|part| part.ty.clone()).collect());
-        // A name for a tuple of tuples of names grows without bound in a few lines.
+        // Tuples of tuples grow exponentially in a few lines.
         let words = self.items.words(&ty);
         if words > VALUE_WORDS_MAX {
             self.sink.push(report::values::wide_tuple(span.clone(), words, VALUE_WORDS_MAX));
@@ -51,11 +52,11 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Tuple(parts), ty, span }
     }
 
-    /// Refuses what is no value of its own as part of one.
+    /// Rejects an element that cannot be stored.
     pub(super) fn part(&mut self, value: Expr, of: &str) -> Expr {
         if matches!(value.ty, Ty::Chan { .. } | Ty::ChanArray { .. } | Ty::Dict(_) | Ty::Counter(_)) {
             let found = self.items.describe(&value.ty);
-            self.sink.push(report::values::no_part(value.span.clone(), &found, of));
+            self.sink.push(report::values::not_storable(value.span.clone(), &found, of));
             return unknown(value.span);
         }
         value
@@ -73,8 +74,8 @@ impl Exprs<'_> {
                     Expr { kind: ExprKind::TupleField(Box::new(base), position as u32), ty, span }
                 }
                 None => {
-                    let place = field.position_range().map_or(span.clone(), |range| self.span(range));
-                    self.sink.push(report::values::tuple_position(place, parts.len(), position));
+                    let location = field.position_range().map_or(span.clone(), |range| self.span(range));
+                    self.sink.push(report::values::tuple_position(location, parts.len(), position));
                     unknown(span)
                 }
             },
@@ -87,18 +88,18 @@ impl Exprs<'_> {
     }
 
     /// `[a, b]`.
-    pub(super) fn list(&mut self, list: &ast::ListExpr, wanted: Wanted<'_>, span: Span) -> Expr {
-        let hoped = match wanted.ty() {
+    pub(super) fn list(&mut self, list: &ast::ListExpr, wanted: Expectation<'_>, span: Span) -> Expr {
+        let expected = match wanted.ty() {
             Some(Ty::List { elem, .. }) => Some((**elem).clone()),
             _ => None,
         };
         let mut items = Vec::new();
-        let mut common = hoped
-            .clone()
-            .map_or(Ty::Unknown, |hoped| if list.items().next().is_none() { hoped } else { Ty::Unknown });
+        let mut common = expected.clone().map_or(Ty::Unknown, |expected| {
+            if list.items().next().is_none() { expected } else { Ty::Unknown }
+        });
         let mut first: Option<Span> = None;
         for item in list.items() {
-            let value = match &hoped {
+            let value = match &expected {
                 Some(ty) => self.expr_like(&item, ty),
                 None => self.expr(&item),
             };
@@ -131,14 +132,14 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::List(items), ty: Ty::List { elem: Box::new(common), max }, span }
     }
 
-    /// Whether a value of type `ty` may be put into a list; reports one that may not.
+    /// Whether a list can contain values of type `ty`; reports it if not.
     pub(super) fn is_element(&mut self, ty: &Ty, span: &Span) -> bool {
         if has_part(ty, &|part| matches!(part, Ty::Record(_))) {
             let found = self.items.describe(ty);
             self.sink.push(report::values::message_element(span.clone(), &found));
             return false;
         }
-        if let Some(what) = types::element_refused(self.items, ty) {
+        if let Some(what) = types::invalid_element(self.items, ty) {
             self.sink.push(report::values::list_element(span.clone(), &what));
             return false;
         }
@@ -146,7 +147,7 @@ impl Exprs<'_> {
     }
 
     /// `some(x)`.
-    pub(super) fn some(&mut self, args: &[ast::Expr], wanted: Wanted<'_>, span: Span) -> Expr {
+    pub(super) fn some(&mut self, args: &[ast::Expr], wanted: Expectation<'_>, span: Span) -> Expr {
         let [arg] = args else {
             let report = report::types::argument_count(span.clone(), "some", 1, args.len(), None, false);
             self.sink.push(report);
@@ -166,13 +167,18 @@ impl Exprs<'_> {
     }
 
     /// `option else default`.
-    pub(super) fn or_else(&mut self, default: &ast::DefaultExpr, wanted: Wanted<'_>, span: Span) -> Expr {
-        let hoped = wanted.ty().map(|ty| match ty {
+    pub(super) fn or_else(
+        &mut self,
+        default: &ast::DefaultExpr,
+        wanted: Expectation<'_>,
+        span: Span,
+    ) -> Expr {
+        let expected = wanted.ty().map(|ty| match ty {
             Ty::Option(_) => ty.clone(),
             plain => Ty::Option(Box::new(plain.clone())),
         });
-        let option = match (default.value(), &hoped) {
-            (Some(value), Some(hoped)) => self.expr_like(&value, hoped),
+        let option = match (default.value(), &expected) {
+            (Some(value), Some(expected)) => self.expr_like(&value, expected),
             (value, _) => self.opt_expr(value, &span),
         };
         let inner = match &option.ty {
@@ -207,7 +213,7 @@ impl Exprs<'_> {
             let kind = ExprKind::OrElse(Box::new(option), super::value_block(other));
             return Expr { kind, ty, span };
         }
-        // The default may be none itself: the whole is an option, which a plain `else` is not.
+        // The default may be none itself: then the result is an option.
         let local = self.scope.hidden("", inner.clone(), option.span.clone());
         let found = Expr { kind: ExprKind::Local(local), ty: inner, span: option.span.clone() };
         let arms = vec![
@@ -217,7 +223,7 @@ impl Exprs<'_> {
         Expr { kind: ExprKind::Match { value: Box::new(option), arms, otherwise: None }, ty, span }
     }
 
-    /// `point(1, 2)`; `piped` was checked already and is the last value.
+    /// `point(1, 2)`; `piped` is the last value, checked already.
     pub(super) fn struct_positional(
         &mut self,
         id: StructId,
@@ -229,9 +235,9 @@ impl Exprs<'_> {
         let (wanted, is_piped) = (record.fields.len(), piped.is_some());
         let found = args.len() + usize::from(is_piped);
         if found != wanted {
-            let place = Some(record.span.clone());
+            let location = Some(record.span.clone());
             let report =
-                report::types::argument_count(span.clone(), &record.name, wanted, found, place, is_piped);
+                report::types::argument_count(span.clone(), &record.name, wanted, found, location, is_piped);
             self.sink.push(report);
             return Expr { ty: Ty::Struct(id), ..unknown(span) };
         }
@@ -286,15 +292,21 @@ impl Exprs<'_> {
     ) -> Vec<(usize, Expr)> {
         let declared = &self.items.structs[id.0 as usize];
         let mut out: Vec<(usize, Expr)> = Vec::new();
-        let mut places: Vec<(usize, Span)> = Vec::new();
+        let mut locations: Vec<(usize, Span)> = Vec::new();
         for init in inits {
             let Some(name) = init.name() else { continue };
-            let place = self.span(name.range());
+            let location = self.span(name.range());
             let Some(index) = declared.fields.iter().position(|(known, _)| known == name.text()) else {
                 init.value().iter().for_each(|value| _ = self.expr(value));
                 let known = declared.fields.iter().map(|(name, _)| name.as_str());
                 let known: Vec<&str> = known.collect();
-                self.sink.push(report::names::unknown_field(place, &declared.name, name.text(), known, None));
+                self.sink.push(report::names::unknown_field(
+                    location,
+                    &declared.name,
+                    name.text(),
+                    known,
+                    None,
+                ));
                 continue;
             };
             let ty = &declared.fields[index].1;
@@ -303,13 +315,13 @@ impl Exprs<'_> {
                 Some(value) => self.expr_like(&value, ty),
                 None => unknown(whole),
             };
-            if let Some((_, first)) = places.iter().find(|(known, _)| *known == index) {
-                self.sink.push(report::names::given_twice(place, name.text(), first.clone()));
+            if let Some((_, first)) = locations.iter().find(|(known, _)| *known == index) {
+                self.sink.push(report::names::field_specified_twice(location, name.text(), first.clone()));
                 continue;
             }
             let target = format!("`{}`", name.text());
             out.push((index, self.coerce(value, ty, &target, Some(declared.span.clone()))));
-            places.push((index, place));
+            locations.push((index, location));
         }
         out
     }
@@ -324,17 +336,17 @@ impl Exprs<'_> {
     ) -> Expr {
         let declared = &self.items.variants[id.0 as usize];
         let ty = Ty::Variant(id);
-        let place = self.span(case.range());
+        let location = self.span(case.range());
         let Some(index) = declared.cases.iter().position(|(known, _)| known == case.text()) else {
             let known: Vec<&str> = declared.cases.iter().map(|(name, _)| name.as_str()).collect();
-            self.sink.push(report::values::unknown_case(place, &declared.name, case.text(), &known));
+            self.sink.push(report::values::unknown_case(location, &declared.name, case.text(), &known));
             return Expr { ty, ..unknown(span) };
         };
         let carried = declared.cases[index].1.as_ref();
         let whole = format!("{}.{}", declared.name, case.text());
         let mut given: Vec<Expr> = Vec::new();
         if let Some((args, piped)) = args {
-            // `rect(2, 3)` carries the tuple of both.
+            // The value of `rect(2, 3)` is a tuple.
             let parts: &[Ty] = match carried {
                 Some(Ty::Tuple(parts)) if args.len() + usize::from(piped.is_some()) == parts.len() => parts,
                 Some(other) => std::slice::from_ref(other),
@@ -351,7 +363,7 @@ impl Exprs<'_> {
         let payload = match (carried, given.len()) {
             (None, 0) => None,
             (None, _) => {
-                self.sink.push(report::values::carries_nothing(span.clone(), &whole));
+                self.sink.push(report::values::unexpected_case_value(span.clone(), &whole));
                 return Expr { ty, ..unknown(span) };
             }
             (Some(carried), 1) => {
@@ -365,14 +377,14 @@ impl Exprs<'_> {
             }
             (Some(carried), count) => {
                 let carried = self.items.spell(carried);
-                self.sink.push(report::values::carries(span.clone(), &whole, &carried, count));
+                self.sink.push(report::values::wrong_case_values(span.clone(), &whole, &carried, count));
                 return Expr { ty, ..unknown(span) };
             }
         };
         Expr { kind: ExprKind::VariantBuild(id, index as u32, payload.map(Box::new)), ty, span }
     }
 
-    /// The parts of `value` under the names of `binding`; `None` names nothing.
+    /// Declares the elements of `value` under the names of `binding`; `None` for `_`.
     pub(crate) fn declare_parts(
         &mut self,
         binding: &[ast::Binding],
@@ -383,24 +395,24 @@ impl Exprs<'_> {
             Ty::Tuple(parts) if parts.len() == binding.len() => parts.clone(),
             Ty::Unknown => vec![Ty::Unknown; binding.len()],
             Ty::Tuple(parts) => {
-                self.sink.push(report::values::parts_differ(span.clone(), binding.len(), parts.len()));
+                self.sink.push(report::values::wrong_element_count(span.clone(), binding.len(), parts.len()));
                 vec![Ty::Unknown; binding.len()]
             }
             other => {
                 let found = self.items.describe(other);
-                self.sink.push(report::values::no_parts(span.clone(), &found));
+                self.sink.push(report::values::not_destructurable(span.clone(), &found));
                 vec![Ty::Unknown; binding.len()]
             }
         };
         let mut out = Vec::new();
         for (part, ty) in binding.iter().zip(parts) {
-            let place = self.span(part.range());
+            let location = self.span(part.range());
             out.push(match part.kind() {
                 Some(ast::BindingKind::Name(name)) => {
-                    Some(self.scope.declare(name.text(), ty, place, self.sink))
+                    Some(self.scope.declare(name.text(), ty, location, self.sink))
                 }
                 Some(ast::BindingKind::Parts(_)) => {
-                    self.sink.push(report::values::nested_parts(place));
+                    self.sink.push(report::values::nested_destructuring(location));
                     None
                 }
                 Some(ast::BindingKind::Nothing) | None => None,
@@ -410,7 +422,7 @@ impl Exprs<'_> {
     }
 }
 
-/// Gives `value` a name for `rest`, so that it is computed once; what costs nothing is repeated instead.
+/// Binds `value` to a local for `rest`, so that it is computed once; a cheap value is repeated instead.
 pub(super) fn bind(
     exprs: &mut Exprs<'_>,
     value: Expr,
@@ -433,7 +445,7 @@ pub(super) fn bind(
     let result = rest(exprs, Expr { kind: ExprKind::Local(local), ty, span });
     let (ty, span) = (result.ty.clone(), result.span.clone());
     let body = Block { stmts: vec![Stmt::Let(local, value)], value: Some(Box::new(result)) };
-    // A choice with one branch is a block that stands as an expression.
+    // An `if true` with one branch is a block as an expression.
     let truth = Expr { kind: ExprKind::Bool(true), ty: Ty::Bool, span: span.clone() };
     let arms = vec![(vec![truth.clone()], body)];
     Expr { kind: ExprKind::Switch { value: Box::new(truth), arms, otherwise: None }, ty, span }

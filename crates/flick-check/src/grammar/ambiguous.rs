@@ -1,18 +1,18 @@
-//! Where a run of bytes ends: what follows must not begin with a byte that the run takes.
-//! Promises: in a unit without errors, every run, number and optional literal has one end, whatever comes. A text with
-//! `&until` begins where the run before it ends, as with blanks before the value of a header.
-//! Source: FIRST sets, as of any parser generator; in one pass from the end of a row to its front.
+//! Ambiguity: the item after a field of undelimited length must not begin with a byte that the field consumes.
+//! Promises: in a unit without errors, every such field, integer and optional literal has one end, whatever the
+//! input. A string with `&until` begins where the field before it ends, as with spaces before the value of a header.
+//! Source: FIRST sets, as in any parser generator; one pass from the end of a row to its front.
 
-use super::sizes;
 use crate::diagnostic::Sink;
 use crate::hir::{Class, Field, FieldId, FieldKind, Item, List, ListEnd, Span, Unit};
 use crate::report;
+use crate::units::row_size;
 
-/// Which bytes something may begin with, and what begins with them.
+/// The bytes that the next item may begin with, and the items that begin with them.
 #[derive(Clone, Default)]
 struct Starts {
     parts: Vec<([u64; 4], Span)>,
-    /// Nothing may follow at all: the message may be over.
+    /// Whether the message may end here.
     may_end: bool,
 }
 
@@ -27,7 +27,7 @@ impl Starts {
         self
     }
 
-    /// A byte of `set` that one of them begins with.
+    /// A byte of `set` that one of the items begins with.
     fn meets(&self, set: &[u64; 4]) -> Option<(u8, Span)> {
         self.parts.iter().find_map(|(start, span)| {
             let shared = |byte: &u8| has(start, *byte) && has(set, *byte);
@@ -48,22 +48,22 @@ fn bytes(all: &[u8]) -> [u64; 4] {
 
 const ALL: [u64; 4] = [u64::MAX; 4];
 
-/// Reports the runs of a unit whose end nobody can tell. `travels`: messages of it are received.
+/// Reports the fields of a unit whose end is ambiguous. `travels`: messages of the unit are received.
 pub(crate) fn check(unit: &Unit, fields: &[Field], classes: &[Class], travels: bool, sink: &mut Sink) {
     let Some(body) = &unit.body else { return };
-    let mut walk = Walk { fields, classes, sink: Some(sink) };
+    let mut walk = AmbiguityCheck { fields, classes, sink: Some(sink) };
     walk.row(body, &Starts { parts: Vec::new(), may_end: travels });
 }
 
-struct Walk<'a> {
+struct AmbiguityCheck<'a> {
     fields: &'a [Field],
     classes: &'a [Class],
-    /// `None` while only looking.
+    /// `None` while computing FIRST sets only.
     sink: Option<&'a mut Sink>,
 }
 
-impl Walk<'_> {
-    /// What a row may begin with, when `follow` stands behind it.
+impl AmbiguityCheck<'_> {
+    /// The bytes that a row may begin with, if `follow` comes after it.
     fn row(&mut self, row: &[Item], follow: &Starts) -> Starts {
         row.iter().rev().fold(follow.clone(), |follow, item| self.item(item, follow))
     }
@@ -82,9 +82,9 @@ impl Walk<'_> {
                     return own;
                 }
                 if let Some((byte, next)) = follow.meets(&set) {
-                    self.report(|| report::wire::optional_literal(literal.span.clone(), byte, next));
+                    self.report(|| report::structured::optional_literal(literal.span.clone(), byte, next));
                 } else if follow.may_end {
-                    self.report(|| report::wire::optional_end(literal.span.clone()));
+                    self.report(|| report::structured::ambiguous_optional_end(literal.span.clone()));
                 }
                 own.or(&follow)
             }
@@ -105,11 +105,11 @@ impl Walk<'_> {
                 let set = class.map_or(ALL, |class| self.classes[class.0 as usize].set);
                 self.ends(field, &name, &set, &follow);
                 let own = Starts::of(set, &field.span);
-                // One that may be empty is content with what a run before it leaves; and what stands behind it can
-                // be told from that run when it is not empty.
+                // A string that may be empty is unambiguous with what a field before it leaves over, and the item
+                // after it is unambiguous if it is not empty.
                 if *min_bytes == 0 { Starts { parts: Vec::new(), may_end: follow.may_end } } else { own }
             }
-            // Its bytes may be any; those that a run before it takes are no part of the value.
+            // It may begin with any byte; bytes that a field before it consumes are not part of its value.
             FieldKind::Text { until: Some(until), min_bytes: 0, .. } => {
                 Starts::of(bytes(&until[..1]), &field.span)
             }
@@ -127,14 +127,14 @@ impl Walk<'_> {
             | FieldKind::Varint { .. }
             | FieldKind::Bytes { .. }
             | FieldKind::ToClose { .. } => {
-                let may_be_empty = sizes::row(self.fields, &[Item::Field(id)]).least == 0;
+                let may_be_empty = row_size(self.fields, &[Item::Field(id)]).least == 0;
                 let own = Starts::of(ALL, &field.span);
                 if may_be_empty { own.or(&follow) } else { own }
             }
             FieldKind::Var { .. }
             | FieldKind::Flag { .. }
             | FieldKind::TextVar { .. }
-            | FieldKind::Asked
+            | FieldKind::Kept
             | FieldKind::Bits { .. } => follow,
         }
     }
@@ -144,7 +144,7 @@ impl Walk<'_> {
             ListEnd::Until(end) => Starts::of(bytes(&end[..1]), &field.span),
             _ => follow,
         };
-        let mut look = Walk { fields: self.fields, classes: self.classes, sink: None };
+        let mut look = AmbiguityCheck { fields: self.fields, classes: self.classes, sink: None };
         let element = look.row(&list.body, &Starts::default());
         let next = element.clone().or(&behind);
         self.row(&list.body, &next);
@@ -154,12 +154,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports a run that may take what follows, or whose end is the end of the message.
+    /// Reports a field that may consume the next item, or that ends the message.
     fn ends(&mut self, field: &Field, name: &str, set: &[u64; 4], follow: &Starts) {
         if let Some((byte, next)) = follow.meets(set) {
-            self.report(|| report::wire::run_goes_on(field.span.clone(), name, byte, next));
+            self.report(|| report::structured::ambiguous_end(field.span.clone(), name, byte, next));
         } else if follow.may_end {
-            self.report(|| report::wire::open_end(field.span.clone(), name));
+            self.report(|| report::structured::ambiguous_message_end(field.span.clone(), name));
         }
     }
 

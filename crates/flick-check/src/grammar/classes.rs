@@ -1,5 +1,5 @@
-//! Classes: sets of bytes with names.
-//! Promises: a class in the tables is complete, and no class is made of itself.
+//! Classes: named sets of bytes.
+//! Promises: a class in the tables is complete, and no class is recursive.
 
 use std::collections::BTreeSet;
 
@@ -12,34 +12,34 @@ use crate::limits::CLASS_NESTING_MAX;
 use crate::load::span_of;
 use crate::report;
 
-/// Fills in the sets of all classes.
+/// Computes the sets of all classes.
 pub(super) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for index in 0..decls.classes.len() {
-        let mut reader = Reader { decls, items, sink, told: &mut told, is_damaged: false };
+        let mut reader = ClassReader { decls, items, sink, reported: &mut reported, is_damaged: false };
         let set = reader.set(ClassId(index as u32), &mut Vec::new());
         let is_damaged =
             reader.is_damaged || decls.classes[index].node.items().any(|item| item.kind().is_none());
         let class = &items.classes[index];
         if set == [0; 4] && !is_damaged {
-            sink.push(report::wire::empty_class(class.span.clone(), &class.name));
+            sink.push(report::structured::empty_class(class.span.clone(), &class.name));
         }
         items.classes[index].set = set;
     }
 }
 
-struct Reader<'a> {
+struct ClassReader<'a> {
     decls: &'a Decls,
     items: &'a Items,
     sink: &'a mut Sink,
-    /// Classes of circles that were reported.
-    told: &'a mut BTreeSet<u32>,
-    /// Something of the class could not be read.
+    /// Classes whose cycle was reported.
+    reported: &'a mut BTreeSet<u32>,
+    /// Whether a part of the class was rejected.
     is_damaged: bool,
 }
 
-impl Reader<'_> {
-    /// The set of a class, which those of `path` are made of.
+impl ClassReader<'_> {
+    /// Returns the set of a class; the classes of `path` contain it.
     fn set(&mut self, id: ClassId, path: &mut Vec<ClassId>) -> [u64; 4] {
         path.push(id);
         let decl = &self.decls.classes[id.0 as usize];
@@ -52,8 +52,8 @@ impl Reader<'_> {
                 Some(ClassItemKind::Bytes(bytes)) => bytes.iter().for_each(|byte| add(&mut set, *byte)),
                 Some(ClassItemKind::Range(from, to)) => match (from.as_slice(), to.as_slice()) {
                     ([from], [to]) if from <= to => (*from..=*to).for_each(|byte| add(&mut set, byte)),
-                    ([_], [_]) => self.damaged(report::wire::class_range_backwards(span)),
-                    _ => self.damaged(report::wire::class_range(span)),
+                    ([_], [_]) => self.damaged(report::structured::class_range_backwards(span)),
+                    _ => self.damaged(report::structured::class_range(span)),
                 },
                 Some(ClassItemKind::Class(name)) => {
                     let library = item.library();
@@ -61,17 +61,17 @@ impl Reader<'_> {
                     let Some(TypeItem::Class(inner)) = self.items.type_named(file, library, name.text())
                     else {
                         let known = class_names(self.items);
-                        let report = report::wire::unknown_class(span, name.text(), &known);
+                        let report = report::structured::unknown_class(span, name.text(), &known);
                         self.damaged(report);
                         continue;
                     };
                     if path.contains(&inner) || path.len() > CLASS_NESTING_MAX {
-                        if !self.told.contains(&inner.0) {
-                            let report = report::wire::class_of_itself(span, name.text());
+                        if !self.reported.contains(&inner.0) {
+                            let report = report::structured::recursive_class(span, name.text());
                             self.damaged(report);
                         }
                         self.is_damaged = true;
-                        self.told.extend(path.iter().map(|class| class.0));
+                        self.reported.extend(path.iter().map(|class| class.0));
                         continue;
                     }
                     let inner = self.set(inner, path);
@@ -92,7 +92,7 @@ impl Reader<'_> {
     }
 }
 
-/// The names of all classes, for messages.
+/// The names of all classes, for diagnostics.
 pub(super) fn class_names(items: &Items) -> Vec<&str> {
     items.classes.iter().map(|class: &Class| class.name.as_str()).collect()
 }

@@ -1,5 +1,6 @@
-//! Enumerations: their width and the number of each member.
-//! Promises: every member has its own number, which fits the width; without one it is the one before plus one.
+//! Enums: their width and the value of each member.
+//! Promises: every member has a value of its own, which fits the width; without one it is the previous value plus
+//! one.
 
 use flick_syntax::LiteralValue;
 use flick_syntax::ast;
@@ -9,8 +10,7 @@ use crate::hir::{IntRepr, Span};
 use crate::items::{Decls, Items};
 use crate::load::span_of;
 use crate::range::{INT, Range};
-use crate::report;
-use crate::types;
+use crate::{primitives, report};
 
 pub(super) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     for (index, decl) in decls.enums.iter().enumerate() {
@@ -26,9 +26,9 @@ fn base_repr(base: &ast::Type, file: u32, sink: &mut Sink) -> Option<IntRepr> {
         ast::Type::Named(named) => named.name(),
         _ => None,
     };
-    let repr = name.and_then(|name| types::sized_int(name.text()));
+    let repr = name.and_then(|name| primitives::sized_int(name.text()));
     if repr.is_none() {
-        sink.push(report::grammar::enum_base(span_of(file, base.range())));
+        sink.push(report::grammar::enum_type(span_of(file, base.range())));
     }
     repr
 }
@@ -36,51 +36,52 @@ fn base_repr(base: &ast::Type, file: u32, sink: &mut Sink) -> Option<IntRepr> {
 fn members(node: &ast::EnumDecl, file: u32, repr: Option<IntRepr>, sink: &mut Sink) -> Vec<(String, i64)> {
     let allowed = repr.map_or(INT, Range::of_repr);
     let mut members: Vec<(String, i64)> = Vec::new();
-    let mut places: Vec<Span> = Vec::new();
+    let mut locations: Vec<Span> = Vec::new();
     let mut next = 0i128;
     for variant in node.variants() {
         let Some(name) = variant.name() else { continue };
-        let place = span_of(file, name.range());
-        let (number, number_place) = match variant.value() {
+        let location = span_of(file, name.range());
+        let (number, value_location) = match variant.value() {
             Some(value) => (constant(&value), span_of(file, value.range())),
-            None => (Some(next), place.clone()),
+            None => (Some(next), location.clone()),
         };
         let text = name.text();
         let Some(number) = number else {
             sink.push(report::grammar::member_value(
-                number_place,
+                value_location,
                 text,
-                "is not a literal",
-                "write a plain number: `get = 0x00`",
+                "is not a literal integer",
+                "write a literal: `get = 0x00`",
             ));
             continue;
         };
         next = number + 1;
         if let Some(known) = members.iter().position(|(known, _)| known == text) {
-            sink.push(report::names::duplicate(place, "member", text, places[known].clone()));
+            sink.push(report::names::duplicate(location, "member", text, locations[known].clone()));
             continue;
         }
         if !allowed.contains(number) || !INT.contains(number) {
-            let held =
-                repr.map_or("an enumeration".to_owned(), |repr| format!("`{}`", types::int_name(repr)));
-            let (why, help) =
-                (format!("does not fit {held}"), format!("write a number between {}", allowed.describe()));
-            sink.push(report::grammar::member_value(number_place, text, &why, &help));
+            let held = repr.map_or("an enum".to_owned(), |repr| format!("`{}`", primitives::int_name(repr)));
+            let (why, help) = (
+                format!("is out of range for {held}"),
+                format!("write an integer between {}", allowed.describe()),
+            );
+            sink.push(report::grammar::member_value(value_location, text, &why, &help));
             continue;
         }
         let number = number as i64;
         if let Some(known) = members.iter().position(|(_, known)| *known == number) {
             sink.push(report::grammar::same_member_value(
-                number_place,
+                value_location,
                 text,
                 &members[known].0,
                 number,
-                places[known].clone(),
+                locations[known].clone(),
             ));
             continue;
         }
         members.push((text.to_owned(), number));
-        places.push(place);
+        locations.push(location);
     }
     members
 }

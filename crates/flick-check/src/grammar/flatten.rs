@@ -1,27 +1,29 @@
-//! A unit as one row of fields: nested units are laid out in place, under dotted names; and as a tree of what stands where.
-//! Promises: field types are known afterwards; lengths, variables and conditions are not (`lengths.rs`).
+//! First pass over a unit: flattens nested units into one sequence of fields with dotted names, and builds the tree.
+//! Promises: field types are known afterwards; lengths, variables and conditions are not (`resolve.rs`).
 
-mod parts;
+mod items;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use flick_abi::FaultCause;
 use flick_syntax::ast;
 
-use super::nodes::{Args, Draft, Drafts, IfNode, Node, Site, attr};
-use super::wire_types::{self, Context, Found};
+use super::draft::{Draft, Drafts, IfNode, Node, attr};
+use super::field_types::{self, Context, Found};
 use crate::diagnostic::Sink;
-use crate::hir::{CAUSE_MALFORMED, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Span, Ty, UnitId};
+use crate::expr::{Args, Site};
+use crate::hir::{Field, FieldId, FieldKind, IntRepr, Span, Ty, UnitId};
 use crate::items::{Decls, Items};
 use crate::limits::{UNIT_EXPANSIONS_MAX, UNIT_FIELDS_MAX, UNIT_NESTING_MAX, WIRE_FIELDS_MAX};
 use crate::load::span_of;
 use crate::report;
 use crate::types;
 
-/// Properties of which only the parser of a tree tells the platform.
+/// Properties that only the parser of a structured unit evaluates.
 const TREE_FACTS: &[&str] = &["last", "retry", "whole", "tunnel", "keep"];
 
-/// Lays a unit out: fills its fields in `items` and returns the drafts beside them.
+/// Flattens a unit: enters its fields in `items` and returns the drafts for them.
 pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Drafts {
     let mut flat = Flat {
         decls,
@@ -45,12 +47,12 @@ pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut
     flat.unit(unit, &site);
     let Flat { drafts, fields, nodes, expansions, has_wire, is_structured, .. } = flat;
     let name = items.unit(unit).name.clone();
-    let place = items.unit(unit).span.clone();
+    let location = items.unit(unit).span.clone();
     let fields_max = if is_structured { WIRE_FIELDS_MAX } else { UNIT_FIELDS_MAX };
     if !has_wire {
-        sink.push(report::grammar::empty_unit(place, &name));
+        sink.push(report::grammar::empty_unit(location, &name));
     } else if fields.len() > fields_max || expansions > UNIT_EXPANSIONS_MAX {
-        sink.push(report::grammar::too_many_plain_fields(place, &name, fields.len(), fields_max));
+        sink.push(report::grammar::too_many_plain_fields(location, &name, fields.len(), fields_max));
     }
     items.units[unit.0 as usize].fields = fields;
     Drafts { fields: drafts, nodes, is_structured }
@@ -62,21 +64,21 @@ struct Flat<'a> {
     sink: &'a mut Sink,
     drafts: Vec<Draft>,
     fields: Vec<Field>,
-    /// The row at hand.
+    /// The current row.
     nodes: Vec<Node>,
-    /// Units being laid out, outermost first.
+    /// Units being flattened, outermost first.
     nesting: Vec<UnitId>,
-    /// Nested units met so far.
+    /// Number of nested units so far.
     expansions: usize,
-    /// Something has bytes.
+    /// Whether any item has bytes.
     has_wire: bool,
     is_structured: bool,
 }
 
-/// A field as it is written.
+/// A field of the source.
 struct Written {
     full: Option<String>,
-    place: Span,
+    location: Span,
     attrs: Vec<ast::Attr>,
 }
 
@@ -96,7 +98,7 @@ impl Flat<'_> {
         match item {
             ast::UnitItem::Property(property) if !is_top => {
                 let span = span_of(site.file, property.range());
-                self.sink.push(report::wire::property_inside(span));
+                self.sink.push(report::grammar::property_inside(span));
             }
             ast::UnitItem::Property(_) => {}
             ast::UnitItem::Field(field) => self.field(&field, site, byteorder),
@@ -108,7 +110,7 @@ impl Flat<'_> {
         }
     }
 
-    /// Lays out what `inside` does as a row of its own.
+    /// Collects the items that `inside` adds as a separate row.
     fn row(&mut self, inside: impl FnOnce(&mut Self)) -> Vec<Node> {
         let outer = std::mem::take(&mut self.nodes);
         inside(self);
@@ -117,27 +119,27 @@ impl Flat<'_> {
 
     fn field(&mut self, field: &ast::UnitField, site: &Site, byteorder: Option<bool>) {
         let name = field.name();
-        let place = span_of(site.file, name.as_ref().map_or(field.range(), ast::Name::range));
+        let location = span_of(site.file, name.as_ref().map_or(field.range(), ast::Name::range));
         let full = name.as_ref().map(|name| format!("{}{}", site.prefix, name.text()));
-        if !self.is_new(full.as_deref(), site, &place) {
+        if !self.is_new(full.as_deref(), site, &location) {
             return;
         }
         let Some(ty) = field.ty() else { return };
         let attrs: Vec<ast::Attr> = field.attrs().collect();
         let condition = attr(&attrs, "if").and_then(|attr| attr.value());
-        let written = Written { full, place: place.clone(), attrs };
+        let written = Written { full, location: location.clone(), attrs };
         let Some(condition) = condition else { return self.typed(written, &ty, site, byteorder) };
         self.is_structured = true;
         let visible = self.fields.len();
         let then = self.row(|flat| flat.typed(written, &ty, site, byteorder));
-        self.nodes.push(Node::If(IfNode { condition, site: site.clone(), visible, then, span: place }));
+        self.nodes.push(Node::If(IfNode { condition, site: site.clone(), visible, then, span: location }));
     }
 
-    /// A field whose name is known to be new and whose `&if` has been seen to.
+    /// Adds a field, after its name and its `&if` were handled.
     fn typed(&mut self, written: Written, ty: &ast::Type, site: &Site, byteorder: Option<bool>) {
         let ty_span = span_of(site.file, ty.range());
         let context = Context { items: self.items, file: site.file, byteorder, attrs: &written.attrs };
-        match wire_types::of(&context, ty, self.sink) {
+        match field_types::of(&context, ty, self.sink) {
             Found::Broken => self.broken(written, site),
             Found::Unit(inner, values) => self.nested(inner, values, written, ty_span, site),
             Found::List(inner, values, max) => self.list(inner, values, max, written, ty_span, site),
@@ -151,7 +153,7 @@ impl Flat<'_> {
                         .full
                         .as_deref()
                         .map_or("this field", |full| full.strip_prefix(site.prefix.as_str()).unwrap_or(full));
-                    self.sink.push(report::grammar::byteorder(written.place.clone(), Some(shown)));
+                    self.sink.push(report::grammar::byteorder(written.location.clone(), Some(shown)));
                 }
                 self.is_structured |=
                     !matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. } | FieldKind::Bytes { .. })
@@ -162,7 +164,7 @@ impl Flat<'_> {
         }
     }
 
-    /// Whether the unit at hand has a byte order property, were it a bad one, or was told to have one.
+    /// Whether the current unit has a byte order property, valid or not, or was reported for a missing one.
     fn has_byteorder(&self) -> bool {
         let Some(unit) = self.nesting.last() else { return true };
         let node = &self.decls.units[unit.0 as usize].node;
@@ -171,7 +173,7 @@ impl Flat<'_> {
         node.properties().any(is_byteorder) || self.byteorder_reported()
     }
 
-    /// One missing byte order per unit is enough.
+    /// Whether a missing byte order was reported for this unit.
     fn byteorder_reported(&self) -> bool {
         let Some(unit) = self.nesting.last() else { return false };
         let decl = &self.decls.units[unit.0 as usize];
@@ -179,17 +181,17 @@ impl Flat<'_> {
         self.sink.has("E0611", &Span { file: decl.file, range: range.start as u32..range.end as u32 })
     }
 
-    /// Whether a unit may be laid out in this place; says why not.
+    /// Whether a unit may be flattened here; reports why not.
     fn may_enter(&mut self, inner: UnitId, span: &Span) -> bool {
         self.expansions += 1;
         if self.expansions > UNIT_EXPANSIONS_MAX {
             return false; // the number of fields is refused as a whole
         }
         if let Some(start) = self.nesting.iter().position(|unit| *unit == inner) {
-            // Every unit of the circle meets it; the one declared first says so.
+            // Every unit of the cycle finds it; the one declared first reports it.
             if self.nesting[start..].iter().all(|unit| inner.0 <= unit.0) {
                 let name = &self.items.unit(inner).name;
-                self.sink.push(report::grammar::nests_itself(span.clone(), name));
+                self.sink.push(report::grammar::recursive_unit(span.clone(), name));
             }
             return false;
         }
@@ -210,7 +212,7 @@ impl Flat<'_> {
                 continue;
             }
             let span = span_of(site.file, attr.range());
-            let why = "does not stand on a nested unit";
+            let why = "not allowed on a nested unit";
             self.sink.push(report::grammar::attribute_misplaced(span, &name, why));
         }
         let args = self.args(inner, values, Some(span), site.clone());
@@ -222,12 +224,12 @@ impl Flat<'_> {
         self.nesting.pop();
     }
 
-    /// Fields of a nested unit without a name cannot be named by anyone from outside.
+    /// The prefix of the fields of a nested unit; one without a name gets a name that cannot be written.
     fn inner_prefix(&self, full: Option<String>, site: &Site) -> String {
         full.map_or_else(|| format!("{}#{}.", site.prefix, self.fields.len()), |full| format!("{full}."))
     }
 
-    /// What a unit with parameters is given; its values are looked into in the second pass.
+    /// The arguments of a unit with parameters, which the second pass checks.
     fn args(
         &mut self,
         unit: UnitId,
@@ -249,8 +251,9 @@ impl Flat<'_> {
             let declared = self.items.unit(unit);
             let named: Vec<(String, String)> =
                 params.iter().map(|(name, ty)| (name.clone(), self.items.describe(ty))).collect();
-            let place = declared.span.clone();
-            let report = report::wire::argument_count(span, &declared.name, &named, given.len(), place);
+            let location = declared.span.clone();
+            let report =
+                report::structured::argument_count(span, &declared.name, &named, given.len(), location);
             self.sink.push(report);
         } else if params.is_empty() {
             return None;
@@ -266,19 +269,19 @@ impl Flat<'_> {
             ty @ (Ty::Int { .. } | Ty::Bool | Ty::Enum(_) | Ty::Unknown) => ty,
             other => {
                 let found = self.items.describe(&other);
-                self.sink.push(report::wire::param_type(span_of(file, ty.range()), &found));
+                self.sink.push(report::structured::param_type(span_of(file, ty.range()), &found));
                 Ty::Unknown
             }
         }
     }
 
-    /// Reports a field name given twice.
-    fn is_new(&mut self, full: Option<&str>, site: &Site, place: &Span) -> bool {
+    /// Reports a duplicate field name.
+    fn is_new(&mut self, full: Option<&str>, site: &Site, location: &Span) -> bool {
         let Some(full) = full else { return true };
         let shown = full.strip_prefix(site.prefix.as_str()).unwrap_or(full);
         let is_param = site.args.iter().any(|args| args.params.iter().any(|(name, _)| name == shown));
         if is_param {
-            self.sink.push(report::wire::field_named_as_param(place.clone(), shown));
+            self.sink.push(report::structured::field_named_as_param(location.clone(), shown));
             self.has_wire = true;
             return false;
         }
@@ -289,7 +292,7 @@ impl Flat<'_> {
             .find(|field| field.name.as_deref().is_some_and(|name| name == full || name.starts_with(&group)));
         if let Some(known) = known {
             let first = known.span.clone();
-            self.sink.push(report::names::duplicate(place.clone(), "field", shown, first));
+            self.sink.push(report::names::duplicate(location.clone(), "field", shown, first));
             return false;
         }
         true
@@ -303,34 +306,37 @@ impl Flat<'_> {
     }
 
     fn push(&mut self, written: Written, kind: FieldKind, site: &Site, bound: Option<u32>, is_broken: bool) {
-        let Written { full: name, place, attrs } = written;
+        let Written { full: name, location, attrs } = written;
         self.nodes.push(Node::Field(self.fields.len()));
-        let cause = CAUSE_MALFORMED;
+        let cause = FaultCause::Malformed;
         self.fields.push(Field {
             name,
             kind,
             requires: Vec::new(),
             cause,
-            too_long: crate::hir::CAUSE_TOO_LONG,
+            too_long: FaultCause::TooLong,
             default: None,
-            span: place.clone(),
+            span: location.clone(),
         });
         let site = site.clone();
-        self.drafts.push(Draft { site, attrs, place, bound, is_broken, body: Vec::new(), body_end: 0 });
+        self.drafts.push(Draft {
+            site,
+            attrs,
+            span: location,
+            bound,
+            is_broken,
+            body: Vec::new(),
+            body_end: 0,
+        });
     }
 
-    /// The field that the next `push` makes.
+    /// The field that the next `push` adds.
     fn next(&self) -> FieldId {
         FieldId(self.fields.len() as u32)
     }
 }
 
-/// An expression that the second pass replaces.
-pub(super) fn later(span: Span) -> Expr {
-    Expr { kind: ExprKind::Int(0), ty: Ty::Unknown, span }
-}
-
-/// Reads `%byteorder`: `Some(true)` for big; a bad one is reported.
+/// Returns `%byteorder`: `Some(true)` for big; an invalid one is reported.
 fn byteorder(node: &ast::UnitDecl, file: u32, sink: &mut Sink) -> Option<bool> {
     let property =
         node.properties().find(|property| property.name().is_some_and(|name| name.text() == "byteorder"))?;

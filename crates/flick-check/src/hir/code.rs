@@ -1,38 +1,38 @@
 //! Types, expressions and statements of a checked program.
-//! Promises: operand types are as each kind says; lists, dictionaries and options carry the types of what they hold.
+//! Promises: operand types are as each kind says; lists, dictionaries and options have the types of their contents.
 
 use super::{
-    ChannelId, ClassId, CounterId, DictId, EnumId, FieldId, FunId, IntRepr, LocalId, Span, StateId, StructId,
-    UnitId, VariantId,
+    ChannelId, ClassId, CounterId, DictId, EnumId, FieldId, FunId, IntRepr, LocalId, SessionLocalId, Span,
+    StructId, UnitId, VariantId,
 };
 
 /// Type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ty {
-    /// An integer within `lo..=hi`; `unsigned` when its arithmetic is that of `uint64`. An operation is unsigned when its
-    /// operands are (both are, then); its result is again only if some value of it does not fit `int64`.
+    /// An integer in `lo..=hi`; `unsigned` if its arithmetic is that of `uint64`. An operation is unsigned if its
+    /// operands are (then both are); its result is only if some value of it does not fit `int64`.
     Int {
-        /// Least value.
+        /// Minimum value.
         lo: i128,
-        /// Largest value.
+        /// Maximum value.
         hi: i128,
         /// 64-bit unsigned arithmetic.
         unsigned: bool,
     },
-    /// Truth value.
+    /// A boolean.
     Bool,
-    /// Bytes or text of at most `max` bytes.
+    /// A string or bytes of at most `max` bytes.
     Bytes {
-        /// Largest length.
+        /// Maximum length.
         max: u32,
         /// `string` rather than `bytes`.
         text: bool,
     },
-    /// A value of an enumeration.
+    /// A member of an enum.
     Enum(EnumId),
     /// A message of a unit.
     Record(UnitId),
-    /// An IPv4 address: a word, the address as a number.
+    /// An IPv4 address: a word, the address as an integer.
     Ipv4,
     /// An IPv6 address: 16 bytes.
     Ipv6,
@@ -42,7 +42,7 @@ pub enum Ty {
     Time,
     /// Nanoseconds, signed, a word.
     Duration,
-    /// A record of the program's own.
+    /// A record of plain values.
     Struct(StructId),
     /// A tagged union.
     Variant(VariantId),
@@ -52,20 +52,20 @@ pub enum Ty {
     Tuple(Vec<Ty>),
     /// At most `max` values.
     List {
-        /// Of this type; not a list of lists, no channel.
+        /// The element type; not a list, not a channel.
         elem: Box<Ty>,
-        /// How many at most.
+        /// Maximum length or number of iterations.
         max: u32,
     },
-    /// A global dictionary; only built-ins and indexing take it.
+    /// A global dictionary; only built-ins and indexing accept it.
     Dict(DictId),
-    /// A counter or gauge; only built-ins take it.
+    /// A counter or gauge; only built-ins accept it.
     Counter(CounterId),
     /// One channel.
     Chan {
-        /// What may be received; `None`: nothing.
+        /// The message that is received; `None`: none.
         receives: Option<UnitId>,
-        /// What may be sent; `None`: nothing.
+        /// The message that may be sent; `None`: none.
         sends: Option<UnitId>,
     },
     /// An array of channels.
@@ -77,22 +77,22 @@ pub enum Ty {
     },
     /// No value.
     Nothing,
-    /// An error was reported here already; never in a program without errors.
+    /// An error was reported already; never in a program without errors.
     Unknown,
 }
 
 /// A typed expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Kind.
     pub kind: ExprKind,
     /// Its type.
     pub ty: Ty,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
-/// Two-operand operators; operand types are equal after checking (integers may differ in range).
+/// Binary operators; operand types are equal after checking (integers may differ in range).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the operator of its name")]
 pub enum BinaryOp {
@@ -111,7 +111,7 @@ pub enum BinaryOp {
     Or,
 }
 
-/// Built-in functions of this part of the language.
+/// Built-in functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     /// `hash(bytes | int | enum | bool) -> uint64`.
@@ -124,31 +124,31 @@ pub enum Builtin {
     EndsWith,
     /// `contains(a, b) -> bool`.
     Contains,
-    /// `min(a, b)`, of numbers, times, durations.
+    /// `min(a, b)`, of integers, times, durations.
     Min,
     /// `max(a, b)`.
     Max,
-    /// `abs(n) -> int`; the least value wraps to itself.
+    /// `abs(n) -> int`; the minimum value wraps to itself.
     Abs,
     /// `find(text, part) -> option<int>`.
     Find,
-    /// `split(text, separator, N) -> [text]<N>`; the last one has the rest. The separator is not empty.
+    /// `split(text, separator, N) -> [text]<N>`; the last part is the rest. The separator is not empty.
     Split,
     /// `lower(text)`, ASCII.
     Lower,
     /// `upper(text)`, ASCII.
     Upper,
-    /// `trim(text)`: without spaces, tabs, CR and LF at both ends.
+    /// `trim(text)`: removes spaces, tabs, CR and LF at both ends.
     Trim,
-    /// `same_text(a, b) -> bool`: equal without regard to ASCII case.
+    /// `same_text(a, b) -> bool`: equal, ignoring ASCII case.
     SameText,
-    /// `parse_int(text) -> option<int>`: decimal, `-` allowed, all of it, within int64.
+    /// `parse_int(text) -> option<int>`: decimal, `-` allowed, the whole string, within int64.
     ParseInt,
     /// `parse_hex(text) -> option<int>`.
     ParseHex,
-    /// `str(n) -> string<20>`: decimal; of an address or endpoint as people write it; of a string literal or text itself.
+    /// `str(n) -> string<20>`: decimal; the text form of an address or endpoint; a string itself.
     Str,
-    /// `hex(n) -> string<16>`, of a number's 64 bits, lower case, no leading zeros.
+    /// `hex(n) -> string<16>`, of the 64 bits of an integer, lower case, no leading zeros.
     Hex,
     /// `text(bytes) -> string`, same bytes.
     Text,
@@ -156,7 +156,7 @@ pub enum Builtin {
     Raw,
     /// `now() -> time`.
     Now,
-    /// `room() -> bool`: whether there is room for all that the branch builds whose condition it is.
+    /// `room() -> bool`: whether the output buffer has capacity for everything that the first branch builds.
     Room,
     /// `random(n) -> int`, 0 to n - 1; n is at least 1.
     Random,
@@ -168,9 +168,9 @@ pub enum Builtin {
     Set,
     /// `value(counter or gauge) -> int`.
     Value,
-    /// `alive(channel) -> bool`: connected, or never tried.
+    /// `alive(channel) -> bool`: connected, or never connected before.
     Alive,
-    /// `load(channel) -> int`: requests under way on it, from this worker.
+    /// `load(channel) -> int`: its requests in flight from this worker.
     Load,
     /// `peer(channel) -> endpoint`.
     Peer,
@@ -178,7 +178,7 @@ pub enum Builtin {
     Address,
     /// `port(endpoint) -> int`.
     Port,
-    /// `ketama(channels, key) -> int`: index, as twemproxy places it (ketama, fnv1a_64).
+    /// `ketama(channels, key) -> int`: index by the consistent hash of twemproxy (ketama, fnv1a_64).
     Ketama,
     /// `rendezvous(channels, key) -> int`.
     Rendezvous,
@@ -188,13 +188,13 @@ pub enum Builtin {
     LeastLoaded,
     /// `two_choices(channels) -> int`.
     TwoChoices,
-    /// `remove(dict, key) -> bool`: whether it was there.
+    /// `remove(dict, key) -> bool`: whether the entry existed.
     Remove,
     /// `nanos(d)`, `micros(d)`, `millis(d)`, `seconds(d)` `-> int`: of a duration or a time; divisor in ns.
     InUnits(u64),
-    /// `wire(m) -> bytes`: all bytes of a message that is there whole.
+    /// `wire(m) -> bytes`: all bytes of a message.
     Wire,
-    /// `has_token(list, token) -> bool`: of a comma list, blanks trimmed, in any case.
+    /// `has_token(list, token) -> bool`: in a comma-separated list, spaces trimmed, ignoring case.
     HasToken,
     /// `is_digits(text) -> bool`: ASCII digits, at least one.
     IsDigits,
@@ -206,11 +206,11 @@ pub enum Builtin {
     Base64Decode,
     /// `base64_encode(text) -> text`.
     Base64Encode,
-    /// `duration_of(n, unit)` is spelled `n * 1ms`; this is `unix(time) -> int`, seconds.
+    /// `unix(time) -> int`, seconds.
     Unix,
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     /// Integer literal or folded constant.
@@ -219,7 +219,7 @@ pub enum ExprKind {
     Bool(bool),
     /// String literal, escapes resolved.
     Str(Vec<u8>),
-    /// Member of an enumeration: its value.
+    /// Member of an enum: its value.
     Member(EnumId, i64),
     /// Parameter or `let`.
     Local(LocalId),
@@ -227,7 +227,7 @@ pub enum ExprKind {
     Channel(ChannelId),
     /// `message.field`.
     Field(Box<Expr>, FieldId),
-    /// `is_of(text, class)`: every byte is of the class.
+    /// `is_of(text, class)`: every byte is in the class.
     IsOf(Box<Expr>, ClassId),
     /// `self.field` in a grammar.
     SelfField(FieldId),
@@ -243,7 +243,7 @@ pub enum ExprKind {
     Not(Box<Expr>),
     /// `-e`.
     Neg(Box<Expr>),
-    /// `a op b`; `And` and `Or` evaluate the second operand only when needed.
+    /// `a op b`; `And` and `Or` evaluate the second operand only if needed.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `if`; without `otherwise` its type is `Nothing`.
     If {
@@ -254,13 +254,13 @@ pub enum ExprKind {
         /// Else.
         otherwise: Option<Block>,
     },
-    /// `switch` over an enumeration, integer, boolean or string.
+    /// `switch` over an enum, integer, boolean or string.
     Switch {
         /// What decides.
         value: Box<Expr>,
         /// Arms: constant patterns (`Int`, `Bool`, `Str`, `Member`) and body.
         arms: Vec<(Vec<Expr>, Block)>,
-        /// `else`; absent only when the arms are exhaustive (an enumeration's unknown values need it).
+        /// `else`; absent only if the arms are exhaustive (an enum of a message needs it).
         otherwise: Option<Block>,
     },
     /// Call of a function of the program.
@@ -271,15 +271,17 @@ pub enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     /// `message with field = value, ...`.
     With(Box<Expr>, Vec<(FieldId, Expr)>),
-    /// `message with list["key"] = value`: all occurrences replaced by one at the end; `None` (`= none`): removed.
+    /// `message with list["key"] = value`: replaces all occurrences by one at the end; `None` (`= none`) removes
+    /// them.
     WithKey(Box<Expr>, FieldId, u32, Option<Box<Expr>>),
-    /// `unit{wire = b}`: the message with these bytes; what is not of the grammar fails the request when it is sent.
+    /// `unit{wire = b}`: the message with these bytes; bytes that do not match the grammar fail the request when it
+    /// is sent.
     BuildWire(UnitId, Box<Expr>),
-    /// `unit{field = value, ...}`; other fields are zero or empty, derived ones follow.
+    /// `unit{field = value, ...}`; other fields are zero or empty, derived ones are computed.
     Build(UnitId, Vec<(FieldId, Expr)>),
     /// `(a, b)`.
     Tuple(Vec<Expr>),
-    /// `pair.0`, or a part of a destructured tuple.
+    /// `pair.0`, or an element of a destructured tuple.
     TupleField(Box<Expr>, u32),
     /// `point{x = 1, y = 2}` or `point(1, 2)`: every field, in order of declaration.
     StructBuild(StructId, Vec<Expr>),
@@ -287,28 +289,28 @@ pub enum ExprKind {
     StructField(Box<Expr>, u32),
     /// `p with x = 1`.
     StructWith(Box<Expr>, Vec<(u32, Expr)>),
-    /// `shape.circle(3)`: case and what it carries.
+    /// `shape.circle(3)`: case and value.
     VariantBuild(VariantId, u32, Option<Box<Expr>>),
-    /// `some(x)`, also where a plain value is given to an option.
+    /// `some(x)`, also the conversion of a plain value to an option.
     Some(Box<Expr>),
-    /// `none`; the type says of what.
+    /// `none`; the type of the expression is the option.
     None,
-    /// `option else value`: the second only when needed.
+    /// `option else value`: the second is evaluated only if needed.
     OrElse(Box<Expr>, Block),
     /// `switch` over a variant or option. Cases of an option: 0 none, 1 some.
     Match {
         /// What decides.
         value: Box<Expr>,
-        /// Case numbers (several without a binding), the local that gets what the case carries, body.
+        /// Case numbers (several without a binding), the local that is bound to the value, body.
         arms: Vec<(Vec<u32>, Option<LocalId>, Block)>,
-        /// `else`; absent only when the arms are exhaustive.
+        /// `else`; absent only if the arms are exhaustive.
         otherwise: Option<Block>,
     },
-    /// `[a, b]`; the type gives element type and bound.
+    /// `[a, b]`; the type has the element type and bound.
     List(Vec<Expr>),
     /// `list[i]`, an option.
     ListGet(Box<Expr>, Box<Expr>),
-    /// `text[i]`, an option of a number.
+    /// `text[i]`, an option of an integer.
     ByteAt(Box<Expr>, Box<Expr>),
     /// `text[a..b]` or `list[a..b]`, ends clamped; a missing end is the start or the length.
     Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>),
@@ -317,7 +319,7 @@ pub enum ExprKind {
         /// The element.
         local: LocalId,
         /// What is gone through.
-        source: Box<Source>,
+        source: Box<LoopSource>,
         /// For each.
         body: Block,
     },
@@ -326,7 +328,7 @@ pub enum ExprKind {
         /// The element.
         local: LocalId,
         /// What is gone through.
-        source: Box<Source>,
+        source: Box<LoopSource>,
         /// The accumulator; its type is the expression's.
         acc: LocalId,
         /// Its first value.
@@ -339,27 +341,27 @@ pub enum ExprKind {
         /// The element.
         local: LocalId,
         /// What is gone through.
-        source: Box<Source>,
+        source: Box<LoopSource>,
         /// For each.
         body: Block,
     },
-    /// `filter x in source: body`, a list of the elements for which the body holds.
+    /// `filter x in source: body`, a list of the elements for which the body is true.
     Filter {
         /// The element.
         local: LocalId,
         /// What is gone through.
-        source: Box<Source>,
+        source: Box<LoopSource>,
         /// For each, of type bool.
         body: Block,
     },
-    /// `a + b` of text or bytes, flattened; the type has the bound.
+    /// `a + b` of strings or bytes, flattened; the type has the bound.
     Concat(Vec<Expr>),
     /// `uint8(n)` and the like: the low bits, as the type of this expression.
     Convert(Box<Expr>, IntRepr),
-    /// Words of one kind seen as another with the same bits: time, duration and int arithmetic after checking.
+    /// The bits of a word as another type: arithmetic of times, durations and integers after checking.
     Recast(Box<Expr>),
     /// A `local`.
-    State(StateId),
+    SessionLocal(SessionLocalId),
     /// The dictionary, as an argument.
     Dict(DictId),
     /// The counter, as an argument.
@@ -370,18 +372,20 @@ pub enum ExprKind {
     DictHas(DictId, Box<Expr>),
     /// `d[k] := v`, of type `Nothing`.
     DictPut(DictId, Box<Expr>, Box<Expr>),
-    /// `update d[k] from v: body`. `old` is an option of the value type; the body an option too: none removes. The
-    /// expression's value is the new value, of the option's type or, if the author's body was plain, plain.
+    /// `update d[k] from v: body`. `old` is an option of the value type; the body is an option too, and none removes
+    /// the entry. The value of the expression is the new value, an option or, if the body of the program is plain,
+    /// plain.
     DictUpdate {
         /// Which.
         dict: DictId,
         /// Key, evaluated once.
         key: Box<Expr>,
-        /// What was there.
+        /// The old value.
         old: LocalId,
-        /// What will be; evaluated again when another worker was faster. No sends, asks, other dictionaries or `:=`.
+        /// The new value; evaluated again if another worker changed the entry. No sends, asks, other dictionaries or
+        /// `:=`.
         body: Block,
-        /// The body's type is an option (none removes).
+        /// Whether the type of the body is an option (none removes the entry).
         may_remove: bool,
     },
     /// `ask channel with message timeout d else value`.
@@ -392,13 +396,13 @@ pub enum ExprKind {
         message: Box<Expr>,
         /// Of type duration.
         timeout: Option<Box<Expr>>,
-        /// What the value is when there is no reply; `None`: the client's request fails. If the expression's type
-        /// is an option (`else none`), a reply is `some`.
+        /// The value if there is no reply; `None`: the request of the client fails. If the type of the expression is
+        /// an option (`else none`), a reply is `some`.
         otherwise: Option<Block>,
     },
     /// `ask all ...`: a list of options, one for each asked channel, in order.
     AskAll {
-        /// Who is asked what.
+        /// The channels and messages.
         asks: AskAll,
         /// Of type duration.
         timeout: Option<Box<Expr>>,
@@ -412,28 +416,28 @@ pub enum ExprKind {
     },
 }
 
-/// What a repetition goes through.
+/// What a loop iterates over.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum LoopSource {
     /// A list.
     List(Expr),
-    /// `lo..hi`, without `hi`; at most `trips_max` numbers.
+    /// `lo..hi`, without `hi`; at most `trips_max` integers.
     Range {
         /// First.
         lo: Expr,
-        /// Behind the last.
+        /// The end, excluded.
         hi: Expr,
-        /// How many at most, from the ranges of both.
+        /// Maximum number of iterations, from the ranges of both ends.
         trips_max: u32,
     },
-    /// The elements of an array of channels.
+    /// The channels of an array.
     Channels(Expr),
 }
 
-/// Who is asked what at once.
+/// The requests of an `ask all`.
 #[derive(Clone, Debug)]
 pub enum AskAll {
-    /// `ask all channels with message`: every element the same.
+    /// `ask all channels with message`: the same message for every channel.
     Array {
         /// The array.
         channels: Box<Expr>,
@@ -452,22 +456,22 @@ pub struct AskOver {
     /// The element.
     pub local: LocalId,
     /// What is gone through.
-    pub source: Source,
-    /// How many elements at most.
+    pub source: LoopSource,
+    /// Maximum number of elements.
     pub max: u32,
-    /// Who is asked; its value is a channel.
+    /// The channel; the value of the block.
     pub channel: Block,
     /// What is sent.
     pub message: Block,
 }
 
 impl AskOver {
-    /// The channel, as an expression. Panics: never; the checker gives the block its value.
+    /// The channel as an expression. Panics: never, because the checker ensures that the block has a value.
     pub fn channel(&self) -> &Expr {
         self.channel.value.as_ref().expect("the checker gives the block its value")
     }
 
-    /// The message, as an expression. Panics: never; the checker gives the block its value.
+    /// The message as an expression. Panics: never, because the checker ensures that the block has a value.
     pub fn message(&self) -> &Expr {
         self.message.value.as_ref().expect("the checker gives the block its value")
     }
@@ -490,7 +494,7 @@ pub enum Stmt {
     /// `let (a, b) = pair`; `_` is `None`.
     LetTuple(Vec<Option<LocalId>>, Expr),
     /// `name := value` of a `local`.
-    Assign(StateId, Expr),
+    Assign(SessionLocalId, Expr),
     /// An expression for its effect (a send, a call, an `if`).
     Expr(Expr),
 }

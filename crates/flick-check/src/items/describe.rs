@@ -1,20 +1,21 @@
-//! Types in the author's words.
-//! Promises: what `describe` gives fits behind "expected" and "found"; what `spell` gives is how the type is written.
+//! Types as text for diagnostics.
+//! Promises: the result of `describe` fits after "expected" and "found"; the result of `spell` is the syntax of the
+//! type.
 
 use super::Items;
 use crate::hir::Ty;
+use crate::primitives;
 use crate::range::{INT, Range};
-use crate::types;
 
 impl Items {
-    /// A type in the author's words, with its article.
+    /// Describes a type, with its article.
     pub(crate) fn describe(&self, ty: &Ty) -> String {
         match ty {
-            Ty::Int { .. } => "a number".to_owned(),
-            Ty::Bool => "a truth value".to_owned(),
-            Ty::Bytes { text: true, .. } => "text".to_owned(),
+            Ty::Int { .. } => "an integer".to_owned(),
+            Ty::Bool => "a boolean".to_owned(),
+            Ty::Bytes { text: true, .. } => "a string".to_owned(),
             Ty::Bytes { text: false, .. } => "bytes".to_owned(),
-            Ty::Enum(id) => format!("a value of `{}`", self.enumeration(*id).name),
+            Ty::Enum(id) => format!("a member of enum `{}`", self.enumeration(*id).name),
             Ty::Record(id) => format!("a message `{}`", self.unit(*id).name),
             Ty::Ipv4 => "an IPv4 address".to_owned(),
             Ty::Ipv6 => "an IPv6 address".to_owned(),
@@ -22,7 +23,7 @@ impl Items {
             Ty::Time => "a time".to_owned(),
             Ty::Duration => "a duration".to_owned(),
             Ty::Struct(id) => format!("a record `{}`", self.structs[id.0 as usize].name),
-            Ty::Variant(id) => format!("a value of `{}`", self.variants[id.0 as usize].name),
+            Ty::Variant(id) => format!("a value of variant `{}`", self.variants[id.0 as usize].name),
             Ty::Option(_) => format!("an `{}`", self.spell(ty)),
             Ty::Tuple(_) => format!("a tuple `{}`", self.spell(ty)),
             Ty::List { .. } => format!("a list `{}`", self.spell(ty)),
@@ -35,18 +36,19 @@ impl Items {
             Ty::Chan { .. } => "a channel".to_owned(),
             Ty::ChanArray { .. } => "an array of channels".to_owned(),
             Ty::Nothing => "nothing".to_owned(),
-            Ty::Unknown => "something unknown".to_owned(),
+            Ty::Unknown => "an unknown type".to_owned(),
         }
     }
 
-    /// A type as it is written; an interval of numbers is the narrowest type that holds it.
+    /// The syntax of a type; a range of integers is the narrowest type that holds it.
     pub(crate) fn spell(&self, ty: &Ty) -> String {
         let end = |unit: &Option<crate::hir::UnitId>| unit.map_or("-", |id| self.unit(id).name.as_str());
         match ty {
             Ty::Int { lo, hi, .. } => {
                 let range = Range { lo: *lo, hi: *hi };
-                let sized = types::PRIMITIVES.iter().find(|name| {
-                    types::sized_int(name).is_some_and(|repr| Range::of_repr(repr) == range) && range != INT
+                let sized = primitives::PRIMITIVES.iter().find(|name| {
+                    primitives::sized_int(name).is_some_and(|repr| Range::of_repr(repr) == range)
+                        && range != INT
                 });
                 let wide = if range.is_inside(INT) { "int" } else { "uint64" };
                 sized.copied().unwrap_or(wide).to_owned()

@@ -1,17 +1,17 @@
-//! Keys of keyed lists that a grammar and its program name.
-//! Promises: a key has one number, whoever names it first; without regard to case where the list has none.
+//! Keys of keyed lists that a grammar and its program look up.
+//! Promises: a key has one number; lists with `&nocase` ignore case.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::hir::{FieldId, UnitId};
 
-/// Keys by list, in order of their numbers. Filled while expressions are looked into, which share the other tables.
+/// Keys by list, in order of their numbers. Filled while expressions are checked, which borrow the other tables.
 #[derive(Default)]
-pub(crate) struct Keys(RefCell<BTreeMap<(u32, FieldId), Known>>);
+pub(crate) struct Keys(RefCell<BTreeMap<(u32, FieldId), ListKeys>>);
 
 #[derive(Default)]
-struct Known {
+struct ListKeys {
     nocase: bool,
     keys: Vec<Vec<u8>>,
 }
@@ -22,7 +22,7 @@ impl Keys {
         self.0.borrow_mut().entry((unit.0, list)).or_default().nocase = nocase;
     }
 
-    /// The number of a key; `None`: the list has no keys.
+    /// Returns the number of a key; `None`: the list has no keys.
     pub(crate) fn index(&self, unit: UnitId, list: FieldId, key: &[u8]) -> Option<u32> {
         let mut lists = self.0.borrow_mut();
         let known = lists.get_mut(&(unit.0, list))?;

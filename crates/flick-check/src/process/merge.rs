@@ -1,17 +1,19 @@
-//! `foldt`: an array of sorted streams that becomes one.
-//! Promises: a merge stands in its one shape; its key has an order; two elements with equal keys become one of the same type.
-//! Source: FLICK §4.2 and Listing 3, whose `if (all_ready(...))` says that every stream is looked at before one goes on.
+//! `foldt`: merges an array of sorted streams into one.
+//! Promises: a merge has its one form; its key type is ordered; two elements with equal keys become one of the same
+//! type.
+//! Source: FLICK §4.2 and Listing 3, whose `if (all_ready(...))` means that every stream has an element before one is
+//! merged.
 
 use flick_syntax::ast::{self, AstNode};
 
 use super::{Rules, ends};
-use crate::expr::{Exprs, Wanted};
+use crate::expr::{Expectation, Exprs};
 use crate::hir::{Block, ChannelId, Expr, ExprKind, LocalId, Merge, Rule, Span, Stmt, Ty, UnitId};
 use crate::report;
 
-/// The parts of a merge in its one shape.
+/// The parts of a merge.
 struct Shape {
-    /// Behind `all_ready`.
+    /// The argument of `all_ready`.
     ready: ast::Expr,
     result: ast::Name,
     foldt: ast::FoldtExpr,
@@ -19,7 +21,7 @@ struct Shape {
 }
 
 impl Rules<'_> {
-    /// `if (all_ready(channels)):` and what stands below it.
+    /// `if (all_ready(channels)):` and its block.
     pub(super) fn merge(&mut self, choice: &ast::IfExpr, span: Span) {
         self.is_silent = true;
         let head = self.span(super::first_line(choice.syntax()));
@@ -28,7 +30,7 @@ impl Rules<'_> {
         self.is_silent = false;
         self.channels[source.0 as usize].is_used = true;
         if let Some(first) = self.merges.first() {
-            self.sink.push(report::merges::second_merge(head.clone(), first.span.clone()));
+            self.sink.push(report::merge::second_merge(head.clone(), first.span.clone()));
         }
         let foldt = &shape.foldt;
         let (Some(left), Some(right), Some(element), Some(key_name)) =
@@ -39,16 +41,16 @@ impl Rules<'_> {
         let ty = Ty::Record(unit);
         let ((key, body), locals) = self.body(|exprs| {
             for name in [&left, &right] {
-                let place = exprs.span(name.range());
-                exprs.scope.hidden(name.text(), ty.clone(), place);
+                let location = exprs.span(name.range());
+                exprs.scope.hidden(name.text(), ty.clone(), location);
             }
-            let place = exprs.span(key_name.range());
-            let key_local = exprs.scope.hidden(key_name.text(), Ty::Unknown, place);
+            let location = exprs.span(key_name.range());
+            let key_local = exprs.scope.hidden(key_name.text(), Ty::Unknown, location);
             let key = order_key(exprs, foldt, element.text());
             exprs.scope.locals[key_local.0 as usize].ty = key.ty.clone();
             for (name, local) in [(&left, LocalId(0)), (&right, LocalId(1)), (&key_name, key_local)] {
-                let place = exprs.span(name.range());
-                exprs.scope.bind(name.text(), local, place, exprs.sink);
+                let location = exprs.span(name.range());
+                exprs.scope.bind(name.text(), local, location, exprs.sink);
             }
             (key, combine(exprs, foldt, unit))
         });
@@ -64,7 +66,7 @@ impl Rules<'_> {
         });
     }
 
-    /// Takes the statement apart; anything but a merge is reported.
+    /// Destructures the statement; anything but a merge is reported.
     fn shape(&mut self, choice: &ast::IfExpr, head: &Span) -> Option<Shape> {
         let mut branches = choice.branches();
         let (first, second) = (branches.next()?, branches.next());
@@ -81,12 +83,12 @@ impl Rules<'_> {
         let Some(ready) = ready else {
             let has_foldt = choice.syntax().descendants().any(|node| ast::FoldtExpr::can_cast(node.kind()));
             self.sink.push(if has_foldt {
-                report::merges::shape(
+                report::merge::shape(
                     head.clone(),
-                    "the condition around a `foldt` is `all_ready` of its channels",
+                    "expected `all_ready` of its channels as the condition of a `foldt`",
                 )
             } else {
-                report::merges::statement(head.clone(), "an `if`")
+                report::merge::statement(head.clone(), "an `if`")
             });
             return None;
         };
@@ -94,42 +96,41 @@ impl Rules<'_> {
             choice.else_body().map(|body| body.range()).or(second.map(|branch| branch.range()))
         {
             let span = self.span(other);
-            self.sink.push(report::merges::shape(
+            self.sink.push(report::merge::shape(
                 span,
-                "there is no `else` beside a `foldt`: it begins when all are ready",
+                "unexpected `else`: a `foldt` begins when all channels are ready",
             ));
             return None;
         }
         let stmts: Vec<ast::Stmt> = first.body()?.stmts().collect();
         let (ast::Stmt::Let(binding), rest) = stmts.split_first()? else {
-            let why =
-                "the first line below `all_ready` gives the merged stream a name: `let result = foldt ...`";
+            let why = "expected `let result = foldt ...` as the first line";
             let span = self.span(super::first_line(stmts.first()?.syntax()));
-            self.sink.push(report::merges::shape(span, why));
+            self.sink.push(report::merge::shape(span, why));
             return None;
         };
         let (Some(result), Some(value)) = (binding.name(), binding.value()) else { return None };
         let ast::Expr::Foldt(foldt) = value else {
             let span = self.span(value.range());
-            self.sink.push(report::merges::shape(span, "below `all_ready` stands a `foldt`"));
+            self.sink.push(report::merge::shape(span, "expected a `foldt`"));
             return None;
         };
         match rest {
             [ast::Stmt::Chain(chain)] => Some(Shape { ready, result, foldt, chain: chain.clone() }),
             [] => {
                 let span = self.span(result.range());
-                self.sink.push(report::merges::shape(
+                self.sink.push(report::merge::shape(
                     span,
-                    "the merged stream goes somewhere: `result => reducer`",
+                    "missing destination of the merged stream: `result => reducer`",
                 ));
                 None
             }
             [first, ..] => {
                 let stray = rest.iter().find(|stmt| !matches!(stmt, ast::Stmt::Chain(_))).or(rest.get(1));
                 let span = self.span(super::first_line(stray.unwrap_or(first).syntax()));
-                self.sink.push(report::merges::shape(
+                self.sink.push(report::merge::shape(
                     span,
-                    "below the `foldt` stands one line, which sends its result on",
+                    "expected one line after the `foldt`, which sends its result",
                 ));
                 None
             }
@@ -144,22 +145,22 @@ impl Rules<'_> {
         if source != ready {
             let span = self.span(shape.ready.range());
             let name = self.channels[source.0 as usize].name.clone();
-            self.sink.push(report::merges::other_ready(span, &name, self.span(channels.range())));
+            self.sink.push(report::merge::mismatched_ready(span, &name, self.span(channels.range())));
         }
         let channel = &self.channels[source.0 as usize];
         match ends(&channel.ty) {
             (Some(unit), _) => Some((source, unit)),
             (None, sends) => {
                 let sends = sends.map_or("kv", |unit| self.items.unit(unit).name.as_str());
-                let (name, place) = (channel.name.clone(), channel.span.clone());
+                let (name, location) = (channel.name.clone(), channel.span.clone());
                 let span = self.span(channels.range());
-                self.sink.push(report::channels::cannot_receive(span, &name, place, sends));
+                self.sink.push(report::channels::cannot_receive(span, &name, location, sends));
                 None
             }
         }
     }
 
-    /// The array of channels of that name; anything else is reported.
+    /// Returns the array of channels of that name; anything else is reported.
     fn array(&mut self, expr: &ast::Expr) -> Option<ChannelId> {
         let span = self.span(expr.range());
         let name = match expr.clone().unparenthesised() {
@@ -167,20 +168,20 @@ impl Rules<'_> {
             _ => None,
         };
         let Some(name) = name else {
-            self.sink.push(report::merges::not_an_array(span, "this"));
+            self.sink.push(report::merge::not_an_array(span, "an expression"));
             return None;
         };
         let Some(index) = self.channels.iter().position(|channel| channel.name == name.text()) else {
             let names: Vec<String> = self.channels.iter().map(|channel| channel.name.clone()).collect();
             let known = names.iter().map(String::as_str);
-            self.sink.push(report::asks::not_a_channel_of(span, name.text(), known));
+            self.sink.push(report::ask::not_a_channel_of(span, name.text(), known));
             return None;
         };
         match self.channels[index].ty {
             Ty::ChanArray { .. } => Some(ChannelId(index as u32)),
             Ty::Unknown => None,
             _ => {
-                self.sink.push(report::merges::not_an_array(span, &format!("`{}`", name.text())));
+                self.sink.push(report::merge::not_an_array(span, &format!("channel `{}`", name.text())));
                 None
             }
         }
@@ -193,32 +194,32 @@ impl Rules<'_> {
         let (first, rest) = stages.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
         let is_result = |first: &ast::Expr| matches!(first, ast::Expr::Name(name) if name.name().is_some_and(|name| name.text() == shape.result.text()));
         if let Some(first) = first.filter(|first| !is_result(first)) {
-            let why = format!("what is sent on is the merged stream, `{}`", shape.result.text());
+            let why = format!("expected the merged stream `{}`", shape.result.text());
             let span = self.span(first.range());
-            self.sink.push(report::merges::shape(span, &why));
+            self.sink.push(report::merge::shape(span, &why));
         }
-        let place = self.span(shape.result.range());
+        let location = self.span(shape.result.range());
         let (effect, locals) = self.body(|exprs| {
             let ty = Ty::Record(unit);
-            let local = exprs.scope.hidden("", ty.clone(), place.clone());
-            exprs.chain(Expr { kind: ExprKind::Local(local), ty, span: place }, rest)
+            let local = exprs.scope.hidden("", ty.clone(), location.clone());
+            exprs.chain(Expr { kind: ExprKind::Local(local), ty, span: location }, rest)
         });
         let body = Block { stmts: vec![Stmt::Expr(effect)], value: None };
         Rule { source, locals, body, span }
     }
 }
 
-/// What elements are ordered by.
+/// The key that elements are ordered by.
 fn order_key(exprs: &mut Exprs<'_>, foldt: &ast::FoldtExpr, element: &str) -> Expr {
     let span = exprs.span(foldt.range());
     let mark = exprs.scope.open();
-    let place = foldt.element().map_or(span.clone(), |name| exprs.span(name.range()));
-    exprs.scope.bind(element, LocalId(0), place, exprs.sink);
+    let location = foldt.element().map_or(span.clone(), |name| exprs.span(name.range()));
+    exprs.scope.bind(element, LocalId(0), location, exprs.sink);
     let key = exprs.opt_expr(foldt.key(), &span);
     exprs.scope.close(mark);
     if !is_ordered(&key.ty) {
         let found = exprs.items.describe(&key.ty);
-        exprs.sink.push(report::merges::no_order(key.span.clone(), &found));
+        exprs.sink.push(report::merge::unordered_key(key.span.clone(), &found));
     }
     key
 }
@@ -231,21 +232,21 @@ fn is_ordered(ty: &Ty) -> bool {
     }
 }
 
-/// What two elements with equal keys become.
+/// The body that combines two elements with equal keys.
 fn combine(exprs: &mut Exprs<'_>, foldt: &ast::FoldtExpr, unit: UnitId) -> Block {
     let Some(body) = foldt.body() else { return Block::default() };
     let ty = Ty::Record(unit);
-    let (mut checked, found, end) = exprs.block(&body, Wanted::Like(&ty));
+    let (mut checked, found, end) = exprs.block(&body, Expectation::HasType(&ty));
     match checked.value.take() {
         Some(value) if matches!(found, Ty::Unknown) || found == ty => checked.value = Some(value),
         Some(value) => {
             let (name, found) = (exprs.items.unit(unit).name.clone(), exprs.items.describe(&found));
-            exprs.sink.push(report::merges::wrong_element(value.span.clone(), &name, &found));
+            exprs.sink.push(report::merge::wrong_element(value.span.clone(), &name, &found));
         }
         None if found == Ty::Unknown => {}
         None => {
             let name = exprs.items.unit(unit).name.clone();
-            exprs.sink.push(report::merges::wrong_element(end, &name, "nothing"));
+            exprs.sink.push(report::merge::wrong_element(end, &name, "nothing"));
         }
     }
     checked

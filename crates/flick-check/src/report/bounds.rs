@@ -1,50 +1,54 @@
-//! E03xx: work and memory without a bound, or with one that does not fit.
+//! E03xx: work and memory without a bound, or above a limit.
 
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 use crate::range::{Range, UINT};
 
-/// `chain` holds the calls of the circle: caller, callee, place of the call.
+/// `chain` holds the calls of the cycle: caller, callee, place of the call.
 pub(crate) fn recursion(chain: &[(String, String, Span)]) -> Diagnostic {
     let Some(((caller, callee, span), rest)) = chain.split_first() else {
-        unreachable!("a circle of calls holds a call");
+        unreachable!("a cycle of calls holds a call");
     };
     let title = if rest.is_empty() {
-        format!("`{caller}` calls itself, so its work has no bound")
+        format!("recursive function: `{caller}` calls itself, so its work has no bound")
     } else {
-        format!("`{caller}` calls itself through others, so its work has no bound")
+        format!(
+            "recursive function: `{caller}` calls itself through other functions, so its work has no bound"
+        )
     };
     let callee = if caller == callee { "itself".to_owned() } else { format!("`{callee}`") };
-    let mut diagnostic =
-        Diagnostic::error("E0301", span.clone(), title).label(format!("`{caller}` calls {callee} here"));
+    let mut diagnostic = Diagnostic::error("E0301", span.clone(), title)
+        .label(format!("recursive call: `{caller}` calls {callee} here"));
     for (caller, callee, span) in rest {
         diagnostic = diagnostic.also(span.clone(), format!("`{caller}` calls `{callee}` here"));
     }
     diagnostic
-        .note("A task must finish by itself: the scheduler never stops one half-way.")
-        .help("compute the value without the call: what goes step by step is a `fold`, a choice between cases an `if` or `switch`")
+        .note("A task must finish by itself: the scheduler never preempts it.")
+        .help("remove the recursive call: use `fold` for a loop, `if` or `switch` for a choice between cases")
 }
 
 pub(crate) fn view_wider(span: Span, field: &str, written: u32, allowed: u32, grammar: Span) -> Diagnostic {
     Diagnostic::error(
         "E0302",
         span,
-        format!("`{field}` may be {written} bytes here, but the grammar ends it at {allowed}"),
+        format!(
+            "bound too large: `{field}` is declared with {written} bytes, but the grammar allows {allowed}"
+        ),
     )
-    .label("wider than the grammar")
+    .label("larger than the bound in the grammar")
     .also(grammar, format!("at most {allowed} bytes"))
-    .note("A record may narrow the bound of a field; a longer message is then malformed for this program.")
-    .help(format!("write `{field} : string<{allowed}>` or less, or no bound at all to take the grammar's"))
+    .note("A record may lower the bound of a field; a longer message is then malformed for this program.")
+    .help(format!("write `{field} : string<{allowed}>` or less, or no bound at all to use the grammar's"))
 }
 
 pub(crate) fn bytes_too_long(span: Span, field: &str, longest: u32, allowed: u32) -> Diagnostic {
     Diagnostic::error(
         "E0303",
         span,
-        format!("this value may be {longest} bytes long, but {field} holds at most {allowed}"),
+        format!("value may be too long: up to {longest} bytes, but {field} holds at most {allowed}"),
     )
-    .label(format!("at most {longest} bytes"))
-    .help(format!("cut it, `(...)[..{allowed}]`, or declare more room where {field} is declared"))
+    .label(format!("up to {longest} bytes"))
+    .help(format!("truncate it, `(...)[..{allowed}]`, or declare a larger bound where {field} is declared"))
 }
 
 pub(crate) fn int_too_wide(
@@ -56,21 +60,17 @@ pub(crate) fn int_too_wide(
 ) -> Diagnostic {
     let help = match modulus {
         Some(modulus) => format!(
-            "keep the low part with `(...) mod {modulus}`, or limit it with `min(..., {})`",
+            "keep the low bits with `(...) mod {modulus}`, or limit it with `min(..., {})`",
             modulus - 1
         ),
         None if found.hi == UINT.hi => {
-            "make it smaller, for example with `mod 1024`, or let the target be a `uint64`".to_owned()
+            "make it smaller, for example with `mod 1024`, or declare the target as `uint64`".to_owned()
         }
-        None => "compute a value that is inside the range, for example with `min` and `max`".to_owned(),
+        None => "compute a value in the range, for example with `min` and `max`".to_owned(),
     };
-    // What lies below everything allowed is lifted, what lies above is cut or wrapped.
-    let help = if found.lo < allowed.lo {
-        format!("{help}; what may be below is lifted with `max(..., 0)`")
-    } else {
-        help
-    };
-    Diagnostic::error("E0304", span, format!("this value may not fit {target}"))
+    let help =
+        if found.lo < allowed.lo { format!("{help}; `max(..., 0)` replaces negative values") } else { help };
+    Diagnostic::error("E0304", span, format!("value may be out of range for {target}"))
         .label(format!("between {}", found.describe()))
         .note(format!("{target} holds values between {}.", allowed.describe()))
         .help(help)
@@ -78,12 +78,12 @@ pub(crate) fn int_too_wide(
 
 pub(crate) fn zero_divisor(span: Span, operator: &str, is_always: bool) -> Diagnostic {
     let (title, label) = if is_always {
-        (format!("`{operator}` by zero"), "this is zero")
+        (format!("division by zero: the right operand of `{operator}` is 0"), "this is zero")
     } else {
-        (format!("the divisor of `{operator}` may be zero"), "may be zero")
+        (format!("possible division by zero: the right operand of `{operator}` may be 0"), "may be zero")
     };
     let help = if is_always {
-        "divide by something else".to_owned()
+        "use another divisor".to_owned()
     } else {
         format!("write `{operator} max(..., 1)`; the length of an array of channels is never zero")
     };
@@ -99,25 +99,29 @@ pub(crate) fn head_too_large(
     parts: &[(String, u64)],
 ) -> Diagnostic {
     let sum: Vec<String> = parts.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
-    Diagnostic::error("E0306", span, format!("the head of `{unit}` may be {total} bytes, more than the {allowed} there is room for"))
-        .label(format!("up to {total} bytes must lie in memory at once"))
+    let title =
+        format!("message head too large: the head of `{unit}` may be {total} bytes, the limit is {allowed}");
+    Diagnostic::error("E0306", span, title)
+        .label(format!("up to {total} bytes must be in memory at once"))
         .note(format!("The sum: {} = {total} bytes.", sum.join(" + ")))
-        .help("write smaller bounds, for example `string<250>`, or let the last field pass through unread: `&streamed`")
+        .help(
+            "declare smaller bounds, for example `string<250>`, or stream the last field unread: `&streamed`",
+        )
 }
 
 pub(crate) fn too_many_sends(span: Span, sends: u64, allowed: usize) -> Diagnostic {
     Diagnostic::error(
         "E0307",
         span,
-        format!("one message may cause {sends} sends here, more than the {allowed} allowed"),
+        format!("too many sends: one message may cause {sends} sends, the limit is {allowed}"),
     )
     .label(format!("up to {sends} sends"))
     .help("send fewer messages from one rule")
 }
 
 pub(crate) fn bad_bound(span: Span, why: &str, largest: u32) -> Diagnostic {
-    Diagnostic::error("E0308", span, format!("this is no bound: {why}"))
-        .label("not a number of bytes")
+    Diagnostic::error("E0308", span, format!("invalid bound: {why}"))
+        .label("expected a number of bytes")
         .help(format!("write a number of bytes from 1 to {largest}, like `string<250>` or `bytes<4KiB>`"))
 }
 
@@ -130,10 +134,10 @@ pub(crate) fn too_much_work(
     let mut diagnostic = Diagnostic::error(
         "E0309",
         span,
-        format!("one message may cost {steps} steps, more than the {allowed} allowed"),
+        format!("too much work: one message may cost {steps} steps, the limit is {allowed}"),
     )
     .label("too much work for one message")
-    .help("compute a value once and give it a name with `let`, call fewer functions, bound repetitions more tightly");
+    .help("compute a value once and name it with `let`, call fewer functions, lower the bounds of loops");
     if let Some((span, name)) = worst {
         diagnostic = diagnostic.also(span, format!("`{name}` costs most"));
     }
@@ -142,11 +146,11 @@ pub(crate) fn too_much_work(
 
 pub(crate) fn too_large(span: Span, size: u64, allowed: u64, worst: Option<(Span, String)>) -> Diagnostic {
     let title = format!(
-        "this rule is {size} operations once the functions it calls are written out, more than the {allowed} allowed"
+        "rule too large: {size} operations after its function calls are inlined, the limit is {allowed}"
     );
     let diagnostic = Diagnostic::error("E0309", span, title)
         .label("too much code for one rule")
-        .help("call fewer functions: compute a value once and pass it on");
+        .help("call fewer functions: compute a value once and pass it as an argument");
     match worst {
         Some((span, name)) => diagnostic.also(span, format!("`{name}` is the largest")),
         None => diagnostic,
@@ -157,8 +161,8 @@ pub(crate) fn calls_too_deep(span: Span, name: &str, depth_max: usize) -> Diagno
     Diagnostic::error(
         "E0310",
         span,
-        format!("the calls below `{name}` are nested more than {depth_max} deep"),
+        format!("call depth limit exceeded: calls in `{name}` are nested more than {depth_max} deep"),
     )
-    .label("too deep")
-    .help("join some of the functions")
+    .label("calls nested too deep")
+    .help("merge some of the functions")
 }

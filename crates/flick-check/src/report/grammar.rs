@@ -1,10 +1,10 @@
-//! E06xx: message grammars that cannot be parsed, written or trusted.
+//! E06xx: errors in message grammars.
 
 use super::{list, similar};
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
-const FACTS: &[&str] = &[
+const PROPERTIES: &[&str] = &[
     "byteorder",
     "request",
     "reply",
@@ -26,302 +26,322 @@ const FACTS: &[&str] = &[
     "tunnel",
 ];
 
+/// Lists names with a sign in front of each.
+fn listed(sign: char, names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("{sign}{name}")).collect();
+    list(names.iter().map(String::as_str))
+}
+
 pub(crate) fn unknown_property(span: Span, name: &str) -> Diagnostic {
-    let help = match similar(name, FACTS.iter().copied()) {
+    let help = match similar(name, PROPERTIES.iter().copied()) {
         Some(close) => format!("did you mean `%{close}`?"),
-        None => format!("the properties of a grammar are {}", FACTS.map_percent()),
+        None => format!("the properties of a grammar are {}", listed('%', PROPERTIES)),
     };
-    Diagnostic::error("E0601", span, format!("a grammar has no property `%{name}`"))
-        .label("no such property")
+    Diagnostic::error("E0601", span, format!("unknown property `%{name}`"))
+        .label("unknown property")
         .help(help)
 }
 
-trait Percent {
-    fn map_percent(&self) -> String;
-}
-
-impl Percent for [&str] {
-    fn map_percent(&self) -> String {
-        let names: Vec<String> = self.iter().map(|name| format!("%{name}")).collect();
-        list(names.iter().map(String::as_str))
-    }
+pub(crate) fn property_inside(span: Span) -> Diagnostic {
+    Diagnostic::error("E0601", span, "a property is not allowed in a `switch`")
+        .label("inside a `switch`")
+        .help("move it to the top of the unit")
 }
 
 pub(crate) fn unknown_attribute(span: Span, name: &str, known: &[&str]) -> Diagnostic {
-    let names: Vec<String> = known.iter().map(|name| format!("&{name}")).collect();
-    let help = match similar(name, known.iter().copied()) {
-        Some(close) => format!("did you mean `&{close}`?"),
-        None => format!("here stand {}", list(names.iter().map(String::as_str))),
-    };
-    Diagnostic::error("E0602", span, format!("there is no `&{name}` here"))
-        .label("no such attribute")
-        .help(help)
+    Diagnostic::error("E0602", span, format!("unknown attribute `&{name}`"))
+        .label("unknown attribute")
+        .help(attribute_help(name, known))
 }
 
-pub(crate) fn attribute_misplaced(span: Span, name: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("E0602", span, format!("`&{name}` {why}")).label("out of place").help("remove it")
+/// An attribute on something (`what`) that does not have it.
+pub(crate) fn attribute_of(span: Span, name: &str, what: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error("E0602", span, format!("attribute `&{name}` is not allowed on {what}"))
+        .label("not allowed here")
+        .help(attribute_help(name, known))
+}
+
+fn attribute_help(name: &str, known: &[&str]) -> String {
+    match similar(name, known.iter().copied()) {
+        Some(close) => format!("did you mean `&{close}`?"),
+        None => format!("the attributes allowed here are {}", listed('&', known)),
+    }
+}
+
+/// `place` is where the attribute is not allowed, or the only place where it is: "on a variable, which has no bytes".
+pub(crate) fn attribute_misplaced(span: Span, name: &str, location: &str) -> Diagnostic {
+    Diagnostic::error("E0602", span, format!("attribute `&{name}` is {location}"))
+        .label("not allowed here")
+        .help("remove it")
 }
 
 pub(crate) fn attribute_needs_value(span: Span, name: &str, example: &str) -> Diagnostic {
-    Diagnostic::error("E0602", span, format!("`&{name}` needs a value"))
-        .label("no value")
+    Diagnostic::error("E0602", span, format!("missing value of attribute `&{name}`"))
+        .label("missing value")
         .help(format!("write `{example}`"))
 }
 
-pub(crate) fn later_field(span: Span, what: &str, field: &str, place: Span) -> Diagnostic {
-    Diagnostic::error("E0603", span, format!("{what} needs `{field}`, which comes later in the message"))
-        .label("not known yet at this point")
-        .also(place, "comes here")
-        .note("A message is read from its front to its end, once.")
-        .help(format!("use fields that stand before it, or move `{field}` up if the protocol has it there"))
+pub(crate) fn later_field(span: Span, what: &str, field: &str, location: Span) -> Diagnostic {
+    Diagnostic::error("E0603", span, format!("{what} uses `{field}`, which comes later in the message"))
+        .label("used before it is parsed")
+        .also(location, "comes here")
+        .note("A message is parsed once, from front to end.")
+        .help(format!("use fields that come before it, or move `{field}` up if the protocol has it there"))
 }
 
-pub(crate) fn circular(span: Span, name: &str, other: &str, place: Span) -> Diagnostic {
+pub(crate) fn circular(span: Span, name: &str, other: &str, location: Span) -> Diagnostic {
     let title = if name == other {
-        format!("`{name}` is computed from itself")
+        format!("circular definition: `{name}` depends on itself")
     } else {
-        format!("`{name}` and `{other}` are computed from each other")
+        format!("circular definition: `{name}` and `{other}` depend on each other")
     };
-    let diagnostic = Diagnostic::error("E0604", span, title).label("closes the circle");
-    let diagnostic =
-        if name == other { diagnostic } else { diagnostic.also(place, format!("`{other}` needs `{name}`")) };
+    let diagnostic = Diagnostic::error("E0604", span, title).label("closes the cycle");
+    let diagnostic = if name == other {
+        diagnostic
+    } else {
+        diagnostic.also(location, format!("`{other}` depends on `{name}`"))
+    };
     diagnostic.help("compute one of them from fields of the message only")
 }
 
 pub(crate) fn field_type(span: Span, found: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("E0605", span, format!("{found} has no size on the wire"))
-        .label("not a wire type")
+    Diagnostic::error("E0605", span, format!("invalid field type: {found} has no encoding"))
+        .label("no encoding")
         .help(help.to_owned())
 }
 
 pub(crate) fn missing_length(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error("E0606", span, format!("nothing says how long `{name}` is"))
-        .label("where does it end?")
+    Diagnostic::error("E0606", span, format!("missing length of `{name}`"))
+        .label("missing length")
         .help("add `&length = self.length_field`, or a number: `&length = 4`")
 }
 
-pub(crate) fn signed_length(span: Span, name: &str, ty: &str, place: Span) -> Diagnostic {
-    Diagnostic::error("E0607", span, format!("`{name}` may be negative, and a length may not"))
+pub(crate) fn signed_length(span: Span, name: &str, ty: &str, location: Span) -> Diagnostic {
+    Diagnostic::error("E0607", span, format!("invalid length: `{name}` is signed and may be negative"))
         .label("signed")
-        .also(place, format!("declared `{ty}`"))
+        .also(location, format!("declared `{ty}`"))
         .help(format!("declare `{name}` as `u{ty}`"))
 }
 
 pub(crate) fn impossible_length(span: Span, name: &str, found: &str) -> Diagnostic {
-    Diagnostic::error("E0607", span, format!("the length of `{name}` can never be zero or more"))
+    Diagnostic::error("E0607", span, format!("invalid length: the length of `{name}` is always negative"))
         .label(format!("between {found}"))
-        .help("turn the difference round")
+        .help("swap the operands of the subtraction")
 }
 
 pub(crate) fn bad_fact(span: Span, fact: &str, wanted: &str, example: &str) -> Diagnostic {
-    Diagnostic::error("E0608", span, format!("`%{fact}` wants {wanted}"))
-        .label(format!("not {wanted}"))
+    Diagnostic::error("E0608", span, format!("invalid value of `%{fact}`: expected {wanted}"))
+        .label(format!("expected {wanted}"))
         .help(format!("write `{example}`"))
 }
 
-pub(crate) fn not_fixed(span: Span, fact: &str, field: &str, before: &str, place: Span) -> Diagnostic {
+pub(crate) fn not_fixed(span: Span, fact: &str, field: &str, before: &str, location: Span) -> Diagnostic {
     Diagnostic::error(
         "E0608",
         span,
-        format!("`%{fact}` needs a field at a fixed place, but `{field}` stands behind `{before}`"),
+        format!("`%{fact}` needs a field at a fixed offset, but `{field}` comes after `{before}`"),
     )
-    .label("its place differs from message to message")
-    .also(place, "its length differs")
-    .help("name a field of the fixed part at the front of the message")
+    .label("its offset is not fixed")
+    .also(location, "has no fixed length")
+    .help("use a field of the fixed part at the front of the message")
 }
 
-pub(crate) fn varying_number(span: Span, fact: &str, field: &str, place: Span) -> Diagnostic {
+pub(crate) fn not_fixed_in_a_tree(span: Span, fact: &str, field: &str) -> Diagnostic {
     Diagnostic::error(
         "E0608",
         span,
-        format!("`%{fact}` needs a field that always has the same bytes, but `{field}` is a `vint`"),
+        format!("`%{fact}` needs a field at a fixed offset, but `{field}` does not come after integers only"),
     )
-    .label("its length differs from message to message")
-    .also(place, "1 to 9 bytes")
-    .help("name a field of a sized integer type, such as `uint32`")
+    .label("its offset is not fixed")
+    .help("use a field that only sized integers and bits come before")
+}
+
+pub(crate) fn varying_number(span: Span, fact: &str, field: &str, location: Span) -> Diagnostic {
+    Diagnostic::error(
+        "E0608",
+        span,
+        format!("`%{fact}` needs a field of fixed length, but `{field}` is a `vint`"),
+    )
+    .label("its length is not fixed")
+    .also(location, "1 to 9 bytes")
+    .help("use a field of a sized integer type, such as `uint32`")
 }
 
 pub(crate) fn too_many_echoes(span: Span, count: usize, echoes_max: usize) -> Diagnostic {
     Diagnostic::error(
         "E0608",
         span,
-        format!("the platform keeps {echoes_max} fields of a request, but this grammar asks for {count}"),
+        format!("too many `%echo` fields: this grammar keeps {count} fields of a request, the limit is {echoes_max}"),
     )
-    .label("one too many")
-    .note("`%correlate` and `%loud` keep theirs too.")
+    .label("exceeds the limit")
+    .note("The fields of `%correlate` and `%loud` count too.")
     .help("remove an `%echo`")
 }
 
 pub(crate) fn fact_needs_number(span: Span, what: &str, field: &str) -> Diagnostic {
-    Diagnostic::error("E0609", span, format!("{what} decides by numbers, but `{field}` is text or bytes"))
-        .label("not a number")
-        .help("decide by a field of the fixed part, for example its length: `self.key_len > 0`")
+    Diagnostic::error("E0609", span, format!("{what} expects integers, but `{field}` is a string or bytes"))
+        .label("not an integer")
+        .help("use a field of the fixed part, for example the length: `self.key_len > 0`")
 }
 
 pub(crate) fn not_kept(span: Span, field: &str, kept: &[&str]) -> Diagnostic {
     Diagnostic::error(
         "E0609",
         span,
-        format!("`{field}` of the request is no longer there when its answer is written"),
+        format!("cannot use `{field}`: the platform does not keep this field of a request"),
     )
     .label("not kept")
     .note(format!("Kept from a request: {}.", list(kept.iter().copied())))
     .help(format!("add `%echo = self.{field};` to keep it, or use a constant"))
 }
 
-pub(crate) fn written_without_length(span: Span, name: &str, place: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("E0610", span, format!("`{name}` cannot be given another value: {why}"))
-        .label("written here")
-        .also(place, "declared here")
-        .note("When a field changes its length, the fields that hold the length must follow.")
-        .help("let the length be one field (`&length = self.len`), or a `var` with `&serialize = self.len = ... $$ ...`")
+pub(crate) fn written_without_length(span: Span, name: &str, location: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("E0610", span, format!("cannot assign to field `{name}`: {why}"))
+        .label("assigned here")
+        .also(location, "declared here")
+        .note("When the length of a field changes, the platform must be able to update the fields that hold the length.")
+        .help("declare the length as one field (`&length = self.len`), or as a `var` with `&serialize = self.len = ... $$ ...`")
 }
 
-pub(crate) fn cannot_build(span: Span, unit: &str, field: &str, place: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("E0610", span, format!("a message `{unit}` cannot be built, because of `{field}`: {why}"))
+pub(crate) fn cannot_build(span: Span, unit: &str, field: &str, location: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("E0610", span, format!("cannot build a message `{unit}`: for field `{field}`, {why}"))
         .label("built here")
-        .also(place, "its length does not follow")
-        .note("A new message has empty fields, and the fields that hold the lengths must follow.")
-        .help("let the length be one field (`&length = self.len`), or a `var` with `&serialize = self.len = ... $$ ...`")
+        .also(location, "its length cannot be updated")
+        .note("A new message has empty fields, and the platform must be able to set the fields that hold the lengths.")
+        .help("declare the length as one field (`&length = self.len`), or as a `var` with `&serialize = self.len = ... $$ ...`")
 }
 
 pub(crate) fn derived_too_wide(span: Span, name: &str, ty: &str, found: &str) -> Diagnostic {
     Diagnostic::error(
         "E0304",
         span,
-        format!("`{name}` may have to hold more than its `{ty}` when a message is changed"),
+        format!(
+            "value may be out of range for `{name}`: `{ty}` cannot hold it when the program changes a message"
+        ),
     )
     .label(format!("between {found}"))
-    .help("give the fields that it measures smaller bounds, or let the program leave them as they are")
+    .help("declare smaller bounds for the fields whose length it holds, or do not change them")
 }
 
 pub(crate) fn byteorder(span: Span, field: Option<&str>) -> Diagnostic {
     match field {
-        Some(field) => Diagnostic::error(
-            "E0611",
-            span,
-            format!("nothing says in which order the bytes of `{field}` come"),
-        )
-        .label("more than one byte")
-        .help(
-            "add `%byteorder = big;` as the first line of the unit; network protocols mostly are big-endian",
-        ),
-        None => Diagnostic::error("E0611", span, "a byte order is `big` or `little`")
-            .label("neither")
+        Some(field) => Diagnostic::error("E0611", span, format!("missing byte order for `{field}`"))
+            .label("more than one byte")
+            .help("add `%byteorder = big;` as the first line of the unit; most network protocols are big-endian"),
+        None => Diagnostic::error("E0611", span, "invalid byte order: expected `big` or `little`")
+            .label("expected `big` or `little`")
             .note("Messages cross machines, so there is no `native`.")
             .help("write `%byteorder = big;`"),
     }
 }
 
 pub(crate) fn streamed_not_last(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(
-        "E0612",
-        span,
-        format!("only the last field can be streamed, but fields follow `{name}`"),
-    )
-    .label("not the last field")
-    .help(format!("give `{name}` a bound instead: `bytes<4KiB>`"))
+    Diagnostic::error("E0612", span, format!("streamed field `{name}` must be the last field"))
+        .label("not the last field")
+        .help(format!("declare a bound instead: `{name} : bytes<4KiB>`"))
 }
 
 pub(crate) fn streamed_read(span: Span, name: &str, declared: Span) -> Diagnostic {
-    Diagnostic::error("E0612", span, format!("`{name}` is streamed, so the program never sees it as a whole"))
-        .label("read here")
-        .also(declared, "streamed: passed on as it arrives")
-        .help("decide by the fields before it, or remove `&streamed` and give it a bound")
+    Diagnostic::error(
+        "E0612",
+        span,
+        format!("cannot read streamed field `{name}`: it is never in memory as a whole"),
+    )
+    .label("read here")
+    .also(declared, "streamed: forwarded as it arrives")
+    .help("use the fields before it, or remove `&streamed` and declare a bound")
 }
 
-pub(crate) fn nests_itself(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(
-        "E0613",
-        span,
-        format!("the unit `{name}` holds itself, so no message of it has an end"),
-    )
-    .label("holds itself")
-    .note("A unit is laid out in every place that it is used in, so it cannot stand in itself, nor in its own elements.")
-    .help(format!("write a tree as a list in prefix order, in which each element says how many it holds: `all : [{name}]<100> &children = self.all.count;`, in a unit of its own"))
+pub(crate) fn recursive_unit(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("E0613", span, format!("recursive unit `{name}` has infinite size"))
+        .label("recursive use")
+        .note("A unit is expanded in every place where it is used, so it cannot contain itself, directly or in a list.")
+        .help(format!("declare a tree as a list in prefix order, in which each element holds the number of its children: `all : [{name}]<100> &children = self.all.count;`, in a unit of its own"))
 }
 
 pub(crate) fn nested_too_deep(span: Span, depth_max: usize) -> Diagnostic {
-    Diagnostic::error("E0613", span, format!("units are nested more than {depth_max} deep"))
-        .label("too deep")
-        .help("write the fields of some of them out")
+    Diagnostic::error("E0613", span, format!("units nested too deeply: the limit is {depth_max} levels"))
+        .label("nested too deeply")
+        .help("inline the fields of some of them")
 }
 
 pub(crate) fn member_value(span: Span, name: &str, why: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("E0614", span, format!("the number of `{name}` {why}"))
-        .label("not possible")
+    Diagnostic::error("E0614", span, format!("invalid value of member `{name}`: it {why}"))
+        .label("invalid value")
         .help(help.to_owned())
 }
 
 pub(crate) fn same_member_value(span: Span, name: &str, other: &str, value: i64, first: Span) -> Diagnostic {
-    Diagnostic::error("E0614", span, format!("`{name}` and `{other}` are both {value}"))
-        .label(format!("{value} again"))
-        .also(first, "first here")
-        .help("give each member a number of its own")
+    Diagnostic::error(
+        "E0614",
+        span,
+        format!("value `{value}` assigned more than once: to `{other}` and `{name}`"),
+    )
+    .label(format!("`{value}` assigned here"))
+    .also(first, "first assigned here")
+    .help("assign each member a value of its own")
 }
 
-pub(crate) fn enum_base(span: Span) -> Diagnostic {
-    Diagnostic::error("E0614", span, "an enumeration is carried in a sized integer")
-        .label("not a sized integer")
+pub(crate) fn enum_type(span: Span) -> Diagnostic {
+    Diagnostic::error("E0614", span, "invalid type of an enum: expected a sized integer")
+        .label("expected a sized integer")
         .help("write `enum uint8 { ... }`")
 }
 
-pub(crate) fn written_follows(span: Span, name: &str, place: Span) -> Diagnostic {
-    Diagnostic::error("E0616", span, format!("`{name}` follows from other fields; it is not written by hand"))
-        .label("written here")
-        .also(place, "the grammar computes it")
-        .help("remove it: change the field that it measures, and it follows")
+pub(crate) fn written_follows(span: Span, name: &str, location: Span) -> Diagnostic {
+    Diagnostic::error("E0616", span, format!("cannot assign to field `{name}`: the grammar computes it"))
+        .label("assigned here")
+        .also(location, "computed from other fields")
+        .help("remove it: the platform updates it when the field that it measures changes")
 }
 
-pub(crate) fn written_var(span: Span, name: &str, place: Span) -> Diagnostic {
+pub(crate) fn written_var(span: Span, name: &str, location: Span) -> Diagnostic {
     Diagnostic::error(
         "E0616",
         span,
-        format!("`{name}` is a variable of the grammar; it is not in the message"),
+        format!("cannot assign to variable `{name}`: it is not part of the message"),
     )
-    .label("written here")
-    .also(place, "computed when a message is read")
+    .label("assigned here")
+    .also(location, "computed when a message is parsed")
     .help("change the fields that it is computed from")
 }
 
 pub(crate) fn serialize(span: Span, why: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("E0617", span, format!("`&serialize` {why}"))
-        .label("not possible")
+    Diagnostic::error("E0617", span, format!("invalid `&serialize`: {why}"))
+        .label("invalid `&serialize`")
         .help(help.to_owned())
 }
 
 pub(crate) fn missing_parse(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error("E0618", span, format!("nothing says how the variable `{name}` is computed"))
-        .label("no `&parse`")
-        .help("add `&parse = self.total_len - self.key_len`, or declare it without `var` if it is in the message")
+    Diagnostic::error("E0618", span, format!("missing `&parse` of variable `{name}`"))
+        .label("missing `&parse`")
+        .help("add `&parse = self.total_len - self.key_len`, or remove `var` if it is a field of the message")
 }
 
-pub(crate) fn answer(span: Span, why: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("E0619", span, format!("this answer {why}")).label("not possible").help(help.to_owned())
+pub(crate) fn error_response(span: Span, why: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("E0619", span, format!("invalid error response in `%on`: {why}"))
+        .label("invalid error response")
+        .help(help.to_owned())
 }
 
 pub(crate) fn empty_unit(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(
-        "E0620",
-        span,
-        format!("the unit `{name}` has no fields, so a message would have no bytes"),
-    )
-    .label("nothing on the wire")
-    .help("add a field: `opcode : uint8;`")
+    Diagnostic::error("E0620", span, format!("empty unit: `{name}` has no fields"))
+        .label("no fields")
+        .help("add a field: `opcode : uint8;`")
 }
 
-/// Fields of a plain unit, each of which takes its place whether or not it is read.
+/// Fields of a plain unit, each of which takes its slots whether or not it is read.
 pub(crate) fn too_many_plain_fields(span: Span, name: &str, count: usize, fields_max: usize) -> Diagnostic {
     too_many_fields(span, name, count, fields_max)
-        .note("A number takes one place, a text or bytes two (one where its length is a field of its own), a `vint` three; all fields of nested units count.")
-        .help("join neighbours that no program reads into one `bytes` field with `&length = ...`")
+        .note("An integer uses one slot, a string or bytes two (one if its length is a field of its own), a `vint` three; all fields of nested units count.")
+        .help("merge adjacent fields that no program reads into one `bytes` field with `&length = ...`")
 }
 
 pub(crate) fn too_many_fields(span: Span, name: &str, count: usize, fields_max: usize) -> Diagnostic {
     Diagnostic::error(
         "E0621",
         span,
-        format!("the fields of `{name}` take {count} places, and a message has {fields_max}"),
+        format!("too many fields: the fields of `{name}` use {count} slots, the limit of a message is {fields_max}"),
     )
     .label("too many fields")
 }

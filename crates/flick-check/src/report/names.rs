@@ -1,4 +1,4 @@
-//! E02xx: names that are missing, doubled, or of another kind.
+//! E02xx: names that are missing, defined twice, or of the wrong kind.
 
 use super::{list, similar};
 use crate::diagnostic::Diagnostic;
@@ -16,9 +16,9 @@ fn did_you_mean<'a>(
 }
 
 pub(crate) fn duplicate(span: Span, what: &str, name: &str, first: Span) -> Diagnostic {
-    Diagnostic::error("E0201", span, format!("the {what} `{name}` is declared twice"))
-        .label("again here")
-        .also(first, "first here")
+    Diagnostic::error("E0201", span, format!("the {what} `{name}` is defined multiple times"))
+        .label("redefined here")
+        .also(first, "first defined here")
         .help(if matches!(what, "property" | "attribute") {
             "remove one of them"
         } else {
@@ -26,30 +26,28 @@ pub(crate) fn duplicate(span: Span, what: &str, name: &str, first: Span) -> Diag
         })
 }
 
-pub(crate) fn given_twice(span: Span, field: &str, first: Span) -> Diagnostic {
-    Diagnostic::error("E0201", span, format!("the field `{field}` is given two values"))
-        .label("again here")
-        .also(first, "first here")
+pub(crate) fn field_specified_twice(span: Span, field: &str, first: Span) -> Diagnostic {
+    Diagnostic::error("E0201", span, format!("field `{field}` specified more than once"))
+        .label("used more than once")
+        .also(first, "first used here")
         .help("remove one of them")
 }
 
-pub(crate) fn channel_elsewhere(span: Span, name: &str, channel: &str) -> Diagnostic {
+pub(crate) fn channel_in_function(span: Span, name: &str, channel: &str) -> Diagnostic {
     Diagnostic::error(
         "E0202",
         span,
-        format!("the channel `{name}` belongs to the process; a function does not see it"),
+        format!("cannot find channel `{name}` in this scope: channels of the process are not visible in functions"),
     )
-    .label("not known here")
-    .help(format!(
-        "give the function a parameter for it, `{channel} {name}`, and pass it in the rule: `=> f({name})`"
-    ))
+    .label("not found in this scope")
+    .help(format!("add a parameter to the function, `{channel} {name}`, and pass the channel in the rule: `=> f({name})`"))
 }
 
 pub(crate) fn shadowed(span: Span, name: &str, first: Span) -> Diagnostic {
-    Diagnostic::error("E0201", span, format!("the name `{name}` already has a value here"))
-        .label("named again")
-        .also(first, "first here")
-        .note("A name keeps its value as long as it is visible, so that a line means the same wherever it stands.")
+    Diagnostic::error("E0201", span, format!("the name `{name}` is already defined in this scope"))
+        .label("redefined here")
+        .also(first, "first defined here")
+        .note("A name cannot be shadowed or reassigned while it is in scope.")
         .help(format!("choose another name, for example `{name}2`"))
 }
 
@@ -59,22 +57,22 @@ pub(crate) fn unknown_value<'a>(
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let known_list = list(known.clone());
-    Diagnostic::error("E0202", span, format!("there is no `{name}` here"))
-        .label("not known here")
-        .help(did_you_mean(name, known, format!("the names known here are {known_list}")))
+    Diagnostic::error("E0202", span, format!("cannot find value `{name}` in this scope"))
+        .label("not found in this scope")
+        .help(did_you_mean(name, known, format!("the names in this scope are {known_list}")))
 }
 
-/// `name := value` of a name that nothing has.
+/// `name := value` of a name that is not declared.
 pub(crate) fn unknown_assigned<'a>(
     span: Span,
     name: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let otherwise = format!(
-        "write `let {name} = ...` for a value that stays; what a session keeps from message to message is declared in the process: `local {name} := 0`"
+        "write `let {name} = ...` for a value that does not change; declare state that a session keeps between messages in the process: `local {name} := 0`"
     );
-    Diagnostic::error("E0202", span, format!("there is no `{name}` to change here"))
-        .label("not known here")
+    Diagnostic::error("E0202", span, format!("cannot assign to `{name}`: not found in this scope"))
+        .label("not found in this scope")
         .help(did_you_mean(name, known, otherwise))
 }
 
@@ -98,18 +96,23 @@ pub(crate) fn unknown_type<'a>(
     let help = match other {
         Some(other) => format!("write `{other}`"),
         None if qualified.is_some() => {
-            format!("write `{}`: the library has this name here", qualified.unwrap_or_default())
+            format!("write `{}`: the type is in an imported library", qualified.unwrap_or_default())
         }
-        None if name == "vint" => {
-            "write `int`; `vint` is how a grammar says that a number is sent".to_owned()
-        }
+        None if name == "vint" => "write `int`; `vint` is an encoding, which only grammars use".to_owned(),
         None => did_you_mean(
             name,
             known,
-            "declare it with `type`, or find it with a `use` line at the top of the file",
+            "declare it with `type`, or import it with `use` at the top of the file",
         ),
     };
-    Diagnostic::error("E0203", span, format!("there is no type `{name}`")).label("not a type").help(help)
+    foreign_type(span, name, &help)
+}
+
+/// A type of another language, for which `help` names flick's.
+pub(crate) fn foreign_type(span: Span, name: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("E0203", span, format!("cannot find type `{name}` in this scope"))
+        .label("not found in this scope")
+        .help(help)
 }
 
 /// `hidden_type` is the field's type when the grammar has the field but the program's record does not name it.
@@ -121,12 +124,12 @@ pub(crate) fn unknown_field<'a>(
     hidden: Option<(Span, &str)>,
 ) -> Diagnostic {
     let known_list = list(known.clone());
-    let diagnostic =
-        Diagnostic::error("E0204", span, format!("`{unit}` has no field `{field}`")).label("no such field");
+    let diagnostic = Diagnostic::error("E0204", span, format!("no field `{field}` on type `{unit}`"))
+        .label("unknown field");
     match hidden {
         Some((record, ty)) => diagnostic
-            .also(record, "this record names the fields the program uses")
-            .note("The grammar has the field. What the record does not name is not decoded and travels untouched.")
+            .also(record, "this record lists the fields that the program uses")
+            .note("The grammar has the field. Fields that the record does not list are not decoded; they are forwarded unchanged.")
             .help(format!("add a line `{field} : {ty}` to the record")),
         None => diagnostic.help(did_you_mean(field, known, format!("its fields are {known_list}"))),
     }
@@ -138,9 +141,9 @@ pub(crate) fn unknown_function<'a>(
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let known_list = list(known.clone());
-    Diagnostic::error("E0205", span, format!("there is no function `{name}`"))
-        .label("not a function")
-        .help(did_you_mean(name, known, format!("the functions known here are {known_list}")))
+    Diagnostic::error("E0205", span, format!("cannot find function `{name}` in this scope"))
+        .label("not found in this scope")
+        .help(did_you_mean(name, known, format!("the functions in this scope are {known_list}")))
 }
 
 pub(crate) fn unknown_member<'a>(
@@ -150,76 +153,89 @@ pub(crate) fn unknown_member<'a>(
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let known_list = list(known.clone());
-    Diagnostic::error("E0206", span, format!("the enumeration `{enumeration}` has no member `{name}`"))
-        .label("no such member")
+    Diagnostic::error("E0206", span, format!("no member named `{name}` found for enum `{enumeration}`"))
+        .label("unknown member")
         .help(did_you_mean(name, known, format!("its members are {known_list}")))
 }
 
 pub(crate) fn use_not_found(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::error("E0207", span, format!("there is no library or grammar `{name}`"))
+    Diagnostic::error("E0207", span, format!("cannot find library or grammar `{name}`"))
         .label("not found")
-        .note(
-            "A name in a `use` line is looked up in the standard library, then as a file beside the program.",
-        )
+        .note("`use` looks in the standard library, then for a file beside the program.")
         .help(format!(
             "write `use memcached_binary`, or put your own grammar into `{name}.flick` beside the program"
         ))
 }
 
 pub(crate) fn too_many_files(span: Span, files_max: usize) -> Diagnostic {
-    Diagnostic::error("E0207", span, format!("the program uses more than {files_max} files"))
-        .label("one too many")
-        .help("put grammars that belong together into one file")
+    Diagnostic::error("E0207", span, format!("too many files: the limit of a program is {files_max}"))
+        .label("exceeds the limit")
+        .help("merge grammars that belong together into one file")
 }
 
 pub(crate) fn record_without_grammar(span: Span, name: &str, grammars: &[&str]) -> Diagnostic {
     let known = if grammars.is_empty() {
-        "No grammar is used by this program.".to_owned()
+        "This program imports no grammar.".to_owned()
     } else {
-        format!("The grammars that this program knows describe {}.", list(grammars.iter().copied()))
+        format!("The imported grammars define {}.", list(grammars.iter().copied()))
     };
     let help = match similar(name, grammars.iter().copied()) {
         Some(close) => {
             format!("did you mean `{close}`? A record is a view of the grammar with the same name")
         }
         None if grammars.is_empty() => {
-            "add a `use` line ahead, for example `use memcached_binary`, which describes `cmd`".to_owned()
+            "add a `use` line at the top, for example `use memcached_binary`, which defines `cmd`".to_owned()
         }
         None => format!("name the record after one of them, or declare `type {name} = unit {{ ... }};`"),
     };
-    Diagnostic::error("E0208", span, format!("no grammar describes `{name}`"))
+    Diagnostic::error("E0208", span, format!("cannot find a grammar for record `{name}`"))
         .label("a record is a view of a grammar")
         .note(known)
         .help(help)
 }
 
+/// `is` is what the name stands for, "function"; `wanted` what was expected, "a value".
 pub(crate) fn wrong_kind(span: Span, name: &str, is: &str, wanted: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("E0209", span, format!("`{name}` is {is}, not {wanted}"))
-        .label(format!("this is {is}"))
+    Diagnostic::error("E0209", span, format!("expected {wanted}, found {is} `{name}`"))
+        .label(format!("not {wanted}"))
+        .help(help)
+}
+
+/// A declaration under a name of the language.
+pub(crate) fn reserved(span: Span, name: &str, is: &str) -> Diagnostic {
+    Diagnostic::error("E0209", span, format!("cannot define `{name}`: the name is reserved for {is}"))
+        .label("reserved name")
+        .help(format!("choose another name, for example `my_{name}`"))
+}
+
+/// Something that only programs have.
+pub(crate) fn not_in_grammar(span: Span, name: &str, is: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("E0209", span, format!("`{name}` is not allowed in a grammar: it is {is}"))
+        .label("not allowed in a grammar")
         .help(help)
 }
 
 pub(crate) fn unused_let(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::warning("E0210", span, format!("the name `{name}` is never used"))
+    Diagnostic::warning("E0210", span, format!("unused variable: `{name}`"))
         .label("never used")
-        .help(format!("remove the line, or begin the name with an underscore: `_{name}`"))
+        .help(format!("remove the line, or prefix the name with an underscore: `_{name}`"))
 }
 
 pub(crate) fn unused_param(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::warning("E0210", span, format!("the parameter `{name}` is never used"))
+    Diagnostic::warning("E0210", span, format!("unused parameter: `{name}`"))
         .label("never used")
-        .help(format!("remove it here and in the calls, or begin its name with an underscore: `_{name}`"))
+        .help(format!("remove it here and in the calls, or prefix its name with an underscore: `_{name}`"))
 }
 
 pub(crate) fn unused_function(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::warning("E0211", span, format!("the function `{name}` is never called"))
+    Diagnostic::warning("E0211", span, format!("unused function: `{name}` is never called"))
         .label("never called")
         .help(format!("call it from a rule, for example `| client => {name}(...)`, or remove it"))
 }
 
 pub(crate) fn unused_view_field(span: Span, unit: &str, field: &str) -> Diagnostic {
-    Diagnostic::warning("E0212", span, format!("the program never reads the field `{field}` of `{unit}`"))
+    Diagnostic::warning("E0212", span, format!("field `{field}` of record `{unit}` is never read"))
         .label("never read")
-        .note("Fields that a record does not name cost nothing: they are passed on without being decoded.")
+        .note("Fields that a record does not list cost nothing: they are forwarded without being decoded.")
         .help("remove the line")
 }

@@ -1,4 +1,4 @@
-//! E01xx: what the parser found, under its codes.
+//! E01xx: the errors of the parser, under their codes.
 
 use flick_syntax::ast::{self, AstNode};
 use flick_syntax::{SyntaxError, SyntaxErrorKind};
@@ -6,15 +6,15 @@ use flick_syntax::{SyntaxError, SyntaxErrorKind};
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
-/// What an error of the parser becomes.
+/// Diagnostic of a parser error.
 pub(crate) enum FromParser {
     /// The error itself.
     Error(Diagnostic),
-    /// A construct of a later version: errors behind it are about its inside.
+    /// A construct that is not supported yet: parser errors after it are about its body.
     NotYet(Diagnostic),
 }
 
-/// Gives a parser's error its code. `text` and `tree` are the source it is about.
+/// Converts a parser error to a diagnostic. `text` and `tree` are the source it is about.
 pub(crate) fn from_parser(file: u32, text: &str, tree: &ast::File, error: &SyntaxError) -> FromParser {
     let span = Span { file, range: error.range.start as u32..error.range.end as u32 };
     let before = text.get(..error.range.start).unwrap_or_default().trim_end_matches(' ');
@@ -22,15 +22,15 @@ pub(crate) fn from_parser(file: u32, text: &str, tree: &ast::File, error: &Synta
     let word = &before[word_start..];
     let word_span = Span { file, range: word_start as u32..before.len() as u32 };
     if error.kind == SyntaxErrorKind::Expected && word == "switch" && error.title.contains("a grammar") {
-        let help = "describe what follows as one `bytes` field";
-        return FromParser::NotYet(super::not_yet::grammar(word_span, "a choice between fields", help));
+        let help = "declare what follows as one `bytes` field";
+        return FromParser::NotYet(super::unsupported::grammar(word_span, "a choice between fields", help));
     }
     let span =
         if is_missing(error) { behind_previous(file, text, tree, &span).unwrap_or(span) } else { span };
     FromParser::Error(Diagnostic::error(code(error.kind), span, error.title.clone()).help(error.help.clone()))
 }
 
-/// Where something is missing that was noticed only at the first word of a later line: behind the word before.
+/// The location after the previous token, for an error that was found at the first token of a later line.
 fn behind_previous(file: u32, text: &str, tree: &ast::File, span: &Span) -> Option<Span> {
     let line_start = text.get(..span.range.start as usize)?.rfind('\n')? + 1;
     let is_first = text.get(line_start..span.range.start as usize)?.trim().is_empty();
@@ -43,13 +43,13 @@ fn behind_previous(file: u32, text: &str, tree: &ast::File, span: &Span) -> Opti
     Some(Span { file, range: end..end })
 }
 
-/// Whether the error is that something is missing, rather than that something is wrong.
+/// Whether the error says that something is missing, rather than that something is wrong.
 fn is_missing(error: &SyntaxError) -> bool {
     let title = error.title.as_str();
-    // What stands at the front of the line may itself be what is wrong.
+    // The first token of the line may itself be the error.
     let is_arrow = title.ends_with("found `=>`") || title.ends_with("found `=`");
     let is_value = title.starts_with("expected an expression") && !is_arrow;
-    is_value || title.starts_with("expected `") || title.contains("is not closed: expected")
+    is_value || title.starts_with("expected `") || title.starts_with("unclosed delimiter")
 }
 
 fn code(kind: SyntaxErrorKind) -> &'static str {
@@ -80,7 +80,7 @@ fn code(kind: SyntaxErrorKind) -> &'static str {
         K::ChannelForm => "E0130",
         K::StrayElse => "E0131",
         K::NestingTooDeep => "E0132",
-        // The kinds may grow; what has no code of its own yet is something found in the place of something else.
+        // A kind without a code of its own is an unexpected token.
         _ => "E0120",
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::{Text, field_name};
-use crate::hir::{AskAll, Block, Expr, ExprKind, FieldId, Local, LocalId, Source, Stmt, Ty};
+use crate::hir::{AskAll, Block, Expr, ExprKind, FieldId, Local, LocalId, LoopSource, Stmt, Ty};
+use crate::primitives;
 
-/// Code with names for its locals.
+/// Code with the names of its locals.
 pub(super) struct Body<'a> {
     pub(super) text: &'a Text<'a>,
     pub(super) locals: &'a [Local],
@@ -33,7 +34,7 @@ impl Body<'_> {
             }
         }
         if let Some(value) = &block.value {
-            let _ = writeln!(out, "{indent}gives {}", self.expr(value));
+            let _ = writeln!(out, "{indent}returns {}", self.expr(value));
         }
     }
 
@@ -69,7 +70,8 @@ impl Body<'_> {
     fn inline(&self, block: &Block) -> String {
         let mut text = String::new();
         self.block(&mut text, block, 0);
-        let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("gives ").unwrap_or(line)).collect();
+        let lines: Vec<&str> =
+            text.lines().map(|line| line.strip_prefix("returns ").unwrap_or(line)).collect();
         lines.join("; ")
     }
 
@@ -151,7 +153,7 @@ impl Body<'_> {
         }
     }
 
-    /// Compound values and what makes them.
+    /// Compound values and their constructors.
     fn value(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Tuple(parts) => format!("({})", self.list(parts)),
@@ -186,14 +188,14 @@ impl Body<'_> {
                 format!("({})", parts.join(" + "))
             }
             ExprKind::Convert(inner, repr) => {
-                format!("{}({})", crate::types::int_name(*repr), self.expr(inner))
+                format!("{}({})", primitives::int_name(*repr), self.expr(inner))
             }
             ExprKind::Recast(inner) => format!("{} as {}", self.expr(inner), self.text.ty(&expr.ty)),
             _ => self.action(expr),
         }
     }
 
-    /// Repetitions, state and asks.
+    /// Loops, state and asks.
     fn action(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::For { local, source, body } => self.repeat("for", *local, source, "", body),
@@ -203,7 +205,7 @@ impl Body<'_> {
             }
             ExprKind::MapList { local, source, body } => self.repeat("map", *local, source, "", body),
             ExprKind::Filter { local, source, body } => self.repeat("filter", *local, source, "", body),
-            ExprKind::State(id) => self.state(*id),
+            ExprKind::SessionLocal(id) => self.state(*id),
             ExprKind::Dict(id) => self.dict(*id),
             ExprKind::Counter(id) => self.text.program.counters[id.0 as usize].name.clone(),
             ExprKind::DictGet(id, key) => format!("{}[{}]", self.dict(*id), self.expr(key)),
@@ -295,15 +297,15 @@ impl Body<'_> {
         format!("switch {} {{ {} }}", self.expr(value), parts.join("; "))
     }
 
-    fn repeat(&self, word: &str, local: LocalId, source: &Source, more: &str, body: &Block) -> String {
+    fn repeat(&self, word: &str, local: LocalId, source: &LoopSource, more: &str, body: &Block) -> String {
         let source = self.source(source);
         format!("{word} {} in {source}{more}: {{ {} }}", self.local(local), self.inline(body))
     }
 
-    fn source(&self, source: &Source) -> String {
+    fn source(&self, source: &LoopSource) -> String {
         match source {
-            Source::List(list) | Source::Channels(list) => self.expr(list),
-            Source::Range { lo, hi, trips_max } => {
+            LoopSource::List(list) | LoopSource::Channels(list) => self.expr(list),
+            LoopSource::Range { lo, hi, trips_max } => {
                 format!("{}..{} (at most {trips_max})", self.expr(lo), self.expr(hi))
             }
         }
@@ -318,8 +320,8 @@ impl Body<'_> {
         }
     }
 
-    fn state(&self, id: crate::hir::StateId) -> String {
-        self.text.program.states[id.0 as usize].name.clone()
+    fn state(&self, id: crate::hir::SessionLocalId) -> String {
+        self.text.program.session_locals[id.0 as usize].name.clone()
     }
 
     fn dict(&self, id: crate::hir::DictId) -> String {

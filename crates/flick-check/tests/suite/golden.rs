@@ -1,4 +1,4 @@
-//! Golden programs: what is said about bad ones, and what good ones mean.
+//! Golden files: diagnostics of bad programs, summaries of good ones.
 
 use flick_check::{Severity, render, summary};
 use flick_testkit::golden::{Golden, check_dir};
@@ -9,11 +9,11 @@ use crate::support::{assert_known, check, root};
 const PADDING_BYTES: usize = 5 * 1024 * 1024;
 
 #[test]
-fn bad_programs_are_told_what_to_write_instead() {
+fn bad_programs_have_the_expected_diagnostics() {
     check_dir(&root().join("tests/golden/bad"), "check", |golden| {
         let (program, diagnostics, sources) = check(&golden.name, &input(golden));
         let has_errors = diagnostics.iter().any(|found| found.severity == Severity::Error);
-        assert!(!diagnostics.is_empty(), "{}: nothing is said about it", golden.name);
+        assert!(!diagnostics.is_empty(), "{}: no diagnostics", golden.name);
         assert_eq!(
             program.is_none(),
             has_errors,
@@ -25,11 +25,11 @@ fn bad_programs_are_told_what_to_write_instead() {
 }
 
 #[test]
-fn good_programs_mean_what_they_say() {
+fn good_programs_have_the_expected_summary() {
     check_dir(&root().join("tests/golden/ok"), "check", |golden| {
         let (program, diagnostics, sources) = check(&golden.name, &golden.input);
-        let said: Vec<String> = diagnostics.iter().map(|found| render(found, &sources, false)).collect();
-        assert!(said.is_empty(), "{}: {}", golden.name, said.join("\n"));
+        let rendered: Vec<String> = diagnostics.iter().map(|found| render(found, &sources, false)).collect();
+        assert!(rendered.is_empty(), "{}: {}", golden.name, rendered.join("\n"));
         program.iter().for_each(assert_known);
         let with_used = golden.directive.contains("with used grammars");
         summary(&program.expect("a program without errors"), with_used)

@@ -1,4 +1,4 @@
-//! Programs with one wrong token, and texts that are none: something true is said, and nothing panics.
+//! Mutated programs and random texts: errors are reported at the change, and nothing panics.
 //! Promises: the seeds are fixed and part of every message, so that a failure repeats.
 
 use flick_check::Severity;
@@ -8,16 +8,16 @@ use crate::support::{assert_known, check, read};
 
 /// Mutations of each example.
 const MUTATIONS: u64 = 1_000;
-/// Of a hundred refused mutations, how many at least must be reported on their own line.
+/// Minimum percentage of rejected mutations that are reported on the changed line.
 const ON_LINE_PERCENT_MIN: usize = 95;
-/// What a token is replaced by, beside the other tokens of the same text.
+/// Replacements of a token, besides the other tokens of the same text.
 const STRAY_TOKENS: &[&str] = &[
     "(", ")", "[", "]", "{", "}", ":", ",", ";", "=>", "->", "=", "==", "<", "+", "-", "/", "mod", "if",
     "let", "0", "7", "\"x\"", "true", "cmd", "key", "client", "zzz", "string", "uint8", "%", "&", "self",
     "$$", "else", "|", ".", "proc",
 ];
 
-/// The generator of splitmix64: one multiplication chain per number, no state beside the seed.
+/// The splitmix64 generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// The ranges of the tokens of a text: words, numbers, strings and single signs; comments and white space are none.
+/// The ranges of the tokens of a text: words, numbers, strings and operators, without comments and white space.
 fn tokens(text: &str) -> Vec<std::ops::Range<usize>> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
@@ -59,7 +59,7 @@ fn tokens(text: &str) -> Vec<std::ops::Range<usize>> {
     out
 }
 
-/// Removes, doubles, replaces or swaps one token. Returns the text and the place of the change in it.
+/// Removes, doubles, replaces or swaps one token. Returns the text and the range of the change.
 fn mutate(text: &str, seed: u64) -> (String, std::ops::Range<usize>) {
     let mut numbers = Numbers(seed);
     let tokens = tokens(text);
@@ -81,16 +81,16 @@ fn lines_of(text: &str, range: &std::ops::Range<usize>) -> std::ops::RangeInclus
     line(range.start)..=line(range.end.max(range.start))
 }
 
-/// The same for grammars whose conditions go over many lines, where a bracket is missed later.
+/// The same for grammars with conditions of many lines, where a missing bracket is found later.
 const ON_LINE_PERCENT_MIN_OF_LONG: usize = 80;
 
 /// Checks `MUTATIONS` mutations of one text.
 fn check_mutations(path: &str, on_line_percent_min: usize) {
     let original = read(path);
-    let (mut refused, mut on_line) = (0usize, 0usize);
-    let mut elsewhere = Vec::new();
+    let (mut rejected, mut on_line) = (0usize, 0usize);
+    let mut other_lines = Vec::new();
     for seed in 0..MUTATIONS {
-        let (text, place) = mutate(&original, seed);
+        let (text, location) = mutate(&original, seed);
         let (program, diagnostics, sources) = check(path, &text);
         program.iter().for_each(assert_known);
         diagnostics.iter().for_each(|found| {
@@ -100,8 +100,8 @@ fn check_mutations(path: &str, on_line_percent_min: usize) {
         if errors.is_empty() {
             continue;
         }
-        refused += 1;
-        let changed = lines_of(&text, &place);
+        rejected += 1;
+        let changed = lines_of(&text, &location);
         let overlaps = |found: &flick_check::hir::Span| {
             let lines = lines_of(&text, &(found.range.start as usize..found.range.end as usize));
             found.file == 0 && lines.start() <= changed.end() && changed.start() <= lines.end()
@@ -114,61 +114,61 @@ fn check_mutations(path: &str, on_line_percent_min: usize) {
         } else {
             let first = errors[0];
             let (line, _) = sources.line_column(first.span.file, first.span.range.start);
-            elsewhere.push(format!(
-                "seed {seed}: changed line {}, said {line}: {}",
+            other_lines.push(format!(
+                "seed {seed}: changed line {}, reported {line}: {}",
                 changed.start() + 1,
                 first.title
             ));
         }
     }
-    println!("{path}: {refused} refused, {on_line} on the changed line\n{}", elsewhere.join("\n"));
-    assert!(refused > 0, "{path}: no mutation was refused");
+    println!("{path}: {rejected} rejected, {on_line} on the changed line\n{}", other_lines.join("\n"));
+    assert!(rejected > 0, "{path}: no mutation was rejected");
     assert!(
-        on_line * 100 >= refused * on_line_percent_min,
-        "{path}: {on_line} of {refused} on the changed line\n{}",
-        elsewhere.join("\n")
+        on_line * 100 >= rejected * on_line_percent_min,
+        "{path}: {on_line} of {rejected} on the changed line\n{}",
+        other_lines.join("\n")
     );
 }
 
 #[test]
-fn a_wrong_token_in_the_memcached_proxy_is_reported_on_its_line() {
+fn mutated_memcached_proxy_is_reported_on_the_changed_line() {
     check_mutations("examples/memcached_proxy/memcached_proxy.flick", ON_LINE_PERCENT_MIN);
 }
 
 #[test]
-fn a_wrong_token_in_the_http_grammar_is_mostly_reported_on_its_line() {
+fn mutated_http_grammar_is_mostly_reported_on_the_changed_line() {
     check_mutations("stdlib/http.flick", ON_LINE_PERCENT_MIN_OF_LONG);
 }
 
 #[test]
-fn a_wrong_token_in_the_redis_grammar_is_mostly_reported_on_its_line() {
+fn mutated_redis_grammar_is_mostly_reported_on_the_changed_line() {
     check_mutations("stdlib/resp.flick", ON_LINE_PERCENT_MIN_OF_LONG);
 }
 
 #[test]
-fn a_wrong_token_in_a_program_of_structured_messages_is_reported_on_its_line() {
+fn mutated_structured_messages_are_reported_on_the_changed_line() {
     check_mutations("tests/golden/ok/structured_request.flick", ON_LINE_PERCENT_MIN);
 }
 
 #[test]
-fn a_wrong_token_in_the_memcached_grammar_is_reported_on_its_line() {
+fn mutated_memcached_grammar_is_reported_on_the_changed_line() {
     check_mutations("stdlib/memcached_binary.flick", ON_LINE_PERCENT_MIN);
 }
 
 #[test]
-fn a_wrong_token_in_a_longer_program_is_reported_on_its_line() {
+fn mutated_longer_program_is_reported_on_the_changed_line() {
     check_mutations("tests/golden/ok/switch_on_everything.flick", ON_LINE_PERCENT_MIN);
-    check_mutations("tests/golden/ok/enumerations.flick", ON_LINE_PERCENT_MIN);
+    check_mutations("tests/golden/ok/enums.flick", ON_LINE_PERCENT_MIN);
 }
 
 #[test]
-fn a_wrong_token_among_values_is_reported_on_its_line() {
+fn mutated_values_are_reported_on_the_changed_line() {
     check_mutations("tests/golden/ok/values.flick", ON_LINE_PERCENT_MIN);
-    check_mutations("tests/golden/ok/lists.flick", ON_LINE_PERCENT_MIN);
+    check_mutations("tests/golden/ok/list_values.flick", ON_LINE_PERCENT_MIN);
 }
 
 #[test]
-fn a_wrong_token_among_options_and_times_is_reported_on_its_line() {
+fn mutated_options_and_times_are_reported_on_the_changed_line() {
     check_mutations("tests/golden/ok/options.flick", ON_LINE_PERCENT_MIN);
     check_mutations("tests/golden/ok/times.flick", ON_LINE_PERCENT_MIN);
 }
@@ -284,12 +284,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_answered(text in "\\PC{0,200}") {
+    fn any_text_terminates_with_a_result(text in "\\PC{0,200}") {
         check_any(&text);
     }
 
     #[test]
-    fn any_text_of_known_words_is_answered(text in wordy()) {
+    fn any_text_of_keywords_terminates_with_a_result(text in wordy()) {
         check_any(&text);
     }
 }

@@ -1,11 +1,11 @@
-//! Pages of errors and of the reference: their examples are programs, and behave as the page says.
+//! Error pages and the reference: their examples are programs, and behave as stated.
 
 use flick_check::{Severity, codes as known_codes, explain};
 
 use crate::support::{check, codes, read, root};
 
 #[test]
-fn every_page_shows_the_mistake_and_its_repair() {
+fn examples_of_error_pages_behave_as_stated() {
     let mut failures = Vec::new();
     for code in known_codes() {
         let page = explain(code).expect("codes have pages");
@@ -59,7 +59,7 @@ fn every_code_that_is_reported_has_a_page() {
 }
 
 #[test]
-fn the_reference_says_what_the_checker_does() {
+fn code_blocks_of_the_reference_are_accepted() {
     for block in blocks(&read("docs/language/reference.md")) {
         let (program, diagnostics, _) = check("reference.md", &block);
         let errors: Vec<_> = diagnostics.iter().filter(|found| found.severity == Severity::Error).collect();

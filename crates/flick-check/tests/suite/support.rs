@@ -1,4 +1,4 @@
-//! Checking a text the way `flick check` does, with the standard library of the repository.
+//! Checks a text as `flick check` does, with the standard library of the repository.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Checks `text`; `use` lines find the standard library only.
+/// Checks `text`; `use` lines import from the standard library only.
 pub fn check(name: &str, text: &str) -> (Option<hir::Program>, Vec<Diagnostic>, Sources) {
     flick_check::check(name, text, &|name| {
         let path = root().join(format!("stdlib/{name}.flick"));
@@ -29,7 +29,7 @@ pub fn codes(diagnostics: &[Diagnostic]) -> Vec<&'static str> {
     diagnostics.iter().map(|found| found.code).collect()
 }
 
-/// Panics if something in an accepted program has no type: whoever lowers it could not.
+/// Panics if an expression of an accepted program has no type, because it cannot be lowered.
 pub fn assert_known(program: &hir::Program) {
     let mut visit = |expr: &hir::Expr| assert!(is_known(&expr.ty), "{:?} has no type", expr.kind);
     let rules = program.process.iter().flat_map(|process| &process.rules);
@@ -75,7 +75,7 @@ pub fn assert_known(program: &hir::Program) {
     }
 }
 
-/// Calls `visit` on the expressions of a row and of the rows in it.
+/// Calls `visit` on the expressions of a row, including nested rows.
 fn visit_row(row: &[hir::Item], visit: &mut dyn FnMut(&hir::Expr)) {
     for item in row {
         match item {

@@ -15,79 +15,79 @@ pub(crate) fn policy_word(policy: Policy) -> i64 {
 const POLICIES: [Policy; 5] =
     [Policy::Ketama, Policy::Rendezvous, Policy::RoundRobin, Policy::LeastLoaded, Policy::TwoChoices];
 
-pub(super) extern "C" fn now(call: &mut RawCall<'_>) -> u64 {
+pub(super) extern "C-unwind" fn now(call: &mut RawCall<'_>) -> u64 {
     call.split_with_host(0).2.now_ns() as u64
 }
 
-pub(super) extern "C" fn random(call: &mut RawCall<'_>) -> u64 {
+pub(super) extern "C-unwind" fn random(call: &mut RawCall<'_>) -> u64 {
     call.split_with_host(0).2.random()
 }
 
-pub(super) extern "C" fn log(call: &mut RawCall<'_>, text: u64) {
+pub(super) extern "C-unwind" fn log(call: &mut RawCall<'_>, text: u64) {
     let (regions, _, host) = call.split_with_host(0);
     host.log(regions.bytes(text));
 }
 
-pub(super) extern "C" fn counter_add(call: &mut RawCall<'_>, counter: u64, amount: u64) {
+pub(super) extern "C-unwind" fn counter_add(call: &mut RawCall<'_>, counter: u64, amount: u64) {
     call.split_with_host(0).2.counter_add(counter as u32, amount as i64);
 }
 
-pub(super) extern "C" fn gauge_set(call: &mut RawCall<'_>, gauge: u64, value: u64) {
+pub(super) extern "C-unwind" fn gauge_set(call: &mut RawCall<'_>, gauge: u64, value: u64) {
     call.split_with_host(0).2.gauge_set(gauge as u32, value as i64);
 }
 
-pub(super) extern "C" fn counter_get(call: &mut RawCall<'_>, counter: u64) -> u64 {
+pub(super) extern "C-unwind" fn counter_get(call: &mut RawCall<'_>, counter: u64) -> u64 {
     call.split_with_host(0).2.counter_get(counter as u32) as u64
 }
 
-pub(super) extern "C" fn alive(call: &mut RawCall<'_>, chan: u64) -> u64 {
+pub(super) extern "C-unwind" fn alive(call: &mut RawCall<'_>, chan: u64) -> u64 {
     let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
     u64::from(call.split_with_host(0).2.alive(channel, element))
 }
 
-pub(super) extern "C" fn load(call: &mut RawCall<'_>, chan: u64) -> u64 {
+pub(super) extern "C-unwind" fn load(call: &mut RawCall<'_>, chan: u64) -> u64 {
     let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
     call.split_with_host(0).2.load(channel, element) as u64
 }
 
-pub(super) extern "C" fn peer(call: &mut RawCall<'_>, chan: u64) -> u64 {
+pub(super) extern "C-unwind" fn peer(call: &mut RawCall<'_>, chan: u64) -> u64 {
     let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
     let (_, free, host) = call.split_with_host(18);
     free.copy_from_slice(&host.peer(channel, element));
     call.grow(18)
 }
 
-pub(super) extern "C" fn pick(call: &mut RawCall<'_>, policy: u64, chan: u64, key: u64) -> u64 {
+pub(super) extern "C-unwind" fn pick(call: &mut RawCall<'_>, policy: u64, chan: u64, key: u64) -> u64 {
     let (regions, _, host) = call.split_with_host(0);
     host.pick(POLICIES[policy as usize], semantics::chan_index(chan), regions.bytes(key)) as u64
 }
 
-pub(super) extern "C" fn dict_get(call: &mut RawCall<'_>, dict: u64, key: u64, max_bytes: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_get(call: &mut RawCall<'_>, dict: u64, key: u64, max_bytes: u64) -> u64 {
     let (regions, free, host) = call.split_with_host(max_bytes as usize);
     let found = host.dict_get(dict as u32, regions.bytes(key), free);
     keep(call, found)
 }
 
-pub(super) extern "C" fn dict_has(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_has(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
     let (regions, _, host) = call.split_with_host(0);
     u64::from(host.dict_has(dict as u32, regions.bytes(key)))
 }
 
-pub(super) extern "C" fn dict_put(call: &mut RawCall<'_>, dict: u64, key: u64, value: u64) {
+pub(super) extern "C-unwind" fn dict_put(call: &mut RawCall<'_>, dict: u64, key: u64, value: u64) {
     let (regions, _, host) = call.split_with_host(0);
     host.dict_put(dict as u32, regions.bytes(key), regions.bytes(value));
 }
 
-pub(super) extern "C" fn dict_remove(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_remove(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
     let (regions, _, host) = call.split_with_host(0);
     u64::from(host.dict_remove(dict as u32, regions.bytes(key)))
 }
 
-pub(super) extern "C" fn dict_len(call: &mut RawCall<'_>, dict: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_len(call: &mut RawCall<'_>, dict: u64) -> u64 {
     call.split_with_host(0).2.dict_len(dict as u32) as u64
 }
 
-pub(super) extern "C" fn dict_begin(
+pub(super) extern "C-unwind" fn dict_begin(
     call: &mut RawCall<'_>,
     dict: u64,
     key: u64,
@@ -99,12 +99,12 @@ pub(super) extern "C" fn dict_begin(
     keep(call, found)
 }
 
-pub(super) extern "C" fn dict_commit(call: &mut RawCall<'_>, dict: u64, key: u64, value: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_commit(call: &mut RawCall<'_>, dict: u64, key: u64, value: u64) -> u64 {
     let (regions, _, host) = call.split_with_host(0);
     u64::from(host.dict_commit(dict as u32, regions.bytes(key), Some(regions.bytes(value))))
 }
 
-pub(super) extern "C" fn dict_commit_removed(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
+pub(super) extern "C-unwind" fn dict_commit_removed(call: &mut RawCall<'_>, dict: u64, key: u64) -> u64 {
     let (regions, _, host) = call.split_with_host(0);
     u64::from(host.dict_commit(dict as u32, regions.bytes(key), None))
 }

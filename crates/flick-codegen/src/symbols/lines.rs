@@ -183,7 +183,7 @@ pub(crate) fn tables(module: &Module, hurries: bool) -> Box<[(LineForm, LineTabl
     tables.into_boxed_slice()
 }
 
-pub(super) extern "C" fn lines(
+pub(super) extern "C-unwind" fn lines(
     data: Data,
     len: u64,
     from: u64,

@@ -15,18 +15,18 @@ pub(crate) fn transform_word(kind: Transform) -> i64 {
 const TRANSFORMS: [Transform; 4] =
     [Transform::PercentDecode, Transform::PercentEncode, Transform::Base64Decode, Transform::Base64Encode];
 
-pub(super) extern "C" fn cut(call: &mut RawCall<'_>, start: u64, end: u64) -> u64 {
+pub(super) extern "C-unwind" fn cut(call: &mut RawCall<'_>, start: u64, end: u64) -> u64 {
     u64::from(call.parser_frame().1.cut(start, end))
 }
 
-pub(super) extern "C" fn cut_listed(call: &mut RawCall<'_>, names: u64, start: u64, end: u64) -> u64 {
+pub(super) extern "C-unwind" fn cut_listed(call: &mut RawCall<'_>, names: u64, start: u64, end: u64) -> u64 {
     let (regions, frame) = call.parser_frame();
     let (message, names) = (regions.message(0).unwrap_or_default(), regions.bytes(names));
     assert!(start <= end && end <= message.len() as u64, "a range of lines lies inside the message");
     u64::from(semantics::cut_listed(frame, message, names, start, end))
 }
 
-pub(super) extern "C" fn items(
+pub(super) extern "C-unwind" fn items(
     call: &mut RawCall<'_>,
     message: u64,
     from: u64,
@@ -43,7 +43,7 @@ pub(super) extern "C" fn items(
     call.grow(len)
 }
 
-pub(super) extern "C" fn whole(call: &mut RawCall<'_>, message: u64) -> u64 {
+pub(super) extern "C-unwind" fn whole(call: &mut RawCall<'_>, message: u64) -> u64 {
     let message = number(message);
     let regions = call.regions();
     let bytes = regions.message(usize::from(message)).expect("a message of the activation is read");
@@ -55,12 +55,17 @@ pub(super) extern "C" fn whole(call: &mut RawCall<'_>, message: u64) -> u64 {
     call.emit_message(message, 0, u64::from(whole.len()))
 }
 
-pub(super) extern "C" fn has_token(call: &RawCall<'_>, list: u64, token: u64) -> u64 {
+pub(super) extern "C-unwind" fn has_token(call: &RawCall<'_>, list: u64, token: u64) -> u64 {
     let is_there = BytesRef(list) != BytesRef::MISSING;
     u64::from(is_there && semantics::has_token(call.bytes(list), call.bytes(token)))
 }
 
-pub(super) extern "C" fn transform(call: &mut RawCall<'_>, kind: u64, value: u64, max_bytes: u64) -> u64 {
+pub(super) extern "C-unwind" fn transform(
+    call: &mut RawCall<'_>,
+    kind: u64,
+    value: u64,
+    max_bytes: u64,
+) -> u64 {
     let (regions, free) = call.split(max_bytes as usize);
     match semantics::transform(TRANSFORMS[kind as usize], regions.bytes(value), free) {
         Ok(len) => call.grow(len),

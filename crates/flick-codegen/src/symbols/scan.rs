@@ -45,12 +45,18 @@ impl ClassTable {
     }
 }
 
-pub(super) extern "C" fn scan_run(data: Data, len: u64, from: u64, class: &ClassTable, max: u64) -> u64 {
+pub(super) extern "C-unwind" fn scan_run(
+    data: Data,
+    len: u64,
+    from: u64,
+    class: &ClassTable,
+    max: u64,
+) -> u64 {
     semantics::scan_run(data.bytes(len), from, &class.set, max as u32)
 }
 
 /// `needle`: the first of `needle_len` constant bytes.
-pub(super) extern "C" fn seek(
+pub(super) extern "C-unwind" fn seek(
     data: Data,
     len: u64,
     from: u64,
@@ -67,7 +73,7 @@ pub(super) extern "C" fn seek(
         .map_or_else(|| (len + 1).saturating_sub(needle_len).max(start).min(last + 1), |at| start + at as u64)
 }
 
-pub(super) extern "C" fn guard(
+pub(super) extern "C-unwind" fn guard(
     call: &RawCall<'_>,
     value: u64,
     class: Option<&ClassTable>,

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, Endianness, InstBuilder, Value as ClifValue, types};
 use cranelift_frontend::Switch;
-use flick_abi::Step;
+use flick_abi::ParseStep;
 use flick_abi::frame::SLOT_STATE;
 use flick_ir::data::{Binary, BlockId, FuncKind, Op, Terminator, Value};
 use flick_ir::semantics::NEED_BYTES_MAX;
@@ -48,8 +48,10 @@ impl Translator<'_, '_> {
                 switch.emit(&mut self.builder, value, default);
             }
             Terminator::Need { base, bytes, then, state } => self.need(*base, *bytes, *then, *state),
-            Terminator::Done => self.step(Step::Done),
-            Terminator::Fault { field, cause } => self.step(Step::Fault { field: *field, cause: *cause }),
+            Terminator::Done => self.step(ParseStep::Done),
+            Terminator::Fault { field, cause } => {
+                self.step(ParseStep::Fault { field: *field, cause: *cause })
+            }
             Terminator::Suspend { state, .. } => {
                 let state = self.iconst(i64::from(*state));
                 self.builder.ins().return_(&[state]);
@@ -159,7 +161,7 @@ impl Translator<'_, '_> {
         values.iter().map(|value| BlockArg::Value(self.get(*value))).collect()
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: ParseStep) {
         let word = self.iconst(step.to_word() as i64);
         self.builder.ins().return_(&[word]);
     }
@@ -211,7 +213,7 @@ impl Translator<'_, '_> {
             self.builder.ins().store(own_memory(), half, self.frame, slot + at);
         }
         let Some(base) = base else {
-            self.step(Step::NeedMore(u64::from(bytes)));
+            self.step(ParseStep::NeedMore(u64::from(bytes)));
             return;
         };
         let sum = self.builder.ins().iadd_imm_u(base, i64::from(bytes));

@@ -1,11 +1,11 @@
 //! Parts of a rule that are entered only where the output has room for what they build.
 //! Promises: what stands in such a part needs no place in the sum of all that a rule may build: the part asks for all it
 //! builds at most, beside what everything else may build, each time it is entered. So all parts together build no more than
-//! `ROOM_BYTES_MAX`, however often they are entered.
+//! `CAPACITY_CHECK_BYTES_MAX`, however often they are entered.
 //! Refuses: a part whose `Room` asks for less than it builds, or whose `Room` is not right in front of the branch; it counts
 //! as any other code.
 
-use flick_abi::limits::ROOM_BYTES_MAX;
+use flick_abi::limits::CAPACITY_CHECK_BYTES_MAX;
 
 use super::lengths::Lengths;
 use super::paths::Paths;
@@ -29,7 +29,7 @@ pub(super) struct Room {
 impl Room {
     /// Whether what it asks for is enough.
     pub(super) fn is_enough(&self) -> bool {
-        self.built <= self.asked && self.asked <= ROOM_BYTES_MAX as u64
+        self.built <= self.asked && self.asked <= CAPACITY_CHECK_BYTES_MAX as u64
     }
 }
 
@@ -75,7 +75,7 @@ pub fn fill_rooms(module: &mut Module) {
     for index in order {
         for room in rooms_of(&known(module, &lengths, &bounds, index)) {
             let last = module.functions[index].blocks[room.block].insts.last_mut();
-            let bytes = u32::try_from(room.built.min(ROOM_BYTES_MAX as u64)).unwrap_or(u32::MAX);
+            let bytes = u32::try_from(room.built.min(CAPACITY_CHECK_BYTES_MAX as u64)).unwrap_or(u32::MAX);
             last.expect("a block that asks has an instruction").op = Op::Room { bytes };
         }
         bounds[index] = function_bounds(&known(module, &lengths, &bounds, index));

@@ -2,7 +2,7 @@
 //! Promises: see `interp`. Operations without state are in `semantics`.
 
 use flick_abi::frame::SLOT_STATE;
-use flick_abi::{BytesRef, Frame, FuncId, Region, RuleCall, Step};
+use flick_abi::{BytesRef, Frame, FuncId, ParseStep, Region, RuleCall};
 
 use super::FunctionLoops;
 use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
@@ -29,7 +29,7 @@ pub(super) struct Activation<'a, 'c> {
 /// How a function ended.
 pub(super) enum Ending {
     /// A parser's way.
-    Step(Step),
+    Step(ParseStep),
     /// A rule's that waits, with the state to go on in.
     Suspended(u32),
     /// Everybody else's, with the result if there is one.
@@ -118,11 +118,11 @@ impl Activation<'_, '_> {
                     return Next::Block(*then, Vec::new());
                 }
                 self.frame.slots[SLOT_STATE] = u64::from(*state);
-                Next::End(Ending::Step(Step::NeedMore(need)))
+                Next::End(Ending::Step(ParseStep::NeedMore(need)))
             }
-            Terminator::Done => Next::End(Ending::Step(Step::Done)),
+            Terminator::Done => Next::End(Ending::Step(ParseStep::Done)),
             Terminator::Fault { field, cause } => {
-                Next::End(Ending::Step(Step::Fault { field: *field, cause: *cause }))
+                Next::End(Ending::Step(ParseStep::Fault { field: *field, cause: *cause }))
             }
             Terminator::Suspend { then, state } => match &mut self.through {
                 None => Next::End(Ending::Suspended(*state)),

@@ -2,6 +2,7 @@
 
 use super::wide::{BYTES_MAX, List};
 use super::{BOOL_SLOTS, BYTES_SLOTS, CONSTS_BYTES, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, NUMBER_SLOTS, Rng};
+use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_STATE;
 use flick_abi::limits::SENDS_MAX;
 
@@ -303,8 +304,9 @@ impl Body<'_> {
     /// Ends the function here.
     fn close(&mut self, block: BlockId, scope: &Scope) {
         let end = if self.function.kind == FuncKind::Parser {
-            let fault =
-                Terminator::Fault { field: self.rng.below(9) as u32, cause: 1 + self.rng.below(4) as u32 };
+            let (field, number) = (self.rng.below(9) as u32, 1 + self.rng.below(4) as u32);
+            let cause = FaultCause::from_number(number).expect("causes are numbered from 1");
+            let fault = Terminator::Fault { field, cause };
             if self.rng.chance(50) { fault } else { Terminator::Done }
         } else {
             let results = self.function.results.clone();

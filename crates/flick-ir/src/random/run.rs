@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX};
-use flick_abi::{Ask, AskList, Engine, Frame, FuncId, Message, Outcome, RuleCall, Send, SendList};
+use flick_abi::{Ask, AskList, Engine, Frame, FuncId, Message, RuleCall, RuleOutcome, Send, SendList};
 
 use super::{MockHost, ORDER, RULE, Rng, frame, message};
 use crate::Interpreter;
@@ -23,7 +23,7 @@ const CHANNEL_LENS: [u64; 2] = [1, 3];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// How each run ended.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RuleOutcome>,
     /// Messages sent over all runs.
     pub sends: Vec<Send>,
     /// Messages asked with over all runs.
@@ -84,7 +84,7 @@ impl Inputs {
 pub fn record_rule_with(
     module: &Module,
     seed: u64,
-    mut run: impl FnMut(&mut RuleCall<'_>) -> Outcome,
+    mut run: impl FnMut(&mut RuleCall<'_>) -> RuleOutcome,
 ) -> Record {
     record(module, seed, &Inputs::new(module, seed), Way::Runs(&mut run))
 }
@@ -99,7 +99,7 @@ pub fn record_rule_through(interpreter: &Interpreter, seed: u64) -> Record {
 /// How a rule is run.
 enum Way<'a> {
     /// Run by run.
-    Runs(&'a mut dyn FnMut(&mut RuleCall<'_>) -> Outcome),
+    Runs(&'a mut dyn FnMut(&mut RuleCall<'_>) -> RuleOutcome),
     /// In one go.
     Through(&'a Interpreter),
 }
@@ -158,15 +158,15 @@ fn record(module: &Module, seed: u64, inputs: &Inputs, mut way: Way<'_>) -> Reco
                 interpreter.run_through(RULE, &mut call, &mut |call| {
                     inputs.answer(&replies, call, &mut asked);
                 });
-                Outcome::Finished
+                RuleOutcome::Finished
             }
         };
         outcomes.push(outcome);
-        let Outcome::Suspended(next) = outcome else { break };
+        let RuleOutcome::Suspended(next) = outcome else { break };
         inputs.answer(&replies, &mut call, &mut asked);
         call.resume = next;
     }
-    assert!(outcomes.last() == Some(&Outcome::Finished), "an activation ends after so many resumptions");
+    assert!(outcomes.last() == Some(&RuleOutcome::Finished), "an activation ends after so many resumptions");
     let (out_len, failure) = (call.out_len, call.failure);
     let out = give_back(out, out_len);
     Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
@@ -223,7 +223,11 @@ pub fn record_order(engine: &dyn Engine, module: &Module, seed: u64) -> (i64, Ve
 }
 
 /// Frames after each prefix of a random message, each parsed anew with the parser of a random module.
-pub fn record_parser(engine: &dyn Engine, parser: FuncId, seed: u64) -> Vec<(flick_abi::Step, Vec<u64>)> {
+pub fn record_parser(
+    engine: &dyn Engine,
+    parser: FuncId,
+    seed: u64,
+) -> Vec<(flick_abi::ParseStep, Vec<u64>)> {
     let mut rng = Rng::new(seed);
     let bytes = message(&mut rng);
     let fresh = super::fresh_frame(&mut rng);

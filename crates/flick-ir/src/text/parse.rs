@@ -1,5 +1,6 @@
 //! Reads the text form of functions; `program` reads the rest.
 
+use flick_abi::FaultCause;
 use flick_abi::FuncId;
 
 use super::lexer::{self, Token};
@@ -319,7 +320,10 @@ fn end(reader: &mut Reader, word: &str) -> Parsed<Option<Terminator>> {
         "fault" => {
             let field = reader.number()?;
             reader.expect_word("cause")?;
-            Terminator::Fault { field, cause: reader.number()? }
+            let number = reader.number()?;
+            let cause = FaultCause::from_number(number);
+            let cause = cause.ok_or_else(|| reader.error(format!("no cause has number {number}")))?;
+            Terminator::Fault { field, cause }
         }
         "return" => {
             let mut values = Vec::new();

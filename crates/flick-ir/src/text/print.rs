@@ -109,7 +109,7 @@ fn end(end: &Terminator) -> String {
         }
         Terminator::Suspend { then, state } => format!("suspend -> b{} state {state}", then.0),
         Terminator::Done => "done".to_owned(),
-        Terminator::Fault { field, cause } => format!("fault {field} cause {cause}"),
+        Terminator::Fault { field, cause } => format!("fault {field} cause {}", cause.number()),
         Terminator::Return(values) if values.is_empty() => "return".to_owned(),
         Terminator::Return(values) => format!("return {}", list(values)),
     }

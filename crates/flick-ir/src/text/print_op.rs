@@ -3,6 +3,7 @@
 use super::names::{host_name, op_name};
 use super::print::width_name;
 use crate::data::{LineDoes, LineForm, LineKey, Op, Value};
+use crate::operands::operands;
 
 /// `v1, v2`.
 pub(super) fn list(values: &[Value]) -> String {
@@ -31,39 +32,11 @@ fn of(message: Option<Value>) -> String {
 /// An operation without its result.
 pub(super) fn op(op: &Op) -> String {
     let name = op_name(op);
-    let with = |values: &[Value]| format!("{name} {}", list(values));
     match op {
         Op::Const(word) => format!("const {word}"),
         Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
         Op::OutMark | Op::ResumeState => name.to_owned(),
         Op::Room { bytes } => format!("{name} {bytes}"),
-        Op::Not(a) | Op::Len(a) | Op::Place(a) | Op::HashBytes(a) | Op::HashInt(a) | Op::ChanLen(a) => {
-            with(&[*a])
-        }
-        Op::Trim(a) | Op::AsMessage(a) | Op::IsMissing(a) | Op::Answer { index: a } => with(&[*a]),
-        Op::ItemPush(a) | Op::FormatAddress(a) => with(&[*a]),
-        Op::SendOriginal { chan: a } | Op::EmitBytes { value: a } | Op::Fail { reason: a } => with(&[*a]),
-        Op::Binary(_, a, b)
-        | Op::BytesEq(a, b)
-        | Op::BytesStartsWith(a, b)
-        | Op::BytesEndsWith(a, b)
-        | Op::BytesContains(a, b)
-        | Op::BytesLess(a, b)
-        | Op::MessageBytes { start: a, end: b }
-        | Op::EmitMessage { start: a, end: b }
-        | Op::ChanElem { chan: a, index: b }
-        | Op::SendMessage { chan: a, message: b }
-        | Op::ByteAt { bytes: a, index: b }
-        | Op::Find(a, b)
-        | Op::SameText(a, b)
-        | Op::HasToken(a, b)
-        | Op::Cut { start: a, end: b }
-        | Op::WordGet { bytes: a, index: b } => with(&[*a, *b]),
-        Op::Select { cond: a, a: b, b: c }
-        | Op::EmitMessageOf { message: a, start: b, end: c }
-        | Op::Slice { bytes: a, start: b, end: c }
-        | Op::CutListed { names: a, start: b, end: c }
-        | Op::WordSet { bytes: a, index: b, value: c } => with(&[*a, *b, *c]),
         Op::FrameGet { slot } | Op::SpillGet { slot } => format!("{name} {slot}"),
         Op::FrameSet { slot, value } | Op::SpillSet { slot, value } => format!("{name} {slot}, v{}", value.0),
         Op::MessageGet { message, slot } => format!("{name} v{}, {slot}", message.0),
@@ -81,11 +54,11 @@ pub(super) fn op(op: &Op) -> String {
             format!("{name}.{base} v{}", a.0)
         }
         Op::Call { func, args } => format!("call f{}({})", func.0, list(args)),
-        bounded => bounded_op(name, bounded),
+        other => bounded_op(name, other),
     }
 }
 
-/// Operations with words between their operands: bounds, places, times.
+/// Operations with words between their operands (bounds, positions, times), and those with operands alone.
 fn bounded_op(name: &str, op: &Op) -> String {
     match op {
         Op::Concat { parts: items, max_bytes } | Op::Pack { items, max_bytes } => {
@@ -131,7 +104,12 @@ fn bounded_op(name: &str, op: &Op) -> String {
         Op::Host { call, args, max_bytes } => {
             format!("{name} {}({}) max {max_bytes}", host_name(*call), list(args))
         }
-        other => panic!("the text form knows every operation: {other:?}"),
+        // All other operations have operands and nothing else.
+        plain => {
+            let mut values = Vec::new();
+            operands(plain, &mut |value| values.push(value));
+            format!("{name} {}", list(&values))
+        }
     }
 }
 

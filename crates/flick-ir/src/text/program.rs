@@ -81,9 +81,9 @@ fn print_protocol(protocol: &Protocol) -> String {
     let max = protocol.message_bytes_max;
     let mut text = format!("  protocol {name} {order}{exclusive} max {max} {{\n");
     let correlate = protocol.correlate.iter().map(|field| ("correlate", field));
-    let loud = protocol.loud.iter().map(|field| ("loud", field));
+    let non_quiet = protocol.non_quiet.iter().map(|field| ("loud", field));
     let echo = protocol.echo.iter().map(|field| ("echo", field));
-    for (role, field) in correlate.chain(loud).chain(echo) {
+    for (role, field) in correlate.chain(non_quiet).chain(echo) {
         let width = width_name(field.width_bytes, field.big_endian);
         let _ = writeln!(text, "    {role} ({}, u{width}, slot {})", field.offset, field.slot);
     }
@@ -210,14 +210,14 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
     reader.expect_word("max")?;
     let message_bytes_max = reader.number()?;
     let failures = [None; FailureReason::COUNT];
-    let (correlate, loud, echo) = (None, None, Vec::new());
+    let (correlate, non_quiet, echo) = (None, None, Vec::new());
     let mut protocol =
-        Protocol { name, order, exclusive, correlate, loud, echo, failures, message_bytes_max };
+        Protocol { name, order, exclusive, correlate, non_quiet, echo, failures, message_bytes_max };
     reader.mark("{")?;
     while !reader.opt_mark("}") {
         match reader.word()?.as_str() {
             "correlate" => protocol.correlate = Some(wire_field(reader)?),
-            "loud" => protocol.loud = Some(wire_field(reader)?),
+            "loud" => protocol.non_quiet = Some(wire_field(reader)?),
             "echo" => protocol.echo.push(wire_field(reader)?),
             "failure" => {
                 let name = reader.word()?;

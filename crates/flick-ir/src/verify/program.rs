@@ -114,7 +114,7 @@ fn indices(program: &Program, report: &mut Report<'_>) {
         report.require(is_known, || format!("handler {index} names a channel that does not exist"));
     }
     for protocol in &program.protocols {
-        let fields = protocol.echo.iter().chain(&protocol.correlate).chain(&protocol.loud);
+        let fields = protocol.echo.iter().chain(&protocol.correlate).chain(&protocol.non_quiet);
         let is_good = |field: &WireField| {
             usize::from(field.slot) < FRAME_SLOTS_MAX && matches!(field.width_bytes, 1 | 2 | 4 | 8)
         };

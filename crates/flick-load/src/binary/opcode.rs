@@ -91,7 +91,7 @@ opcodes! {
     SaslListMechs = 0x20,
     /// Starts an authentication.
     SaslAuth = 0x21,
-    /// Goes on with an authentication.
+    /// Continues an authentication.
     SaslStep = 0x22,
     /// Reads an item with its key and sets its expiry.
     GatK = 0x23,
@@ -153,13 +153,13 @@ impl Opcode {
         self as u8
     }
 
-    /// Returns whether the usual outcome (a miss of a read, success of a write) has no reply.
+    /// Returns whether the usual result (a miss of a read, success of a write) has no reply.
     pub fn is_quiet(self) -> bool {
-        self.loud() != self
+        self.non_quiet() != self
     }
 
-    /// Returns the opcode that does the same and always replies; itself where it already does.
-    pub fn loud(self) -> Opcode {
+    /// Returns the non-quiet opcode of the same operation; itself if it is not quiet.
+    pub fn non_quiet(self) -> Opcode {
         match self {
             Opcode::GetQ => Opcode::Get,
             Opcode::GetKQ => Opcode::GetK,

@@ -1,4 +1,4 @@
-//! One connection of a load: its socket, its unanswered requests, and the judgement of each reply.
+//! One connection of a load: its socket, its unanswered requests, and the check of each reply.
 //!
 //! Promises: a reply is `Good` only if it answers a request of this connection that is still unanswered, with a value
 //! of the key that was asked for; buffers are bounded by the depth and the value length.
@@ -19,22 +19,22 @@ use crate::random::mix;
 
 use super::stamp::{self, Stamps};
 use super::value::is_value_of;
-use super::wire::{Ask, Body, Reply, Step};
-use super::{LoadConfig, Protocol};
+use super::wire::{Ask, Body, WireParse, WireReply};
+use super::{LoadConfig, MemcachedProtocol};
 
 /// Bytes the send buffer starts with, unless all unanswered requests need less.
 const SEND_BYTES: usize = 64 << 10;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Not open; to be tried again at this time.
+    /// Not open; reconnects at this time.
     Waiting { retry_ns: u64 },
     /// The kernel is connecting.
     Connecting(TcpStream),
     /// Ready for requests.
     Open(TcpStream),
-    /// Lost for good.
+    /// Closed; never reconnects.
     Dead,
 }
 
@@ -46,21 +46,21 @@ struct Slot {
     is_get: bool,
     key: u64,
     due_ns: u64,
-    /// When it was handed to the socket, by the clock of the kernel's stamps; only kept where replies are stamped.
+    /// When it was written to the socket, by the clock of the timestamps; kept only where replies are timestamped.
     sent_ns: u64,
 }
 
-/// What became of the next reply in the receive buffer.
+/// The verdict on the next reply in the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// The right answer; `due_ns` is from when its latency counts. `served_ns`: how long the service took for it, where replies
-    /// are stamped.
+    /// The right reply; its latency counts from `due_ns`. `served_ns`: the service's time, where replies are
+    /// timestamped.
     Good { due_ns: u64, served_ns: Option<u64> },
-    /// A rightful miss.
+    /// A legal miss.
     Miss { due_ns: u64, served_ns: Option<u64> },
     /// An error reply to one of our requests.
     Error { status: Status, due_ns: u64 },
-    /// An answer to one of our requests, and not the right one.
+    /// A reply to one of our requests, but a wrong one.
     WrongAnswer { key: u64, why: &'static str },
     /// A reply that answers no request of this connection.
     Unasked,
@@ -82,15 +82,15 @@ pub(super) struct Client {
     recv: Box<[u8]>,
     recv_start: usize,
     recv_end: usize,
-    /// Where replies are stamped: the stamp of what was received last, and room to be told of it.
+    /// Where replies are timestamped: the newest timestamp, and the buffer for the kernel's control messages.
     stamps: Option<Stamps>,
     out: Vec<u8>,
     out_start: usize,
     slots: Box<[Slot]>,
     free: Vec<u16>,
-    /// Slots in the order of asking, for a protocol without opaques.
+    /// Slots in the order of requests, for a protocol without opaques.
     order: VecDeque<u16>,
-    protocol: Protocol,
+    protocol: MemcachedProtocol,
     /// Requests asked since the start.
     pub(super) asked: u64,
     /// Open loop: requests that have become due.
@@ -128,11 +128,11 @@ impl Client {
         matches!(self.state, State::Open(_))
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Starts to connect without blocking; the outcome comes as an event.
+    /// Starts to connect without blocking; an event reports the result.
     pub(super) fn connect(&mut self, epoll: &OwnedFd, addr: SocketAddr) -> io::Result<()> {
         let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -152,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the outcome of a connect whose event has come; returns whether the connection is open.
+    /// Takes the result of a connect after its event; returns whether the connection is open.
     pub(super) fn finish_connect(&mut self, epoll: &OwnedFd) -> bool {
         let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Dead) else {
             panic!("only a connecting client finishes to connect");
@@ -168,9 +168,9 @@ impl Client {
         is_open
     }
 
-    /// Closes the connection, forgets its buffers and returns how many requests stay unanswered.
+    /// Closes the connection, clears its buffers and returns how many requests stay unanswered.
     ///
-    /// The next try is due after a pause that doubles with each failure in a row; `None` for `now_ns` gives up for good.
+    /// It reconnects after a backoff that doubles with each consecutive failure; `None` for `now_ns`: never.
     pub(super) fn close(&mut self, now_ns: Option<u64>) -> u64 {
         self.state = match now_ns {
             Some(now_ns) => State::Waiting { retry_ns: now_ns + self.pause.as_nanos() as u64 },
@@ -189,16 +189,16 @@ impl Client {
         lost as u64
     }
 
-    /// Puts a request into the send buffer. The caller has seen [`Client::has_room`].
+    /// Puts a request into the send buffer. The caller has checked [`Client::has_free_slot`].
     pub(super) fn ask(&mut self, key: u64, key_bytes: usize, set_len: Option<usize>, due_ns: u64) {
-        let at = self.free.pop().expect("the caller has checked for room");
-        // Bits above the slot differ between generations of a slot and between connections, so that a reply that
-        // belongs elsewhere is told apart; the lowest of them keeps the opaque from being zero.
+        let at = self.free.pop().expect("the caller has checked for a free slot");
+        // The bits above the slot differ between generations of a slot and between connections, so that a misdirected
+        // reply is detected; the lowest of them keeps the opaque from being zero.
         let spread = mix((u64::from(self.number) << 40) ^ self.asked) as u32;
         let opaque = (spread << SLOT_BITS) | (1 << SLOT_BITS) | u32::from(at);
         let sent_ns = if self.stamps.is_some() { stamp::now_ns() } else { 0 };
         self.slots[usize::from(at)] = Slot { opaque, is_get: set_len.is_none(), key, due_ns, sent_ns };
-        if self.protocol == Protocol::Text {
+        if self.protocol == MemcachedProtocol::Text {
             self.order.push_back(at);
         }
         let writer = (u64::from(self.number) << 32) | (self.asked & u64::from(u32::MAX));
@@ -211,7 +211,7 @@ impl Client {
         self.asked += 1;
     }
 
-    /// Sends from the buffer: all that the socket takes, or `piece_bytes` at most; then watches for what is missing.
+    /// Sends from the buffer what the socket takes, at most `piece_bytes`; then registers for what it waits for.
     pub(super) fn send(&mut self, epoll: &OwnedFd, piece_bytes: Option<usize>) -> io::Result<()> {
         let State::Open(stream) = &mut self.state else { return Ok(()) };
         let unsent = &self.out[self.out_start..];
@@ -259,15 +259,15 @@ impl Client {
         }
     }
 
-    /// Takes the next reply out of the receive buffer and judges it.
+    /// Takes the next reply out of the receive buffer and checks it.
     pub(super) fn judge(&mut self) -> Verdict {
         let received = &self.recv[self.recv_start..self.recv_end];
         let (reply, len) = match self.protocol.parse(received) {
-            Step::Whole(reply, len) => (reply, len),
-            // A reply that does not fit into the whole buffer is longer than any rightful one.
-            Step::NeedMore if received.len() == self.recv.len() => return Verdict::Broken,
-            Step::NeedMore => return Verdict::NeedMore,
-            Step::Broken => return Verdict::Broken,
+            WireParse::Whole(reply, len) => (reply, len),
+            // A reply that does not fit into the whole buffer is longer than any legal one.
+            WireParse::NeedMore if received.len() == self.recv.len() => return Verdict::Broken,
+            WireParse::NeedMore => return Verdict::NeedMore,
+            WireParse::Broken => return Verdict::Broken,
         };
         self.recv_start += len;
         let at = match reply.opaque {
@@ -290,7 +290,7 @@ impl Client {
 }
 
 /// Compares a reply with the request it answers.
-fn compare(slot: &Slot, reply: &Reply<'_>, served_ns: Option<u64>) -> Verdict {
+fn compare(slot: &Slot, reply: &WireReply<'_>, served_ns: Option<u64>) -> Verdict {
     let (key, due_ns) = (slot.key, slot.due_ns);
     match reply.body {
         Body::Value(named, _) if slot.is_get && named.is_some_and(|named| !is_key(key, named)) => {

@@ -1,8 +1,8 @@
-//! The loop of one load thread: connects, asks, receives, counts, and ends in time.
+//! The loop of one load thread: connects, sends requests, receives replies, counts, and ends in time.
 //!
-//! Promises: a turn costs one wait, and one read and one write per ready connection; nothing is allocated per request
-//! once the buffers have their size; what is due is asked even when the server stalls (open loop).
-//! Refuses: looking into requests and replies (`client.rs`, `wire.rs`).
+//! Promises: an iteration costs one wait, and one read and one write per ready connection; nothing is allocated per
+//! request once the buffers have their size; in the open loop, due requests are sent even when the server stalls.
+//! Refuses: parsing requests and replies (`client.rs`, `wire.rs`).
 //! Source: open-loop timing as in Gil Tene's wrk2: latency counts from the time a request was due.
 
 use std::io;
@@ -19,15 +19,15 @@ use crate::limits::{CONNECT_WAIT_MAX, EVENTS_MAX, SPLIT_BYTES_MAX};
 use crate::random::Random;
 
 use super::client::{Client, State, Verdict};
-use super::progress::{Counts, Progress, new_histogram};
+use super::progress::{LoadCounts, LoadProgress, new_histogram};
 use super::{KeyOrder, LoadConfig, ValueSize};
 
 const TIMER: u64 = u64::MAX;
 
-/// Longest sleep of a turn: how late a stop or the end of a phase may be seen.
-const TURN_NS_MAX: u64 = 10_000_000;
+/// Longest sleep of an iteration: how late a stop or the end of a phase may be noticed.
+const LOOP_NS_MAX: u64 = 10_000_000;
 
-/// How often the histogram is handed over to the watchers.
+/// How often the histogram is merged into the shared one.
 const MERGE_NS: u64 = 50_000_000;
 
 /// Due times nearer than this are not worth a sleep.
@@ -42,10 +42,10 @@ enum Phase {
     Draining { until_ns: u64 },
 }
 
-/// One thread's part of a load.
+/// One thread's share of a load.
 pub(super) struct Driver {
     config: Arc<LoadConfig>,
-    progress: Arc<Progress>,
+    progress: Arc<LoadProgress>,
     stop: Arc<AtomicBool>,
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -57,9 +57,9 @@ pub(super) struct Driver {
     measured_ns: u64,
     last_reply_ns: u64,
     merged_ns: u64,
-    /// Earliest time at which a lost connection is to be tried again.
+    /// Earliest time at which a lost connection reconnects.
     retry_ns: u64,
-    tally: Counts,
+    counts: LoadCounts,
     latency: Histogram<u64>,
     served: Histogram<u64>,
     unanswered: u64,
@@ -73,11 +73,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Prepares the `thread`-th part of a load. Errors: no descriptors left.
+    /// Prepares the share of thread number `thread`. Errors: no descriptor is left.
     pub(super) fn new(
         config: Arc<LoadConfig>,
         thread: usize,
-        progress: Arc<Progress>,
+        progress: Arc<LoadProgress>,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Driver> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -108,7 +108,7 @@ impl Driver {
             last_reply_ns: 0,
             merged_ns: 0,
             retry_ns: u64::MAX,
-            tally: Counts::default(),
+            counts: LoadCounts::default(),
             latency: new_histogram(),
             served: new_histogram(),
             unanswered: 0,
@@ -138,11 +138,11 @@ impl Driver {
             self.change_phase(now_ns);
             self.ask_what_is_due(now_ns);
             self.retry(now_ns);
-            self.tell(now_ns);
+            self.publish(now_ns);
         }
-        self.tally.lost += self.unanswered;
-        self.tally.unsent += self.overdue;
-        self.tell(u64::MAX);
+        self.counts.lost += self.unanswered;
+        self.counts.unsent += self.overdue;
+        self.publish(u64::MAX);
         Duration::from_nanos(self.last_reply_ns.saturating_sub(self.measured_ns))
     }
 
@@ -182,7 +182,7 @@ impl Driver {
         }
         let is_late =
             self.config.duration.is_some_and(|span| now_ns >= self.measured_ns + span.as_nanos() as u64);
-        // A load that ends by its count must also end when the replies it counts on never come.
+        // A load that ends by its count must also end when replies never come.
         let is_stalled = self.config.requests.is_some()
             && self.unanswered > 0
             && now_ns.saturating_sub(self.last_reply_ns.max(self.began_ns))
@@ -197,12 +197,12 @@ impl Driver {
     /// Sleeps until something is ready, due or over.
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         events.clear();
-        let mut sleep_ns = TURN_NS_MAX;
+        let mut sleep_ns = LOOP_NS_MAX;
         if self.is_asking() && self.config.rate_per_s.is_some() {
             let until_due_ns = self.due_ns(self.due).saturating_sub(self.now_ns());
             if until_due_ns < SLEEP_NS_MIN {
                 sleep_ns = 0;
-            } else if until_due_ns < TURN_NS_MAX {
+            } else if until_due_ns < LOOP_NS_MAX {
                 self.set_timer(until_due_ns);
             }
         }
@@ -222,11 +222,12 @@ impl Driver {
     }
 
     fn clear_timer(&self) {
-        // An empty read means the timer was set anew since it fired, which is as good.
+        // An empty read means that the timer was set again since it fired, which is as good.
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
     }
 
-    /// When the `nth` request of this thread is due. Requests go round the connections of all threads in turn.
+    /// Returns when the `nth` request of this thread is due. Requests go round-robin over the connections of all
+    /// threads.
     fn due_ns(&self, nth: u64) -> u64 {
         let rate = self.config.rate_per_s.expect("only the open loop has due times");
         let (round, at) = (nth / self.clients.len() as u64, nth % self.clients.len() as u64);
@@ -238,7 +239,7 @@ impl Driver {
         self.began_ns + (nth_of_all as f64 * 1e9 / rate) as u64
     }
 
-    /// Open loop: hands every request that has become due to its connection.
+    /// Open loop: passes every due request to its connection.
     fn ask_what_is_due(&mut self, now_ns: u64) {
         if self.config.rate_per_s.is_none() || !self.is_asking() {
             return;
@@ -253,12 +254,12 @@ impl Driver {
         }
     }
 
-    /// Asks as much as the connection has room for and the mode allows, then sends.
+    /// Queues as many requests as the connection and the mode allow, then sends.
     fn ask_and_send(&mut self, at: usize, now_ns: u64) {
         if !self.clients[at].is_open() {
             return;
         }
-        while self.clients[at].has_room() {
+        while self.clients[at].has_free_slot() {
             let client = &self.clients[at];
             let due_ns = match self.config.rate_per_s {
                 None if self.is_asking() && self.budget > 0 => {
@@ -283,7 +284,7 @@ impl Driver {
         let config = &*self.config;
         let key = match config.order {
             KeyOrder::Random => self.random.below(config.keys),
-            KeyOrder::InTurn => self.next_key,
+            KeyOrder::Sequential => self.next_key,
         };
         self.next_key = (self.next_key + 1) % config.keys;
         let is_get = ((self.random.next_u64() >> 11) as f64) < config.get_ratio * (1u64 << 53) as f64;
@@ -293,10 +294,10 @@ impl Driver {
         });
         self.clients[at].ask(key, config.key_bytes, set_len, due_ns);
         self.unanswered += 1;
-        self.tally.requests += 1;
+        self.counts.requests += 1;
     }
 
-    /// Serves one readiness event of one connection.
+    /// Handles one readiness event of one connection.
     fn serve(&mut self, at: usize, flags: EventFlags) {
         match self.clients[at].state {
             State::Waiting { .. } | State::Dead => return,
@@ -305,7 +306,7 @@ impl Driver {
                     self.progress.connection_opened();
                     self.ask_and_send(at, self.now_ns());
                 } else {
-                    self.tally.connect_failures += 1;
+                    self.counts.connect_failures += 1;
                     self.close(at, self.now_ns());
                 }
                 return;
@@ -325,7 +326,7 @@ impl Driver {
         }
     }
 
-    /// Counts every whole reply that is there; returns false once the stream cannot be followed any more.
+    /// Counts every whole reply in the buffer; returns false once the stream cannot be parsed.
     fn judge(&mut self, at: usize, now_ns: u64) -> bool {
         loop {
             let verdict = self.clients[at].judge();
@@ -334,29 +335,29 @@ impl Driver {
                 Verdict::NeedMore => return true,
                 Verdict::Good { due_ns, served_ns } => self.good_reply(due_ns, served_ns, now_ns),
                 Verdict::Miss { due_ns, served_ns } => {
-                    self.tally.misses += 1;
+                    self.counts.misses += 1;
                     self.good_reply(due_ns, served_ns, now_ns);
                 }
                 Verdict::Error { status, due_ns } => {
                     self.reply(now_ns);
-                    self.tally.errors += 1;
+                    self.counts.errors += 1;
                     let position = crate::binary::Status::ALL.iter().position(|known| *known == status);
-                    self.tally.by_status[position.expect("every status is in ALL")] += 1;
+                    self.counts.by_status[position.expect("every status is in ALL")] += 1;
                     self.progress.note_error_latency(now_ns.saturating_sub(due_ns) / 1_000);
                 }
                 Verdict::WrongAnswer { key, why } => {
                     self.reply(now_ns);
-                    self.tally.wrong += 1;
+                    self.counts.wrong += 1;
                     self.progress.note_wrong(|| format!("connection {number}, key {key}: {why}"));
                 }
                 Verdict::Unasked => {
-                    self.tally.wrong += 1;
+                    self.counts.wrong += 1;
                     let describe =
                         || format!("connection {number}: a reply to nothing this connection asked");
                     self.progress.note_wrong(describe);
                 }
                 Verdict::Broken => {
-                    self.tally.wrong += 1;
+                    self.counts.wrong += 1;
                     self.progress.note_wrong(|| format!("connection {number}: bytes that are no reply"));
                     return false;
                 }
@@ -376,37 +377,37 @@ impl Driver {
 
     fn reply(&mut self, now_ns: u64) {
         self.unanswered -= 1;
-        self.tally.replies_total += 1;
+        self.counts.replies_total += 1;
         self.last_reply_ns = now_ns;
         if self.phase != Phase::Warming {
-            self.tally.replies += 1;
+            self.counts.replies += 1;
         }
     }
 
     fn connect(&mut self, at: usize) {
         let now_ns = self.now_ns();
         if self.clients[at].connect(&self.epoll, self.config.addr).is_err() {
-            self.tally.connect_failures += 1;
+            self.counts.connect_failures += 1;
             self.close(at, now_ns);
         }
     }
 
     fn disconnected(&mut self, at: usize, now_ns: u64) {
         self.progress.connection_closed();
-        self.tally.disconnects += 1;
+        self.counts.disconnects += 1;
         self.close(at, now_ns);
     }
 
     fn close(&mut self, at: usize, now_ns: u64) {
         let lost = self.clients[at].close(self.config.reconnect.then_some(now_ns));
         self.unanswered -= lost;
-        self.tally.lost += lost;
+        self.counts.lost += lost;
         if let State::Waiting { retry_ns } = self.clients[at].state {
             self.retry_ns = self.retry_ns.min(retry_ns);
         }
     }
 
-    /// Tries lost connections again whose pause is over.
+    /// Reconnects lost connections whose backoff is over.
     fn retry(&mut self, now_ns: u64) {
         if now_ns < self.retry_ns {
             return;
@@ -421,10 +422,10 @@ impl Driver {
         }
     }
 
-    /// Publishes what has been counted since the last time.
-    fn tell(&mut self, now_ns: u64) {
-        self.progress.add(&self.tally);
-        self.tally = Counts::default();
+    /// Publishes the counts since the last call.
+    fn publish(&mut self, now_ns: u64) {
+        self.progress.add(&self.counts);
+        self.counts = LoadCounts::default();
         if now_ns.saturating_sub(self.merged_ns) >= MERGE_NS {
             self.merged_ns = now_ns;
             self.progress.merge(&mut self.latency, &mut self.served);

@@ -1,6 +1,6 @@
-//! What a load has seen so far, readable from any thread while it runs.
+//! The live figures of a load, readable from any thread while it runs.
 //!
-//! Promises: counters are exact at the end of each turn of a driver; the histogram is at most `MERGE_NS` behind.
+//! Promises: counters are exact at the end of each iteration of a driver; the histogram is at most `MERGE_NS` behind.
 //! Refuses: per-request events.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use hdrhistogram::Histogram;
 use crate::binary::Status;
 use crate::limits::LATENCY_US_MAX;
 
-/// Defines the counters once: as plain numbers of a driver's turn, and as shared atomics.
+/// Defines the counters once: as plain numbers of a driver's iteration, and as shared atomics.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counted events of a load.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct LoadCounts {
             $($(#[$doc])* pub $name: u64,)*
             /// Error replies by status, in the order of [`Status::ALL`].
             pub by_status: [u64; Status::ALL.len()],
@@ -30,7 +30,7 @@ macro_rules! counters {
         }
 
         impl Shared {
-            fn add(&self, counts: &Counts) {
+            fn add(&self, counts: &LoadCounts) {
                 $(if counts.$name > 0 { self.$name.fetch_add(counts.$name, Ordering::Relaxed); })*
                 if counts.errors > 0 {
                     for (shared, count) in self.by_status.iter().zip(counts.by_status) {
@@ -39,8 +39,8 @@ macro_rules! counters {
                 }
             }
 
-            fn load(&self) -> Counts {
-                Counts {
+            fn load(&self) -> LoadCounts {
+                LoadCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     by_status: std::array::from_fn(|at| self.by_status[at].load(Ordering::Relaxed)),
                 }
@@ -50,7 +50,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests handed to a socket or its send buffer, warm-up included.
+    /// Requests written to a socket or its send buffer, warm-up included.
     requests,
     /// Replies that answered a request, warm-up excluded; errors, misses and wrong values are among them.
     replies,
@@ -60,7 +60,7 @@ counters! {
     misses,
     /// Error replies.
     errors,
-    /// Replies that are not what was asked for: unknown opaque, another key's value, a damaged or unparsable reply.
+    /// Replies that do not match their request: unknown opaque, another key's value, a damaged or unparsable reply.
     wrong,
     /// Requests that were sent and never answered.
     lost,
@@ -72,33 +72,33 @@ counters! {
     connect_failures,
 }
 
-impl Counts {
-    /// Returns how many things went wrong; a run in which this is not zero is void.
+impl LoadCounts {
+    /// Returns the number of faults; a run with faults is void.
     pub fn faults(&self) -> u64 {
         self.errors + self.wrong + self.lost + self.unsent + self.disconnects + self.connect_failures
     }
 }
 
-/// Latency of the replies that were neither errors nor wrong, in microseconds.
+/// LoadLatency of the replies that were neither errors nor wrong, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Latency {
+pub struct LoadLatency {
     /// Arithmetic mean.
     pub mean_us: f64,
     /// Median.
     pub p50_us: u64,
-    /// 90 of 100 are not above.
+    /// 90th percentile.
     pub p90_us: u64,
-    /// 99 of 100 are not above.
+    /// 99th percentile.
     pub p99_us: u64,
-    /// 999 of 1,000 are not above.
+    /// 99.9th percentile.
     pub p999_us: u64,
     /// The slowest.
     pub max_us: u64,
 }
 
-impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Latency {
-        Latency {
+impl LoadLatency {
+    fn of(histogram: &Histogram<u64>) -> LoadLatency {
+        LoadLatency {
             mean_us: histogram.mean(),
             p50_us: histogram.value_at_quantile(0.5),
             p90_us: histogram.value_at_quantile(0.9),
@@ -111,24 +111,24 @@ impl Latency {
 
 /// The state of a load at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Snapshot {
+pub struct LoadSnapshot {
     /// When it was taken.
     pub at: Instant,
     /// Time since the warm-up ended; zero before.
     pub elapsed: Duration,
     /// Everything counted so far.
-    pub counts: Counts,
-    /// Replies so far, warm-up excluded: the same as in `counts`, for short reading.
+    pub counts: LoadCounts,
+    /// Replies so far, warm-up excluded: the same as in `counts`.
     pub replies: u64,
-    /// Latency so far, warm-up excluded.
-    pub latency: Latency,
+    /// LoadLatency so far, warm-up excluded.
+    pub latency: LoadLatency,
     /// Connections open now.
     pub open: usize,
 }
 
-impl Snapshot {
+impl LoadSnapshot {
     /// Returns the replies per second since an earlier snapshot, warm-up included.
-    pub fn rate_since(&self, earlier: &Snapshot) -> f64 {
+    pub fn rate_since(&self, earlier: &LoadSnapshot) -> f64 {
         let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         let replies = self.counts.replies_total.saturating_sub(earlier.counts.replies_total);
         if seconds > 0.0 { replies as f64 / seconds } else { 0.0 }
@@ -137,7 +137,7 @@ impl Snapshot {
 
 /// The live figures of a load, shared by its threads and its watchers.
 #[derive(Debug)]
-pub struct Progress {
+pub struct LoadProgress {
     shared: Shared,
     latency: Mutex<Histogram<u64>>,
     served: Mutex<Histogram<u64>>,
@@ -147,9 +147,9 @@ pub struct Progress {
     open: AtomicUsize,
 }
 
-impl Progress {
-    pub(super) fn new() -> Progress {
-        Progress {
+impl LoadProgress {
+    pub(super) fn new() -> LoadProgress {
+        LoadProgress {
             shared: Shared::default(),
             latency: Mutex::new(new_histogram()),
             served: Mutex::new(new_histogram()),
@@ -161,9 +161,9 @@ impl Progress {
     }
 
     /// Returns the figures of this moment. Costs a walk over the histogram, some tens of microseconds.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> LoadSnapshot {
         let counts = self.counts();
-        Snapshot {
+        LoadSnapshot {
             at: Instant::now(),
             elapsed: self.measured_from.get().map_or(Duration::ZERO, Instant::elapsed),
             counts,
@@ -174,7 +174,7 @@ impl Progress {
     }
 
     /// Returns the counters alone, which costs a few loads.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LoadCounts {
         self.shared.load()
     }
 
@@ -188,19 +188,19 @@ impl Progress {
         self.first_wrong.get().map(String::as_str)
     }
 
-    pub(super) fn latency(&self) -> Latency {
-        Latency::of(&self.latency.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn latency(&self) -> LoadLatency {
+        LoadLatency::of(&self.latency.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn served(&self) -> Latency {
-        Latency::of(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn served(&self) -> LoadLatency {
+        LoadLatency::of(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn error_latency_us_max(&self) -> u64 {
         self.error_latency_us_max.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, counts: &Counts) {
+    pub(super) fn add(&self, counts: &LoadCounts) {
         self.shared.add(counts);
     }
 

@@ -1,8 +1,8 @@
-//! When the kernel had a reply, rather than when the load came to read it.
+//! The kernel's timestamps: when a reply arrived, not when the load read it.
 //!
-//! Promises: a stamp is that of the newest bytes a read has returned, taken when they entered the receiving host's network stack;
-//! on loopback that is on the core of who has sent them, so the load's own delays are not in it.
-//! Refuses: telling replies of one read apart: all have the stamp of the last.
+//! Promises: a timestamp is that of the newest bytes of a read, taken when they entered the receiving host's network
+//! stack. On loopback that happens on the sender's core, so the load's own delays are not included.
+//! Refuses: separate timestamps for the replies of one read: all have that of the last.
 //! Source: `SO_TIMESTAMPNS`, socket(7) and the kernel's documentation of time stamping.
 
 use std::io::{self, IoSliceMut};
@@ -12,13 +12,13 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
-/// Has the kernel stamp what arrives on a socket.
+/// Makes the kernel timestamp what arrives on a socket.
 pub(super) fn ask_for(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::ReceiveTimestampns, &true)?;
     Ok(())
 }
 
-/// Now, by the clock of the stamps.
+/// Returns the time by the clock of the timestamps.
 pub(super) fn now_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Realtime))
 }
@@ -27,10 +27,10 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The stamps of one connection.
+/// The timestamps of one connection.
 #[derive(Debug)]
 pub(super) struct Stamps {
-    /// Where the kernel writes them.
+    /// The buffer for the kernel's control messages.
     control: Vec<u8>,
     last_ns: u64,
 }
@@ -40,9 +40,9 @@ impl Stamps {
         Stamps { control: nix::cmsg_space!(TimeSpec), last_ns: 0 }
     }
 
-    /// Reads once, and notes the stamp of what has come.
-    pub(super) fn read(&mut self, stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
-        let mut parts = [IoSliceMut::new(room)];
+    /// Reads once, and records the timestamp.
+    pub(super) fn read(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        let mut parts = [IoSliceMut::new(into)];
         let read = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut self.control), MsgFlags::empty())?;
         for message in read.cmsgs()? {
             if let ControlMessageOwned::ScmTimestampns(time) = message {
@@ -52,7 +52,7 @@ impl Stamps {
         Ok(read.bytes)
     }
 
-    /// The stamp of what was received last.
+    /// Returns the timestamp of the last read.
     pub(super) fn last_ns(&self) -> u64 {
         self.last_ns
     }

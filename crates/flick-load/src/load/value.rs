@@ -1,12 +1,12 @@
-//! Keys by number, and values that say which key they belong to and who wrote them.
+//! Keys by number, and values that name their key and their writer.
 //!
 //! Promises: a value that passes `is_value_of` has the length it was written with, was written under that key, and is
 //! not a mixture of two writes. Values under `TAGGED_BYTES_MIN` bytes carry no writer, only the key and the length.
-//! Refuses: telling a stale write from the latest one; with several writers nobody outside the store knows the order.
+//! Refuses: detecting a stale write; with several writers only the store knows the order.
 
 use crate::random::mix;
 
-/// Shortest value that has room for its writer and a word that seals both.
+/// Shortest value that holds its writer and a checksum word.
 pub(super) const TAGGED_BYTES_MIN: usize = 24;
 
 const KEY_SALT: u64 = 0x666c_6963_6b2d_6b76;
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_know_their_key_length_and_writer() {
+    fn a_value_proves_its_key_length_and_writer() {
         for len in (0..80).chain([1_000, 4_097]) {
             let mut value = Vec::new();
             append_value(7, 99, len, &mut value);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writes_do_not_mix() {
+    fn a_mixture_of_two_writes_is_detected() {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         append_value(7, 1, 100, &mut a);
         append_value(7, 2, 100, &mut b);

@@ -1,18 +1,18 @@
-//! Requests and replies of a load in either protocol, under one shape.
+//! Requests and replies of a load, the same for both protocols.
 //!
-//! Promises: encoding writes into memory that is there; a reply is handed out only whole; what the protocol forbids is
+//! Promises: encoding writes into existing memory; only whole replies are returned; what the protocol forbids is
 //! `Broken`, never a guess.
 
 use crate::binary::{HEADER_BYTES, Header, MAGIC_REQUEST, MAGIC_RESPONSE, Opcode, Status};
 use crate::text;
 
-use super::Protocol;
+use super::MemcachedProtocol;
 use super::value::{append_key, append_value};
 
 /// Longest error text that a binary reply may carry.
 const ERROR_BYTES_MAX: usize = 512;
 
-/// What a request is, as far as its bytes are concerned.
+/// A request to encode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) opaque: u32,
@@ -24,13 +24,13 @@ pub(super) struct Ask {
 
 /// One whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reply<'a> {
+pub(super) struct WireReply<'a> {
     /// The opaque, where the protocol has one; otherwise replies come in order.
     pub(super) opaque: Option<u32>,
     pub(super) body: Body<'a>,
 }
 
-/// What a reply says.
+/// The body of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
     /// A value, with its key where the protocol repeats it.
@@ -38,48 +38,48 @@ pub(super) enum Body<'a> {
     Miss,
     Stored,
     Error(Status),
-    /// Well-framed, but no answer to anything the load asks.
+    /// Well-framed, but no reply to any request of the load.
     Nonsense,
 }
 
 /// What the front of a receive buffer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'a> {
-    Whole(Reply<'a>, usize),
+pub(super) enum WireParse<'a> {
+    Whole(WireReply<'a>, usize),
     NeedMore,
     Broken,
 }
 
-impl Protocol {
+impl MemcachedProtocol {
     /// Returns the most bytes a request takes.
     pub(super) fn request_bytes_max(self, key_bytes: usize, value_bytes: usize) -> usize {
         match self {
-            Protocol::Binary => HEADER_BYTES + 8 + key_bytes + value_bytes,
-            Protocol::Text => "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes,
+            MemcachedProtocol::Binary => HEADER_BYTES + 8 + key_bytes + value_bytes,
+            MemcachedProtocol::Text => "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes,
         }
     }
 
-    /// Returns the most bytes a rightful reply takes.
+    /// Returns the most bytes that a legal reply takes.
     pub(super) fn reply_bytes_max(self, value_bytes: usize) -> usize {
         match self {
-            Protocol::Binary => HEADER_BYTES + ERROR_BYTES_MAX.max(4 + value_bytes),
-            Protocol::Text => text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len(),
+            MemcachedProtocol::Binary => HEADER_BYTES + ERROR_BYTES_MAX.max(4 + value_bytes),
+            MemcachedProtocol::Text => text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len(),
         }
     }
 
     /// Appends one request.
     pub(super) fn encode(self, ask: &Ask, out: &mut Vec<u8>) {
         match self {
-            Protocol::Binary => encode_binary(ask, out),
-            Protocol::Text => encode_text(ask, out),
+            MemcachedProtocol::Binary => encode_binary(ask, out),
+            MemcachedProtocol::Text => encode_text(ask, out),
         }
     }
 
     /// Parses the reply at the front of `input`.
-    pub(super) fn parse(self, input: &[u8]) -> Step<'_> {
+    pub(super) fn parse(self, input: &[u8]) -> WireParse<'_> {
         match self {
-            Protocol::Binary => parse_binary(input),
-            Protocol::Text => parse_text(input),
+            MemcachedProtocol::Binary => parse_binary(input),
+            MemcachedProtocol::Text => parse_text(input),
         }
     }
 }
@@ -121,12 +121,14 @@ fn encode_text(ask: &Ask, out: &mut Vec<u8>) {
     }
 }
 
-fn parse_binary(input: &[u8]) -> Step<'_> {
-    let Some(header) = Header::decode(input) else { return Step::NeedMore };
+fn parse_binary(input: &[u8]) -> WireParse<'_> {
+    let Some(header) = Header::decode(input) else { return WireParse::NeedMore };
     if header.magic != MAGIC_RESPONSE || !header.lengths_agree() {
-        return Step::Broken;
+        return WireParse::Broken;
     }
-    let Some(body) = input[HEADER_BYTES..].get(..header.body_len as usize) else { return Step::NeedMore };
+    let Some(body) = input[HEADER_BYTES..].get(..header.body_len as usize) else {
+        return WireParse::NeedMore;
+    };
     let (extras_len, key_len) = (usize::from(header.extras_len), usize::from(header.key_len));
     let is_get = header.opcode == Opcode::Get.byte();
     let is_set = header.opcode == Opcode::Set.byte();
@@ -137,21 +139,21 @@ fn parse_binary(input: &[u8]) -> Step<'_> {
         Some(status) if status != Status::NoError && (is_get || is_set) => Body::Error(status),
         _ => Body::Nonsense,
     };
-    Step::Whole(Reply { opaque: Some(header.opaque), body }, HEADER_BYTES + header.body_len as usize)
+    WireParse::Whole(WireReply { opaque: Some(header.opaque), body }, HEADER_BYTES + header.body_len as usize)
 }
 
-fn parse_text(input: &[u8]) -> Step<'_> {
+fn parse_text(input: &[u8]) -> WireParse<'_> {
     match text::parse_reply(input) {
-        text::Step::NeedMore => Step::NeedMore,
-        text::Step::Broken => Step::Broken,
-        text::Step::Whole(reply, len) => {
+        text::TextParse::NeedMore => WireParse::NeedMore,
+        text::TextParse::Broken => WireParse::Broken,
+        text::TextParse::Whole(reply, len) => {
             let body = match reply {
-                text::Reply::Value { key, data } => Body::Value(Some(key), data),
-                text::Reply::Miss => Body::Miss,
-                text::Reply::Stored => Body::Stored,
-                text::Reply::Error(status) => Body::Error(status),
+                text::TextReply::Value { key, data } => Body::Value(Some(key), data),
+                text::TextReply::Miss => Body::Miss,
+                text::TextReply::Stored => Body::Stored,
+                text::TextReply::Error(status) => Body::Error(status),
             };
-            Step::Whole(Reply { opaque: None, body }, len)
+            WireParse::Whole(WireReply { opaque: None, body }, len)
         }
     }
 }
@@ -161,8 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_keep_within_what_is_reserved_for_them() {
-        for protocol in [Protocol::Binary, Protocol::Text] {
+    fn requests_fit_their_bound() {
+        for protocol in [MemcachedProtocol::Binary, MemcachedProtocol::Text] {
             for value_len in [0, 1, 100, 1 << 20] {
                 let mut out = Vec::new();
                 let ask = Ask { opaque: 1, key: 9, key_bytes: 20, set: Some((1, value_len)) };
@@ -174,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn replies_that_answer_nothing_are_told() {
+    fn replies_to_no_request_are_nonsense() {
         let header =
             Header { magic: MAGIC_RESPONSE, opcode: Opcode::Set.byte(), opaque: 5, ..Header::default() };
         let parsed = |header: Header, body: &[u8]| {
             let mut bytes = header.encode().to_vec();
             bytes.extend_from_slice(body);
             match parse_binary(&bytes) {
-                Step::Whole(reply, _) => format!("{:?}", reply.body),
+                WireParse::Whole(reply, _) => format!("{:?}", reply.body),
                 other => format!("{other:?}"),
             }
         };

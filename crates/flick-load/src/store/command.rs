@@ -15,10 +15,10 @@ const RELATIVE_EXPIRY_S_MAX: u64 = 60 * 60 * 24 * 30;
 /// Expiry with which an increment asks not to create the number.
 const EXPIRY_DO_NOT_CREATE: u32 = u32::MAX;
 
-/// What the version request is answered with.
+/// The reply to the version request.
 const VERSION: &str = concat!("flick-store/", env!("CARGO_PKG_VERSION"));
 
-/// Whether the connection goes on after a request.
+/// Whether the connection continues after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     GoOn,
@@ -26,9 +26,9 @@ pub(super) enum Then {
     Close,
 }
 
-/// What was asked of a store since its start.
+/// Counters of a store's requests since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct RequestCounts {
     pub(super) requests: u64,
     pub(super) gets: u64,
     pub(super) hits: u64,
@@ -36,16 +36,16 @@ pub(super) struct Tally {
     pub(super) faults: u64,
 }
 
-/// The state that requests work on.
-pub(super) struct Keeper {
+/// Handles requests: the table and the counters.
+pub(super) struct RequestHandler {
     pub(super) table: Table,
-    pub(super) tally: Tally,
+    pub(super) counts: RequestCounts,
     pub(super) started_s: u64,
     /// Second at which a delayed flush takes place.
     flush_at_s: Option<u64>,
 }
 
-/// A request, cut into its parts.
+/// A request and its parts.
 struct Request<'a> {
     header: Header,
     opcode: Opcode,
@@ -54,9 +54,9 @@ struct Request<'a> {
     value: &'a [u8],
 }
 
-/// Judges a header before its body is there: `Err` tells the status that answers it, and what then.
+/// Checks a header before its body has arrived; returns the status of the refusal and what to do then.
 ///
-/// A body that is merely too long leaves the stream in step: it can be skipped and the connection goes on.
+/// A body that is only too long can be skipped: the stream stays parsable and the connection continues.
 pub(super) fn refuse(header: &Header) -> Option<(Status, Then)> {
     if header.magic != MAGIC_REQUEST || !header.lengths_agree() || usize::from(header.key_len) > KEY_BYTES_MAX
     {
@@ -76,17 +76,17 @@ fn reply_header(request: &Header) -> Header {
     Header { magic: MAGIC_RESPONSE, opcode: request.opcode, opaque: request.opaque, ..Header::default() }
 }
 
-impl Keeper {
-    pub(super) fn new(table: Table, now_s: u64) -> Keeper {
-        Keeper { table, tally: Tally::default(), started_s: now_s, flush_at_s: None }
+impl RequestHandler {
+    pub(super) fn new(table: Table, now_s: u64) -> RequestHandler {
+        RequestHandler { table, counts: RequestCounts::default(), started_s: now_s, flush_at_s: None }
     }
 
-    /// Answers one request whose header [`refuse`] has let pass.
+    /// Answers one request whose header [`refuse`] has accepted.
     ///
     /// Shape: `body` is exactly `header.body_len` bytes.
     pub(super) fn answer(&mut self, header: Header, body: &[u8], now_s: u64, out: &mut Vec<u8>) -> Then {
         assert_eq!(body.len(), header.body_len as usize, "the reader hands over whole bodies");
-        self.tally.requests += 1;
+        self.counts.requests += 1;
         if self.flush_at_s.is_some_and(|at| at <= now_s) {
             self.flush_at_s = None;
             self.table.clear();
@@ -101,7 +101,7 @@ impl Keeper {
         match self.dispatch(&request, now_s, out) {
             Ok(then) => then,
             Err(Status::InvalidArguments) => {
-                self.tally.faults += 1;
+                self.counts.faults += 1;
                 reply_error(&header, Status::InvalidArguments, out);
                 Then::Close
             }
@@ -119,7 +119,7 @@ impl Keeper {
     }
 
     fn dispatch(&mut self, request: &Request<'_>, now_s: u64, out: &mut Vec<u8>) -> Result<Then, Status> {
-        match request.opcode.loud() {
+        match request.opcode.non_quiet() {
             Opcode::Get | Opcode::GetK => self.get(request, now_s, out)?,
             Opcode::Touch | Opcode::Gat | Opcode::GatK => self.touch(request, now_s, out)?,
             Opcode::Set | Opcode::Add | Opcode::Replace => self.set(request, now_s, out)?,
@@ -147,10 +147,10 @@ impl Keeper {
 
     fn get(&mut self, request: &Request<'_>, now_s: u64, out: &mut Vec<u8>) -> Result<(), Status> {
         request.expect_shape(0, true, false)?;
-        self.tally.gets += 1;
+        self.counts.gets += 1;
         let item = self.table.get(request.key, now_s).ok_or(Status::KeyNotFound)?;
-        self.tally.hits += 1;
-        let key = if request.opcode.loud() == Opcode::GetK { request.key } else { &[] };
+        self.counts.hits += 1;
+        let key = if request.opcode.non_quiet() == Opcode::GetK { request.key } else { &[] };
         let header = Header { cas: item.cas, ..reply_header(&request.header) };
         encode_message(header, &item.flags.to_be_bytes(), key, item.value, out);
         Ok(())
@@ -160,14 +160,14 @@ impl Keeper {
         request.expect_shape(4, true, false)?;
         let expires_s = expiry(be_u32(request.extras, 0), now_s);
         let found = self.table.touch(request.key, expires_s, now_s);
-        let is_read = request.opcode.loud() != Opcode::Touch;
-        self.tally.gets += u64::from(is_read);
-        self.tally.hits += u64::from(is_read && found);
+        let is_read = request.opcode.non_quiet() != Opcode::Touch;
+        self.counts.gets += u64::from(is_read);
+        self.counts.hits += u64::from(is_read && found);
         // A point in the past has just expired the item; it is still the one that was touched.
         let seen_s = if found && expires_s != 0 { now_s.min(expires_s - 1) } else { now_s };
         let item = self.table.get(request.key, seen_s).ok_or(Status::KeyNotFound)?;
         let value: &[u8] = if is_read { item.value } else { &[] };
-        let key = if request.opcode.loud() == Opcode::GatK { request.key } else { &[] };
+        let key = if request.opcode.non_quiet() == Opcode::GatK { request.key } else { &[] };
         let header = Header { cas: item.cas, ..reply_header(&request.header) };
         encode_message(header, &item.flags.to_be_bytes(), key, value, out);
         Ok(())
@@ -175,9 +175,9 @@ impl Keeper {
 
     fn set(&mut self, request: &Request<'_>, now_s: u64, out: &mut Vec<u8>) -> Result<(), Status> {
         request.expect_shape(8, true, true)?;
-        self.tally.sets += 1;
+        self.counts.sets += 1;
         let present_cas = self.table.get(request.key, now_s).map(|item| item.cas);
-        match (request.opcode.loud(), present_cas) {
+        match (request.opcode.non_quiet(), present_cas) {
             (Opcode::Add, Some(_)) => return Err(Status::KeyExists),
             (Opcode::Replace, None) => return Err(Status::KeyNotFound),
             (_, present) => expect_version(&request.header, present)?,
@@ -190,13 +190,13 @@ impl Keeper {
 
     fn extend(&mut self, request: &Request<'_>, now_s: u64, out: &mut Vec<u8>) -> Result<(), Status> {
         request.expect_shape(0, true, true)?;
-        self.tally.sets += 1;
+        self.counts.sets += 1;
         let item = self.table.get(request.key, now_s).ok_or(Status::NotStored)?;
         if item.value.len() + request.value.len() > VALUE_BYTES_MAX {
             return Err(Status::ValueTooLarge);
         }
         expect_version(&request.header, Some(item.cas))?;
-        let cas = match request.opcode.loud() {
+        let cas = match request.opcode.non_quiet() {
             Opcode::Append => self.table.extend(request.key, &[], request.value, now_s),
             _ => self.table.extend(request.key, request.value, &[], now_s),
         };
@@ -222,7 +222,7 @@ impl Keeper {
             Some(item) => {
                 expect_version(&request.header, Some(item.cas))?;
                 let old = decimal_u64(item.value).ok_or(Status::NonNumericValue)?;
-                let number = match request.opcode.loud() {
+                let number = match request.opcode.non_quiet() {
                     Opcode::Increment => old.wrapping_add(delta),
                     _ => old.saturating_sub(delta),
                 };
@@ -267,17 +267,17 @@ impl Keeper {
         }
         let header = reply_header(&request.header);
         if request.key.is_empty() {
-            let tally = self.tally;
+            let counts = self.counts;
             let figures = [
                 ("pid", u64::from(std::process::id())),
                 ("uptime", now_s.saturating_sub(self.started_s)),
                 ("time", now_s),
                 ("curr_items", self.table.len() as u64),
                 ("bytes", self.table.bytes() as u64),
-                ("cmd_get", tally.gets),
-                ("cmd_set", tally.sets),
-                ("get_hits", tally.hits),
-                ("get_misses", tally.gets - tally.hits),
+                ("cmd_get", counts.gets),
+                ("cmd_set", counts.sets),
+                ("get_hits", counts.hits),
+                ("get_misses", counts.gets - counts.hits),
                 ("evictions", self.table.evictions()),
             ];
             encode_message(header, &[], b"version", VERSION.as_bytes(), out);
@@ -318,10 +318,10 @@ fn expect_version(header: &Header, present_cas: Option<u64>) -> Result<(), Statu
 }
 
 fn is_read(opcode: Opcode) -> bool {
-    matches!(opcode.loud(), Opcode::Get | Opcode::GetK | Opcode::Gat | Opcode::GatK)
+    matches!(opcode.non_quiet(), Opcode::Get | Opcode::GetK | Opcode::Gat | Opcode::GatK)
 }
 
-/// Turns the expiry of a request into a point in time; zero stays "never".
+/// Converts the expiry of a request to a point in time; zero stays "never".
 fn expiry(word: u32, now_s: u64) -> u64 {
     match u64::from(word) {
         0 => 0,

@@ -1,7 +1,7 @@
-//! One client of the store: bytes in, requests found, replies gathered, bytes out.
+//! One client of the store: reads bytes, parses requests, batches replies, writes bytes.
 //!
-//! Promises: a connection with nothing half-received and nothing unsent holds no buffer; at most one read and one
-//! write per turn; once `STORE_UNSENT_BYTES_MAX` is reached no request is answered and nothing is read until it drains.
+//! Promises: a connection with nothing half-received and nothing unsent holds no buffer; at most one read and one write
+//! per event; once `STORE_UNSENT_BYTES_MAX` is reached no request is answered and nothing is read until it drains.
 //! Refuses: knowing what a request means (`command.rs`).
 
 use std::io::{self, Read, Write};
@@ -13,19 +13,19 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::binary::{HEADER_BYTES, Header};
 use crate::limits::{STORE_IDLE_BYTES_MAX, STORE_UNSENT_BYTES_MAX};
 
-use super::command::{Keeper, Then, refuse, reply_error};
+use super::command::{RequestHandler, Then, refuse, reply_error};
 
-/// Whether the connection is still there after a turn.
+/// Whether the connection is still open after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Served {
     Open,
     Closed,
 }
 
-/// What a turn borrows from the loop: all connections share one receive and one send buffer.
-pub(super) struct TurnContext<'a> {
+/// What serving an event borrows from the loop: all connections share one receive and one send buffer.
+pub(super) struct ServeContext<'a> {
     pub(super) epoll: &'a OwnedFd,
-    pub(super) keeper: &'a mut Keeper,
+    pub(super) handler: &'a mut RequestHandler,
     pub(super) recv: &'a mut [u8],
     pub(super) out: &'a mut Vec<u8>,
     pub(super) now_s: u64,
@@ -42,13 +42,13 @@ pub(super) struct Connection {
     skip_bytes: u64,
     unsent: Vec<u8>,
     unsent_start: usize,
-    /// True while `held` may have whole requests that wait for room to answer them.
+    /// True while `held` may have whole requests that wait until replies are sent.
     starved: bool,
     closing: bool,
 }
 
 impl Connection {
-    /// Takes over an accepted socket and watches it.
+    /// Takes an accepted socket and registers it.
     pub(super) fn open(epoll: &OwnedFd, stream: TcpStream, index: u64) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -67,15 +67,15 @@ impl Connection {
     }
 
     /// Serves one readiness event. On `Closed` the caller drops the connection, which closes the socket.
-    pub(super) fn turn(&mut self, ctx: &mut TurnContext<'_>, flags: EventFlags) -> Turn {
-        match self.try_turn(ctx, flags) {
-            Ok(turn) => turn,
+    pub(super) fn serve(&mut self, ctx: &mut ServeContext<'_>, flags: EventFlags) -> Served {
+        match self.try_serve(ctx, flags) {
+            Ok(served) => served,
             // A reset or any other failure of the peer's socket ends this connection and nothing else.
-            Err(_) => Turn::Closed,
+            Err(_) => Served::Closed,
         }
     }
 
-    fn try_turn(&mut self, ctx: &mut TurnContext<'_>, flags: EventFlags) -> io::Result<Turn> {
+    fn try_serve(&mut self, ctx: &mut ServeContext<'_>, flags: EventFlags) -> io::Result<Served> {
         ctx.out.clear();
         let broken = EventFlags::ERR | EventFlags::HUP;
         if flags.intersects(EventFlags::OUT | broken) {
@@ -97,14 +97,14 @@ impl Connection {
         }
         self.send(ctx.out)?;
         if self.closing && self.unsent_len() == 0 {
-            return Ok(Turn::Closed);
+            return Ok(Served::Closed);
         }
         self.watch(ctx.epoll)?;
-        Ok(Turn::Open)
+        Ok(Served::Open)
     }
 
     /// Answers what the first `len` bytes of the receive buffer complete; keeps the rest.
-    fn receive(&mut self, ctx: &mut TurnContext<'_>, len: usize) {
+    fn receive(&mut self, ctx: &mut ServeContext<'_>, len: usize) {
         if !self.held.is_empty() {
             self.held.extend_from_slice(&ctx.recv[..len]);
             self.answer_held(ctx);
@@ -117,7 +117,7 @@ impl Connection {
         self.reserve_for_frame();
     }
 
-    fn answer_held(&mut self, ctx: &mut TurnContext<'_>) {
+    fn answer_held(&mut self, ctx: &mut ServeContext<'_>) {
         let mut held = std::mem::take(&mut self.held);
         let used = self.answer(ctx, &held);
         held.drain(..used);
@@ -128,7 +128,8 @@ impl Connection {
         self.reserve_for_frame();
     }
 
-    /// Makes room for the rest of a request whose header is there, so that a long value is not copied at each read.
+    /// Reserves space for the rest of a request whose header has arrived, so that a long value is not copied at each
+    /// read.
     fn reserve_for_frame(&mut self) {
         if let Some(header) = Header::decode(&self.held).filter(|header| refuse(header).is_none()) {
             let frame_len = HEADER_BYTES + header.body_len as usize;
@@ -137,7 +138,7 @@ impl Connection {
     }
 
     /// Answers whole requests from the front of `input` and returns how many bytes they took.
-    fn answer(&mut self, ctx: &mut TurnContext<'_>, input: &[u8]) -> usize {
+    fn answer(&mut self, ctx: &mut ServeContext<'_>, input: &[u8]) -> usize {
         let mut used = 0;
         self.starved = false;
         while !self.closing {
@@ -158,7 +159,7 @@ impl Connection {
             let Some(header) = Header::decode(rest) else { break };
             if let Some((status, then)) = refuse(&header) {
                 reply_error(&header, status, ctx.out);
-                ctx.keeper.tally.faults += 1;
+                ctx.handler.counts.faults += 1;
                 self.closing = then == Then::Close;
                 self.skip_bytes = u64::from(header.body_len);
                 used += HEADER_BYTES;
@@ -166,7 +167,7 @@ impl Connection {
             }
             let frame_len = HEADER_BYTES + header.body_len as usize;
             let Some(frame) = rest.get(..frame_len) else { break };
-            let then = ctx.keeper.answer(header, &frame[HEADER_BYTES..], ctx.now_s, ctx.out);
+            let then = ctx.handler.answer(header, &frame[HEADER_BYTES..], ctx.now_s, ctx.out);
             self.closing = then == Then::Close;
             used += frame_len;
         }
@@ -190,14 +191,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `out` behind what is still unsent, and keeps what the socket does not take.
+    /// Sends `out` after what is still unsent, and keeps what the socket does not take.
     fn send(&mut self, out: &[u8]) -> io::Result<()> {
         let sent = if self.unsent_len() == 0 && !out.is_empty() { write(&mut self.stream, out)? } else { 0 };
         self.unsent.extend_from_slice(&out[sent..]);
         Ok(())
     }
 
-    /// Watches for what the connection waits for: room to send, and bytes unless earlier ones still wait.
+    /// Registers for what the connection waits for: writability, and input unless earlier input still waits.
     fn watch(&mut self, epoll: &OwnedFd) -> io::Result<()> {
         let mut wanted = EventFlags::empty();
         let may_read = !self.starved && !self.closing && self.unsent_len() < STORE_UNSENT_BYTES_MAX;
@@ -211,7 +212,7 @@ impl Connection {
     }
 }
 
-/// Writes once; a socket that is full takes zero bytes.
+/// Writes once; a full socket takes zero bytes.
 fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     match stream.write(bytes) {
         Err(error) if is_transient(&error) => Ok(0),

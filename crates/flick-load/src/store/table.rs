@@ -1,7 +1,7 @@
 //! The items of the store: a chained hash table over a slab, with a list from newest to oldest.
 //!
-//! Promises: at most `entries_max` items and about `bytes_max` bytes; a write that needs room evicts the items written
-//! longest ago; an overwrite reuses the memory of what it overwrites.
+//! Promises: at most `entries_max` items and about `bytes_max` bytes; a write into a full table evicts the oldest
+//! items; an overwrite reuses the memory of what it overwrites.
 //! Refuses: reading a clock. The caller passes the time, in seconds.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Marks the end of a chain or of the age list.
 const NONE: u32 = u32::MAX;
 
-/// Bytes an item is charged beside its key and value.
+/// Bytes that an item costs beside its key and value.
 const ITEM_OVERHEAD_BYTES: usize = size_of::<Item>();
 
 /// One item. A free slot has an empty `data` and is linked through `chain`.
@@ -53,7 +53,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Builds an empty table. Keys are hashed under `seed`, so that no client can aim at one bucket.
+    /// Builds an empty table. Keys are hashed with `seed`, so that no client can choose keys of one bucket.
     pub(super) fn new(entries_max: usize, bytes_max: usize, seed: u64) -> Table {
         assert!(entries_max > 0 && entries_max < NONE as usize, "slots are named by u32");
         Table {
@@ -163,7 +163,7 @@ impl Table {
         true
     }
 
-    /// Removes every item and gives their memory back.
+    /// Removes every item and frees its memory.
     pub(super) fn clear(&mut self) {
         self.buckets.fill(NONE);
         self.items = Vec::new();
@@ -189,7 +189,7 @@ impl Table {
         None
     }
 
-    /// Takes a slot for a new `key` and chains it into its bucket; makes room first when every slot is taken.
+    /// Takes a slot for a new `key` and chains it into its bucket; evicts first when every slot is taken.
     fn insert_empty(&mut self, key: &[u8]) -> u32 {
         if self.entries == self.entries_max {
             self.evict_oldest();
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Runs random writes, reads and removals against a list that is searched from end to end.
+    /// Runs random writes, reads and removals against a list with linear search.
     #[test]
     fn agrees_with_a_plain_list() {
         for seed in 0..20 {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_and_the_oldest_goes_first() {
+    fn bytes_are_bounded_and_the_oldest_is_evicted_first() {
         let mut table = Table::new(1_000, 10_000, 1);
         for i in 0..100u8 {
             assert!(table.set(&[i], (&[i; 1_000], &[]), 0, 0, 0).is_some());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_gone_once_its_second_has_come() {
+    fn an_item_expires_at_its_second() {
         let mut table = Table::new(10, 10_000, 1);
         table.set(b"k", (b"v", b""), 7, 100, 99);
         assert_eq!(table.get(b"k", 99).map(|item| item.flags), Some(7));

@@ -7,18 +7,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flick_abi::MessageFlags;
-use flick_abi::frame::{SLOT_CURSOR, SLOT_ECHO_READY, SLOT_HEAD, SLOT_LOUD, SLOT_STATE, SLOT_TOTAL};
+use flick_abi::frame::{SLOT_CURSOR, SLOT_ECHO_READY, SLOT_HEAD, SLOT_NON_QUIET, SLOT_STATE, SLOT_TOTAL};
+use flick_abi::{FaultCause, MessageFlags};
 use flick_check::hir::{Channel, FieldId, FieldKind, UnitId};
 use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
 
-use crate::body::{Body, CAUSE_ARITHMETIC, CAUSE_CHECK, CAUSE_TOO_LONG, Mode, SelfScope};
+use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
 use crate::context::Context;
 use crate::interval::Interval;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::parse::Parser;
-use crate::parse::plan::{Plan, Role, Step, field_checks, plan, role_checks};
+use crate::parse::plan::{Plan, PlanStep, Role, field_checks, plan, role_checks};
 use crate::unit::{Key, UnitInfo};
 use crate::value::{Num, Val};
 use crate::vint;
@@ -107,40 +107,40 @@ struct Emitter<'a, 'p> {
 }
 
 impl Emitter<'_, '_> {
-    fn step(&mut self, index: usize, step: &Step) {
+    fn step(&mut self, index: usize, step: &PlanStep) {
         match step {
-            Step::Need { bytes } => {
+            PlanStep::Need { bytes } => {
                 let state = self.stage(index);
                 self.need(self.cursor.base(), *bytes + self.cursor.offset(), state);
             }
-            Step::Load { field, offset } => self.load(*field, *offset),
-            Step::EchoReady => {
+            PlanStep::Load { field, offset } => self.load(*field, *offset),
+            PlanStep::EchoReady => {
                 let yes = self.body.f.int(1);
                 self.body.set_slot(SLOT_ECHO_READY as u16, yes);
             }
-            Step::RoleCheck(index) => self.role_check(*index),
-            Step::Var(field) => self.var(*field),
-            Step::Length(field) => self.length(*field),
-            Step::Requires(field, check) => self.requires(*field, *check),
-            Step::Flags => {
+            PlanStep::RoleCheck(index) => self.role_check(*index),
+            PlanStep::Var(field) => self.var(*field),
+            PlanStep::Length(field) => self.length(*field),
+            PlanStep::Requires(field, check) => self.requires(*field, *check),
+            PlanStep::Flags => {
                 let facts = &self.info.unit.facts;
-                let flags = [(&facts.ends, MessageFlags::ENDS), (&facts.mute, MessageFlags::MUTE)];
+                let flags = [(&facts.ends, MessageFlags::ENDS), (&facts.mute, MessageFlags::ONE_WAY)];
                 self.exact(self.plan.head_end.unwrap_or(FieldId(0)));
                 self.body.set_flags(&flags.map(|(fact, bit)| (fact.as_ref(), bit)));
             }
-            Step::Loud => {
+            PlanStep::Loud => {
                 let (field, expr) =
                     self.info.unit.facts.loud.as_ref().expect("the plan has it from the facts");
                 self.exact(*field);
                 let value = self.body.expr(expr).num();
                 let value = self.body.narrow(value).value();
-                self.body.set_slot(SLOT_LOUD as u16, value);
+                self.body.set_slot(SLOT_NON_QUIET as u16, value);
             }
-            Step::Totals => self.totals(),
-            Step::Take { field, offset } => self.take(index, *field, *offset),
-            Step::VintLead { field, offset } => self.vint_lead(*field, *offset),
-            Step::Vint { field, offset } => self.vint(index, *field, *offset),
-            Step::Skip { field, offset } => {
+            PlanStep::Totals => self.totals(),
+            PlanStep::Take { field, offset } => self.take(index, *field, *offset),
+            PlanStep::VintLead { field, offset } => self.vint_lead(*field, *offset),
+            PlanStep::Vint { field, offset } => self.vint(index, *field, *offset),
+            PlanStep::Skip { field, offset } => {
                 let start = self.advance(self.cursor, *offset, *field);
                 self.cursor = self.behind(start, *field);
                 self.segment = FieldId(field.0 + 1);
@@ -260,13 +260,13 @@ impl Emitter<'_, '_> {
         let check = role_checks(self.info, self.role)[index];
         let last = keys_of(check).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
         self.exact(last);
-        self.body.expect_expr(check, last.0, CAUSE_CHECK);
+        self.body.expect_expr(check, last.0, FaultCause::Malformed);
     }
 
     fn requires(&mut self, field: FieldId, check: usize) {
         self.exact(field);
         self.body.dollar = self.known().get(&Key::Field(field)).cloned();
-        self.body.expect_expr(field_checks(self.info, field)[check], field.0, CAUSE_CHECK);
+        self.body.expect_expr(field_checks(self.info, field)[check], field.0, FaultCause::Malformed);
         self.body.dollar = None;
     }
 
@@ -276,7 +276,7 @@ impl Emitter<'_, '_> {
         };
         self.exact(field);
         let value = self.body.expr(parse).num();
-        let value = self.body.check_range(value, self.info.range(field), field.0, CAUSE_ARITHMETIC);
+        let value = self.body.check_range(value, self.info.range(field), field.0, FaultCause::Arithmetic);
         let value = self.body.narrow(value);
         self.found(Key::Field(field), Val::Num(value));
     }
@@ -288,16 +288,16 @@ impl Emitter<'_, '_> {
         self.exact(field);
         let value = self.body.expr(length).num();
         let most = i128::from(i64::MAX).max(value.range.hi);
-        let value = self.body.check_range(value, Interval::new(0, most), field.0, CAUSE_ARITHMETIC);
+        let value = self.body.check_range(value, Interval::new(0, most), field.0, FaultCause::Arithmetic);
         let narrower =
             self.channel.view.iter().find(|known| known.field == field).and_then(|known| known.max);
         let value = match (*max_bytes).into_iter().chain(narrower).min() {
             Some(max) => {
-                self.body.check_range(value, Interval::new(0, i128::from(max)), field.0, CAUSE_TOO_LONG)
+                self.body.check_range(value, Interval::new(0, i128::from(max)), field.0, FaultCause::TooLong)
             }
             None => {
                 let most = Interval::new(0, MESSAGE_BYTES_MAX);
-                self.body.check_range(value, most, field.0, CAUSE_ARITHMETIC)
+                self.body.check_range(value, most, field.0, FaultCause::Arithmetic)
             }
         };
         let value = self.body.narrow(value);
@@ -351,7 +351,7 @@ impl Emitter<'_, '_> {
         let total = self.advance(at, fixed, last);
         let total = self.place_num(total);
         let allowed = Interval::new(1, MESSAGE_BYTES_MAX);
-        let total = self.body.check_range(total, allowed, last.0, CAUSE_ARITHMETIC);
+        let total = self.body.check_range(total, allowed, last.0, FaultCause::Arithmetic);
         self.body.set_slot(SLOT_TOTAL as u16, total.value());
         // A head that ended before the segment under way starts ends at its start.
         let head = if self.plan.head_end.is_none() { Place::Fixed(0) } else { head.unwrap_or(self.cursor) };
@@ -399,7 +399,7 @@ impl Emitter<'_, '_> {
         self.exact(field);
         let sum = self.body.exact_sum(a, b);
         let allowed = Interval::new(0, MESSAGE_BYTES_MAX);
-        self.body.check_range(sum, allowed, field.0, CAUSE_ARITHMETIC)
+        self.body.check_range(sum, allowed, field.0, FaultCause::Arithmetic)
     }
 
     fn found(&mut self, key: Key, val: Val) {

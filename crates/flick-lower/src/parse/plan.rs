@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 
 use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind};
+use flick_check::walk;
 
 use crate::unit::{Key, UnitInfo};
-use crate::walk::{conjuncts, keys_of, walk_expr};
+use crate::walk::{conjuncts, keys_of};
 
 /// Who sends the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum Role {
 
 /// One step of a parser.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum PlanStep {
     /// This many bytes from the cursor must be there.
     Need {
         /// Bytes.
@@ -86,7 +87,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// In order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     /// What must be in the frame when the parser is done.
     pub persistent: BTreeSet<Key>,
     /// The last field that must lie in the head.
@@ -166,7 +167,7 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
 /// What a `&requires` of `field` reads, itself included where it says `$$`.
 fn check_keys(field: FieldId, check: &Expr) -> Vec<Key> {
     let mut keys = keys_of(check);
-    walk_expr(check, &mut |inner| {
+    walk::expr(check, &mut |inner| {
         if matches!(inner.kind, ExprKind::Dollar) {
             keys.push(Key::Field(field));
         }
@@ -224,49 +225,49 @@ pub fn plan(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> Plan {
 }
 
 /// Steps that wait for what they read, in the order in which they run when several are ready.
-fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) -> Vec<(Step, Vec<Key>)> {
+fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) -> Vec<(PlanStep, Vec<Key>)> {
     let facts = &info.unit.facts;
     let mut waiting = Vec::new();
     if role == Role::Request && !info.echo().is_empty() {
-        waiting.push((Step::EchoReady, info.echo().into_iter().map(Key::Field).collect()));
+        waiting.push((PlanStep::EchoReady, info.echo().into_iter().map(Key::Field).collect()));
     }
     for (index, check) in role_checks(info, role).into_iter().enumerate() {
-        waiting.push((Step::RoleCheck(index), keys_of(check)));
+        waiting.push((PlanStep::RoleCheck(index), keys_of(check)));
     }
     let mut lengths = Vec::new();
     for (id, field) in info.fields() {
         match &field.kind {
             FieldKind::Var { parse, .. } if needed.contains(&id) => {
-                waiting.push((Step::Var(id), keys_of(parse)));
+                waiting.push((PlanStep::Var(id), keys_of(parse)));
             }
             FieldKind::Bytes { length, .. } => {
-                waiting.push((Step::Length(id), keys_of(length)));
+                waiting.push((PlanStep::Length(id), keys_of(length)));
                 lengths.push(Key::Length(id));
             }
             FieldKind::Vint { .. } => lengths.push(Key::Length(id)),
             _ => {}
         }
         for (index, check) in field_checks(info, id).into_iter().enumerate() {
-            waiting.push((Step::Requires(id, index), check_keys(id, check)));
+            waiting.push((PlanStep::Requires(id, index), check_keys(id, check)));
         }
     }
     if role == Role::Request {
         if facts.ends.is_some() || facts.mute.is_some() {
-            waiting.push((Step::Flags, facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect()));
+            waiting.push((PlanStep::Flags, facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect()));
         }
         if let Some((_, expr)) = &facts.loud {
-            waiting.push((Step::Loud, keys_of(expr)));
+            waiting.push((PlanStep::Loud, keys_of(expr)));
         }
     }
-    waiting.push((Step::Totals, lengths));
+    waiting.push((PlanStep::Totals, lengths));
     waiting
 }
 
 struct Planner<'a, 'p> {
     info: &'a UnitInfo<'p>,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     known: BTreeSet<Key>,
-    waiting: Vec<(Step, Vec<Key>)>,
+    waiting: Vec<(PlanStep, Vec<Key>)>,
     /// Integers of the segment under way: field, offset, width.
     loads: Vec<(FieldId, u32, u32)>,
 }
@@ -285,10 +286,10 @@ impl Planner<'_, '_> {
 
     fn flush_all(&mut self) {
         if let Some(&(_, offset, width)) = self.loads.last() {
-            self.steps.push(Step::Need { bytes: offset + width });
+            self.steps.push(PlanStep::Need { bytes: offset + width });
         }
         for (field, offset, _) in std::mem::take(&mut self.loads) {
-            self.steps.push(Step::Load { field, offset });
+            self.steps.push(PlanStep::Load { field, offset });
             self.known.insert(Key::Field(field));
         }
         self.run_ready();
@@ -298,7 +299,7 @@ impl Planner<'_, '_> {
     fn check_is_ready_after(&self, len: usize) -> bool {
         let loaded: BTreeSet<Key> = self.loads[..len].iter().map(|(field, ..)| Key::Field(*field)).collect();
         self.waiting.iter().any(|(step, reads)| {
-            matches!(step, Step::RoleCheck(_) | Step::Requires(..))
+            matches!(step, PlanStep::RoleCheck(_) | PlanStep::Requires(..))
                 && reads.iter().all(|key| self.known.contains(key) || loaded.contains(key))
         })
     }
@@ -307,8 +308,8 @@ impl Planner<'_, '_> {
         while let Some(index) = self.waiting.iter().position(|(_, reads)| self.all_known(reads)) {
             let (step, _) = self.waiting.remove(index);
             match step {
-                Step::Var(field) => _ = self.known.insert(Key::Field(field)),
-                Step::Length(field) => _ = self.known.insert(Key::Length(field)),
+                PlanStep::Var(field) => _ = self.known.insert(Key::Field(field)),
+                PlanStep::Length(field) => _ = self.known.insert(Key::Length(field)),
                 _ => {}
             }
             self.steps.push(step);
@@ -320,9 +321,9 @@ impl Planner<'_, '_> {
     }
 
     fn vint(&mut self, field: FieldId, offset: u32) {
-        self.steps.push(Step::Need { bytes: offset + 1 });
-        self.steps.push(Step::VintLead { field, offset });
-        self.steps.push(Step::Vint { field, offset });
+        self.steps.push(PlanStep::Need { bytes: offset + 1 });
+        self.steps.push(PlanStep::VintLead { field, offset });
+        self.steps.push(PlanStep::Vint { field, offset });
         self.known.extend([Key::Length(field), Key::Field(field)]);
         self.run_ready();
     }
@@ -331,11 +332,11 @@ impl Planner<'_, '_> {
         let name = &self.info.unit.name;
         assert!(self.known.contains(&Key::Length(field)), "a length in `{name}` depends on earlier fields");
         if is_read {
-            self.steps.push(Step::Take { field, offset });
+            self.steps.push(PlanStep::Take { field, offset });
             self.known.insert(Key::Field(field));
             self.run_ready();
         } else {
-            self.steps.push(Step::Skip { field, offset });
+            self.steps.push(PlanStep::Skip { field, offset });
         }
     }
 }
@@ -346,7 +347,7 @@ impl Plan {
         let mut stored = self.persistent.clone();
         let mut found = BTreeSet::new();
         for (index, step) in self.steps.iter().enumerate() {
-            if matches!(step, Step::Need { .. } | Step::Take { .. } | Step::Vint { .. }) {
+            if matches!(step, PlanStep::Need { .. } | PlanStep::Take { .. } | PlanStep::Vint { .. }) {
                 stored.extend(self.live_after(info, role, index).intersection(&found));
             }
             found.extend(step.defines().into_iter().map(|key| info.canonical(key)));
@@ -367,15 +368,15 @@ impl Plan {
     }
 }
 
-impl Step {
+impl PlanStep {
     fn defines(&self) -> Vec<Key> {
         match self {
-            Step::Load { field, .. }
-            | Step::Var(field)
-            | Step::Take { field, .. }
-            | Step::Vint { field, .. } => vec![Key::Field(*field)],
-            Step::Length(field) => vec![Key::Length(*field)],
-            Step::VintLead { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
+            PlanStep::Load { field, .. }
+            | PlanStep::Var(field)
+            | PlanStep::Take { field, .. }
+            | PlanStep::Vint { field, .. } => vec![Key::Field(*field)],
+            PlanStep::Length(field) => vec![Key::Length(*field)],
+            PlanStep::VintLead { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
             _ => Vec::new(),
         }
     }
@@ -383,24 +384,27 @@ impl Step {
     fn reads(&self, info: &UnitInfo<'_>, role: Role) -> Vec<Key> {
         let facts = &info.unit.facts;
         match self {
-            Step::Need { .. } | Step::Load { .. } | Step::EchoReady | Step::VintLead { .. } => Vec::new(),
-            Step::Vint { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
-            Step::RoleCheck(index) => keys_of(role_checks(info, role)[*index]),
-            Step::Var(field) => match &info.field(*field).kind {
+            PlanStep::Need { .. }
+            | PlanStep::Load { .. }
+            | PlanStep::EchoReady
+            | PlanStep::VintLead { .. } => Vec::new(),
+            PlanStep::Vint { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
+            PlanStep::RoleCheck(index) => keys_of(role_checks(info, role)[*index]),
+            PlanStep::Var(field) => match &info.field(*field).kind {
                 FieldKind::Var { parse, .. } => keys_of(parse),
                 _ => Vec::new(),
             },
-            Step::Length(field) => match &info.field(*field).kind {
+            PlanStep::Length(field) => match &info.field(*field).kind {
                 FieldKind::Bytes { length, .. } => keys_of(length),
                 _ => Vec::new(),
             },
-            Step::Requires(field, index) => check_keys(*field, field_checks(info, *field)[*index]),
-            Step::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
-            Step::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
-            Step::Totals => {
+            PlanStep::Requires(field, index) => check_keys(*field, field_checks(info, *field)[*index]),
+            PlanStep::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
+            PlanStep::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
+            PlanStep::Totals => {
                 info.fields().map(|(id, _)| id).filter(|id| info.has_length(*id)).map(Key::Length).collect()
             }
-            Step::Take { field, .. } | Step::Skip { field, .. } => vec![Key::Length(*field)],
+            PlanStep::Take { field, .. } | PlanStep::Skip { field, .. } => vec![Key::Length(*field)],
         }
     }
 }

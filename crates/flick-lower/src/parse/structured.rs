@@ -242,7 +242,7 @@ impl Emitter<'_, '_> {
                     self.keep(Key::Field(id), value);
                 }
             }
-            FieldKind::TextVar { .. } | FieldKind::Asked => {}
+            FieldKind::TextVar { .. } | FieldKind::Kept => {}
             FieldKind::ToClose { .. } => self.until_close(),
             FieldKind::List(list) => self.list(id, list),
         }

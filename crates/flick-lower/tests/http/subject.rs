@@ -1,14 +1,13 @@
 //! The parsers of `stdlib/http.flick` as the platform calls them: part by part, as far as bytes are there.
 
 use flick_abi::frame::{MessageFlags, SLOT_ASKED};
-use flick_abi::{Engine, Frame, FuncId, Step};
-use flick_check::{Severity, check, render};
+use flick_abi::{Engine, FaultCause, Frame, FuncId, ParseStep};
 use flick_codegen::{Compiled, Options, compile};
+use flick_compiler::Input;
 use flick_ir::Interpreter;
 use flick_testkit::http::Asked;
 use flick_testkit::http::strict::End;
 
-const LIBRARY: &str = include_str!("../../../../stdlib/http.flick");
 /// Passes everything on, so that bodies stream and nothing but framing is decoded.
 const PROGRAM: &str = "use http
 
@@ -49,13 +48,8 @@ pub struct Subject {
 impl Subject {
     /// Compiles the grammar with a program that passes everything on.
     pub fn new() -> Self {
-        let load = |name: &str| (name == "http").then(|| ("http.flick".to_owned(), LIBRARY.to_owned()));
-        let (program, diagnostics, sources) = check("pass.flick", PROGRAM, &load);
-        let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
-        let errors: Vec<String> = errors.map(|diagnostic| render(diagnostic, &sources, false)).collect();
-        let module = flick_lower::lower(&program.unwrap_or_else(|| panic!("{}", errors.join("\n"))));
-        let errors = flick_ir::verify(&module);
-        assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
+        let module = flick_compiler::module(&Input::text("pass.flick", PROGRAM));
+        let module = module.unwrap_or_else(|failure| panic!("{failure}"));
         let compiled = compile(&module, &Options::default()).expect("a verified module compiles");
         let interpreter = Interpreter::new(module);
         let channels = &interpreter.module().program.channels;
@@ -86,9 +80,9 @@ impl Subject {
         let (mut at, mut body) = (0, Vec::new());
         for part in 0..PARTS_MAX {
             match self.part(engine, parser, &mut frame, &bytes[at..], at, cuts) {
-                Step::NeedMore(_) => return Seen::Short,
-                Step::Fault { cause, .. } => return Seen::Refused(status(cause)),
-                Step::Done => {}
+                ParseStep::NeedMore(_) => return Seen::Short,
+                ParseStep::Fault { cause, .. } => return Seen::Refused(status(cause)),
+                ParseStep::Done => {}
             }
             let (head, total) = (frame.head_bytes() as usize, frame.total_bytes());
             let flags = frame.flags();
@@ -124,13 +118,13 @@ impl Subject {
         bytes: &[u8],
         from: usize,
         cuts: &[usize],
-    ) -> Step {
+    ) -> ParseStep {
         let mut wanted = 0;
         let ends = cuts.iter().filter(|cut| **cut > from).map(|cut| cut - from).chain([bytes.len()]);
         for len in ends {
             if len as u64 >= wanted {
                 match engine.parse(parser, frame, &bytes[..len]) {
-                    Step::NeedMore(bytes) => {
+                    ParseStep::NeedMore(bytes) => {
                         assert!(bytes > len as u64, "a parser asks for bytes that it has");
                         wanted = bytes;
                     }
@@ -138,25 +132,25 @@ impl Subject {
                 }
             }
         }
-        Step::NeedMore(wanted)
+        ParseStep::NeedMore(wanted)
     }
 
     /// What the facts of replies say; of requests nothing more than the parser's own flags.
     fn told(&self, engine: &dyn Engine, frame: &Frame, head: &[u8]) -> MessageFlags {
         let Some(reply_flags) = self.reply_flags else { return frame.flags() };
         let mut frame = frame.clone();
-        assert_eq!(engine.parse(reply_flags, &mut frame, head), Step::Done, "facts are always told");
+        assert_eq!(engine.parse(reply_flags, &mut frame, head), ParseStep::Done, "facts are always told");
         frame.flags()
     }
 }
 
 /// The status that a fault is answered with.
-fn status(cause: u32) -> u16 {
+fn status(cause: FaultCause) -> u16 {
     match cause {
-        3 => 431,
-        4 => 501,
-        5 => 414,
-        _ => 400,
+        FaultCause::TooLong => 431,
+        FaultCause::Unsupported => 501,
+        FaultCause::NameTooLong => 414,
+        FaultCause::Malformed | FaultCause::Arithmetic => 400,
     }
 }
 

@@ -144,7 +144,7 @@ impl<'p> Decoder<'p, '_> {
             }
             FieldKind::Flag { any: Some(_), .. } => return Ok(()),
             FieldKind::Flag { parse, any: None } => self.env.eval(parse)?,
-            FieldKind::Bits { .. } | FieldKind::Asked => self.env.field(field),
+            FieldKind::Bits { .. } | FieldKind::Kept => self.env.field(field),
             FieldKind::TextVar { .. } => return Ok(()),
             FieldKind::ToClose { .. } => return Err(Stop::UntilClose),
             FieldKind::List(list) => return self.list(field, list),

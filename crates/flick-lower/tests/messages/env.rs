@@ -126,7 +126,7 @@ impl<'p> Env<'p> {
                 V::Bytes(Vec::new())
             }
             FieldKind::Flag { .. } => V::Bool(false),
-            FieldKind::Asked => V::Int(i128::from(self.asked)),
+            FieldKind::Kept => V::Int(i128::from(self.asked)),
             FieldKind::Bits { of, shift, width } => {
                 V::Int((self.field(*of).int() >> shift) & ((1 << width) - 1))
             }

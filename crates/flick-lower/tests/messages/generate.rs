@@ -351,7 +351,7 @@ impl<'p> Writer<'_, 'p> {
                 return;
             }
             FieldKind::Flag { .. } | FieldKind::TextVar { .. } => return,
-            FieldKind::Bits { .. } | FieldKind::Asked => self.env.field(field),
+            FieldKind::Bits { .. } | FieldKind::Kept => self.env.field(field),
         };
         self.env.values.insert(field, value);
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use flick_abi::limits::{HEAD_BYTES_MAX, OUT_BYTES_MAX, STATE_WORDS_MAX};
 use flick_abi::{
-    AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleAction, RuleCall, SendBody, SendList, Step,
+    AskList, Engine, Frame, FuncId, NoHost, ParseStep, RuleAction, RuleCall, RuleOutcome, SendBody, SendList,
 };
 use flick_check::hir::{Expr, FieldId, Item, Program, Unit};
+use flick_ir::data::Module;
 use flick_testkit::feed::{Told, feed};
 use flick_testkit::generate::Rng;
 
@@ -36,21 +37,19 @@ pub struct Spoken {
 impl Spoken {
     /// Checks and compiles it.
     pub fn new(text: &str, files: &[(&str, &str)]) -> Self {
-        Self::of(source::program_with(text, files), text)
+        let (program, module) =
+            source::try_lower_with(text, files).unwrap_or_else(|| panic!("refused:\n{text}"));
+        Self::of(program, module, text)
     }
 
     /// As `new`; `None` where it is refused, or needs more than a message may.
     pub fn try_new(text: &str, files: &[(&str, &str)]) -> Option<Self> {
-        let program = source::try_program_with(text, files)?;
-        if !flick_lower::crowded(&program).is_empty() {
-            return None;
-        }
-        let module = flick_lower::lower(&program);
-        flick_ir::bounds::excesses(&module).is_empty().then(|| Self::of(program, text))
+        let (program, module) = source::try_lower_with(text, files)?;
+        Some(Self::of(program, module, text))
     }
 
-    fn of(mut program: Program, text: &str) -> Self {
-        let engines = Engines::new(source::verified(flick_lower::lower(&program)));
+    fn of(mut program: Program, module: Module, text: &str) -> Self {
+        let engines = Engines::new(module);
         for unit in program.units.iter_mut().filter(|unit| unit.body.is_none()) {
             unit.body = Some((0..unit.fields.len()).map(|at| Item::Field(FieldId(at as u32))).collect());
         }
@@ -219,7 +218,7 @@ impl Reader<'_> {
         frame.slots[flick_abi::frame::SLOT_ASKED] = asked;
         let step = self.engines.compiled().parse(parser, &mut frame, data);
         let is_there = frame.total_bytes() <= data.len() as u64 || frame.total_bytes() == u64::MAX;
-        (step == Step::Done && is_there).then_some(frame)
+        (step == ParseStep::Done && is_there).then_some(frame)
     }
 
     /// What the rule makes of a message: the same bytes, but for what is never passed on.
@@ -361,7 +360,7 @@ impl Output {
             failure: None,
             host: &mut NoHost,
         };
-        assert_eq!(engine.run(rule, &mut call), Outcome::Finished);
+        assert_eq!(engine.run(rule, &mut call), RuleOutcome::Finished);
         let sends = self.sends.as_slice();
         match sends {
             [] => None,

@@ -4,11 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flick_check::hir::Program;
 use flick_check::limits::UNIT_FIELDS_MAX;
-use flick_codegen::{Options, compile};
-
-use crate::source::verified;
+use flick_compiler::{EngineKind, Input, compile};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -38,26 +35,14 @@ fn blocks(page: &str) -> Vec<String> {
     parts.map(|part| part.split("```").next().unwrap_or("").to_owned()).collect()
 }
 
-/// Checks `text` with the standard library, and with what stands beside it.
-fn checked(text: &str, beside: Option<&Path>) -> Option<Program> {
-    let loader = |name: &str| {
-        let dirs = beside.into_iter().map(Path::to_path_buf).chain([root().join("stdlib")]);
-        let paths = dirs.map(|dir| dir.join(format!("{name}.flick")));
-        let text = paths.into_iter().find_map(|path| fs::read_to_string(path).ok())?;
-        Some((format!("{name}.flick"), text))
-    };
-    flick_check::check("test.flick", text, &loader).0.filter(|program| program.process.is_some())
-}
-
-/// Lowers, verifies and compiles a program that was accepted; whether it was.
-fn check(name: &str, text: &str, beside: Option<&Path>) -> bool {
-    let Some(program) = checked(text, beside) else { return false };
-    for program in program.each() {
-        assert!(flick_lower::crowded(program).is_empty(), "{name} has room");
-        let module = verified(flick_lower::lower(program));
-        if let Err(error) = compile(&module, &Options::default()) {
-            panic!("{name}: {error}");
-        }
+/// Compiles all processes of a text, if the checker accepts it; whether it did.
+fn check(input: &Input<'_>) -> bool {
+    let accepted = flick_compiler::check(input).unwrap_or_else(|failure| panic!("{}: {failure}", input.name));
+    if accepted.program.is_none_or(|program| program.process.is_none()) {
+        return false;
+    }
+    if let Err(failure) = compile(input, EngineKind::Native) {
+        panic!("{}: {failure}", input.name);
     }
     true
 }
@@ -66,13 +51,13 @@ fn check(name: &str, text: &str, beside: Option<&Path>) -> bool {
 fn what_the_checker_accepts_is_compiled() {
     let mut accepted = 0;
     for path in ["examples", "tests/golden/ok", "tests/services"].iter().flat_map(|dir| files(dir, "flick")) {
-        let text = fs::read_to_string(&path).expect("a program is text");
-        accepted += u32::from(check(&path.display().to_string(), &text, path.parent()));
+        let input = Input::file(&path).unwrap_or_else(|failure| panic!("{failure}"));
+        accepted += u32::from(check(&input));
     }
     for path in ["docs/language", "docs/errors", "docs/guide"].iter().flat_map(|dir| files(dir, "md")) {
         let page = fs::read_to_string(&path).expect("a page is text");
         for text in blocks(&page) {
-            accepted += u32::from(check(&path.display().to_string(), &text, None));
+            accepted += u32::from(check(&Input::text(&path.display().to_string(), text)));
         }
     }
     assert!(accepted > 100, "{accepted} programs were accepted");
@@ -95,8 +80,10 @@ fn crowd(fields: usize) -> String {
 fn as_many_fields_as_a_frame_holds_are_compiled_and_more_are_counted() {
     // Each text that is read takes a place, the one that is changed two more.
     let most = UNIT_FIELDS_MAX - 2;
-    assert!(check("the most fields", &crowd(most), None));
-    let program = checked(&crowd(most + 1), None).expect("the checker does not count what is read");
+    assert!(check(&Input::text("the most fields", crowd(most))));
+    let checked = flick_compiler::check(&Input::text("one field more", crowd(most + 1)));
+    let program = checked.ok().and_then(|checked| checked.program);
+    let program = program.expect("the checker does not count what is read");
     let found = flick_lower::crowded(&program);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].slots, UNIT_FIELDS_MAX + 1);

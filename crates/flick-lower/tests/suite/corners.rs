@@ -1,12 +1,12 @@
 //! Corners of parsers that neither the grammars of the library nor random ones come to, from trees written by hand: whole
 //! and cut at every byte.
 
-use flick_abi::frame::{SLOT_ASKED, SLOT_LOUD};
+use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{Frame, Step};
+use flick_abi::{FaultCause, Frame, ParseStep};
 use flick_check::hir::{
-    BinaryOp, Choice, Class, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, Keyed, List, ListEnd,
-    Span, Ty, ViewField,
+    BinaryOp, Choice, Class, DecodedField, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Item, Keyed,
+    List, ListEnd, Span, Ty,
 };
 
 use crate::engines::Engines;
@@ -43,7 +43,13 @@ fn text_field(id: u32) -> Expr {
 /// One row where the first field is 0, else another.
 fn forms(row: Vec<Item>, otherwise: Vec<Item>) -> Item {
     let (arms, otherwise) = (vec![(vec![int(0)], row)], Some(otherwise));
-    Item::Switch(Choice { on: field(0), arms, otherwise, cause: 4, span: Span::default() })
+    Item::Switch(Choice {
+        on: field(0),
+        arms,
+        otherwise,
+        cause: FaultCause::Unsupported,
+        span: Span::default(),
+    })
 }
 
 #[test]
@@ -108,18 +114,18 @@ fn a_fact_that_was_told_before_long_data_passed_is_not_asked_again_behind_it() {
         on: field(0),
         arms: vec![(vec![int(7)], row)],
         otherwise: Some(Vec::new()),
-        cause: 4,
+        cause: FaultCause::Unsupported,
         span: Span::default(),
     };
     let facts = Facts { request: Some(same(text_field(1), text(b"put"))), ..Facts::default() };
     let mut program = program(fields, vec![item(0), Item::Switch(choice)], facts, &[2]);
     let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
-    view.push(ViewField { field: FieldId(3), max: Some(4), optional: true });
+    view.push(DecodedField { field: FieldId(3), max: Some(4), optional: true });
     let subject = Subject::new(&program, "parse_request");
     let message = |len: usize| [format!("7put {len}\r\n").as_bytes(), &vec![b'x'; len], b"\r\n"].concat();
     assert_eq!(parts(&subject, &message(9000)), [(11, 9011), (2, 2)]);
     subject.done(&message(4));
-    assert_eq!(subject.fault(b"7get 2\r\nab\r\n"), 1);
+    assert_eq!(subject.fault(b"7get 2\r\nab\r\n"), FaultCause::Malformed);
 }
 
 #[test]
@@ -179,7 +185,7 @@ fn a_text_longer_than_an_option_of_the_view_is_none_and_no_fault() {
     };
     check(b"abcd\r\n", Some(b"abcd"));
     check(b"abcde\r\n", None);
-    assert_eq!(subject.fault(b"abcdefghi\r\n"), 3);
+    assert_eq!(subject.fault(b"abcdefghi\r\n"), FaultCause::TooLong);
 }
 
 #[test]
@@ -263,8 +269,8 @@ fn lines_whose_values_must_not_be_empty_are_refused_where_one_is() {
     let fields = data_and_lines(value);
     let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
     subject.done(b"a:b\r\nb:c\r\n\r\n");
-    assert_eq!(subject.fault(b"a:b\r\nb:\r\n\r\n"), 1);
-    assert_eq!(subject.fault(b"a:\r\n\r\n"), 1);
+    assert_eq!(subject.fault(b"a:b\r\nb:\r\n\r\n"), FaultCause::Malformed);
+    assert_eq!(subject.fault(b"a:\r\n\r\n"), FaultCause::Malformed);
 }
 
 #[test]
@@ -284,7 +290,7 @@ fn lines_whose_names_have_a_least_length_are_refused_where_one_is_shorter() {
     fields[3].kind = run(WORD, 2, 8);
     let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
     subject.done(b"ab:c\r\n\r\n");
-    assert_eq!(subject.fault(b"ab:c\r\nd:e\r\n\r\n"), 1);
+    assert_eq!(subject.fault(b"ab:c\r\nd:e\r\n\r\n"), FaultCause::Malformed);
 }
 
 #[test]
@@ -295,7 +301,7 @@ fn lines_whose_values_must_stand_behind_a_blank_are_refused_where_one_does_not()
     fields.push(named("lines.blank", run(BLANK, 1, 4)));
     let subject = Subject::new(&program(fields, vec![item(2)], Facts::default(), &[]), "parse_request");
     subject.done(b"a: b\r\n\r\n");
-    assert_eq!(subject.fault(b"a: b\r\nb:c\r\n\r\n"), 1);
+    assert_eq!(subject.fault(b"a: b\r\nb:c\r\n\r\n"), FaultCause::Malformed);
 }
 
 #[test]
@@ -350,7 +356,7 @@ fn what_is_kept_and_what_is_said_out_loud_follow_from_requests() {
     let program = program(fields, vec![item(0), item(1)], facts, &[]);
     let check = |parser: &str, expected: (u64, u64)| {
         let frame = Subject::new(&program, parser).done(b"\x07\x00");
-        assert_eq!((frame.slots[SLOT_ASKED], frame.slots[SLOT_LOUD]), expected, "{parser}");
+        assert_eq!((frame.slots[SLOT_ASKED], frame.slots[SLOT_NON_QUIET]), expected, "{parser}");
     };
     check("parse_request", (7, 8));
     check("parse_reply", (0, 0));
@@ -380,14 +386,14 @@ fn a_length_is_refused_before_what_stands_behind_its_bytes_is_there() {
     let body = vec![item(0), item(1), literal(b"\r\n")];
     let subject = Subject::new(&program(fields, body, Facts::default(), &[]), "parse_request");
     subject.done(b"\x03abc\r\n");
-    assert_eq!(subject.fault(b"\x04"), 3);
+    assert_eq!(subject.fault(b"\x04"), FaultCause::TooLong);
 }
 
 #[test]
 fn a_message_of_no_bytes_is_none() {
     let nothing = named("nothing", bytes(int(0), None));
     let subject = Subject::new(&program(vec![nothing], vec![item(0)], Facts::default(), &[]), "parse_reply");
-    assert_eq!(subject.fault(b"x"), 2);
+    assert_eq!(subject.fault(b"x"), FaultCause::Arithmetic);
 }
 
 #[test]
@@ -416,7 +422,7 @@ fun to: (-/q backend, m: q) -> ()
 }
 
 /// The parser of a flat unit, whole and cut at every byte.
-fn flat(fields: Vec<Field>, view: &[u32], data: &[u8]) -> (Step, Frame) {
+fn flat(fields: Vec<Field>, view: &[u32], data: &[u8]) -> (ParseStep, Frame) {
     let program = hand::program(fields, Facts::default(), view);
     let engines = Engines::new(verified(flick_lower::lower(&program)));
     engines.parse_at_every_cut(engines.find("parse_request.client"), data)
@@ -427,7 +433,7 @@ fn an_integer_behind_bytes_of_constant_length_is_waited_for() {
     let fields = || vec![bytes_field("name", int(3), Some(3), false), int_field("n", repr(4), None)];
     for view in [&[1][..], &[0, 1]] {
         let (step, frame) = flat(fields(), view, &[b'a', b'b', b'c', 0, 0, 1, 7]);
-        assert_eq!(step, Step::Done);
+        assert_eq!(step, ParseStep::Done);
         assert_eq!(frame.slots[FRAME_HEAD_SLOTS + view.len() - 1], 0x107);
     }
 }
@@ -437,14 +443,14 @@ fn a_length_outlasts_a_cut_behind_it_and_what_it_is_computed_from_one_before_it(
     let less = arithmetic(BinaryOp::Sub, field(0), int(1));
     let fields = vec![int_field("len", repr(1), None), bytes_field("name", less, Some(9), false)];
     let (step, frame) = flat(fields, &[1], &[3, b'a', b'b']);
-    assert_eq!((step, frame.total_bytes()), (Step::Done, 3));
+    assert_eq!((step, frame.total_bytes()), (ParseStep::Done, 3));
 
     let mut first = int_field("first", repr(1), None);
     first.requires = vec![compare(BinaryOp::Lt, field(0), int(9))];
     let both = arithmetic(BinaryOp::Add, field(0), field(1));
     let fields = vec![first, int_field("second", repr(1), None), bytes_field("name", both, Some(20), false)];
     let (step, frame) = flat(fields, &[2], &[1, 2, b'a', b'b', b'c']);
-    assert_eq!((step, frame.total_bytes()), (Step::Done, 5));
+    assert_eq!((step, frame.total_bytes()), (ParseStep::Done, 5));
 }
 
 #[test]
@@ -459,8 +465,11 @@ fn a_bound_of_the_view_holds_for_its_own_field_alone() {
     (view[0].max, view[1].max) = (Some(9), Some(4));
     let engines = Engines::new(verified(flick_lower::lower(&program)));
     let parser = engines.find("parse_request.client");
-    assert_eq!(engines.parse_at_every_cut(parser, b"\x04abcdabcd").0, Step::Done);
-    assert_eq!(engines.parse_at_every_cut(parser, b"\x05abcdeabcde").0, Step::Fault { field: 2, cause: 3 });
+    assert_eq!(engines.parse_at_every_cut(parser, b"\x04abcdabcd").0, ParseStep::Done);
+    assert_eq!(
+        engines.parse_at_every_cut(parser, b"\x05abcdeabcde").0,
+        ParseStep::Fault { field: 2, cause: FaultCause::TooLong }
+    );
 }
 
 #[test]
@@ -469,7 +478,7 @@ fn a_message_is_refused_as_soon_as_what_a_check_reads_is_there() {
     second.requires = vec![compare(BinaryOp::Eq, field(1), int(1))];
     let fields = vec![int_field("first", repr(1), None), second, int_field("third", repr(4), None)];
     let (step, _) = flat(fields.clone(), &[0, 1, 2], &[0, 2]);
-    assert_eq!(step, Step::Fault { field: 1, cause: 1 });
+    assert_eq!(step, ParseStep::Fault { field: 1, cause: FaultCause::Malformed });
     let (step, _) = flat(fields, &[0, 1, 2], &[0, 1, 0, 0, 0, 0]);
-    assert_eq!(step, Step::Done);
+    assert_eq!(step, ParseStep::Done);
 }

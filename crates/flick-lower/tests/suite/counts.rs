@@ -1,6 +1,6 @@
 //! What a grammar knows of how many elements its lists have.
 
-use flick_abi::Step;
+use flick_abi::ParseStep;
 
 use crate::engines::Engines;
 use crate::source;
@@ -28,12 +28,12 @@ fun step: (m: line) -> (line)
 fn check(engines: &Engines, message: &str, is_of_it: bool) {
     let parser = engines.find("parse_request.client");
     let (step, _) = engines.parse_at_every_cut(parser, message.as_bytes());
-    assert_eq!(step == Step::Done, is_of_it, "{message:?}: {step:?}");
+    assert_eq!(step == ParseStep::Done, is_of_it, "{message:?}: {step:?}");
 }
 
 #[test]
 fn elements_of_a_list_are_counted() {
-    let engines = Engines::new(source::lower(PROGRAM, source::LIBRARY));
+    let engines = Engines::new(source::lower(PROGRAM, source::library()));
     for (message, is_of_it) in [
         (";\n", true),
         ("a,;x,y,\n", true),

@@ -1,8 +1,10 @@
 //! Runs a module on both engines at once and insists that they agree.
 
 use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
-use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX};
-use flick_abi::{AskList, Engine, Frame, FuncId, NoHost, Outcome, RuleCall, SendBody, SendList, Step};
+use flick_abi::limits::{FAILURE_BYTES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::{
+    AskList, Engine, Frame, FuncId, NoHost, ParseStep, RuleCall, RuleOutcome, SendBody, SendList,
+};
 use flick_codegen::{Compiled, Options, compile};
 use flick_ir::data::Module;
 use flick_ir::{Interpreter, Visitor, bounds};
@@ -55,7 +57,7 @@ impl Engines {
     }
 
     /// Calls a parser once. The interpreter sees to its certificate.
-    pub fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    pub fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         self.parse_visited(parser, frame, data, &mut |_, _, _| {})
     }
 
@@ -66,15 +68,15 @@ impl Engines {
         frame: &mut Frame,
         data: &[u8],
         visitor: Visitor<'_>,
-    ) -> Step {
+    ) -> ParseStep {
         let mut other = frame.clone();
         let step = self.interpreter.parse_visited(parser, frame, data, visitor);
         match step {
-            Step::NeedMore(bytes) => assert!(bytes <= self.head_bytes_max, "asks for {bytes} bytes"),
-            Step::Done => {
+            ParseStep::NeedMore(bytes) => assert!(bytes <= self.head_bytes_max, "asks for {bytes} bytes"),
+            ParseStep::Done => {
                 assert!(frame.head_bytes() <= self.head_bytes_max, "a head of {}", frame.head_bytes())
             }
-            Step::Fault { .. } => {}
+            ParseStep::Fault { .. } => {}
         }
         assert_eq!(step, self.compiled.parse(parser, &mut other, data), "steps on {data:?}");
         assert_eq!(frame.slots, other.slots, "slots on {data:?}");
@@ -82,14 +84,14 @@ impl Engines {
     }
 
     /// Parses a message that is all there.
-    pub fn parse_whole(&self, parser: FuncId, data: &[u8]) -> (Step, Frame) {
+    pub fn parse_whole(&self, parser: FuncId, data: &[u8]) -> (ParseStep, Frame) {
         let mut frame = Frame::new();
         let step = self.parse(parser, &mut frame, data);
         (step, frame)
     }
 
     /// Parses `data` cut once at every byte, and once byte by byte; always with the outcome of `parse_whole`.
-    pub fn parse_at_every_cut(&self, parser: FuncId, data: &[u8]) -> (Step, Frame) {
+    pub fn parse_at_every_cut(&self, parser: FuncId, data: &[u8]) -> (ParseStep, Frame) {
         let whole = self.parse_whole(parser, data);
         for cut in 0..data.len() {
             self.parse_parts(parser, data, [cut, data.len()].into_iter(), &whole);
@@ -103,7 +105,7 @@ impl Engines {
         parser: FuncId,
         data: &[u8],
         lens: impl Iterator<Item = usize>,
-        whole: &(Step, Frame),
+        whole: &(ParseStep, Frame),
     ) {
         let mut frame = Frame::new();
         let mut wanted = 0;
@@ -113,10 +115,10 @@ impl Engines {
                 continue;
             }
             match self.parse(parser, &mut frame, &data[..len]) {
-                Step::NeedMore(bytes) => {
+                ParseStep::NeedMore(bytes) => {
                     assert!(bytes > len as u64, "a parser asks for bytes that it has: {bytes} of {len}");
                     wanted = bytes;
-                    last = Some(Step::NeedMore(bytes));
+                    last = Some(ParseStep::NeedMore(bytes));
                 }
                 step => {
                     last = Some(step);
@@ -125,7 +127,7 @@ impl Engines {
             }
         }
         // A message cut for good may leave the two at different places of the same wait.
-        if let (Step::NeedMore(_), Some(Step::NeedMore(_)) | None) = (whole.0, last) {
+        if let (ParseStep::NeedMore(_), Some(ParseStep::NeedMore(_)) | None) = (whole.0, last) {
             return;
         }
         assert_eq!(last, Some(whole.0), "a cut changes the outcome on {data:?}");
@@ -178,13 +180,13 @@ fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel
         sends: &mut sends,
         asks: &mut asks,
         answers: &[],
-        spills: &mut [],
+        spills: &mut [0; SPILL_WORDS_MAX],
         resume: 0,
         state: &mut vec![0; flick_abi::limits::STATE_WORDS_MAX],
         failure: None,
         host: &mut NoHost,
     };
-    assert_eq!(engine.run(rule, &mut call), Outcome::Finished);
+    assert_eq!(engine.run(rule, &mut call), RuleOutcome::Finished);
     sends
         .as_slice()
         .iter()

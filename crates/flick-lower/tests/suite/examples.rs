@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flick_abi::{Frame, RuleAction, Step};
+use flick_abi::{Frame, ParseStep, RuleAction};
 
 use crate::engines::Engines;
 use crate::memcached::Message;
@@ -57,13 +57,13 @@ fn exercise(engines: &Engines, random: &mut Random) -> bool {
         engines.build(builder, &frame);
     }
     // The platform runs rules and flags only on messages whose head is there.
-    if step != Step::Done || frame.head_bytes() > bytes.len() as u64 {
+    if step != ParseStep::Done || frame.head_bytes() > bytes.len() as u64 {
         return false;
     }
     if parser == view.parse_reply
         && let Some(flags) = view.reply_flags
     {
-        assert_eq!(engines.parse(flags, &mut frame, &bytes), Step::Done);
+        assert_eq!(engines.parse(flags, &mut frame, &bytes), ParseStep::Done);
     }
     let lens: Vec<u64> = program
         .channels

@@ -1,9 +1,10 @@
 //! Random grammars, random messages: parsers against a model with integers that never wrap, cut at every byte.
 
-use flick_abi::Step;
+use flick_abi::FaultCause;
+use flick_abi::ParseStep;
 use flick_check::hir::{
-    BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Field, FieldId, FieldKind, IntRepr, Local,
-    LocalId, Proc, Program, Rule, Span, Ty, Unit, UnitId, ViewField,
+    BinaryOp, Block, Channel, ChannelId, DecodedField, Derived, Expr, ExprKind, Field, FieldId, FieldKind,
+    IntRepr, Local, LocalId, Proc, Program, Rule, Span, Ty, Unit, UnitId,
 };
 
 use crate::engines::Engines;
@@ -32,8 +33,8 @@ fn unit(random: &mut Random) -> Unit {
                 name: Some("n".to_owned()),
                 kind: FieldKind::Vint { derived: None },
                 requires: Vec::new(),
-                cause: flick_check::hir::CAUSE_MALFORMED,
-                too_long: flick_check::hir::CAUSE_TOO_LONG,
+                cause: FaultCause::Malformed,
+                too_long: FaultCause::TooLong,
                 default: None,
                 span: Span::default(),
             },
@@ -48,8 +49,8 @@ fn unit(random: &mut Random) -> Unit {
                 name: Some("v".to_owned()),
                 kind: FieldKind::Var { repr, parse: number(random, &ints, 3), sum: None },
                 requires: Vec::new(),
-                cause: flick_check::hir::CAUSE_MALFORMED,
-                too_long: flick_check::hir::CAUSE_TOO_LONG,
+                cause: FaultCause::Malformed,
+                too_long: FaultCause::TooLong,
                 default: None,
                 span: Span::default(),
             },
@@ -181,7 +182,10 @@ fn dump_program(unit: Unit, view: &[u32]) -> Program {
         is_array: false,
         receives: Some(UnitId(0)),
         sends: Some(UnitId(1)),
-        view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
+        view: view
+            .iter()
+            .map(|id| DecodedField { field: FieldId(*id), max: None, optional: false })
+            .collect(),
         keys: Vec::new(),
         whole: false,
         span: Span::default(),
@@ -246,7 +250,7 @@ fn parsers_agree_with_the_model_on_random_grammars() {
             let (step, frame) = engines.parse_whole(parser, &data);
             let context = || format!("seed {seed}, view {view:?}, {:?}", program.units[0].fields);
             match (step, outcome.fields) {
-                (Step::Done, Some(fields)) => {
+                (ParseStep::Done, Some(fields)) => {
                     done += 1;
                     assert_eq!(i128::from(frame.total_bytes()), outcome.total, "{}", context());
                     let total_max = engines.module.program.protocols[0].message_bytes_max;
@@ -256,11 +260,11 @@ fn parsers_agree_with_the_model_on_random_grammars() {
                     assert_eq!(sent, [(0, 0, dump_of(&program.units[0], &fields, &view))], "{}", context());
                     engines.parse_at_every_cut(parser, head);
                 }
-                (Step::Fault { .. }, None) => {
+                (ParseStep::Fault { .. }, None) => {
                     refused += 1;
                     engines.parse_at_every_cut(parser, &data[..80]);
                 }
-                (Step::Fault { cause: 2, .. }, Some(_)) if outcome.may_refuse => {}
+                (ParseStep::Fault { cause: FaultCause::Arithmetic, .. }, Some(_)) if outcome.may_refuse => {}
                 (step, fields) => panic!("{step:?}, the model says {fields:?}; {}", context()),
             }
         }
@@ -283,7 +287,7 @@ fn integers_of_variable_length_are_read_in_any_form_and_written_in_the_shortest(
     let (parser, rule) = (engines.find("parse_request.client"), engines.find("rule.1"));
     let check = |bytes: &[u8], value: i64| {
         let (step, frame) = engines.parse_at_every_cut(parser, bytes);
-        assert_eq!((step, frame.total_bytes()), (Step::Done, bytes.len() as u64), "{bytes:?}");
+        assert_eq!((step, frame.total_bytes()), (ParseStep::Done, bytes.len() as u64), "{bytes:?}");
         assert_eq!(model::vint(bytes), (value, bytes.len()), "{bytes:?}");
         assert_eq!(engines.run(rule, &frame, bytes, &[1]), [(0, 0, model::vint_bytes(value))], "{bytes:?}");
     };

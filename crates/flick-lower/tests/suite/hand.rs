@@ -1,8 +1,9 @@
 //! Checked programs written by hand, for tests that need a grammar no source text would give so directly.
 
+use flick_abi::FaultCause;
 use flick_check::hir::{
-    BinaryOp, Block, Channel, ChannelId, Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, IntRepr,
-    Proc, Program, Span, Ty, Unit, UnitId, ViewField,
+    BinaryOp, Block, Channel, ChannelId, DecodedField, Derived, Expr, ExprKind, Facts, Field, FieldId,
+    FieldKind, IntRepr, Proc, Program, Span, Ty, Unit, UnitId,
 };
 
 /// An unsigned integer's shape.
@@ -48,8 +49,8 @@ pub fn int_field(name: &str, repr: IntRepr, derived: Option<Derived>) -> Field {
         name: Some(name.to_owned()),
         kind,
         requires: Vec::new(),
-        cause: flick_check::hir::CAUSE_MALFORMED,
-        too_long: flick_check::hir::CAUSE_TOO_LONG,
+        cause: FaultCause::Malformed,
+        too_long: FaultCause::TooLong,
         default: None,
         span: Span::default(),
     }
@@ -62,8 +63,8 @@ pub fn bytes_field(name: &str, length: Expr, max_bytes: Option<u32>, streamed: b
         name: Some(name.to_owned()),
         kind,
         requires: Vec::new(),
-        cause: flick_check::hir::CAUSE_MALFORMED,
-        too_long: flick_check::hir::CAUSE_TOO_LONG,
+        cause: FaultCause::Malformed,
+        too_long: FaultCause::TooLong,
         default: None,
         span: Span::default(),
     }
@@ -76,8 +77,8 @@ pub fn var_field(name: &str, repr: IntRepr, parse: Expr) -> Field {
         name: Some(name.to_owned()),
         kind,
         requires: Vec::new(),
-        cause: flick_check::hir::CAUSE_MALFORMED,
-        too_long: flick_check::hir::CAUSE_TOO_LONG,
+        cause: FaultCause::Malformed,
+        too_long: FaultCause::TooLong,
         default: None,
         span: Span::default(),
     }
@@ -91,7 +92,10 @@ pub fn program(fields: Vec<Field>, facts: Facts, view: &[u32]) -> Program {
         is_array: false,
         receives: Some(UnitId(0)),
         sends: Some(UnitId(0)),
-        view: view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect(),
+        view: view
+            .iter()
+            .map(|id| DecodedField { field: FieldId(*id), max: None, optional: false })
+            .collect(),
         keys: Vec::new(),
         whole: false,
         span: Span::default(),

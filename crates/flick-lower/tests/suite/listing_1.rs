@@ -1,7 +1,7 @@
 //! Listing 1 through both engines: what is refused when, what goes where, what the platform answers.
 
-use flick_abi::frame::{SLOT_ECHO_READY, SLOT_LOUD};
-use flick_abi::{Frame, MessageFlags, Step, hash};
+use flick_abi::frame::{SLOT_ECHO_READY, SLOT_NON_QUIET};
+use flick_abi::{FaultCause, Frame, MessageFlags, ParseStep, hash};
 
 use crate::engines::Engines;
 use crate::memcached::{Message, header};
@@ -14,13 +14,13 @@ fn engines() -> Engines {
 
 #[test]
 fn nonsense_is_refused_at_its_first_byte() {
-    for grammar in [source::FIXTURE, source::LIBRARY] {
+    for grammar in [source::FIXTURE, source::library()] {
         let engines = Engines::new(source::lower(source::LISTING_1, grammar));
         let parser = engines.find("parse_request.client");
         let (step, _) = engines.parse_whole(parser, b"G");
-        assert_eq!(step, Step::Fault { field: 0, cause: 1 });
+        assert_eq!(step, ParseStep::Fault { field: 0, cause: FaultCause::Malformed });
         let (step, frame) = engines.parse_whole(parser, b"GET / HTTP/1.0\r\n\r\n");
-        assert_eq!(step, Step::Fault { field: 0, cause: 1 });
+        assert_eq!(step, ParseStep::Fault { field: 0, cause: FaultCause::Malformed });
         assert_eq!(frame.slots[SLOT_ECHO_READY], 0, "nobody knows what to echo yet");
     }
 }
@@ -30,7 +30,7 @@ fn a_reply_is_no_request_and_the_other_way_round() {
     let engines = engines();
     for (parser, magic) in [("parse_request.client", 0x81), ("parse_reply.backends", 0x80)] {
         let (step, _) = engines.parse_whole(engines.find(parser), &header(magic, 0, 0, 0, 0));
-        assert_eq!(step, Step::Fault { field: 0, cause: 1 }, "{parser}");
+        assert_eq!(step, ParseStep::Fault { field: 0, cause: FaultCause::Malformed }, "{parser}");
     }
 }
 
@@ -39,10 +39,14 @@ fn impossible_lengths_are_refused_with_an_answer() {
     let engines = engines();
     let parser = engines.find("parse_request.client");
     let (step, frame) = engines.parse_at_every_cut(parser, &header(0x80, 0, 3, 4, 6));
-    assert_eq!(step, Step::Fault { field: 9, cause: 2 }, "value_len would be -1");
+    assert_eq!(step, ParseStep::Fault { field: 9, cause: FaultCause::Arithmetic }, "value_len would be -1");
     assert_eq!(frame.slots[SLOT_ECHO_READY], 1, "opcode and opaque are known: it can be answered");
     let (step, _) = engines.parse_at_every_cut(parser, &header(0x80, 0, 251, 0, 251));
-    assert_eq!(step, Step::Fault { field: 11, cause: 3 }, "the key is longer than the protocol allows");
+    assert_eq!(
+        step,
+        ParseStep::Fault { field: 11, cause: FaultCause::TooLong },
+        "the key is longer than the protocol allows"
+    );
 }
 
 #[test]
@@ -55,7 +59,7 @@ fn the_parser_waits_for_what_it_needs_and_no_more() {
     let mut asked = Vec::new();
     let mut frame = Frame::new();
     for len in 0..=message.len() {
-        if let Step::NeedMore(bytes) = engines.parse(parser, &mut frame, &message[..len])
+        if let ParseStep::NeedMore(bytes) = engines.parse(parser, &mut frame, &message[..len])
             && asked.last() != Some(&bytes)
         {
             asked.push(bytes);
@@ -63,7 +67,7 @@ fn the_parser_waits_for_what_it_needs_and_no_more() {
     }
     assert_eq!(asked, [1, 16, 35], "the magic byte, the header's part in use, the key; never the value");
     let (step, frame) = engines.parse_whole(parser, &message);
-    assert_eq!((step, frame.total_bytes(), frame.head_bytes()), (Step::Done, 1_000_035, 35));
+    assert_eq!((step, frame.total_bytes(), frame.head_bytes()), (ParseStep::Done, 1_000_035, 35));
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn keys_decide_where_requests_go() {
         let message = Message { magic: 0x80, ..Message::random(&mut random) };
         let bytes = message.bytes();
         let (step, frame) = engines.parse_whole(parser, &bytes);
-        assert_eq!(step, Step::Done);
+        assert_eq!(step, ParseStep::Done);
         for backends in [1, 2, 4, 7] {
             let sent = engines.run(rule, &frame, &bytes, &[1, backends]);
             assert_eq!(sent, [(1, hash::hash(&message.key) % backends, bytes.clone())]);
@@ -89,10 +93,10 @@ fn flags_and_loud_twins_are_those_of_the_protocol() {
     let parser = engines.find("parse_request.client");
     for opcode in 0..=255 {
         let (step, frame) = engines.parse_whole(parser, &header(0x80, opcode, 0, 0, 0));
-        assert_eq!(step, Step::Done);
+        assert_eq!(step, ParseStep::Done);
         let flags = match opcode {
             0x07 => MessageFlags::ENDS,
-            0x17 => MessageFlags::ENDS | MessageFlags::MUTE,
+            0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,
             _ => 0,
         };
         assert_eq!(frame.flags().0, flags, "flags of opcode {opcode:#x}");
@@ -105,7 +109,7 @@ fn flags_and_loud_twins_are_those_of_the_protocol() {
             0x32 | 0x34 | 0x36 | 0x38 | 0x3a | 0x3c => opcode - 1,
             _ => opcode,
         };
-        assert_eq!(frame.slots[SLOT_LOUD], u64::from(loud), "loud twin of opcode {opcode:#x}");
+        assert_eq!(frame.slots[SLOT_NON_QUIET], u64::from(loud), "loud twin of opcode {opcode:#x}");
     }
 }
 
@@ -113,7 +117,7 @@ fn flags_and_loud_twins_are_those_of_the_protocol() {
 fn flags_of_a_reply_follow_from_the_restored_opcode() {
     let engines = engines();
     let view = engines.module.program.channels[1].view.clone().unwrap();
-    let opcode = engines.module.program.protocols[0].loud.unwrap();
+    let opcode = engines.module.program.protocols[0].non_quiet.unwrap();
     let check = |sent: u8, restored: u8, status: u16, key: &[u8], expected: u64| {
         let message = Message {
             magic: 0x81,
@@ -128,10 +132,10 @@ fn flags_of_a_reply_follow_from_the_restored_opcode() {
         };
         let bytes = message.bytes();
         let (step, mut frame) = engines.parse_at_every_cut(view.parse_reply, &bytes);
-        assert_eq!(step, Step::Done);
+        assert_eq!(step, ParseStep::Done);
         assert_eq!(frame.flags().0, 0, "a reply parser judges nothing");
         frame.slots[usize::from(opcode.slot)] = u64::from(restored);
-        assert_eq!(engines.parse(view.reply_flags.unwrap(), &mut frame, &bytes), Step::Done);
+        assert_eq!(engines.parse(view.reply_flags.unwrap(), &mut frame, &bytes), ParseStep::Done);
         assert_eq!(frame.flags().0, expected, "{restored:#x} sent as {sent:#x}, status {status}");
     };
     check(0x00, 0x09, 1, b"", MessageFlags::SILENT);
@@ -164,7 +168,7 @@ fn the_platforms_own_replies_echo_the_request() {
 
 #[test]
 fn random_messages_cut_at_every_byte() {
-    for grammar in [source::FIXTURE, source::LIBRARY] {
+    for grammar in [source::FIXTURE, source::library()] {
         check_random_messages(&Engines::new(source::lower(source::LISTING_1, grammar)));
     }
 }
@@ -185,7 +189,7 @@ fn check_random_messages(engines: &Engines) {
         }
         bytes.extend(random.bytes(3));
         let (step, frame) = engines.parse_at_every_cut(parser, &bytes);
-        if step == Step::Done {
+        if step == ParseStep::Done {
             assert!(frame.head_bytes() <= frame.total_bytes(), "seed {seed}");
         }
     }
@@ -195,7 +199,7 @@ fn check_random_messages(engines: &Engines) {
 #[test]
 fn lengths_agree_with_integers_without_end() {
     let engines = engines();
-    let library = Engines::new(source::lower(source::LISTING_1, source::LIBRARY));
+    let library = Engines::new(source::lower(source::LISTING_1, source::library()));
     let library_parser = library.find("parse_request.client");
     let parser = engines.find("parse_request.client");
     let keys = (0..=300_u32).chain([65_533, 65_534, 65_535]);
@@ -211,10 +215,10 @@ fn lengths_agree_with_integers_without_end() {
                 let value_len = i128::from(total_len) - i128::from(key_len) - i128::from(extras_len);
                 let head = u64::from(24 + sum);
                 let expected = match () {
-                    () if value_len < 0 => Step::Fault { field: 9, cause: 2 },
-                    () if key_len > 250 => Step::Fault { field: 11, cause: 3 },
-                    () if head > 24 => Step::NeedMore(head),
-                    () => Step::Done,
+                    () if value_len < 0 => ParseStep::Fault { field: 9, cause: FaultCause::Arithmetic },
+                    () if key_len > 250 => ParseStep::Fault { field: 11, cause: FaultCause::TooLong },
+                    () if head > 24 => ParseStep::NeedMore(head),
+                    () => ParseStep::Done,
                 };
                 assert_eq!(step, expected, "key {key_len}, extras {extras_len}, total {total_len}");
                 if value_len >= 0 && key_len <= 250 {
@@ -223,7 +227,7 @@ fn lengths_agree_with_integers_without_end() {
                 }
                 // The library refuses more, for the server's sake, but accepts nothing that the model does not.
                 let (step, frame) = library.parse_whole(library_parser, &bytes);
-                if let Step::Done | Step::NeedMore(_) = step {
+                if let ParseStep::Done | ParseStep::NeedMore(_) = step {
                     assert_eq!((step, frame.total_bytes()), (expected, 24 + u64::from(total_len)));
                 }
             }

@@ -1,7 +1,7 @@
 //! Branches that are taken only where there is room for what they build: `room()`.
 
 use flick_abi::FailureReason;
-use flick_abi::limits::{BUILT_BYTES_MAX, ROOM_BYTES_MAX};
+use flick_abi::limits::{BUILT_BYTES_MAX, CAPACITY_CHECK_BYTES_MAX};
 
 use crate::language::{effects, engines, msg};
 use crate::session::Session;
@@ -51,11 +51,11 @@ fn rounds_that_build_much_find_room_till_the_bound_and_what_follows_has_its_own(
     let (rounds, last) = said(&"x".repeat(100));
     let fit = rounds.iter().take_while(|told| !told.ends_with("no room")).count();
     let built = 2 * LONGEST * fit;
-    assert!(built <= ROOM_BYTES_MAX, "{fit} rounds build {built} bytes");
+    assert!(built <= CAPACITY_CHECK_BYTES_MAX, "{fit} rounds build {built} bytes");
     // What the next one might have built, with the longest text of 200 bytes, did not fit.
     let longest = 12 * 2 * 200 * 1024;
     assert!(
-        longest < BUILT_BYTES_MAX && built + longest > ROOM_BYTES_MAX,
+        longest < BUILT_BYTES_MAX && built + longest > CAPACITY_CHECK_BYTES_MAX,
         "{fit} rounds build {built} bytes"
     );
     let expected = (0..ROUNDS).map(|n| {

@@ -1,6 +1,6 @@
 //! Arithmetic of rules: random expressions over 64-bit fields against a model that wraps as the language says.
 
-use flick_abi::{Step, hash};
+use flick_abi::{ParseStep, hash};
 use flick_check::hir::{
     BinaryOp, Builtin, ChannelId, Expr, ExprKind, Facts, FieldId, IntRepr, Local, LocalId, Rule, Span, Ty,
     Unit, UnitId,
@@ -164,7 +164,7 @@ fn arithmetic_of_rules_wraps_as_the_language_says() {
             let words = [(); 2].map(|()| *random.pick(&edges));
             let bytes = [words[0].to_be_bytes(), words[1].to_be_bytes()].concat();
             let (step, frame) = engines.parse_whole(parser, &bytes);
-            assert_eq!(step, Step::Done);
+            assert_eq!(step, ParseStep::Done);
             let sent = engines.run(rule, &frame, &bytes, &[1]);
             let expected = model(&value, [i128::from(words[0] as i64), i128::from(words[1])]);
             assert_eq!(

@@ -3,8 +3,8 @@
 
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{
-    Ask, AskList, Engine, FailureReason, Frame, FuncId, Message, Outcome, RuleAction, RuleCall, SendList,
-    Step,
+    Ask, AskList, Engine, FailureReason, Frame, FuncId, Message, ParseStep, RuleAction, RuleCall,
+    RuleOutcome, SendList,
 };
 
 use crate::engines::{Engines, Sent, bytes_of};
@@ -73,7 +73,7 @@ impl<'e> Session<'e> {
         // The first channel is the listened one in these tests.
         let parser = if index == 0 { view.parse_request } else { view.parse_reply };
         let (step, frame) = self.engines.parse_at_every_cut(parser, bytes);
-        assert_eq!(step, Step::Done, "{bytes:?}");
+        assert_eq!(step, ParseStep::Done, "{bytes:?}");
         let mut all = Effects::default();
         for rule in program.rules.iter().filter(|rule| rule.source == index) {
             match rule.action {
@@ -132,7 +132,7 @@ impl<'e> Session<'e> {
 fn parsed_reply(engines: &Engines, channel: u32, bytes: Vec<u8>) -> Given {
     let view = engines.module.program.channels[channel as usize].view.as_ref().expect("who is asked answers");
     let (step, frame) = engines.parse_whole(view.parse_reply, &bytes);
-    assert_eq!(step, Step::Done, "{bytes:?}");
+    assert_eq!(step, ParseStep::Done, "{bytes:?}");
     (frame, bytes)
 }
 
@@ -174,7 +174,7 @@ fn activate(
         };
         let outcome = engine.run(rule, &mut call);
         (out_len, failure) = (call.out_len, call.failure);
-        let Outcome::Suspended(state) = outcome else { break };
+        let RuleOutcome::Suspended(state) = outcome else { break };
         resume = state;
         answers.clear();
         for Ask { send, timeout_ns } in asks.as_slice() {

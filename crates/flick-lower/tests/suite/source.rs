@@ -1,60 +1,53 @@
 //! From source text to a verified module.
 
 use flick_check::hir::Program;
-use flick_check::{Diagnostic, Severity, Sources, check, render};
+use flick_compiler::{Accepted, CompileFailure, Input, stdlib};
 use flick_ir::data::Module;
 
-/// The grammar of the standard library, as it is now.
-pub const LIBRARY: &str = include_str!("../../../../stdlib/memcached_binary.flick");
 /// A grammar of the same messages that stays as it is, for tests that count on its facts.
 pub const FIXTURE: &str = include_str!("memcached.flick");
 
 /// Listing 1 of the paper, with its `use` line.
 pub const LISTING_1: &str = include_str!("../../../../examples/memcached_proxy/memcached_proxy.flick");
 
-/// Checks and lowers a program for which `memcached_binary` is the given grammar. Panics with the diagnostics or
-/// verifier errors.
+/// Returns the standard library's grammar of memcached's binary protocol.
+pub fn library() -> &'static str {
+    stdlib::text("memcached_binary").expect("it is in the standard library")
+}
+
+/// Compiles a program for which `memcached_binary` is the given grammar. Panics when it is refused.
 pub fn lower(text: &str, memcached: &str) -> Module {
     lower_with(text, &[("memcached_binary", memcached)])
 }
 
 /// As [`lower`], with these files to be used.
 pub fn lower_with(text: &str, files: &[(&str, &str)]) -> Module {
-    verified(flick_lower::lower(&program_with(text, files)))
+    let module = flick_compiler::module(&Input::text("test.flick", text).with_files(files));
+    module.unwrap_or_else(|failure| panic!("{failure}\n{text}"))
 }
 
 /// As [`lower_with`], but only checked.
 pub fn program_with(text: &str, files: &[(&str, &str)]) -> Program {
-    let (program, diagnostics, sources) = checked(text, files);
-    let errors: Vec<String> = diagnostics
-        .iter()
-        .filter(|diagnostic| diagnostic.severity == Severity::Error)
-        .map(|diagnostic| render(diagnostic, &sources, false))
-        .collect();
-    program.unwrap_or_else(|| panic!("{}\n{text}", errors.join("\n")))
+    checked(text, files).unwrap_or_else(|failure| panic!("{failure}\n{text}")).program
 }
 
-/// As [`program_with`]; `None` when the checker refuses the text.
-pub fn try_program_with(text: &str, files: &[(&str, &str)]) -> Option<Program> {
-    checked(text, files).0
+/// As [`lower_with`]; `None` when the text is refused or has no process.
+pub fn try_lower_with(text: &str, files: &[(&str, &str)]) -> Option<(Program, Module)> {
+    let accepted = checked(text, files).ok()?;
+    let module = accepted.module(&accepted.program).ok()?;
+    Some((accepted.program, module))
 }
 
-/// As [`lower`]; `None` when the text is no program with a process, for which its own tests answer.
+/// As [`try_lower_with`], with the standard library and nothing else.
 pub fn try_lower(text: &str) -> Option<Module> {
-    let program = try_program_with(text, &[("memcached_binary", LIBRARY)])?;
-    program.process.as_ref()?;
-    Some(verified(flick_lower::lower(&program)))
+    try_lower_with(text, &[]).map(|(_, module)| module)
 }
 
-fn checked(text: &str, files: &[(&str, &str)]) -> (Option<Program>, Vec<Diagnostic>, Sources) {
-    let loader = |name: &str| {
-        let file = files.iter().find(|(known, _)| *known == name);
-        file.map(|(name, text)| (format!("{name}.flick"), (*text).to_owned()))
-    };
-    check("test.flick", text, &loader)
+fn checked(text: &str, files: &[(&str, &str)]) -> Result<Accepted, CompileFailure> {
+    flick_compiler::check(&Input::text("test.flick", text).with_files(files))?.accept()
 }
 
-/// The module, if the verifier has nothing against it.
+/// Returns the module of a program that no text stands for, if the verifier accepts it.
 pub fn verified(module: Module) -> Module {
     let errors: Vec<String> = flick_ir::verify(&module).iter().map(ToString::to_string).collect();
     assert!(errors.is_empty(), "{}\n{}", errors.join("\n"), flick_ir::text::print(&module));

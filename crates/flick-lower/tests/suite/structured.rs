@@ -2,11 +2,10 @@
 
 use flick_abi::frame::{SLOT_CUTS, SLOT_ITEMS};
 use flick_abi::limits::FRAME_HEAD_SLOTS;
-use flick_abi::{BytesRef, Frame, FuncId, MessageFlags, Step};
+use flick_abi::{BytesRef, FaultCause, Frame, FuncId, MessageFlags, ParseStep};
 use flick_check::hir::{
-    BinaryOp, Builtin, CAUSE_MALFORMED, Channel, Check, Choice, Class, ClassId, Expr, ExprKind, Facts, Field,
+    BinaryOp, Builtin, Channel, Check, Choice, Class, ClassId, DecodedField, Expr, ExprKind, Facts, Field,
     FieldId, FieldKind, IntRepr, Item, Keyed, List, ListEnd, Literal, Proc, Program, Span, Ty, Unit, UnitId,
-    ViewField,
 };
 use flick_testkit::feed::{Told, feed};
 
@@ -20,8 +19,8 @@ pub fn named(name: &str, kind: FieldKind) -> Field {
         name,
         kind,
         requires: Vec::new(),
-        cause: CAUSE_MALFORMED,
-        too_long: flick_check::hir::CAUSE_TOO_LONG,
+        cause: FaultCause::Malformed,
+        too_long: FaultCause::TooLong,
         default: None,
         span: Span::default(),
     }
@@ -29,7 +28,14 @@ pub fn named(name: &str, kind: FieldKind) -> Field {
 
 pub fn literal(bytes: &[u8]) -> Item {
     let (bytes, span) = (bytes.to_vec(), Span::default());
-    Item::Literal(Literal { bytes, nocase: false, optional: false, cut: false, cause: CAUSE_MALFORMED, span })
+    Item::Literal(Literal {
+        bytes,
+        nocase: false,
+        optional: false,
+        cut: false,
+        cause: FaultCause::Malformed,
+        span,
+    })
 }
 
 pub fn item(id: u32) -> Item {
@@ -98,7 +104,8 @@ pub fn program(fields: Vec<Field>, body: Vec<Item>, facts: Facts, view: &[u32]) 
         class("line", |byte| byte == b'\t' || byte >= b' ' && byte != 0x7f),
     ];
     let unit = Unit { name: "msg".to_owned(), fields, body: Some(body), facts, span: Span::default() };
-    let view = view.iter().map(|id| ViewField { field: FieldId(*id), max: None, optional: false }).collect();
+    let view =
+        view.iter().map(|id| DecodedField { field: FieldId(*id), max: None, optional: false }).collect();
     let channel = Channel {
         name: "client".to_owned(),
         is_array: false,
@@ -158,7 +165,7 @@ impl Subject {
         frame
     }
 
-    pub fn fault(&self, data: &[u8]) -> u32 {
+    pub fn fault(&self, data: &[u8]) -> FaultCause {
         match self.told(data).0 {
             Told::Fault(_, cause) => cause,
             other => panic!("{other:?} of \"{}\"", data.escape_ascii()),
@@ -181,7 +188,11 @@ fn line_subject() -> Subject {
         named("code", number(10, 3)),
         named("rest", until(None, b"\r\n", 10)),
     ];
-    let check = Check { expr: compare(BinaryOp::Lt, field(2), int(2)), cause: 4, span: Span::default() };
+    let check = Check {
+        expr: compare(BinaryOp::Lt, field(2), int(2)),
+        cause: FaultCause::Unsupported,
+        span: Span::default(),
+    };
     let body = vec![
         item(0),
         literal(b" "),
@@ -209,17 +220,17 @@ fn texts_numbers_and_literals() {
     assert_eq!(slot(&frame, 4, data), Some(&b"ok\rfine"[..]));
     subject.done(b"A  HTTP/1.0 7 \r\n");
     subject.done(b"12345678 12345678901234567890 HTTP/1.0 7 1234567890\r\n");
-    let refused: [(&[u8], u32); 10] = [
-        (b" / HTTP/1.1 200 \r\n", 1),
-        (b"123456789 / HTTP/1.1 200 \r\n", 3),
-        (b"GET 123456789012345678901 HTTP/1.1 200 \r\n", 3),
-        (b"GET /\x01 HTTP/1.1 200 \r\n", 1),
-        (b"GET / HTTP/2.1 200 \r\n", 1),
-        (b"GET / HTTP/1.2 200 \r\n", 4),
-        (b"GET / HTTP/1.x 200 \r\n", 1),
-        (b"GET / HTTP/1.1 2000 \r\n", 1),
-        (b"GET / HTTP/1.1  \r\n", 1),
-        (b"GET / HTTP/1.1 200 12345678901\r\n", 3),
+    let refused: [(&[u8], FaultCause); 10] = [
+        (b" / HTTP/1.1 200 \r\n", FaultCause::Malformed),
+        (b"123456789 / HTTP/1.1 200 \r\n", FaultCause::TooLong),
+        (b"GET 123456789012345678901 HTTP/1.1 200 \r\n", FaultCause::TooLong),
+        (b"GET /\x01 HTTP/1.1 200 \r\n", FaultCause::Malformed),
+        (b"GET / HTTP/2.1 200 \r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.2 200 \r\n", FaultCause::Unsupported),
+        (b"GET / HTTP/1.x 200 \r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1 2000 \r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1  \r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1 200 12345678901\r\n", FaultCause::TooLong),
     ];
     for (data, cause) in refused {
         assert_eq!(subject.fault(data), cause, "\"{}\"", data.escape_ascii());
@@ -292,7 +303,7 @@ pub fn http(view: &[u32]) -> Program {
         on: Expr { ty: Ty::Bool, ..field(7) },
         arms: vec![(vec![bool_expr(ExprKind::Bool(true))], vec![item(10)])],
         otherwise: Some(vec![item(9)]),
-        cause: CAUSE_MALFORMED,
+        cause: FaultCause::Malformed,
         span: Span::default(),
     };
     let body = vec![
@@ -326,11 +337,11 @@ fn keyed_fields_and_a_body_by_length() {
     let frame = subject.done(data);
     let cut: Vec<&[u8]> = frame.cuts().map(|(start, end)| &data[start as usize..end as usize]).collect();
     assert_eq!(cut.concat(), &data[16..data.len() - 2], "all but the line and the end");
-    let refused: [(&[u8], u32); 4] = [
-        (b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n", 1),
-        (b"GET / HTTP/1.1\r\ncontent-length: x\r\n\r\n", 1),
-        (b"GET / HTTP/1.1\r\na : x\r\n\r\n", 1),
-        (b"GET / HTTP/1.1\r\na:1\r\na:2\r\na:3\r\na:4\r\na:5\r\na:6\r\na:7\r\n\r\n", 3),
+    let refused: [(&[u8], FaultCause); 4] = [
+        (b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1\r\ncontent-length: x\r\n\r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1\r\na : x\r\n\r\n", FaultCause::Malformed),
+        (b"GET / HTTP/1.1\r\na:1\r\na:2\r\na:3\r\na:4\r\na:5\r\na:6\r\na:7\r\n\r\n", FaultCause::TooLong),
     ];
     for (data, cause) in refused {
         assert_eq!(subject.fault(data), cause, "\"{}\"", data.escape_ascii());
@@ -343,13 +354,16 @@ fn a_body_in_chunks_comes_in_parts_unless_it_is_asked_for_whole() {
     let subject = Subject::new(&http(&[0, 1]), "parse_request");
     subject.done(data);
     let (step, frame) = subject.engines.parse_whole(subject.parser, data);
-    assert_eq!(step, Step::Done);
+    assert_eq!(step, ParseStep::Done);
     assert_eq!(frame.flags(), MessageFlags(MessageFlags::PARTS));
     assert_eq!(&data[frame.total_bytes() as usize..][..2], b"3;", "the first part is the head");
     let subject = Subject::new(&http(&[0, 1]), "parse_asked");
     let frame = subject.done(data);
     assert_eq!(frame.head_bytes(), data.len() as u64);
-    assert_eq!(subject.fault(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabcd\r\n"), 1);
+    assert_eq!(
+        subject.fault(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabcd\r\n"),
+        FaultCause::Malformed
+    );
 }
 
 /// A tree of tagged values by prefix, a list that fills a length, one that is counted; bits, integers of variable length,
@@ -386,7 +400,7 @@ fn binary(view: &[u32]) -> Program {
             on: compare(BinaryOp::Eq, field(3), int(1)),
             arms: vec![(vec![bool_expr(ExprKind::Bool(true))], body)],
             otherwise: Some(Vec::new()),
-            cause: CAUSE_MALFORMED,
+            cause: FaultCause::Malformed,
             span: Span::default(),
         })
     };
@@ -394,7 +408,7 @@ fn binary(view: &[u32]) -> Program {
         on: field(9),
         arms: vec![(vec![int(7)], vec![item(10)]), (vec![int(8), int(9)], vec![item(11), item(12)])],
         otherwise: None,
-        cause: 4,
+        cause: FaultCause::Unsupported,
         span: Span::default(),
     };
     let fields = vec![
@@ -422,7 +436,7 @@ fn binary(view: &[u32]) -> Program {
         nocase: false,
         optional: true,
         cut: false,
-        cause: 1,
+        cause: FaultCause::Malformed,
         span: Span::default(),
     });
     let body = vec![
@@ -471,12 +485,12 @@ fn bits_variable_lengths_lists_and_what_may_be_there() {
     let data = [&head(0, 0)[..], b"\rabc", &[8, 0]].concat();
     let frame = subject.done(&data);
     assert_eq!(frame.slots[FRAME_HEAD_SLOTS + 5], 0);
-    let refused: [(Vec<u8>, u32); 5] = [
-        ([&head(0, 0)[..], b"\rabc", &[6]].concat(), 4),
-        ([&head(0, 0)[..], b"\rabc", &[7, 9, 7, 0, 7, 0, 7, 0, 7, 0, 7, 0]].concat(), 3),
-        ([&head(1, 0)[..], b"\rabc", &[8, 0], &[1, b'a']].concat(), 1),
-        ([&head(0, 1)[..], &[0, 4], b"\rabc", &[8, 0]].concat(), 3),
-        ([&[0x30, 0][..], &[0xff; 9], &[0]].concat(), 1),
+    let refused: [(Vec<u8>, FaultCause); 5] = [
+        ([&head(0, 0)[..], b"\rabc", &[6]].concat(), FaultCause::Unsupported),
+        ([&head(0, 0)[..], b"\rabc", &[7, 9, 7, 0, 7, 0, 7, 0, 7, 0, 7, 0]].concat(), FaultCause::TooLong),
+        ([&head(1, 0)[..], b"\rabc", &[8, 0], &[1, b'a']].concat(), FaultCause::Malformed),
+        ([&head(0, 1)[..], &[0, 4], b"\rabc", &[8, 0]].concat(), FaultCause::TooLong),
+        ([&[0x30, 0][..], &[0xff; 9], &[0]].concat(), FaultCause::Malformed),
     ];
     for (data, cause) in refused {
         assert_eq!(subject.fault(&data), cause, "{data:?}");
@@ -495,7 +509,7 @@ fn block_of_data(optional: bool) -> Program {
     let mut program = program(fields, body, Facts::default(), &[0]);
     if optional {
         let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
-        view.push(ViewField { field: FieldId(1), max: Some(4), optional: true });
+        view.push(DecodedField { field: FieldId(1), max: Some(4), optional: true });
     }
     program
 }
@@ -504,7 +518,7 @@ pub fn parts(subject: &Subject, data: &[u8]) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let parse = |frame: &mut Frame, have: &[u8]| {
         let step = subject.engines.parse(subject.parser, frame, have);
-        if step == Step::Done {
+        if step == ParseStep::Done {
             found.push((frame.head_bytes(), frame.total_bytes()));
         }
         step
@@ -523,7 +537,7 @@ fn long_data_in_the_middle_passes_and_short_data_is_waited_for() {
     assert_eq!(parts(&subject, &message(5)), [(10, 10)]);
     assert_eq!(parts(&subject, &message(8192)), [(8200, 8200)]);
     assert_eq!(parts(&subject, &message(8193)), [(6, 8199), (2, 2)]);
-    assert_eq!(subject.fault(b"3\r\nabcde"), 1);
+    assert_eq!(subject.fault(b"3\r\nabcde"), FaultCause::Malformed);
     let subject = Subject::new(&block_of_data(true), "parse_reply");
     let data = message(4);
     assert_eq!(slot(&subject.done(&data), 1, &data), Some(&b"xxxx"[..]));
@@ -535,7 +549,7 @@ fn long_data_in_the_middle_passes_and_short_data_is_waited_for() {
     assert_eq!(slot(&subject.done(&data), 1, &data), Some(&b"xxxx"[..]));
     assert_eq!(parts(&subject, &message(9000)), [(9008, 9008)]);
     let (told, _) = subject.told(&message(16384)[..100]);
-    assert_eq!(told, Told::Fault(1, 3), "it fits no head");
+    assert_eq!(told, Told::Fault(1, FaultCause::TooLong), "it fits no head");
 }
 
 /// Frames until a length is reached, and a message that ends with its connection.
@@ -567,7 +581,7 @@ fn lists_that_nobody_reads_pass_element_by_element() {
     subject.done(b"0\n");
     assert_eq!(parts(&subject, b"9\n0:1:a2:bc"), [(2, 2), (2, 2), (3, 3), (4, 4)]);
     subject.done(b"9\n0:1:a2:bc");
-    assert_eq!(subject.fault(b"8\n0:1:a2:bc"), 1);
+    assert_eq!(subject.fault(b"8\n0:1:a2:bc"), FaultCause::Malformed);
     let subject = Subject::new(&streams(ListEnd::Count(field(0))), "parse_reply");
     assert_eq!(parts(&subject, b"3\n0:1:a2:bc"), [(2, 2), (2, 2), (3, 3), (4, 4)]);
     subject.done(b"3\n0:1:a2:bc");
@@ -615,7 +629,7 @@ fn elements_that_hold_a_list_are_their_bytes_to_a_program_that_reads_the_outer_l
     );
     check(&lone, b"ab c ;;d e f g ;\n", &[b"ab c ;", b";", b"d e f g ;"]);
     check(&lone, b"\n", &[]);
-    assert_eq!(nested(&lone).fault(b"a b c d e ;\n"), 3);
+    assert_eq!(nested(&lone).fault(b"a b c d e ;\n"), FaultCause::TooLong);
     let keyed = format!(
         r#"type l = unit {{ ws : [w]<4> &until = ";" &key = n &value = n; }};
 {q}"#

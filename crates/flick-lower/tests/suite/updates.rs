@@ -342,7 +342,7 @@ fn changed_and_built_messages_are_what_was_meant() {
             let message = Message { magic: 0x80, ..Message::random(&mut random) };
             let wire = message.bytes();
             let (step, frame) = engines.parse_whole(parser, &wire);
-            assert_eq!(step, flick_abi::Step::Done, "seed {seed}");
+            assert_eq!(step, flick_abi::ParseStep::Done, "seed {seed}");
             let sent = engines.run(rule, &frame, &wire, &[1]);
             let mut model =
                 Model { program: &program, locals: vec![Value::Message(message)], sent: Vec::new() };

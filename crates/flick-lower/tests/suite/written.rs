@@ -97,10 +97,9 @@ fn what_a_field_that_is_not_there_is_given_need_not_be_writable() {
 
 #[test]
 fn a_length_in_more_bytes_than_it_needs_keeps_them_where_it_keeps_its_value() {
-    const PAIR: &str = include_str!("../../../../stdlib/hadoop.flick");
     let text = "use hadoop\nproc P: (kv/kv client, kv/kv server)\n  client => step(server)\n  server => client\n\n\
                 fun step: (-/kv server, m: kv) -> ()\n  m with key = m.value, value = m.value => server\n";
-    let engines = Engines::new(lower_with(text, &[("hadoop", PAIR)]));
+    let engines = Engines::new(lower_with(text, &[]));
     let sent = |message: &[u8]| {
         let mut session = Session::new(&engines, 1);
         let effects = session.receive("client", message, &mut |_, _| panic!("nothing is asked"));
@@ -483,9 +482,6 @@ fn lists_of_pairs_are_computed() {
     check(&both, "bye 1 1\r\na: b\r\n\r\nx\n", "get 1 1\r\na: b\r\n\r\nx\n");
 }
 
-/// The library's HTTP.
-const HTTP: &str = include_str!("../../../../stdlib/http.flick");
-
 /// Sends a request, then the reply of its backend, through a program with these two rules' texts.
 fn exchange(request: &str, reply: &str, messages: [&str; 2]) -> [Effects; 2] {
     let text = format!(
@@ -493,7 +489,7 @@ fn exchange(request: &str, reply: &str, messages: [&str; 2]) -> [Effects; 2] {
          fun up: (-/request server, m: request) -> ()\n  {request} => server\n\n\
          fun down: (-/response client, m: response) -> ()\n  {reply} => client\n"
     );
-    let engines = Engines::new(lower_with(&text, &[("http", HTTP)]));
+    let engines = Engines::new(lower_with(&text, &[]));
     let mut session = Session::new(&engines, 1);
     let mut nobody = |_: &_, _| panic!("nothing is asked");
     [("client", messages[0]), ("server", messages[1])]

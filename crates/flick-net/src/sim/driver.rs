@@ -1,7 +1,7 @@
 //! The driver of a simulated network: the contract's methods, and the poll in which virtual time passes.
-//! Promises: the same contract as a kernel driver; a poll moves the clock to the next thing that concerns the
-//! driver, or to the end of its wait.
-//! Not here: the driver's connections (`state.rs`).
+//! Promises: the same contract as a kernel driver; a poll moves the clock to the next action that concerns the driver,
+//! or to the end of its wait.
+//! Not here: the driver's connections (`driver_end.rs`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
 
-use super::agenda::{Action, Piece};
-use super::state::{Conn, DriverState, SimListener, drop_arrived};
-use super::world::{Core, World};
+use super::connection::DriverSide;
+use super::core::Core;
+use super::driver_end::{DriverEnd, SimListener};
+use super::event_queue::{Action, Segment};
+use super::world::World;
 use crate::address::Endpoint;
-use crate::driver::{ConnFault, Driver, DriverLimits, Event, Handle, ListenerId, checked};
-use crate::limits::LISTENERS_MAX;
-use crate::output::Marks;
-use crate::queue::Sink;
+use crate::driver::{Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
+use crate::event_sink::EventSink;
+use crate::fault::ConnFault;
+use crate::listeners::Accepting;
 use crate::waker::Waker;
 
 /// The driver of a [`super::SimNet`].
@@ -28,23 +30,35 @@ pub struct SimDriver {
 }
 
 impl World {
-    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, woken: bool, events: &mut Vec<Event>) {
+    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, woken: bool, events: &mut Vec<DriverEvent>) {
+        let first = events.len();
+        self.poll_until_event(pool, timeout, woken, events);
+        events[first..].iter().for_each(|event| trace(&mut self.core, event));
+    }
+
+    fn poll_until_event(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        woken: bool,
+        events: &mut Vec<DriverEvent>,
+    ) {
         let end_ns = timeout.map(|timeout| self.core.now_ns.saturating_add(timeout.as_nanos() as u64));
         self.core.now_ns += self.core.config.poll_cost_ns;
         let events_max = self.driver.as_ref().expect("a driver polls").limits.events_max;
-        let mut sink = Sink::new(events, events_max);
+        let mut sink = EventSink::new(events, events_max);
         if woken {
-            sink.put(Event::Woken);
+            sink.put(DriverEvent::Woken);
         }
         loop {
             self.run_due();
             let (core, driver) = (&mut self.core, self.driver.as_mut().expect("a driver polls"));
             driver.absorb(core);
             driver.write_dirty(core);
-            driver.hand_out(core, pool, &mut sink);
-            // A dial that has just come up may have output waiting.
+            driver.deliver(core, pool, &mut sink);
+            // A connection that has just been established may have output waiting.
             driver.write_dirty(core);
-            if sink.room() < events_max {
+            if sink.capacity() < events_max {
                 return;
             }
             match self.core.next_ns() {
@@ -60,24 +74,37 @@ impl World {
     }
 }
 
+/// Adds an event to the fingerprint of the run.
+fn trace(core: &mut Core, event: &DriverEvent) {
+    match event {
+        DriverEvent::Connected { conn } => core.trace(10, u64::from(conn.index), &[]),
+        DriverEvent::Drained { conn } => core.trace(11, u64::from(conn.index), &[]),
+        DriverEvent::Failed { conn, .. } => core.trace(12, u64::from(conn.index), &[]),
+        DriverEvent::Eof { conn } => core.trace(13, u64::from(conn.index), &[]),
+        DriverEvent::Data { conn, data } => core.trace(14, u64::from(conn.index), data.bytes()),
+        DriverEvent::AcceptFailed { listener, .. } => core.trace(15, u64::from(listener.0), &[]),
+        DriverEvent::Accepted { conn, .. } => core.trace(16, u64::from(conn.index), &[]),
+        DriverEvent::Woken => {}
+    }
+}
+
 impl SimDriver {
     pub(super) fn attach(world: Rc<RefCell<World>>, limits: DriverLimits) -> io::Result<SimDriver> {
         let limits = checked(limits)?;
-        let state = DriverState::new(limits);
-        let earlier = world.borrow_mut().driver.replace(state);
+        let earlier = world.borrow_mut().driver.replace(DriverEnd::new(limits));
         assert!(earlier.is_none(), "a simulated network has one driver");
         Ok(SimDriver { world, waker: Waker::simulated() })
     }
 
-    /// A handle that makes the next poll report `Woken`.
+    /// Returns a handle that makes the next poll report `Woken`.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
     /// Runs `act` on both halves of the world.
-    fn with<T>(&self, act: impl FnOnce(&mut DriverState, &mut Core) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut DriverEnd, &mut Core) -> T) -> T {
         let world = &mut *self.world.borrow_mut();
-        act(world.driver.as_mut().expect("attached when it was made"), &mut world.core)
+        act(world.driver.as_mut().expect("attached when it was created"), &mut world.core)
     }
 }
 
@@ -85,45 +112,37 @@ impl Driver for SimDriver {
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
         let at = self.world.borrow_mut().resolve(at);
         self.with(|driver, _| {
-            if driver.listeners.iter().flatten().any(|listener| listener.at == at) {
+            if driver.listeners.iter().any(|listener| listener.at == at) {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
-            if driver.listeners.len() == LISTENERS_MAX {
-                return Err(io::Error::other("a driver has at most 64 listeners"));
-            }
-            driver.listeners.push(Some(SimListener {
-                at,
-                is_accepting: true,
-                waits_for_slot: false,
-                waiting: VecDeque::new(),
-            }));
-            Ok(ListenerId(driver.listeners.len() as u32 - 1))
+            let backlog = VecDeque::new();
+            driver.listeners.insert(SimListener { at, accepting: Accepting::On, backlog })
         })
     }
 
     fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint> {
         self.with(|driver, _| {
-            let listener = driver.listeners.get(listener.0 as usize).and_then(Option::as_ref);
+            let listener = driver.listeners.get(listener);
             listener.map(|listener| listener.at.clone()).ok_or(io::ErrorKind::NotFound.into())
         })
     }
 
     fn accept(&mut self, listener: ListenerId, on: bool) {
         self.with(|driver, _| {
-            if let Some(Some(listener)) = driver.listeners.get_mut(listener.0 as usize) {
-                listener.is_accepting = on;
-                listener.waits_for_slot = false;
+            if let Some(listener) = driver.listeners.get_mut(listener) {
+                listener.accepting = if on { Accepting::On } else { Accepting::Off };
             }
         });
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
         self.with(|driver, core| {
-            let closed = driver.listeners.get_mut(listener.0 as usize).and_then(Option::take);
-            for link in closed.into_iter().flat_map(|listener| listener.waiting) {
-                core.links[link].driver_is_gone = true;
-                drop_arrived(core, link);
-                core.send_to_peer(link, Piece::Reset);
+            let Some(closed) = driver.listeners.remove(listener) else { return };
+            for conn in closed.backlog {
+                let at_ns = core.now_ns;
+                core.conns[conn].driver_end = DriverSide::Closed { at_ns, discarded_bytes: 0 };
+                core.conns[conn].discard_arrived();
+                core.send_to_peer(conn, Segment::Reset);
             }
         });
     }
@@ -132,87 +151,66 @@ impl Driver for SimDriver {
         if self.with(|driver, _| driver.conns.is_full()) {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
         }
-        let link = self.world.borrow_mut().new_link(None, Some(to.clone()));
+        let conn = self.world.borrow_mut().new_conn(None, Some(to.clone()));
         self.with(|driver, core| {
-            let conn = driver.conns.insert(Conn::new(link, false)).expect("a slot was free just above");
-            core.links[link].conn = Some(conn);
+            let handle = driver.conns.insert(conn, false);
+            core.conns[conn].driver_end = DriverSide::Attached(handle);
             let delay_ns = core.between(core.config.connect_delay_ns);
-            core.schedule(core.now_ns + delay_ns, Action::Syn { link });
-            Ok(conn)
+            core.schedule(core.now_ns + delay_ns, Action::Syn { conn });
+            Ok(handle)
         })
     }
 
     fn receive(&mut self, conn: Handle, on: bool) {
         self.with(|driver, _| {
-            let Some(state) = driver.open_conn(conn) else { return };
-            state.wants = on;
-            if on {
-                driver.push_ready(conn.index);
+            if driver.conns.set_receiving(conn, on).is_some() && on {
+                driver.conns.ready.push(conn.index);
             }
         });
     }
 
     fn send(&mut self, conn: Handle, data: Slice) {
-        self.with(|driver, _| {
-            let high_bytes = driver.marks.high_bytes;
-            let Some(state) = driver.conns.get_mut(conn) else { return };
-            if state.is_closing || state.is_shutting || state.fault.is_some() {
-                return;
+        self.with(|driver, core| {
+            if driver.conns.send(conn, data).is_err() {
+                driver.fail(core, conn.index, ConnFault::Exhausted);
             }
-            if !driver.outputs.push(&mut state.output, data) {
-                return driver.fail(conn.index, ConnFault::Exhausted);
-            }
-            state.is_above_high |= state.output.bytes() >= high_bytes;
-            driver.dirty.push(conn.index);
         });
     }
 
-    fn hold_output(&mut self, conn: Handle, on: bool) {
-        self.with(|driver, _| driver.hold_output(conn, on));
+    fn set_corked(&mut self, conn: Handle, on: bool) {
+        self.with(|driver, _| driver.conns.set_corked(conn, on));
     }
 
     fn backlog_bytes(&self, conn: Handle) -> usize {
-        self.with(|driver, _| {
-            let state = driver.conns.get(conn).filter(|conn| !conn.is_closing);
-            state.map_or(0, |state| state.output.bytes())
-        })
+        self.with(|driver, _| driver.conns.backlog_bytes(conn))
     }
 
     fn is_flushing(&self) -> bool {
-        self.with(|driver, _| driver.conns.values().any(|conn| conn.is_closing && conn.output.bytes() > 0))
+        self.with(|driver, _| driver.conns.is_flushing())
     }
 
-    fn set_marks(&mut self, high_bytes: usize, low_bytes: usize) {
-        self.with(|driver, _| driver.marks = Marks { high_bytes, low_bytes });
+    fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
+        self.with(|driver, _| driver.conns.set_watermarks(high_bytes, low_bytes));
     }
 
     fn shutdown(&mut self, conn: Handle) {
-        self.with(|driver, _| {
-            driver.hold_output(conn, false);
-            let Some(state) = driver.open_conn(conn) else { return };
-            state.is_shutting = true;
-            driver.dirty.push(conn.index);
+        self.with(|driver, core| {
+            let then = driver.conns.shutdown(conn);
+            driver.apply(core, conn.index, then);
         });
     }
 
     fn close(&mut self, conn: Handle) {
         self.with(|driver, core| {
-            driver.hold_output(conn, false);
-            let Some(state) = driver.open_conn(conn) else { return };
-            state.is_closing = true;
-            state.wants = false;
-            if state.fault.is_some() || (!state.is_up && state.output.is_empty()) {
-                driver.leave(core, conn.index, Some(Piece::Reset));
-            } else if state.output.is_empty() {
-                driver.leave(core, conn.index, None);
-            }
+            let then = driver.conns.close(conn, core.now_ns);
+            driver.apply(core, conn.index, then);
         });
     }
 
     fn abort(&mut self, conn: Handle) {
         self.with(|driver, core| {
             if driver.conns.get(conn).is_some() {
-                driver.leave(core, conn.index, Some(Piece::Reset));
+                driver.detach(core, conn.index, Segment::Reset);
             }
         });
     }
@@ -221,7 +219,12 @@ impl Driver for SimDriver {
         self.world.borrow().core.now_ns
     }
 
-    fn poll(&mut self, pool: &Pool, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
         let woken = self.waker.take();
         self.world.borrow_mut().poll(pool, timeout, woken, events);
         Ok(())

@@ -1,7 +1,7 @@
 //! The ring, the buffers it receives into, and every unsafe line of the io_uring driver.
-//! Promises: the kernel writes only into spare bytes lent to it ([`Lent`]), in the order the results tell;
-//! dropping a ring waits until the kernel lets go of them, or leaks them if it does not.
-//! Refuses: knowing connections; a request is told apart by its `user_data`.
+//! Promises: the kernel writes only into the spare bytes of provided buffers ([`ProvidedBuf`]), in the order of the
+//! results; dropping a ring waits until the kernel releases them, or leaks them if it does not.
+//! Refuses: knowing connections; a request carries a [`RequestToken`].
 //! Source: io_uring_enter(2), io_uring_register(2), io_uring_setup(2); incremental provided buffers as in Linux
 //! 6.12 (`IOU_PBUF_RING_INC`).
 
@@ -12,10 +12,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use flick_buffers::{Class, Lent, Pool, Slice};
+use flick_buffers::{BufClass, Pool, ProvidedBuf, Slice};
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
+use super::token::RequestToken;
 use crate::limits::{
     PROVIDED_BUFS_MAX, RING_DRAIN_ROUNDS_MAX, RING_REQUESTS_MAX, RING_RESULTS_MAX, RING_VECTORS_MAX,
     WRITE_SLICES_MAX,
@@ -52,21 +53,23 @@ pub(super) struct Ring {
     headers_used: usize,
     /// Requests submitted whose last result has not been seen.
     open_requests: usize,
-    /// Why the kernel refused to take requests; the next poll returns it.
+    /// Why the kernel refused requests; the next poll returns it.
     failure: Option<io::Error>,
 }
 
-/// Buffers lent to the kernel and the shared memory that tells it so.
+/// The buffers provided to the kernel, and the shared memory that lists them.
 struct Provided {
     entries: NonNull<BufRingEntry>,
     /// Indexed by buffer number.
-    lent: [Option<Lent>; PROVIDED_BUFS_MAX as usize],
-    lent_count: u16,
+    bufs: [Option<ProvidedBuf>; PROVIDED_BUFS_MAX as usize],
+    count: u16,
     tail: u16,
 }
 
 impl Ring {
-    /// Builds the ring, or says why this kernel (or a policy) refuses it.
+    /// Builds the ring.
+    ///
+    /// Errors: those of io_uring_setup(2) and io_uring_register(2); `Unsupported` where the kernel lacks a feature.
     pub(super) fn new() -> io::Result<Ring> {
         let io = IoUring::builder()
             .setup_clamp()
@@ -101,61 +104,62 @@ impl Ring {
         })
     }
 
-    /// Receives until told otherwise, into the provided buffers.
-    pub(super) fn receive(&mut self, socket: impl AsFd, user_data: u64) {
+    /// Receives until it is cancelled, into the provided buffers.
+    pub(super) fn receive(&mut self, socket: impl AsFd, token: RequestToken) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_fd().as_raw_fd()), GROUP).build();
-        self.push(entry, user_data);
+        self.push(entry, token);
     }
 
-    /// Receives once, at most what one provided buffer has room for.
-    pub(super) fn receive_once(&mut self, socket: impl AsFd, user_data: u64) {
+    /// Receives once, at most what one provided buffer holds.
+    pub(super) fn receive_once(&mut self, socket: impl AsFd, token: RequestToken) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let entry = opcode::Recv::new(fd, std::ptr::null_mut(), 0).buf_group(GROUP).build();
-        self.push(entry.flags(squeue::Flags::BUFFER_SELECT), user_data);
+        self.push(entry.flags(squeue::Flags::BUFFER_SELECT), token);
     }
 
-    /// Accepts until told otherwise.
-    pub(super) fn accept(&mut self, socket: impl AsFd, user_data: u64) {
+    /// Accepts until it is cancelled.
+    pub(super) fn accept(&mut self, socket: impl AsFd, token: RequestToken) {
         let entry =
             opcode::AcceptMulti::new(Fd(socket.as_fd().as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
-        self.push(entry, user_data);
+        self.push(entry, token);
     }
 
-    /// Waits for readiness, once or until told otherwise.
-    pub(super) fn watch(&mut self, fd: impl AsFd, events: i16, multi: bool, user_data: u64) {
+    /// Waits for readiness, once or until it is cancelled.
+    pub(super) fn watch(&mut self, fd: impl AsFd, events: i16, multi: bool, token: RequestToken) {
         let events = u32::from(events.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(fd.as_fd().as_raw_fd()), events).multi(multi).build();
-        self.push(entry, user_data);
+        self.push(entry, token);
     }
 
-    /// Cancels the request with this `user_data`. Its own result comes as `answer`.
-    pub(super) fn cancel(&mut self, user_data: u64, answer: u64) {
-        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(user_data)).build();
-        self.push(entry, answer);
+    /// Cancels a request. The cancellation's own result carries `token`.
+    pub(super) fn cancel(&mut self, request: RequestToken, token: RequestToken) {
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(request.pack())).build();
+        self.push(entry, token);
     }
 
-    /// Cancels every request on a socket. Its own result comes as `answer`.
-    pub(super) fn cancel_all(&mut self, socket: impl AsFd, answer: u64) {
+    /// Cancels every request on a socket. The cancellation's own result carries `token`.
+    pub(super) fn cancel_all(&mut self, socket: impl AsFd, token: RequestToken) {
         let target = CancelBuilder::fd(Fd(socket.as_fd().as_raw_fd())).all();
-        self.push(opcode::AsyncCancel2::new(target).build(), answer);
+        self.push(opcode::AsyncCancel2::new(target).build(), token);
     }
 
-    /// Cancels the request with this `user_data`; the kernel has let go of its socket when this returns.
-    pub(super) fn cancel_now(&mut self, user_data: u64) {
+    /// Cancels a request; when this returns, the kernel has released its socket.
+    pub(super) fn cancel_now(&mut self, request: RequestToken) {
         self.submit();
         let timeout = Some(Timespec::new().sec(1));
-        // Not found means it has ended by itself, which is as good.
-        let _ = self.io.submitter().register_sync_cancel(timeout, CancelBuilder::user_data(user_data));
-        // The request is given up by deferred work, which this runs.
+        // `NotFound` means that it has ended by itself, which is as good.
+        let _ = self.io.submitter().register_sync_cancel(timeout, CancelBuilder::user_data(request.pack()));
+        // Deferred work releases the request; this runs it.
         self.submit();
     }
 
-    /// Sends the first [`WRITE_SLICES_MAX`] pieces. The caller keeps them in its queue until the result. How many bytes they have.
+    /// Sends the first [`WRITE_SLICES_MAX`] pieces and returns their bytes. The caller keeps them queued until the
+    /// result.
     pub(super) fn send<'queue>(
         &mut self,
         socket: impl AsFd,
         pieces: impl Iterator<Item = &'queue Slice>,
-        user_data: u64,
+        token: RequestToken,
     ) -> usize {
         let fd = Fd(socket.as_fd().as_raw_fd());
         if self.vectors.len() - self.vectors_used < WRITE_SLICES_MAX
@@ -182,17 +186,17 @@ impl Ring {
             header.msg_iovlen = vectors.len();
             opcode::SendMsg::new(fd, header).flags(libc::MSG_NOSIGNAL as u32).build()
         };
-        self.push(entry, user_data);
+        self.push(entry, token);
         bytes
     }
 
-    fn push(&mut self, entry: squeue::Entry, user_data: u64) {
-        let entry = entry.user_data(user_data);
+    fn push(&mut self, entry: squeue::Entry, token: RequestToken) {
+        let entry = entry.user_data(token.pack());
         if self.io.submission().is_full() {
             self.submit();
         }
         // SAFETY: descriptors named by the entry stay open until its last result (the driver drops a socket
-        // only then); pieces, vectors and headers it points to live as `send` says; receive buffers are lent.
+        // only then); pieces, vectors and headers it points to live as `send` says; receive buffers are provided.
         let pushed = unsafe { self.io.submission().push(&entry) };
         match pushed {
             Ok(()) => self.open_requests += 1,
@@ -200,18 +204,18 @@ impl Ring {
         }
     }
 
-    /// Hands the requests to the kernel, which copies vectors and headers while it does.
+    /// Submits the requests to the kernel, which copies vectors and headers.
     fn submit(&mut self) {
         self.enter(0, None).unwrap_or_else(|error| self.failure = Some(error));
     }
 
-    /// Says whether an [`Ring::enter`] without waiting would do anything.
+    /// Returns whether an [`Ring::enter`] without waiting would do anything.
     pub(super) fn has_work(&mut self) -> bool {
         let submission = self.io.submission();
         !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Hands the requests to the kernel and waits for `want` results, at most `timeout`.
+    /// Submits the requests to the kernel and waits for `want` results, at most `timeout`.
     pub(super) fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -237,7 +241,7 @@ impl Ring {
         }
     }
 
-    /// Results that wait to be taken.
+    /// Returns how many results are ready.
     pub(super) fn completions(&mut self) -> usize {
         self.io.completion().len()
     }
@@ -251,58 +255,59 @@ impl Ring {
         Some(Completion { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() })
     }
 
-    /// The bytes a receive brought.
+    /// Takes the bytes of a receive.
     ///
-    /// To be called for every result of a receive and in their order, because that is the order in which the
-    /// kernel used the buffers up.
+    /// Called for every result of a receive, in their order: in this order the kernel consumed the buffers.
     pub(super) fn take_data(&mut self, completion: Completion) -> Option<Slice> {
         let number = usize::from(cqueue::buffer_select(completion.flags)?);
-        let place = &mut self.provided.lent[number];
-        let lent = place.as_ref().expect("the kernel uses only buffers it was lent");
+        let slot = &mut self.provided.bufs[number];
+        let provided = slot.as_ref().expect("the kernel uses only buffers that were provided");
         let bytes = u32::try_from(completion.result).unwrap_or(0);
-        let start = lent.buf().len();
-        // SAFETY: the kernel has written `bytes` bytes at the place it had reached in this buffer, which is
-        // the buffer's length because every earlier result was committed here; it goes on behind them.
-        unsafe { lent.commit(bytes) };
-        let slice = lent.buf().slice(start..start + bytes);
+        let start = provided.buf().len();
+        // SAFETY: the kernel has written `bytes` bytes at the position it had reached in this buffer, which is
+        // the buffer's length because every earlier result was committed here; it continues behind them.
+        unsafe { provided.commit(bytes) };
+        let slice = provided.buf().slice(start..start + bytes);
         if !cqueue::buffer_more(completion.flags) {
-            *place = None;
-            self.provided.lent_count -= 1;
+            *slot = None;
+            self.provided.count -= 1;
         }
         (bytes > 0).then_some(slice)
     }
 
-    /// The socket an accept brought.
+    /// Takes the socket of an accept.
     pub(super) fn take_socket(completion: Completion) -> Option<OwnedFd> {
-        // SAFETY: a result of a successful accept is a new descriptor that nobody else knows of; the driver
-        // calls this once, for results of accepts only.
+        // SAFETY: a result of a successful accept is a new descriptor without another owner; the driver
+        // calls this once per result, for accepts only.
         (completion.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result) })
     }
 
-    /// Says whether [`Ring::provide`] would come to have any.
+    /// Returns whether [`Ring::provide`] would return true.
     pub(super) fn can_provide(&self, pool: &Pool) -> bool {
-        self.provided.lent_count > 0 || pool.free_count(Class::Large) > 0
+        self.provided.count > 0 || pool.free_count(BufClass::Large) > 0
     }
 
-    /// Has the kernel signal an eventfd whenever there is something to enter for: deferred work does not make the ring's own
-    /// descriptor readable.
+    /// Makes the kernel signal an eventfd whenever there is something to enter for: deferred work does not make the
+    /// ring's own descriptor readable.
+    ///
+    /// Errors: those of io_uring_register(2).
     pub(super) fn signal(&self, eventfd: impl AsFd) -> io::Result<()> {
         self.io.submitter().register_eventfd(eventfd.as_fd().as_raw_fd())
     }
 
-    /// Lends the kernel as many buffers as it may hold. Says whether it has any.
+    /// Provides as many buffers as the kernel may hold. Returns whether it has any.
     pub(super) fn provide(&mut self, pool: &Pool) -> bool {
         self.provided.fill(pool);
-        self.provided.lent_count > 0
+        self.provided.count > 0
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.push(opcode::AsyncCancel2::new(CancelBuilder::any()).build(), 0);
+        self.push(opcode::AsyncCancel2::new(CancelBuilder::any()).build(), RequestToken::Ignored);
         for _ in 0..RING_DRAIN_ROUNDS_MAX {
             while let Some(completion) = self.next_completion() {
-                if completion.user_data >> super::KIND_SHIFT == super::KIND_ACCEPT {
+                if let RequestToken::Accept(_) = RequestToken::unpack(completion.user_data) {
                     // A connection accepted in the last moment is closed again.
                     drop(Ring::take_socket(completion));
                 }
@@ -313,7 +318,7 @@ impl Drop for Ring {
         }
         let unregistered = self.io.submitter().unregister_buf_ring(GROUP);
         if self.open_requests > 0 || unregistered.is_err() {
-            // The kernel may still write: better to lose the buffers than to give them to somebody else.
+            // The kernel may still write: leaking the buffers is safer than reusing them.
             self.provided.forget();
         }
     }
@@ -332,28 +337,28 @@ impl Provided {
         let Some(entries) = NonNull::new(memory.cast::<BufRingEntry>()) else {
             handle_alloc_error(Self::layout())
         };
-        Provided { entries, lent: [const { None }; PROVIDED_BUFS_MAX as usize], lent_count: 0, tail: 0 }
+        Provided { entries, bufs: [const { None }; PROVIDED_BUFS_MAX as usize], count: 0, tail: 0 }
     }
 
     fn fill(&mut self, pool: &Pool) {
-        let share = pool.capacity_count(Class::Large) / 8;
+        let share = pool.capacity_count(BufClass::Large) / 8;
         let target = share.clamp(1, u32::from(PROVIDED_BUFS_MAX)) as u16;
         let before = self.tail;
-        while self.lent_count < target {
-            let Some(number) = self.lent.iter().position(Option::is_none) else { break };
-            let Some(buf) = pool.alloc(Class::Large) else { break };
-            let lent = buf.lend();
-            let place = usize::from(self.tail % PROVIDED_BUFS_MAX);
-            // SAFETY: `place < PROVIDED_BUFS_MAX`, the number of entries behind `entries`.
-            let entry = unsafe { self.entries.add(place) };
+        while self.count < target {
+            let Some(number) = self.bufs.iter().position(Option::is_none) else { break };
+            let Some(buf) = pool.alloc(BufClass::Large) else { break };
+            let provided = buf.into_provided();
+            let position = usize::from(self.tail % PROVIDED_BUFS_MAX);
+            // SAFETY: `position < PROVIDED_BUFS_MAX`, the number of entries behind `entries`.
+            let entry = unsafe { self.entries.add(position) };
             // SAFETY: the kernel reads an entry only below the tail, which is moved over this one below; it is
-            // done with the place because at most `PROVIDED_BUFS_MAX` buffers are lent.
+            // done with the position because at most `PROVIDED_BUFS_MAX` buffers are provided.
             let entry = unsafe { &mut *entry.as_ptr() };
-            entry.set_addr(lent.spare_ptr() as u64);
-            entry.set_len(lent.spare());
+            entry.set_addr(provided.spare_ptr() as u64);
+            entry.set_len(provided.spare());
             entry.set_bid(number as u16);
-            self.lent[number] = Some(lent);
-            self.lent_count += 1;
+            self.bufs[number] = Some(provided);
+            self.count += 1;
             self.tail = self.tail.wrapping_add(1);
         }
         if self.tail != before {
@@ -369,10 +374,10 @@ impl Provided {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Leaves lent buffers to the kernel for good.
+    /// Leaks the provided buffers.
     fn forget(&mut self) {
-        for lent in &mut self.lent {
-            std::mem::forget(lent.take());
+        for provided in &mut self.bufs {
+            std::mem::forget(provided.take());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What every driver promises, run against each of them: peers are scripts, the platform is a closure.
-//! Nothing sleeps and no port is fixed; a test that hangs fails after `PATIENCE`.
+//! The promises of drivers, checked on each of them: peers are scripts, the platform is a closure.
+//! Nothing sleeps and no port is fixed; a stalled test fails after `TEST_TIMEOUT`.
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 

@@ -1,4 +1,4 @@
-//! What a scripted peer does, step by step, and the thread that does it on a kernel socket.
+//! The steps of a scripted peer, and the code that plays them on a kernel socket.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flick_net::Waker;
 
-/// One step of a peer. A peer reads only in the steps that expect something: before that it pauses.
+/// One step of a peer. A peer reads only in the steps that expect something; otherwise it pauses.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
@@ -17,11 +17,11 @@ pub enum Step {
     ShutdownWrite,
     Close,
     Reset,
-    /// Goes on once the test opens the gate.
+    /// Continues once the test opens the gate.
     Wait(Gate),
 }
 
-/// Lets a test decide when a peer goes on.
+/// Lets a test decide when a peer continues.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<AtomicBool>);
 
@@ -35,7 +35,7 @@ impl Gate {
     }
 }
 
-/// Bytes that differ by position, so that a piece lost or doubled shows.
+/// Bytes that differ by position, so that a lost or duplicated piece shows.
 pub fn pattern(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     (0..len)
@@ -70,7 +70,7 @@ impl Socket for std::os::unix::net::UnixStream {
     fn reset(&self) {}
 }
 
-/// Runs a script; the answer names the step that went wrong.
+/// Runs a script; the error names the step that failed.
 pub fn run(mut socket: impl Socket, steps: Vec<Step>, wake: &Waker) -> Result<(), String> {
     for (number, step) in steps.into_iter().enumerate() {
         let what = format!("step {number}");

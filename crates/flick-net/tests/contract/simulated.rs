@@ -10,9 +10,9 @@ use flick_net::sim::{Actor, PeerIo, SimConfig};
 use flick_net::{DriverLimits, Endpoint, SimDriver, SimNet};
 
 use crate::script::Step;
-use crate::world::{Kind, Outcome, World, fresh_kernel};
+use crate::world::{Kind, ScriptResult, World, fresh_kernel};
 
-pub trait Weather {
+pub trait NetworkProfile {
     fn config() -> SimConfig;
 }
 
@@ -24,15 +24,15 @@ thread_local! {
 pub struct Quiet;
 pub struct Hostile;
 
-impl Weather for Quiet {
+impl NetworkProfile for Quiet {
     fn config() -> SimConfig {
         SimConfig::default()
     }
 }
 
-impl Weather for Hostile {
+impl NetworkProfile for Hostile {
     fn config() -> SimConfig {
-        // Small pieces, but large enough that ten megabytes end within the patience of a test.
+        // Small segments, but large enough that ten megabytes take no longer than a test may.
         SimConfig {
             split_bytes_max: 1000,
             split_per_mille: 200,
@@ -48,27 +48,27 @@ pub type HostileWorld = SimWorld<Hostile>;
 pub struct SimWorld<W> {
     net: SimNet,
     driver: SimDriver,
-    results: Rc<RefCell<Vec<Outcome>>>,
+    results: Rc<RefCell<Vec<ScriptResult>>>,
     peers: usize,
-    weather: PhantomData<W>,
+    profile: PhantomData<W>,
 }
 
-impl<W: Weather> World for SimWorld<W> {
+impl<W: NetworkProfile> World for SimWorld<W> {
     type Driver = SimDriver;
 
     fn with_limits(limits: DriverLimits) -> SimWorld<W> {
         let net = SimNet::new(SEED.get(), W::config());
         let driver = net.driver(limits).unwrap();
-        SimWorld { net, driver, results: Rc::default(), peers: 0, weather: PhantomData }
+        SimWorld { net, driver, results: Rc::default(), peers: 0, profile: PhantomData }
     }
 
     fn driver(&mut self) -> &mut SimDriver {
         &mut self.driver
     }
 
-    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
+    fn connect(&mut self, to: &Endpoint, steps: Vec<Step>) {
         self.peers += 1;
-        self.net.dial(to, 0, Player::new(steps, &self.results));
+        self.net.connect(to, 0, Player::new(steps, &self.results));
     }
 
     fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
@@ -85,7 +85,7 @@ impl<W: Weather> World for SimWorld<W> {
             }
         }
         let done = self.results.borrow().len() == self.peers;
-        assert!(done || !self.net.is_quiet(), "nothing will happen any more (seed {})", SEED.get());
+        assert!(done || !self.net.is_idle(), "nothing more will happen (seed {})", SEED.get());
         done
     }
 
@@ -103,17 +103,17 @@ struct Player {
     steps: VecDeque<Step>,
     number: usize,
     inbox: VecDeque<u8>,
-    results: Rc<RefCell<Vec<Outcome>>>,
+    results: Rc<RefCell<Vec<ScriptResult>>>,
     is_done: bool,
 }
 
 impl Player {
-    fn new(steps: Vec<Step>, results: &Rc<RefCell<Vec<Outcome>>>) -> Box<Player> {
+    fn new(steps: Vec<Step>, results: &Rc<RefCell<Vec<ScriptResult>>>) -> Box<Player> {
         let results = Rc::clone(results);
         Box::new(Player { steps: steps.into(), number: 0, inbox: VecDeque::new(), results, is_done: false })
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: ScriptResult) {
         if !std::mem::replace(&mut self.is_done, true) {
             self.results.borrow_mut().push(outcome);
         }
@@ -124,7 +124,7 @@ impl Player {
         self.end(Err(format!("step {number}: {what}")));
     }
 
-    /// Goes on until a step has to wait. A write waits too, as a blocking one would.
+    /// Continues until a step has to wait. A write waits too, as a blocking one would.
     fn advance(&mut self, io: &mut PeerIo<'_>) {
         while !self.is_done {
             let reads =
@@ -202,21 +202,24 @@ impl Actor for Player {
     }
 }
 
-/// The cases whose course depends on how the network cuts, delays and mixes, for many seeds.
+/// The cases that depend on how the network cuts, delays and reorders, for many seeds.
 #[test]
 fn many_seeds_keep_the_promises() {
     use crate::cases;
     for seed in 0..100 {
         SEED.set(seed);
         cases::echo_v4::<HostileWorld>();
-        cases::receive_off_means_no_data_and_no_end::<HostileWorld>();
+        cases::receive_off_returns_no_data_and_no_eof::<HostileWorld>();
         cases::a_half_closed_peer_still_gets_its_reply::<HostileWorld>();
         cases::shutdown_ends_our_side_only::<HostileWorld>();
-        cases::close_lets_a_peer_that_still_sends_read_the_last_words::<HostileWorld>();
+        cases::close_lets_a_sending_peer_read_the_final_output::<HostileWorld>();
         cases::a_reset_peer_is_a_fault::<HostileWorld>();
         cases::abort_resets_the_peer::<HostileWorld>();
-        cases::a_dialled_server_answers::<HostileWorld>();
-        cases::output_before_the_dial_is_up_is_kept::<HostileWorld>();
+        cases::connect_exchanges_data_with_a_server::<HostileWorld>();
+        cases::output_appended_while_connecting_is_sent::<HostileWorld>();
+        cases::shutdown_while_connecting_follows_the_output::<HostileWorld>();
+        cases::abort_after_close_drops_the_rest_of_the_output::<HostileWorld>();
+        cases::a_reset_while_receiving_is_off_is_reported::<HostileWorld>();
         cases::a_full_table_pauses_the_listener::<HostileWorld>();
         cases::an_empty_pool_pauses_receiving::<HostileWorld>();
     }

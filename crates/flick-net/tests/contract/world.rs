@@ -1,4 +1,4 @@
-//! A driver with scripted peers around it, and the loop that stands for the platform.
+//! A driver with scripted peers, and the loop that plays the platform.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -7,12 +7,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{Driver, DriverLimits, Endpoint, EpollDriver, Event, UringDriver, Waker};
+use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, EpollDriver, UringDriver, Waker};
 
 use crate::script::{self, Step};
 
-/// How long a test may hang before it fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test may take before it fails.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub const LIMITS: DriverLimits =
     DriverLimits { conns_max: 600, output_slices_max: 4096, events_max: 256, receive_bytes: 16384 };
@@ -20,21 +20,21 @@ pub const LIMITS: DriverLimits =
 pub trait World: Sized {
     type Driver: Driver;
 
-    /// Why this machine cannot have such a driver, if so.
+    /// Returns why this machine has no such driver.
     fn unavailable() -> Option<String> {
         None
     }
     fn with_limits(limits: DriverLimits) -> Self;
     fn driver(&mut self) -> &mut Self::Driver;
-    /// Starts a peer that dials the driver.
-    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>);
-    /// Starts peers that wait for the driver to dial, one after the other.
+    /// Starts a peer that connects to the driver.
+    fn connect(&mut self, to: &Endpoint, steps: Vec<Step>);
+    /// Starts peers that accept a connection of the driver, one after the other.
     fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint;
-    /// Says whether all peers have ended their scripts; panics if one failed.
+    /// Returns whether all peers have ended their scripts; panics if one failed.
     fn peers_are_done(&mut self) -> bool;
-    /// A fresh address of a kind, for a listener or a server.
+    /// Returns an unused address, for a listener or a server.
     fn fresh(&self, kind: Kind) -> Endpoint;
-    /// How long one poll may wait.
+    /// Returns how long one poll may wait.
     fn timeout(&self) -> Option<Duration>;
 }
 
@@ -49,17 +49,21 @@ pub fn pool() -> Pool {
     Pool::new(PoolConfig { small_count: 64, large_count: 512, huge_count: 0 })
 }
 
-/// Polls until `app` says at the end of a turn (`None`) that it is done, and all peers are.
-pub fn run<W: World>(world: &mut W, pool: &Pool, app: impl FnMut(&mut W::Driver, Option<Event>) -> bool) {
+/// Polls until `app`, called with `None` after each poll, returns that it is done, and all peers are.
+pub fn run<W: World>(
+    world: &mut W,
+    pool: &Pool,
+    app: impl FnMut(&mut W::Driver, Option<DriverEvent>) -> bool,
+) {
     let timeout = world.timeout();
     run_polling(world, pool, timeout, app);
 }
 
-/// As [`run`], for a platform that has something to do in every turn and so never waits.
+/// As [`run`], for a platform that has work in every iteration and so never waits.
 pub fn run_busy<W: World>(
     world: &mut W,
     pool: &Pool,
-    app: impl FnMut(&mut W::Driver, Option<Event>) -> bool,
+    app: impl FnMut(&mut W::Driver, Option<DriverEvent>) -> bool,
 ) {
     run_polling(world, pool, Some(Duration::ZERO), app);
 }
@@ -68,9 +72,9 @@ fn run_polling<W: World>(
     world: &mut W,
     pool: &Pool,
     timeout: Option<Duration>,
-    mut app: impl FnMut(&mut W::Driver, Option<Event>) -> bool,
+    mut app: impl FnMut(&mut W::Driver, Option<DriverEvent>) -> bool,
 ) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     let mut events = Vec::with_capacity(256);
     loop {
         world.driver().poll(pool, timeout, &mut events).unwrap();
@@ -81,17 +85,17 @@ fn run_polling<W: World>(
         if done && world.peers_are_done() {
             return;
         }
-        assert!(Instant::now() < end, "the test hangs");
+        assert!(Instant::now() < end, "the test timed out");
     }
 }
 
-/// How a peer's script ended.
-pub type Outcome = Result<(), String>;
+/// The result of a peer's script.
+pub type ScriptResult = Result<(), String>;
 
-/// Peers on threads with blocking sockets; what all kernel drivers share.
+/// Peers on threads with blocking sockets, for the kernel drivers.
 pub struct Peers {
     waker: Waker,
-    results: (mpsc::Sender<Outcome>, mpsc::Receiver<Outcome>),
+    results: (mpsc::Sender<ScriptResult>, mpsc::Receiver<ScriptResult>),
     running: usize,
 }
 
@@ -100,7 +104,7 @@ impl Peers {
         Peers { waker, results: mpsc::channel(), running: 0 }
     }
 
-    fn start(&mut self, peer: impl FnOnce(&Waker) -> Outcome + Send + 'static) {
+    fn start(&mut self, peer: impl FnOnce(&Waker) -> ScriptResult + Send + 'static) {
         let (waker, sender) = (self.waker.clone(), self.results.0.clone());
         self.running += 1;
         std::thread::spawn(move || {
@@ -110,7 +114,7 @@ impl Peers {
         });
     }
 
-    pub fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
+    pub fn connect(&mut self, to: &Endpoint, steps: Vec<Step>) {
         let to = to.clone();
         self.start(move |wake| match to {
             Endpoint::Tcp(to) => script::run(TcpStream::connect(to).map_err(|e| e.to_string())?, steps, wake),
@@ -155,7 +159,7 @@ impl Peers {
     }
 }
 
-/// An address nobody uses: the kernel's choice of port, or a path of this process alone.
+/// An unused address: the kernel's choice of port, or a path of this process alone.
 pub fn fresh_kernel(kind: Kind) -> Endpoint {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -215,8 +219,8 @@ impl<D: KernelDriver> World for KernelWorld<D> {
         &mut self.driver
     }
 
-    fn dial(&mut self, to: &Endpoint, steps: Vec<Step>) {
-        self.peers.dial(to, steps);
+    fn connect(&mut self, to: &Endpoint, steps: Vec<Step>) {
+        self.peers.connect(to, steps);
     }
 
     fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {

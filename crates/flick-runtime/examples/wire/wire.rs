@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_abi::Engine;
-use flick_buffers::{Buf, Class, Pool, Slice};
-use flick_net::{Driver, Endpoint, Event, Handle, ListenerId, PeerAddr};
-use flick_runtime::access::Access;
+use flick_buffers::{Buf, BufClass, Pool, Slice};
+use flick_net::{Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr};
+use flick_runtime::access_log::AccessLog;
+use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
-use flick_runtime::ways::Ways;
 use flick_runtime::{
     BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Worker, WorkerConfig,
 };
@@ -50,7 +50,7 @@ impl Wire {
 
     /// What the backend says to what it was sent since.
     fn answer(&mut self, pool: &Pool) -> Slice {
-        let replies = pool.alloc(Class::Large).expect("there are buffers");
+        let replies = pool.alloc(BufClass::Large).expect("there are buffers");
         for request in self.asked.chunks(HEADER + KEY.len()) {
             let mut reply = [0; HEADER + 8];
             reply[0] = 0x81;
@@ -94,7 +94,7 @@ impl Driver for Wire {
     fn is_flushing(&self) -> bool {
         false
     }
-    fn set_marks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
+    fn set_watermarks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
     fn shutdown(&mut self, _conn: Handle) {}
     fn close(&mut self, _conn: Handle) {}
     fn abort(&mut self, _conn: Handle) {
@@ -104,11 +104,16 @@ impl Driver for Wire {
         self.now_ns
     }
 
-    fn poll(&mut self, pool: &Pool, _timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        _timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
         self.now_ns += 10_000;
         if !self.accepted {
             self.accepted = true;
-            let accepted = |index| Event::Accepted {
+            let accepted = |index| DriverEvent::Accepted {
                 listener: ListenerId(0),
                 conn: client(index),
                 peer: PeerAddr::Unix,
@@ -116,18 +121,18 @@ impl Driver for Wire {
             events.extend((0..CLIENTS).map(accepted));
         } else if let Some(conn) = self.backend.filter(|_| !self.is_connected) {
             self.is_connected = true;
-            events.push(Event::Connected { conn });
+            events.push(DriverEvent::Connected { conn });
         } else if !self.asked.is_empty() {
             let data = self.answer(pool);
-            events.extend(self.backend.map(|conn| Event::Data { conn, data }));
+            events.extend(self.backend.map(|conn| DriverEvent::Data { conn, data }));
         } else {
-            let requests = pool.alloc(Class::Large).expect("there are buffers");
+            let requests = pool.alloc(BufClass::Large).expect("there are buffers");
             for index in 0..CLIENTS {
                 let start = requests.len();
                 let request = Self::request(index);
                 requests.append(&request);
                 let data = requests.slice(start..start + request.len() as u32);
-                events.push(Event::Data { conn: client(index), data });
+                events.push(DriverEvent::Data { conn: client(index), data });
             }
             self.requests = Some(requests);
         }
@@ -139,12 +144,16 @@ impl Driver for Wire {
 pub fn worker(
     program: Arc<flick_abi::Program>,
     engine: Arc<dyn Engine>,
-    access: Option<&Access>,
+    access: Option<&AccessLog>,
 ) -> Worker<Wire> {
     let any: Endpoint = "127.0.0.1:1".parse().expect("an address");
     let bind = |channel: &str| vec![Binding::new(channel, vec![any.clone()])];
-    let limits =
-        Limits { sessions_max: CLIENTS, buffer_bytes: 64 << 20, lent_links_max: 1, ..Limits::default() };
+    let limits = Limits {
+        max_connections: CLIENTS,
+        buffer_memory: 64 << 20,
+        max_dedicated_connections: 1,
+        ..Limits::default()
+    };
     let config = PlatformConfig {
         workers: 1,
         pin: false,
@@ -167,7 +176,7 @@ pub fn worker(
         asked: Vec::with_capacity(1 << 20),
         replied: 0,
     };
-    let ways = Arc::new(Ways::of(&program));
+    let edge_counters = Arc::new(EdgeCounters::of(&program));
     let worker_config = WorkerConfig {
         service: "wire".to_owned(),
         setup: Arc::new(Setup::new(program, engine, &config).expect("it fits")),
@@ -175,18 +184,18 @@ pub fn worker(
         state: Arc::new(state),
         counters: Arc::new(Counters::default()),
         backend_counters: Arc::new(vec![BackendCounters::default()]),
-        ways,
+        edge_counters,
         index: 0,
         workers: 1,
         hub: None,
-        access: access.map(|access| access.tap("measured", 0)),
+        access: access.map(|access| access.sink("measured", 0)),
         seed: 1,
         time_slices: false,
     };
     let mut worker = Worker::new(wire, worker_config);
     worker.start();
     for _ in 0..100 {
-        worker.turn(Some(Duration::ZERO)).expect("turns do not fail");
+        worker.run_once(Some(Duration::ZERO)).expect("turns do not fail");
     }
     worker
 }

@@ -3,11 +3,12 @@
 
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{
-    AskList, Engine, Frame, FuncId, Host, Message, Outcome, RuleAction, RuleCall, SendBody, SendList, Step,
+    AskList, Engine, Frame, FuncId, Host, Message, ParseStep, RuleAction, RuleCall, RuleOutcome, SendBody,
+    SendList,
 };
 
 use super::MergeSetup;
-use super::node::Fault;
+use super::node::MergeFault;
 
 /// An element that is kept: its message and its fields.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Element {
 
 /// Memory that calls work in; one of it for each worker, as calls never nest.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct MergeScratch {
     out: Vec<u8>,
     sends: SendList,
     asks: AskList,
@@ -41,7 +42,7 @@ pub struct Scratch {
     finished: u64,
 }
 
-impl Scratch {
+impl MergeScratch {
     /// For a program with so many words of state.
     pub fn new(state_words: u32) -> Self {
         Self {
@@ -60,7 +61,7 @@ impl Scratch {
 }
 
 /// What calls need.
-pub struct Code<'a> {
+pub struct MergeCode<'a> {
     /// Runs the code.
     pub engine: &'a dyn Engine,
     /// The functions.
@@ -70,12 +71,12 @@ pub struct Code<'a> {
     /// By channel: number of elements.
     pub channel_lens: &'a [u64],
     /// Memory to work in.
-    pub scratch: &'a mut Scratch,
+    pub scratch: &'a mut MergeScratch,
     /// The platform, as rules see it.
     pub host: &'a mut dyn Host,
 }
 
-impl Code<'_> {
+impl MergeCode<'_> {
     /// Calls `run` with `first` as message 0 and `others` behind it, nothing built and nothing sent.
     fn call<R>(
         &mut self,
@@ -115,7 +116,7 @@ impl Code<'_> {
     fn run(&mut self, rule: FuncId, first: Message<'_>, others: &[Message<'_>]) -> bool {
         self.call(first, others, |engine, call| {
             let outcome = engine.run(rule, call);
-            assert!(outcome == Outcome::Finished, "the code of a merge never asks");
+            assert!(outcome == RuleOutcome::Finished, "the code of a merge never asks");
             call.failure.is_none()
         })
     }
@@ -126,33 +127,33 @@ impl Code<'_> {
         first: Message<'_>,
         second: Message<'_>,
         into: &mut Element,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MergeFault> {
         let combine = self.setup.merge.combine;
         let source = self.setup.merge.source as u32;
         if !self.run(combine, first, &[second]) {
-            return Err(Fault::Combine);
+            return Err(MergeFault::Combine);
         }
         into.bytes.clear();
-        let [send] = self.scratch.sends.as_slice() else { return Err(Fault::Combine) };
+        let [send] = self.scratch.sends.as_slice() else { return Err(MergeFault::Combine) };
         assert!(send.channel == source, "a combination is an element of the array it merges");
         write_body(&self.scratch.out, send.body, [first.bytes, second.bytes], &mut into.bytes);
         into.frame.restart();
         let step = self.engine.parse(self.parser, &mut into.frame, &into.bytes);
-        if step == Step::Done && into.frame.total_bytes() == into.bytes.len() as u64 {
+        if step == ParseStep::Done && into.frame.total_bytes() == into.bytes.len() as u64 {
             return Ok(());
         }
-        Err(Fault::Combine)
+        Err(MergeFault::Combine)
     }
 
     /// Appends to `out` what becomes of an element of the result.
-    pub fn finish(&mut self, element: Message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn finish(&mut self, element: Message<'_>, out: &mut Vec<u8>) -> Result<(), MergeFault> {
         let RuleAction::Run { rule } = self.setup.merge.finish else {
             out.extend_from_slice(element.bytes);
             self.scratch.finished += 1;
             return Ok(());
         };
         if !self.run(rule, element, &[]) {
-            return Err(Fault::Finish);
+            return Err(MergeFault::Finish);
         }
         for send in self.scratch.sends.as_slice() {
             if send.channel as usize == self.setup.sink_channel {

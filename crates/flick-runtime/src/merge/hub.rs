@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use flick_net::Waker;
-use flick_ring::calls::Calls;
+use flick_ring::wakeup::WakeSet;
 use flick_ring::{Consumer, Producer, ring};
 
-use super::input::{Input, drain};
+use super::input::{NodeInput, drain};
 use super::node::Node;
 use super::tree::{TaskId, Tree};
 use super::{MergeSetup, chunk_bytes};
 
 /// How a job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum JobEnd {
     /// Its result has been passed on.
     Complete,
     /// It has failed, and its connections are reset.
@@ -30,11 +30,11 @@ pub enum Ending {
 
 /// Where all workers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum JobStage {
     /// Streams come and are merged.
     Open,
     /// Tasks stop, connections are closed.
-    Stopping(Ending),
+    Stopping(JobEnd),
     /// Rings are emptied.
     Clearing,
 }
@@ -50,7 +50,7 @@ pub struct Leaf {
 
 #[derive(Debug)]
 struct Control {
-    stage: Stage,
+    stage: JobStage,
     /// Workers that have gone through the stage.
     through: u32,
     /// Streams of the present job.
@@ -67,7 +67,7 @@ struct Control {
 /// Calls one worker.
 #[derive(Debug)]
 struct Bell {
-    calls: Calls,
+    tasks: WakeSet,
     waker: OnceLock<Waker>,
 }
 
@@ -111,9 +111,9 @@ impl Hub {
         let places = tree.places(workers);
         let chunk = chunk_bytes(setup.ring_bytes);
         for task in 0..tree.nodes {
-            let mut inputs = [Input::new(None, 0), Input::new(None, 0)];
+            let mut inputs = [NodeInput::new(None, 0), NodeInput::new(None, 0)];
             for (at, edge) in tree.edges.iter().enumerate().filter(|(_, edge)| edge.to == task) {
-                inputs[edge.side] = Input::new(consumers[at].take(), edge.from);
+                inputs[edge.side] = NodeInput::new(consumers[at].take(), edge.from);
             }
             let out = tree.edges.iter().position(|edge| edge.from == task).expect("every node has an output");
             let push = producers[out].take().expect("every ring has one producer");
@@ -121,7 +121,7 @@ impl Hub {
             nodes[places[task as usize] as usize]
                 .push((task, Node::new(inputs, push, tree.edges[out].to, is_last, chunk)));
         }
-        let bell = |_| Bell { calls: Calls::new(tree.tasks()), waker: OnceLock::new() };
+        let bell = |_| Bell { tasks: WakeSet::new(tree.tasks()), waker: OnceLock::new() };
         let owner = |task: TaskId| AtomicU32::new(places[task.min(tree.nodes - 1) as usize]);
         Self {
             workers: workers as u32,
@@ -129,7 +129,7 @@ impl Hub {
             bells: (0..workers).map(bell).collect(),
             version: AtomicU32::new(0),
             control: Mutex::new(Control {
-                stage: Stage::Open,
+                stage: JobStage::Open,
                 through: 0,
                 joined: 0,
                 is_draining: false,
@@ -160,7 +160,7 @@ impl Hub {
     pub fn call(&self, task: TaskId) {
         let owner = self.owners[task as usize].load(Ordering::Acquire);
         let bell = &self.bells[owner as usize];
-        bell.ring(bell.calls.call(task));
+        bell.ring(bell.tasks.wake(task));
     }
 
     /// Calls the task that a task pushes to.
@@ -175,23 +175,23 @@ impl Hub {
     }
 
     fn call_all_workers(&self) {
-        self.bells.iter().for_each(|bell| bell.ring(bell.calls.call_thread()));
+        self.bells.iter().for_each(|bell| bell.ring(bell.tasks.wake_thread()));
     }
 
     /// Whether a worker has been called since it last looked.
     pub fn is_called(&self, worker: u32) -> bool {
-        self.bells[worker as usize].calls.is_called()
+        self.bells[worker as usize].tasks.is_requested()
     }
 
     /// Takes the calls of a worker and hands each task to `run`.
     pub fn take_calls(&self, worker: u32, run: impl FnMut(TaskId)) {
-        self.bells[worker as usize].calls.take(run);
+        self.bells[worker as usize].tasks.take(run);
     }
 
     /// Lets a stream in, if the present job still lacks one. Whoever lets the last one in calls the sink.
     pub fn join(&self, worker: u32) -> Option<Leaf> {
         let mut control = self.control();
-        if control.stage != Stage::Open || control.is_draining || control.joined == self.tree.streams {
+        if control.stage != JobStage::Open || control.is_draining || control.joined == self.tree.streams {
             return None;
         }
         let stream = control.joined;
@@ -211,7 +211,7 @@ impl Hub {
     pub fn claim_root(&self, worker: u32, early: bool) -> Option<Consumer> {
         let mut control = self.control();
         let is_ready = control.joined == self.tree.streams || (early && !control.is_draining);
-        if control.stage != Stage::Open || !is_ready {
+        if control.stage != JobStage::Open || !is_ready {
             return None;
         }
         let root = control.root.take()?;
@@ -223,7 +223,7 @@ impl Hub {
     /// Gives the result's end back; `false`, and it stays with the worker, when a job has begun.
     pub fn return_root(&self, root: Consumer) -> Result<(), Consumer> {
         let mut control = self.control();
-        if control.stage == Stage::Open && control.joined > 0 {
+        if control.stage == JobStage::Open && control.joined > 0 {
             return Err(root);
         }
         control.root = Some(root);
@@ -231,16 +231,16 @@ impl Hub {
     }
 
     /// Ends the present job, if it has not ended; whether it had not.
-    pub fn end(&self, ending: Ending) -> bool {
+    pub fn end(&self, ending: JobEnd) -> bool {
         let mut control = self.control();
-        if control.stage != Stage::Open {
+        if control.stage != JobStage::Open {
             return false;
         }
-        self.enter(&mut control, Stage::Stopping(ending));
+        self.enter(&mut control, JobStage::Stopping(ending));
         true
     }
 
-    fn enter(&self, control: &mut Control, stage: Stage) {
+    fn enter(&self, control: &mut Control, stage: JobStage) {
         control.stage = stage;
         control.through = 0;
         self.version.fetch_add(1, Ordering::Release);
@@ -254,9 +254,9 @@ impl Hub {
         if std::mem::replace(&mut control.is_draining, true) {
             return false;
         }
-        let fails = control.stage == Stage::Open && lacks_streams;
+        let fails = control.stage == JobStage::Open && lacks_streams;
         if fails {
-            self.enter(&mut control, Stage::Stopping(Ending::Failed));
+            self.enter(&mut control, JobStage::Stopping(JobEnd::Failed));
         }
         self.call_all_workers();
         fails
@@ -265,11 +265,11 @@ impl Hub {
     /// Whether no job is under way and none can begin.
     pub fn is_finished(&self) -> bool {
         let control = self.control();
-        control.is_draining && control.stage == Stage::Open && control.joined == 0
+        control.is_draining && control.stage == JobStage::Open && control.joined == 0
     }
 
     /// The stage, if it is another than a worker saw last; `seen` is what it keeps for that.
-    pub fn new_stage(&self, seen: &mut u32) -> Option<Stage> {
+    pub fn new_stage(&self, seen: &mut u32) -> Option<JobStage> {
         if self.version.load(Ordering::Acquire) == *seen {
             return None;
         }
@@ -289,7 +289,7 @@ impl Hub {
         }
         control.through += 1;
         if control.through == self.workers {
-            self.enter(&mut control, Stage::Clearing);
+            self.enter(&mut control, JobStage::Clearing);
         }
     }
 
@@ -302,7 +302,7 @@ impl Hub {
             let root = control.root.as_mut().expect("a stopped merge has its ends of rings here");
             drain(root, bytes);
             control.joined = 0;
-            self.enter(&mut control, Stage::Open);
+            self.enter(&mut control, JobStage::Open);
         }
     }
 }

@@ -2,17 +2,17 @@
 //! Promises: a record may be cut anywhere; an element is parsed once; memory does not grow.
 
 use flick_abi::limits::HEAD_BYTES_MAX;
-use flick_abi::{Frame, Message, Step};
+use flick_abi::{Frame, Message, ParseStep};
 use flick_ring::Consumer;
 
-use super::code::Code;
-use super::node::Fault;
+use super::code::MergeCode;
+use super::node::MergeFault;
 use super::tree::TaskId;
 use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_MESSAGE_BYTES_MAX};
 
 /// What is at the front of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ElementLook {
     /// An element.
     Front,
     /// Nothing yet.
@@ -34,7 +34,7 @@ pub enum Versus {
 
 /// One input.
 #[derive(Debug)]
-pub struct Input {
+pub struct NodeInput {
     /// Where it comes from; `None`: an input that never was.
     pub ring: Option<Consumer>,
     /// Who pushes into the ring.
@@ -56,7 +56,7 @@ pub struct Input {
     offset: u64,
 }
 
-impl Input {
+impl NodeInput {
     /// An input from a ring that `from` pushes into, or one that has no stream.
     pub fn new(ring: Option<Consumer>, from: TaskId) -> Self {
         let room = if ring.is_some() { MERGE_MESSAGE_BYTES_MAX + MERGE_CHUNK_BYTES_MAX } else { 0 };
@@ -90,25 +90,33 @@ impl Input {
     }
 
     /// Looks at the front; `freed` is called when the task that pushes rests and is to be called.
-    pub fn look(&mut self, code: &mut Code<'_>, freed: &mut impl FnMut(TaskId)) -> Result<Look, Fault> {
+    pub fn look(
+        &mut self,
+        code: &mut MergeCode<'_>,
+        freed: &mut impl FnMut(TaskId),
+    ) -> Result<ElementLook, MergeFault> {
         loop {
             if self.whole.is_some() {
-                return Ok(Look::Front);
+                return Ok(ElementLook::Front);
             }
             if self.end - self.start >= self.need {
                 self.parse(code)?;
                 continue;
             }
             if self.ended {
-                return if self.start == self.end { Ok(Look::Ended) } else { Err(Fault::Truncated) };
+                return if self.start == self.end {
+                    Ok(ElementLook::Ended)
+                } else {
+                    Err(MergeFault::Truncated)
+                };
             }
             if !self.fill(freed) {
-                return Ok(Look::Starved);
+                return Ok(ElementLook::Starved);
             }
         }
     }
 
-    /// The front element. Only behind [`Look::Front`].
+    /// The front element. Only behind [`ElementLook::Front`].
     pub fn front(&self) -> Message<'_> {
         let len = self.whole.expect("an element is taken only when it is whole");
         Message { frame: &self.frame, bytes: &self.bytes[self.start..self.start + len] }
@@ -135,7 +143,7 @@ impl Input {
     }
 
     /// Parses what is there, which is as much as the parser asked for.
-    fn parse(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
+    fn parse(&mut self, code: &mut MergeCode<'_>) -> Result<(), MergeFault> {
         let have = self.end - self.start;
         if let Some(total) = self.total {
             self.whole = Some(total);
@@ -143,10 +151,10 @@ impl Input {
         }
         let data = &self.bytes[self.start..self.end];
         match code.engine.parse(code.parser, &mut self.frame, data) {
-            Step::Done => {
+            ParseStep::Done => {
                 let total = self.frame.total_bytes();
                 if total > MERGE_MESSAGE_BYTES_MAX as u64 {
-                    return Err(Fault::TooLong { bytes: total });
+                    return Err(MergeFault::TooLong { bytes: total });
                 }
                 assert!(total > 0, "an element has bytes");
                 (self.total, self.need) = (Some(total as usize), total as usize);
@@ -155,13 +163,13 @@ impl Input {
                 }
                 Ok(())
             }
-            Step::NeedMore(bytes) if bytes > HEAD_BYTES_MAX as u64 => Err(Fault::TooLong { bytes }),
-            Step::NeedMore(bytes) => {
+            ParseStep::NeedMore(bytes) if bytes > HEAD_BYTES_MAX as u64 => Err(MergeFault::TooLong { bytes }),
+            ParseStep::NeedMore(bytes) => {
                 assert!(bytes > have as u64, "a parser that wants more wants more than it has");
                 self.need = bytes as usize;
                 Ok(())
             }
-            Step::Fault { field, cause } => Err(Fault::Malformed { field, cause }),
+            ParseStep::Fault { field, cause } => Err(MergeFault::Malformed { field, cause }),
         }
     }
 

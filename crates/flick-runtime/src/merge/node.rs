@@ -9,20 +9,20 @@
 
 use flick_ring::Producer;
 
-use super::code::{Code, Element};
-use super::input::{Input, Look, Versus};
+use super::code::{Element, MergeCode};
+use super::input::{ElementLook, NodeInput, Versus};
 use super::tree::TaskId;
 use crate::limits::MERGE_MESSAGE_BYTES_MAX;
 
 /// Why a job fails, as a node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MergeFault {
     /// An element is not of the grammar.
     Malformed {
         /// Which field.
         field: u32,
-        /// Why, see [`flick_abi::Step::Fault`].
-        cause: u32,
+        /// Why, see [`flick_abi::ParseStep::Fault`].
+        cause: flick_abi::FaultCause,
     },
     /// A stream ended inside an element.
     Truncated,
@@ -41,7 +41,7 @@ pub enum Fault {
 
 /// Why a node stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum NodeState {
     /// It has had its share of time.
     Tired,
     /// Until it is called.
@@ -51,7 +51,7 @@ pub enum Rest {
 /// One merge task.
 #[derive(Debug)]
 pub struct Node {
-    inputs: [Input; 2],
+    inputs: [NodeInput; 2],
     kept: Element,
     has_kept: bool,
     spare: Element,
@@ -68,7 +68,13 @@ pub struct Node {
 
 impl Node {
     /// A node between its inputs and `ring`, which `to` pops from. `finishes`: it is the last one of its tree.
-    pub fn new(inputs: [Input; 2], ring: Producer, to: TaskId, finishes: bool, chunk_bytes: usize) -> Self {
+    pub fn new(
+        inputs: [NodeInput; 2],
+        ring: Producer,
+        to: TaskId,
+        finishes: bool,
+        chunk_bytes: usize,
+    ) -> Self {
         Self {
             inputs,
             kept: Element::new(MERGE_MESSAGE_BYTES_MAX),
@@ -104,7 +110,7 @@ impl Node {
     fn restart(&mut self) {
         self.has_kept = false;
         self.out.clear();
-        self.inputs.iter_mut().for_each(Input::restart);
+        self.inputs.iter_mut().for_each(NodeInput::restart);
     }
 
     /// Takes at most `elements` in.
@@ -112,55 +118,55 @@ impl Node {
     /// Errors: a fault, and the input it was found on. The node must be cleared before it runs again.
     pub fn run(
         &mut self,
-        code: &mut Code<'_>,
+        code: &mut MergeCode<'_>,
         calls: &mut impl FnMut(TaskId),
         elements: u32,
-    ) -> Result<Rest, (Fault, usize)> {
+    ) -> Result<NodeState, (MergeFault, usize)> {
         for _ in 0..elements {
             let is_full = |node: &Self| node.out.len() >= node.chunk_bytes;
-            if is_full(self) && !self.flush(calls) && is_full(self) && self.ring.wait() {
-                return Ok(Rest::Waiting);
+            if is_full(self) && !self.flush(calls) && is_full(self) && self.ring.prepare_wait() {
+                return Ok(NodeState::Waiting);
             }
-            let mut looks = [Look::Ended; 2];
+            let mut looks = [ElementLook::Ended; 2];
             for (side, look) in looks.iter_mut().enumerate() {
                 *look = self.inputs[side].look(code, calls).map_err(|fault| (fault, side))?;
-                if *look == Look::Starved {
+                if *look == ElementLook::Starved {
                     if self.rests_for(side, calls) {
-                        return Ok(Rest::Waiting);
+                        return Ok(NodeState::Waiting);
                     }
                     break;
                 }
             }
             match looks {
-                [Look::Starved, _] | [_, Look::Starved] => {}
-                [Look::Ended, Look::Ended] => {
+                [ElementLook::Starved, _] | [_, ElementLook::Starved] => {}
+                [ElementLook::Ended, ElementLook::Ended] => {
                     if self.end(code, calls)? {
-                        return Ok(Rest::Waiting);
+                        return Ok(NodeState::Waiting);
                     }
                 }
                 looks => self.step(code, looks)?,
             }
         }
-        Ok(Rest::Tired)
+        Ok(NodeState::Tired)
     }
 
     /// Takes one element in; both sides have one or have ended.
-    fn step(&mut self, code: &mut Code<'_>, looks: [Look; 2]) -> Result<(), (Fault, usize)> {
+    fn step(&mut self, code: &mut MergeCode<'_>, looks: [ElementLook; 2]) -> Result<(), (MergeFault, usize)> {
         if self.has_kept {
             for (side, look) in looks.iter().enumerate() {
-                if *look == Look::Front && self.versus(code, side)? == Versus::Equal {
+                if *look == ElementLook::Front && self.versus(code, side)? == Versus::Equal {
                     return self.combine(code, side).map_err(|fault| (fault, side));
                 }
             }
         }
         let side = match looks {
-            [Look::Front, Look::Front] => {
+            [ElementLook::Front, ElementLook::Front] => {
                 let order = code.order(self.inputs[0].front(), self.inputs[1].front());
                 let side = usize::from(order > 0);
                 self.inputs[1 - side].versus = if order == 0 { Versus::Equal } else { Versus::Above };
                 side
             }
-            [Look::Front, _] => 0,
+            [ElementLook::Front, _] => 0,
             _ => 1,
         };
         if self.has_kept {
@@ -176,20 +182,20 @@ impl Node {
     }
 
     /// How a front compares with what is kept.
-    fn versus(&mut self, code: &mut Code<'_>, side: usize) -> Result<Versus, (Fault, usize)> {
+    fn versus(&mut self, code: &mut MergeCode<'_>, side: usize) -> Result<Versus, (MergeFault, usize)> {
         let input = &mut self.inputs[side];
         if input.versus == Versus::Unknown {
             input.versus = match code.order(self.kept.message(), input.front()) {
                 ..0 => Versus::Above,
                 0 => Versus::Equal,
-                1.. => return Err((Fault::Disorder, side)),
+                1.. => return Err((MergeFault::Disorder, side)),
             };
         }
         Ok(input.versus)
     }
 
     /// Makes one element of what is kept and an equal front.
-    fn combine(&mut self, code: &mut Code<'_>, side: usize) -> Result<(), Fault> {
+    fn combine(&mut self, code: &mut MergeCode<'_>, side: usize) -> Result<(), MergeFault> {
         code.combine(self.kept.message(), self.inputs[side].front(), &mut self.spare)?;
         std::mem::swap(&mut self.kept, &mut self.spare);
         self.inputs[side].drop_front();
@@ -197,7 +203,7 @@ impl Node {
         Ok(())
     }
 
-    fn emit(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
+    fn emit(&mut self, code: &mut MergeCode<'_>) -> Result<(), MergeFault> {
         if self.finishes {
             code.finish(self.kept.message(), &mut self.out)
         } else {
@@ -207,7 +213,11 @@ impl Node {
     }
 
     /// Both streams have ended: passes on what is left, then the end. `true`: rests, the job over or not.
-    fn end(&mut self, code: &mut Code<'_>, calls: &mut impl FnMut(TaskId)) -> Result<bool, (Fault, usize)> {
+    fn end(
+        &mut self,
+        code: &mut MergeCode<'_>,
+        calls: &mut impl FnMut(TaskId),
+    ) -> Result<bool, (MergeFault, usize)> {
         if self.has_kept {
             self.emit(code).map_err(|fault| (fault, 0))?;
             self.has_kept = false;
@@ -220,16 +230,16 @@ impl Node {
             // The streams of the next job are waited for like any others.
             return Ok(false);
         }
-        Ok(self.ring.wait())
+        Ok(self.ring.prepare_wait())
     }
 
     /// Goes to rest until input `side` has something, or, if something is left to pass on, there is room for that.
     /// `false`: there is something to do already.
     fn rests_for(&mut self, side: usize, calls: &mut impl FnMut(TaskId)) -> bool {
-        if !self.flush(calls) && !self.ring.wait() {
+        if !self.flush(calls) && !self.ring.prepare_wait() {
             return false;
         }
-        self.inputs[side].ring.as_mut().is_none_or(flick_ring::Consumer::wait)
+        self.inputs[side].ring.as_mut().is_none_or(flick_ring::Consumer::prepare_wait)
     }
 
     /// Passes on what is ready; whether all of it is out.

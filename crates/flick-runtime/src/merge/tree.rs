@@ -7,7 +7,7 @@ pub type TaskId = u32;
 
 /// An edge of a tree: the ring from one task to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub struct TreeEdge {
     /// Who pushes.
     pub from: TaskId,
     /// Who pops.
@@ -24,7 +24,7 @@ pub struct Tree {
     /// Inner tasks.
     pub nodes: u32,
     /// All edges: first those of the streams, in their order; last the one to the sink.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<TreeEdge>,
 }
 
 impl Tree {
@@ -33,8 +33,8 @@ impl Tree {
         assert!(streams > 0, "a merge has streams");
         let nodes = (streams - 1).max(1);
         let sink = nodes + streams;
-        let edge = |from| Edge { from, to: sink, side: 0 };
-        let mut edges: Vec<Edge> = (nodes..sink).map(edge).collect();
+        let edge = |from| TreeEdge { from, to: sink, side: 0 };
+        let mut edges: Vec<TreeEdge> = (nodes..sink).map(edge).collect();
         let mut level: Vec<usize> = (0..edges.len()).collect();
         let mut node = 0;
         while level.len() > 1 || node == 0 {

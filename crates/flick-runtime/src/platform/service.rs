@@ -7,20 +7,21 @@ use std::time::Duration;
 use flick_abi::{Engine, Program};
 use flick_net::{Endpoint, Waker};
 
-use crate::ailing::{Ailing, Ailment};
+use crate::config::BackendAddress;
 use crate::config::PlatformConfig;
-use crate::crew::Group;
-use crate::handover::Heir;
-use crate::heart::Pulse;
 use crate::merge::Hub;
-use crate::roster::Member;
+use crate::observe::heartbeat::HeartbeatReader;
+use crate::observe::outlier::{HealthState, UnhealthyBackend};
+use crate::platform::stats::{ServiceStats, WorkerStats};
 use crate::setup::Setup;
 use crate::shared::Shared;
+use crate::shared::handoff::Successor;
 use crate::state::State;
-use crate::watch::{Watch, WorkerWatch};
+use crate::thread::scheduler::ProgramGroup;
+use crate::tunables::Tunables;
 
 /// A service to start.
-pub struct Service {
+pub struct ServiceConfig {
     /// What operators call it.
     pub name: String,
     /// The process.
@@ -35,17 +36,17 @@ pub struct Service {
 
 /// The lists of backends of a running service, to be changed.
 #[derive(Clone)]
-pub struct Lists {
+pub struct BackendSetHandle {
     setup: Arc<Setup>,
     wakers: Vec<Waker>,
 }
 
-impl Lists {
+impl BackendSetHandle {
     /// Gives a channel a new list; from their next turn on the workers choose from it. Who is not in it any more gets no new
     /// request, and what is under way on it finishes. Whether anything is new.
     ///
     /// Errors: there is no such channel of backends, or no room for so many.
-    pub fn set(&self, channel: &str, list: &[Member]) -> Result<bool, String> {
+    pub fn set(&self, channel: &str, list: &[BackendAddress]) -> Result<bool, String> {
         let channels = &self.setup.program.channels;
         let index = channels.iter().position(|known| known.name == channel);
         let index = index.ok_or_else(|| format!("there is no channel `{channel}`"))?;
@@ -58,26 +59,26 @@ impl Lists {
 }
 
 /// A service that runs.
-pub struct Running {
+pub struct RunningService {
     pub(super) name: String,
     pub(super) setup: Arc<Setup>,
     pub(super) shared: Arc<Shared>,
     pub(super) state: Arc<State>,
     pub(super) hub: Option<Arc<Hub>>,
-    pub(super) group: Arc<Group>,
+    pub(super) group: Arc<ProgramGroup>,
     pub(super) is_first_of_group: bool,
     pub(super) state_dir: Option<PathBuf>,
     /// Its access log, if it keeps one.
-    pub(super) access: Option<crate::access::Access>,
+    pub(super) access: Option<crate::observe::access_log::AccessLog>,
     pub(super) addresses: Vec<(String, Endpoint)>,
     /// By thread.
-    pub(super) workers: Vec<WorkerWatch>,
+    pub(super) workers: Vec<WorkerStats>,
     pub(super) wakers: Vec<Waker>,
     /// By thread.
-    pub(super) pulses: Vec<Pulse>,
+    pub(super) pulses: Vec<HeartbeatReader>,
 }
 
-impl Running {
+impl RunningService {
     /// What operators call it.
     pub fn name(&self) -> &str {
         &self.name
@@ -89,15 +90,15 @@ impl Running {
     }
 
     /// By worker: backends with which something is wrong, as it has seen.
-    pub(super) fn ailing(&self) -> Vec<Vec<Ailing>> {
+    pub(super) fn ailing(&self) -> Vec<Vec<UnhealthyBackend>> {
         let roster = self.setup.board.latest();
         let slots = || roster.slots().iter().enumerate().filter(|(_, slot)| slot.element.is_some());
-        let of_worker = |watch: &WorkerWatch| {
+        let of_worker = |watch: &WorkerStats| {
             let ailing = slots().filter_map(|(at, slot)| {
-                let ailment = watch.backend_counters[at].ails.get();
-                let endpoint = slot.endpoint.as_ref().filter(|_| ailment != Ailment::default())?.clone();
+                let ailment = watch.backend_counters[at].health.get();
+                let endpoint = slot.endpoint.as_ref().filter(|_| ailment != HealthState::default())?.clone();
                 let channel = self.setup.program.channels[self.setup.slots[at]].name.clone();
-                Some(Ailing { channel, endpoint, ailment })
+                Some(UnhealthyBackend { channel, endpoint, ailment })
             });
             ailing.collect()
         };
@@ -109,19 +110,24 @@ impl Running {
         &self.state
     }
 
+    /// The settings that may be changed while it runs.
+    pub fn tunables(&self) -> &Arc<Tunables> {
+        &self.setup.tunables
+    }
+
     /// Whether another service of the same program comes before it, and shows the same state.
     pub fn is_first_of_program(&self) -> bool {
         self.is_first_of_group
     }
 
     /// A handle on its lists of backends, for the threads that watch where these are.
-    pub fn lists(&self) -> Lists {
-        Lists { setup: Arc::clone(&self.setup), wakers: self.wakers.clone() }
+    pub fn backend_set(&self) -> BackendSetHandle {
+        BackendSetHandle { setup: Arc::clone(&self.setup), wakers: self.wakers.clone() }
     }
 
     /// A handle on all that it counts, for other threads.
-    pub(super) fn watch(&self, io: &'static str) -> Watch {
-        Watch {
+    pub(super) fn stats(&self, io: &'static str) -> ServiceStats {
+        ServiceStats {
             name: self.name.clone(),
             setup: Arc::clone(&self.setup),
             shared: Arc::clone(&self.shared),
@@ -139,14 +145,14 @@ impl Running {
         self.wake();
     }
 
-    /// Asks it to hand over what it can to `heir`, and to end when the rest is served, at `deadline` at latest.
-    pub(super) fn replace(&self, deadline: Duration, heir: Arc<dyn Heir>) {
-        self.shared.replace(deadline, heir);
+    /// Asks it to hand over what it can to `successor`, and to end when the rest is served, at `deadline` at latest.
+    pub(super) fn replace(&self, deadline: Duration, successor: Arc<dyn Successor>) {
+        self.shared.replace(deadline, successor);
         self.wake();
     }
 
     /// Whether this one can go on with the clients of `other`: it has its name, or one of its addresses; and neither merges.
-    pub(super) fn succeeds(&self, other: &Running) -> bool {
+    pub(super) fn succeeds(&self, other: &RunningService) -> bool {
         let shares =
             || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));
         self.hub.is_none() && other.hub.is_none() && (self.name == other.name || shares())
@@ -159,12 +165,12 @@ impl Running {
     }
 
     /// By worker: how often it has turned; `None`: it has ended.
-    pub fn turns(&self) -> Vec<Option<u64>> {
-        self.pulses.iter().map(Pulse::turns).collect()
+    pub fn loops(&self) -> Vec<Option<u64>> {
+        self.pulses.iter().map(HeartbeatReader::turns).collect()
     }
 
     /// Has a worker turn, though it has nothing to do.
-    pub fn rouse(&self, worker: usize) {
+    pub fn wake_worker(&self, worker: usize) {
         if let Some(waker) = self.wakers.get(worker) {
             waker.wake();
         }

@@ -7,11 +7,12 @@ use flick_abi::{Engine, Program, RuleAction};
 use flick_net::Endpoint;
 
 use super::{Setup, StartError, channel_index, describe_channels};
+use crate::backend_set::BackendSetPublisher;
 use crate::config::{Binding, PlatformConfig};
 use crate::limits::MERGE_STREAMS_MAX;
 use crate::merge::{MergeSetup, SinkAt};
-use crate::needs::Needs;
-use crate::roster::Board;
+use crate::setup::requirements::Requirements;
+use crate::tunables::Tunables;
 
 /// Binds a process with a merge. Its channels are known to be bound, each once.
 pub(super) fn bind(
@@ -44,28 +45,29 @@ pub(super) fn bind(
         let binding = config.listen.iter().find(|binding| binding.channel == *sink_name);
         binding.map(single).transpose()?;
     }
-    if streams > MERGE_STREAMS_MAX || streams > config.limits.sessions_max {
+    if streams > MERGE_STREAMS_MAX || streams > config.limits.max_connections {
         return Err(StartError::Binding(format!(
             "`{source_name}` was given {streams} streams; at most {} are merged",
-            MERGE_STREAMS_MAX.min(config.limits.sessions_max)
+            MERGE_STREAMS_MAX.min(config.limits.max_connections)
         )));
     }
     let mut channel_lens = vec![1; program.channels.len()];
     channel_lens[source] = u64::from(streams);
     let merge = program.merges[0].clone();
     let elements = vec![0; program.channels.len()];
-    let needs = Needs::of(&program, source, &elements, config)?;
+    let needs = Requirements::of(&program, source, &elements, config)?;
     Ok(Setup {
         engine,
         limits: config.limits.clone(),
         timeouts: config.timeouts.clone(),
+        tunables: Arc::new(Tunables::new(&config.limits)),
         listened: source,
         listen,
-        backend_requests_max: 0,
-        backend_pending_max: 0,
-        retry_min_per_s: 0,
+        max_requests_per_backend: 0,
+        max_pending_per_backend: 0,
+        retry_min_per_second: 0,
         slots: Vec::new(),
-        board: Board::of_lens(channel_lens),
+        board: BackendSetPublisher::of_lens(channel_lens),
         actions: vec![Vec::new(); program.channels.len()],
         needs,
         correlate_echo: None,

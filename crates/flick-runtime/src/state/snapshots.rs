@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flick_dict::snapshot::{load, save};
-use flick_dict::{LoadError, Loaded};
+use flick_dict::{LoadError, LoadSummary};
 
 use super::{Dict, State, wall_ns};
 use crate::limits::SNAPSHOT_EVERY_MIN;
@@ -81,7 +81,7 @@ impl State {
             }
             let (name, now_ns) = (&dict.shape.name, wall_ns().max(0) as u64);
             match load(&dict.dictionary, &path, dict.shape.layout, now_ns) {
-                Ok(Loaded { entries, expired, refused }) => {
+                Ok(LoadSummary { entries, expired, refused }) => {
                     tracing::info!(dictionary = name, entries, expired, refused, "read back a snapshot");
                 }
                 Err(LoadError::Missing) => {}

@@ -1,20 +1,20 @@
 //! New clients: let in, made to wait, or turned away.
 //! Promises: never more sessions than the limit, over all workers, and of one address no more than its own; no more new
-//! ones in a second than are let in; with `Overflow::Pause` a client that was accepted before accepting stopped is
+//! ones in a second than are let in; with `OnMaxConnections::Queue` a client that was accepted before accepting stopped is
 //! not sent away but waits, in order; who is sent away is told why where the protocol has words for it; out of
 //! descriptors, accepting pauses and is tried again. Who comes to a busy worker is another's client if that is idle.
 
 use flick_abi::Frame;
 use flick_abi::limits::FAILURE_BYTES_MAX;
-use flick_buffers::Class;
+use flick_buffers::BufClass;
 use flick_net::{Detached, Driver, Handle};
 
 use super::deliver::append;
 use super::sending::Outgoing;
 use super::{Role, Worker};
-use crate::config::Overflow;
-use crate::handover::Handed;
-use crate::session::Session;
+use crate::config::OnMaxConnections;
+use crate::downstream::session::Session;
+use crate::shared::handoff::HandedConn;
 
 /// How long accepting pauses when there is no room, unless a session of this worker ends before.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
@@ -40,7 +40,7 @@ impl<D: Driver> Worker<D> {
         };
         let Detached::Socket(socket) = self.driver.detach(conn) else { return Some(conn) };
         let peer = self.peers[conn.index as usize];
-        match intake.leave_to_idle(Handed { socket, peer, is_counted: false }) {
+        match intake.leave_to_idle(HandedConn { socket, peer, is_counted: false }) {
             Ok(()) => {
                 self.balance.iter().for_each(|balance| balance.handed(other, now_ns));
                 None
@@ -48,14 +48,14 @@ impl<D: Driver> Worker<D> {
             Err(client) => {
                 // It ends, or has enough: the client is ours again when all events are handled.
                 let stays = self.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
-                self.counters.sessions_refused.add(u64::from(!stays));
+                self.counters.connections_rejected.add(u64::from(!stays));
                 None
             }
         }
     }
 
     pub(super) fn accepted(&mut self, conn: Handle) {
-        let pauses = self.setup.limits.overflow == Overflow::Pause;
+        let pauses = self.setup.limits.on_max_connections == OnMaxConnections::Queue;
         if self.draining_since_ns.is_some() {
             if self.shared.is_replaced() {
                 // The kernel gave it to us before it learned that others accept now.
@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
                 self.refuse(conn);
             }
         } else if self.address_is_full(conn) {
-            self.counters.sessions_over_address.add(1);
+            self.counters.connections_over_ip_limit.add(1);
             self.turn_away(conn);
         } else if !self.waiting.is_empty() {
             self.keep_waiting(conn);
@@ -74,12 +74,12 @@ impl<D: Driver> Worker<D> {
                 Entry::Early(at_ns) => self.keep_waiting_until(conn, at_ns),
                 Entry::Full if pauses => self.keep_waiting(conn),
                 Entry::Full => {
-                    self.counters.sessions_refused.add(1);
+                    self.counters.connections_rejected.add(1);
                     self.turn_away(conn);
                 }
             }
         }
-        if pauses && self.shared.sessions_full(self.setup.limits.sessions_max) {
+        if pauses && self.shared.sessions_full(self.setup.limits.max_connections) {
             self.pause_accept();
         }
     }
@@ -87,25 +87,25 @@ impl<D: Driver> Worker<D> {
     /// Lets a client in, if it may come now.
     fn admit(&mut self, conn: Handle) -> Entry {
         let limits = &self.setup.limits;
-        if self.shared.sessions_full(limits.sessions_max) {
+        if self.shared.sessions_full(limits.max_connections) {
             return Entry::Full;
         }
-        if limits.accept_rate > 0
-            && let Err(at_ns) = self.shared.accepts().take(self.driver.now_ns(), limits.accept_rate)
+        if limits.connection_rate_limit > 0
+            && let Err(at_ns) = self.shared.accepts().take(self.driver.now_ns(), limits.connection_rate_limit)
         {
             return Entry::Early(at_ns);
         }
-        if !self.shared.take_session(limits.sessions_max) {
+        if !self.shared.take_session(limits.max_connections) {
             return Entry::Full;
         }
-        let (peer, most) = (self.peers[conn.index as usize], limits.connections_per_address_max);
+        let (peer, most) = (self.peers[conn.index as usize], limits.max_connections_per_ip);
         if self.shared.guests().is_some_and(|guests| !guests.take(peer, most)) {
             self.shared.give_session();
-            self.counters.sessions_over_address.add(1);
+            self.counters.connections_over_ip_limit.add(1);
             self.turn_away(conn);
             return Entry::Settled;
         }
-        self.counters.sessions_accepted.add(1);
+        self.counters.connections_accepted.add(1);
         self.open_session(conn);
         Entry::Settled
     }
@@ -116,12 +116,12 @@ impl<D: Driver> Worker<D> {
         if let Some(guests) = self.shared.guests() {
             guests.take(self.peers[conn.index as usize], u32::MAX);
         }
-        self.counters.sessions_taken_over.add(1);
+        self.counters.connections_migrated_in.add(1);
         self.open_session(conn);
     }
 
     fn address_is_full(&self, conn: Handle) -> bool {
-        let (peer, most) = (self.peers[conn.index as usize], self.setup.limits.connections_per_address_max);
+        let (peer, most) = (self.peers[conn.index as usize], self.setup.limits.max_connections_per_ip);
         self.shared.guests().is_some_and(|guests| guests.is_full(peer, most))
     }
 
@@ -134,7 +134,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn refuse(&mut self, conn: Handle) {
-        self.counters.sessions_refused.add(1);
+        self.counters.connections_rejected.add(1);
         self.driver.abort(conn);
     }
 
@@ -148,7 +148,7 @@ impl<D: Driver> Worker<D> {
             let driver = &mut self.driver;
             let mut emit = |slice| driver.send(conn, slice);
             // Where buffers are out it goes without a word.
-            append(&self.pool, &mut None, Class::Small, &message, [None, None], &mut emit);
+            append(&self.pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
         }
         self.driver.close(conn);
     }
@@ -165,7 +165,7 @@ impl<D: Driver> Worker<D> {
         self.roles[conn.index as usize] = Role::Waiting;
         self.waiting.push_back(conn);
         if !self.accept_paused {
-            self.counters.accept_waits.add(1);
+            self.counters.accept_rate_limited.add(1);
             self.stop_listening();
         }
         self.accept_again_at(at_ns);
@@ -181,7 +181,7 @@ impl<D: Driver> Worker<D> {
             self.refuse(conn);
             return;
         };
-        self.counters.sessions_open.add(1);
+        self.counters.connections_open.add(1);
         self.roles[conn.index as usize] = Role::Client(key);
         self.arm_idle(key);
         if let Some(session) = self.sessions.get_mut(key) {
@@ -236,12 +236,12 @@ impl<D: Driver> Worker<D> {
             self.merge_resume_accept();
             return;
         }
-        let pauses = self.setup.limits.overflow == Overflow::Pause;
+        let pauses = self.setup.limits.on_max_connections == OnMaxConnections::Queue;
         while let Some(conn) = self.waiting.pop_front() {
             match self.admit(conn) {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
-                    self.counters.sessions_refused.add(1);
+                    self.counters.connections_rejected.add(1);
                     self.turn_away(conn);
                     continue;
                 }
@@ -251,7 +251,7 @@ impl<D: Driver> Worker<D> {
             self.waiting.push_front(conn);
             return;
         }
-        if pauses && self.shared.sessions_full(self.setup.limits.sessions_max) {
+        if pauses && self.shared.sessions_full(self.setup.limits.max_connections) {
             self.accept_again();
             return;
         }

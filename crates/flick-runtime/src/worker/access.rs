@@ -5,34 +5,34 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::sending::Waiter;
-use crate::access::Outcome;
-use crate::ledger::RequestId;
+use crate::inflight::RequestId;
+use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     /// What was looked at of a session's messages is done with: what is opened now is not a request that was read.
     pub(super) fn log_looked(&mut self) {
-        if let Some(books) = &mut self.access {
-            books.look_away();
+        if let Some(recorder) = &mut self.access {
+            recorder.look_away();
         }
     }
 
     /// A request of this session has been opened: the access log may choose it.
     pub(super) fn log_opened(&mut self, key: Key, request: RequestId) {
-        let Some(books) = &mut self.access else { return };
-        if !books.chooses() {
+        let Some(recorder) = &mut self.access else { return };
+        if !recorder.chooses() {
             return;
         }
         let Some(session) = self.sessions.get(key) else { return };
         let client = self.peers[session.conn.index as usize];
         let entry = self.ledger.get_mut(request);
-        entry.logged = books.open(client, entry.taken_ns);
-        self.counters.access_lost.add(u64::from(entry.logged.is_none()));
+        entry.logged = recorder.open(client, entry.taken_ns);
+        self.counters.access_log_dropped.add(u64::from(entry.logged.is_none()));
     }
 
     /// A backend was sent something of what is waited for.
     pub(super) fn log_sent(&mut self, waiter: Waiter, booked: Option<RequestId>, backend: u32) {
-        let Some(books) = &mut self.access else { return };
+        let Some(recorder) = &mut self.access else { return };
         let request = match waiter {
             Waiter::Ask { activation, .. } => {
                 self.activations.get(activation).and_then(|known| known.request)
@@ -40,26 +40,26 @@ impl<D: Driver> Worker<D> {
             Waiter::Nobody | Waiter::Session(_) | Waiter::Booked(_) => booked,
         };
         let logged = request.and_then(|request| self.ledger.get(request).logged);
-        if let Some(entry) = logged.and_then(|key| books.entry(key)) {
+        if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.backend = Some(backend);
         }
     }
 
     /// So many bytes of the body that a session is sending have come.
     pub(super) fn log_body(&mut self, key: Key, bytes: u32) {
-        let Some(books) = &mut self.access else { return };
+        let Some(recorder) = &mut self.access else { return };
         let Some(request) = self.sessions.get(key).and_then(|session| session.requests.back()) else {
             return;
         };
         let logged = self.ledger.get(request).logged;
-        if let Some(entry) = logged.and_then(|key| books.entry(key)) {
+        if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.bytes_in += u64::from(bytes);
         }
     }
 
     /// So many bytes go to the client of a request.
     pub(super) fn log_reply(&mut self, logged: Option<Key>, front: &[u8], bytes: u64) {
-        let entry = self.access.as_mut().zip(logged).and_then(|(books, key)| books.entry(key));
+        let entry = self.access.as_mut().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
         if let Some(entry) = entry {
             entry.note_reply(front);
             entry.bytes_out += bytes;
@@ -67,29 +67,29 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Who answers a request.
-    pub(super) fn log_outcome(&mut self, request: RequestId, outcome: Outcome) {
-        let Some(books) = &mut self.access else { return };
+    pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
+        let Some(recorder) = &mut self.access else { return };
         let logged = self.ledger.get(request).logged;
-        if let Some(entry) = logged.and_then(|key| books.entry(key)) {
+        if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.outcome = outcome;
         }
     }
 
     /// The client of a request has gone before it was answered.
     pub(super) fn log_gone(&mut self, request: RequestId) {
-        self.log_outcome(request, Outcome::Gone);
-        if let Some(books) = &mut self.access
+        self.log_outcome(request, AnsweredBy::Gone);
+        if let Some(recorder) = &mut self.access
             && let Some(key) = self.ledger.get_mut(request).logged.take()
         {
-            books.end(key);
+            recorder.end(key);
         }
     }
 
     /// Hands over what was answered in this turn.
     pub(super) fn log_turn(&mut self, now_ns: u64) {
-        let (Some(books), backends) = (&mut self.access, &self.backends) else { return };
-        if books.is_due() {
-            books.write(&self.counters, now_ns, |at| &backends[at as usize].endpoint);
+        let (Some(recorder), backends) = (&mut self.access, &self.backends) else { return };
+        if recorder.is_due() {
+            recorder.write(&self.counters, now_ns, |at| &backends[at as usize].endpoint);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a worker holds at one moment, counted: for tests that nothing is left behind.
 
-use flick_buffers::Class;
+use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
@@ -8,10 +8,10 @@ use super::Worker;
 /// Counts of what a worker holds; all but `links` are zero when nothing is under way, and
 /// but for one large buffer that its driver receives into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
+pub struct WorkerAudit {
     /// Sessions; of a merge: connections of the job under way.
     pub sessions: usize,
-    /// Ledger entries.
+    /// InflightTable entries.
     pub requests: usize,
     /// Pieces of input or of replies that wait.
     pub pieces: usize,
@@ -25,34 +25,34 @@ pub struct Audit {
     pub huge_bufs: u32,
     /// Sessions that wait for something shared, and clients that wait for a session.
     pub blocked: usize,
-    /// Activations of rules that wait.
+    /// Rules that wait.
     pub activations: usize,
     /// States of sessions and of activations that have one of their own.
     pub states: usize,
     /// Links that a client holds up.
     pub stalled: usize,
     /// Links with a connection, or dialling one: these stay.
-    pub links: usize,
+    pub backend_conns: usize,
 }
 
 impl<D: Driver> Worker<D> {
     /// Counts what is held.
     ///
     /// Cost: walks the table of pieces; not for the path of a message.
-    pub fn audit(&self) -> Audit {
-        Audit {
+    pub fn audit(&self) -> WorkerAudit {
+        WorkerAudit {
             sessions: self.sessions.len() + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
             requests: self.ledger.len(),
             pieces: self.pieces.len(),
             frames: self.frames.len(),
-            small_bufs: self.pool.live_count(Class::Small),
-            large_bufs: self.pool.live_count(Class::Large),
-            huge_bufs: self.pool.live_count(Class::Huge),
+            small_bufs: self.pool.live_count(BufClass::Small),
+            large_bufs: self.pool.live_count(BufClass::Large),
+            huge_bufs: self.pool.live_count(BufClass::Huge),
             blocked: self.blocked.len() + self.waiting.len(),
             activations: self.activations.len(),
             states: self.locals.len(),
             stalled: self.stalled_links as usize,
-            links: self.links.iter().filter(|link| link.conn.is_some()).count(),
+            backend_conns: self.links.iter().filter(|link| link.conn.is_some()).count(),
         }
     }
 }

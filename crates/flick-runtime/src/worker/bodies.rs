@@ -3,13 +3,13 @@
 //! Promises: nothing of a body is kept but the head of a part that was cut; parts that lie whole in a buffer are
 //! passed on where they lie.
 
-use flick_abi::{Frame, FuncId, MessageFlags};
+use flick_abi::{FaultCause, Frame, FuncId, MessageFlags};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
-use crate::body::Body;
-use crate::inbox::{Inbox, Next, Tools};
+use crate::downstream::body::RemainingBody;
+use crate::downstream::inbox::{Inbox, NextMessage, ParseContext};
 use crate::slab::Slab;
 
 /// What is next of a body.
@@ -27,7 +27,7 @@ pub(super) enum Piece {
         /// Which field, for the log.
         field: u32,
         /// Why.
-        cause: u32,
+        cause: FaultCause,
     },
     /// Buffers are out.
     NoBuffers,
@@ -36,10 +36,10 @@ pub(super) enum Piece {
 /// Takes the next piece of `body` from an inbox. The frame of a part whose head has cuts is copied to `scratch`.
 pub(super) fn next_piece(
     inbox: &mut Inbox,
-    tools: &mut Tools<'_>,
+    tools: &mut ParseContext<'_>,
     bodies: &mut Slab<Frame>,
     scratch: &mut Frame,
-    body: &mut Body,
+    body: &mut RemainingBody,
     parser: FuncId,
 ) -> Piece {
     if body.bytes_left > 0 {
@@ -51,11 +51,13 @@ pub(super) fn next_piece(
         return Piece::Over;
     };
     let seen = match inbox.next_part(tools, parser, frame) {
-        Next::Large(seen) => seen,
-        Next::Starved => return Piece::Nothing,
-        Next::Fault { field, cause, .. } => return Piece::Fault { field, cause },
-        Next::NoBuffers | Next::Waits => return Piece::NoBuffers,
-        Next::Whole(_) | Next::TooLong => panic!("the head of a part is within the bound of heads"),
+        NextMessage::Large(seen) => seen,
+        NextMessage::Starved => return Piece::Nothing,
+        NextMessage::Fault { field, cause, .. } => return Piece::Fault { field, cause },
+        NextMessage::NoBuffers | NextMessage::Waits => return Piece::NoBuffers,
+        NextMessage::Whole(_) | NextMessage::TooLong => {
+            panic!("the head of a part is within the bound of heads")
+        }
     };
     let (total, has_cuts) = (frame.total_bytes(), frame.cuts().next().is_some());
     let taken = if inbox.in_message() {
@@ -84,16 +86,16 @@ pub(super) fn next_piece(
 
 impl<D: Driver> Worker<D> {
     /// The body of the message in `frame`, of which `taken` bytes have gone on.
-    pub(super) fn body_behind(&mut self, frame: &Frame, taken: u32) -> Body {
+    pub(super) fn body_behind(&mut self, frame: &Frame, taken: u32) -> RemainingBody {
         let parts = frame.flags().has(MessageFlags::PARTS).then(|| {
             let key = self.bodies.insert(frame.clone());
             key.expect("there is a frame for a body of every session and connection")
         });
-        Body { bytes_left: frame.total_bytes(), parts }.after(taken)
+        RemainingBody { bytes_left: frame.total_bytes(), parts }.after(taken)
     }
 
     /// Forgets a body that is not looked at any more.
-    pub(super) fn drop_body(&mut self, body: Body) {
+    pub(super) fn drop_body(&mut self, body: RemainingBody) {
         if let Some(key) = body.parts {
             self.bodies.remove(key);
         }

@@ -2,19 +2,19 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
-use flick_abi::{FailureReason, Frame, MessageFlags, Step};
-use flick_buffers::{Buf, Class, Pool, Slice};
+use flick_abi::{FailureReason, Frame, MessageFlags, ParseStep};
+use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::Driver;
 
 use super::Worker;
 use super::sending::{Outgoing, Patches};
-use crate::access::Outcome;
-use crate::deadlines::Kind;
-use crate::ledger::{Fifo, RequestId, Tie};
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::session::{Phase, Upload, Wait};
+use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
 use crate::limits::{
     ANSWERED_MAX, FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
-use crate::session::{Phase, Upload, Wait};
+use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -57,11 +57,11 @@ impl<D: Driver> Worker<D> {
         let entry = self.ledger.get(request);
         let begun = entry.begun;
         let Some(key) = entry.session else { return };
-        self.log_outcome(request, Outcome::Platform(reason));
+        self.log_outcome(request, AnsweredBy::Platform(reason));
         match reason {
-            FailureReason::Unavailable => self.counters.failed_unavailable.add(1),
-            FailureReason::Timeout => self.counters.failed_timeout.add(1),
-            FailureReason::Overload => self.counters.failed_overload.add(1),
+            FailureReason::Unavailable => self.counters.errors_unavailable.add(1),
+            FailureReason::Timeout => self.counters.errors_timeout.add(1),
+            FailureReason::Overload => self.counters.errors_overload.add(1),
             // The answer says that it is the last, also where a rule has found it, which had all of the request.
             FailureReason::TooLong => {
                 if let Some(session) = self.sessions.get_mut(key) {
@@ -96,7 +96,7 @@ impl<D: Driver> Worker<D> {
         let len = self.setup.engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         if self.is_failure_silent(request, front) {
-            self.counters.silent.add(1);
+            self.counters.replies_suppressed.add(1);
             return true;
         }
         self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
@@ -110,12 +110,12 @@ impl<D: Driver> Worker<D> {
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
         let mut frame = Frame::new();
         frame.slots[SLOT_ASKED] = entry.kept;
-        if self.setup.engine.parse(view.parse_asked, &mut frame, words) != Step::Done {
+        if self.setup.engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
             return false;
         }
         restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
         let step = self.setup.engine.parse(judge, &mut frame, words);
-        assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
+        assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         frame.flags().has(MessageFlags::SILENT)
     }
 
@@ -148,7 +148,7 @@ impl<D: Driver> Worker<D> {
                 room &= pieces.push(&mut entry.held, slice);
             }
         };
-        let buffered = append(&self.pool, &mut session.fill, Class::Small, message, patches, &mut emit);
+        let buffered = append(&self.pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -188,7 +188,7 @@ impl<D: Driver> Worker<D> {
         let key = self.ledger.get(request).session?;
         let session = self.sessions.get(key)?;
         let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
-        let (live, all) = (self.pool.live_count(Class::Large), self.pool.capacity_count(Class::Large));
+        let (live, all) = (self.pool.live_count(BufClass::Large), self.pool.capacity_count(BufClass::Large));
         // A connection that is lent may be held up: the others have their own.
         let plenty = live < all / PLENTY_SHARE && !self.links[link as usize].lent;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
@@ -217,8 +217,8 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             self.answered.push(entry.taken_ns);
-            if let Some((books, key)) = self.access.as_mut().zip(entry.logged.take()) {
-                books.end(key);
+            if let Some((recorder, key)) = self.access.as_mut().zip(entry.logged.take()) {
+                recorder.end(key);
             }
             if self.answered.len() == ANSWERED_MAX {
                 Self::note_answered(&self.counters.times, &mut self.answered, self.driver.now_ns());
@@ -273,9 +273,9 @@ impl<D: Driver> Worker<D> {
             self.driver.abort(conn);
             self.end_session(key, false);
         } else if eof {
-            self.set_deadline(key.index, Kind::Flush, now_ns + FLUSH_TICK_MS * MS);
+            self.set_deadline(key.index, DeadlineKind::Flush, now_ns + FLUSH_TICK_MS * MS);
         } else {
-            self.set_deadline(key.index, Kind::Linger, now_ns + LINGER_MS * MS);
+            self.set_deadline(key.index, DeadlineKind::Linger, now_ns + LINGER_MS * MS);
         }
     }
 
@@ -291,20 +291,20 @@ impl<D: Driver> Worker<D> {
         self.stop_reading(key);
         if let Some(session) = self.sessions.get_mut(key) {
             session.breaks = true;
-            let requests = std::mem::replace(&mut session.requests, Fifo::new());
+            let requests = std::mem::replace(&mut session.requests, RequestQueue::new());
             self.drop_requests(requests);
             self.broken.push(key);
         }
     }
 
     /// Nobody waits for the replies to these any more: they stay in the ledger until they have been drained.
-    fn drop_requests(&mut self, mut requests: Fifo) {
+    fn drop_requests(&mut self, mut requests: RequestQueue) {
         while let Some(request) = requests.front() {
             self.abandon_exchange(request);
             self.log_gone(request);
-            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, Tie::Nothing);
+            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, ReplyTarget::Nothing);
             self.ledger.pop_session(&mut requests, &mut self.pieces);
-            if let Tie::Answerer(activation) = tie {
+            if let ReplyTarget::Answerer(activation) = tie {
                 self.cancel(activation);
             }
         }
@@ -338,7 +338,7 @@ impl<D: Driver> Worker<D> {
         session.inbox.clear(&mut self.pieces, &mut self.frames);
         self.drop_requests(session.requests);
         self.deadlines.clear(key.index);
-        self.counters.sessions_open.sub(1);
+        self.counters.connections_open.sub(1);
         self.give_place(session.conn);
         self.unblock = true;
         self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
@@ -385,7 +385,7 @@ impl<D: Driver> Worker<D> {
             }
             driver.send(conn, slice);
         };
-        let fits = append(&self.pool, &mut state.fill, Class::Large, message, patches, &mut emit);
+        let fits = append(&self.pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -413,7 +413,7 @@ pub(super) fn restore_echo(
 pub(super) fn append(
     pool: &Pool,
     fill: &mut Option<Buf>,
-    class: Class,
+    class: BufClass,
     message: &Outgoing<'_>,
     patches: Patches,
     emit: &mut impl FnMut(Slice),
@@ -435,7 +435,7 @@ pub(super) fn append(
 fn append_bytes(
     pool: &Pool,
     fill: &mut Option<Buf>,
-    class: Class,
+    class: BufClass,
     bytes: &[u8],
     patches: Patches,
     emit: &mut impl FnMut(Slice),

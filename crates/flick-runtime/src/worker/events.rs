@@ -7,12 +7,12 @@ use flick_abi::{Event, FailureReason, Frame, FuncId, Program, Start};
 use flick_net::Driver;
 
 use super::deliver::restore_echo;
-use super::sending::Mishap;
+use super::sending::BackendIncident;
 use super::{Task, Worker};
-use crate::activations::Activation;
-use crate::ledger::{RequestId, Tie};
+use crate::inflight::{ReplyTarget, RequestId};
+use crate::observe::edge_counters::StartId;
+use crate::rules::suspended::SuspendedRule;
 use crate::slab::Key;
-use crate::ways::StartId;
 
 /// A timer of the program.
 #[derive(Debug)]
@@ -42,18 +42,18 @@ pub(super) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<Every
 
 impl<D: Driver> Worker<D> {
     /// Starts an activation that is nobody's answer; says whether there was room.
-    fn start_activation(&mut self, activation: Activation, frame: &Frame) -> Option<Key> {
+    fn start_activation(&mut self, activation: SuspendedRule, frame: &Frame) -> Option<Key> {
         let (state, start) = (activation.state, activation.start);
         let Some(key) = self.activations.insert(activation, frame) else {
             if let Some(state) = state {
                 self.locals.give(state);
             }
-            self.counters.events_lost.add(1);
+            self.counters.events_dropped.add(1);
             return None;
         };
-        self.counters.activations.add(1);
-        self.ways.started(start, 1);
-        self.run_queue.push_back(Task::Activation(key));
+        self.counters.rules_suspended.add(1);
+        self.edge_counters.started(start, 1);
+        self.run_queue.push_back(Task::SuspendedRule(key));
         Some(key)
     }
 
@@ -63,7 +63,7 @@ impl<D: Driver> Worker<D> {
         &mut self,
         request: RequestId,
         reason: FailureReason,
-        mishap: Option<Mishap>,
+        mishap: Option<BackendIncident>,
     ) -> bool {
         let handled = mishap.is_some_and(|mishap| self.handle_failed(request, reason, mishap));
         if !handled {
@@ -72,7 +72,7 @@ impl<D: Driver> Worker<D> {
         handled
     }
 
-    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, mishap: Mishap) -> bool {
+    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, mishap: BackendIncident) -> bool {
         let backend = &self.backends[mishap.backend as usize];
         let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else {
             return false;
@@ -81,30 +81,30 @@ impl<D: Driver> Worker<D> {
         if entry.begun || entry.session.is_none() {
             return false;
         }
-        let activation = Activation {
+        let activation = SuspendedRule {
             element: backend.element,
             session: entry.session,
             request: Some(request),
             reason: Some(reason),
-            ..Activation::new(rule, start)
+            ..SuspendedRule::new(rule, start)
         };
         let mut frame = Frame::new();
         restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
         let Some(key) = self.start_activation(activation, &frame) else { return false };
-        self.ledger.get_mut(request).tie = Tie::Answerer(key);
+        self.ledger.get_mut(request).tie = ReplyTarget::Answerer(key);
         true
     }
 
     /// Something befell a connection to a backend on which no request was under way.
-    pub(super) fn tell_of_backend(&mut self, mishap: Mishap) {
+    pub(super) fn tell_of_backend(&mut self, mishap: BackendIncident) {
         let backend = &self.backends[mishap.backend as usize];
         let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else { return };
         if self.activations.is_full() {
-            self.counters.events_lost.add(1);
+            self.counters.events_dropped.add(1);
             return;
         }
         let (element, state) = (backend.element, Some(self.locals.take()));
-        let activation = Activation { element, state, ..Activation::new(rule, start) };
+        let activation = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
         self.start_activation(activation, &Frame::new());
     }
 
@@ -121,17 +121,17 @@ impl<D: Driver> Worker<D> {
         };
         let echo = self.echo_of(frame);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return false };
-        let activation = Activation {
+        let activation = SuspendedRule {
             session: Some(key),
             request: Some(request),
             reason: answer,
-            ..Activation::new(rule, start)
+            ..SuspendedRule::new(rule, start)
         };
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_told = true;
         }
         match (self.start_activation(activation, frame), answer) {
-            (Some(activation), _) => self.ledger.get_mut(request).tie = Tie::Answerer(activation),
+            (Some(activation), _) => self.ledger.get_mut(request).tie = ReplyTarget::Answerer(activation),
             (None, Some(reason)) => self.fail_request(request, reason),
             (None, None) => self.finish_request(request),
         }
@@ -139,12 +139,17 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A session has ended: its handler gets its state, which is given back here if there is none.
-    pub(super) fn tell_of_client(&mut self, session: &crate::session::Session, in_good_order: bool) {
+    pub(super) fn tell_of_client(
+        &mut self,
+        session: &crate::downstream::session::Session,
+        in_good_order: bool,
+    ) {
         let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
         let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_told);
         match handler {
             Some((rule, start)) => {
-                let activation = Activation { state: Some(session.state), ..Activation::new(rule, start) };
+                let activation =
+                    SuspendedRule { state: Some(session.state), ..SuspendedRule::new(rule, start) };
                 self.start_activation(activation, &Frame::new());
             }
             None => self.locals.give(session.state),
@@ -161,11 +166,11 @@ impl<D: Driver> Worker<D> {
             let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
             every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
             if self.activations.is_full() || std::mem::replace(&mut every.is_running, true) {
-                self.counters.events_lost.add(1);
+                self.counters.events_dropped.add(1);
                 continue;
             }
             let (rule, start, state) = (every.rule, every.start, Some(self.locals.take()));
-            let activation = Activation { state, timer: Some(at), ..Activation::new(rule, start) };
+            let activation = SuspendedRule { state, timer: Some(at), ..SuspendedRule::new(rule, start) };
             if self.start_activation(activation, &Frame::new()).is_none() {
                 self.every[at].is_running = false;
             }

@@ -1,16 +1,16 @@
 //! How backends are found to be bad, and good again: by what becomes of requests, and by checks.
-//! Promises: at most `eject_max_percent` of a channel's backends are out for what became of requests; when more than that
+//! Promises: at most `outlier_max_ejected_percent` of a channel's backends are out for what became of requests; when more than that
 //! fail their checks, checks do not count; a check has a connection of its own and ends within its time.
 //! Refuses: knowing what a reply means: a backend that answers is good, whatever it answers.
 
 use std::sync::Arc;
 
-use flick_buffers::{Class, Slice};
+use flick_buffers::{BufClass, Slice};
 use flick_net::{Driver, Endpoint, Handle};
 
 use super::{Role, Worker};
-use crate::ailing::Ailment;
-use crate::backend::Life;
+use crate::observe::outlier::HealthState;
+use crate::upstream::backend::BackendLife;
 
 /// What a line about a backend says beside what is wrong.
 pub(super) struct Told<'a> {
@@ -37,18 +37,19 @@ impl<D: Driver> Worker<D> {
     pub(super) fn note_failure(&mut self, at: usize) {
         let limits = &self.setup.limits.health;
         let backend = &mut self.backends[at];
-        if backend.life != Life::Listed || backend.health.is_ejected {
+        if backend.life != BackendLife::SessionInfo || backend.health.is_ejected {
             return;
         }
         if !backend.health.note_failure(self.driver.now_ns(), limits) {
             return;
         }
         let channel = backend.channel;
-        let listed =
-            |other: &&crate::backend::Backend| other.channel == channel && other.life == Life::Listed;
+        let listed = |other: &&crate::upstream::backend::Backend| {
+            other.channel == channel && other.life == BackendLife::SessionInfo
+        };
         let all = self.backends.iter().filter(listed).count();
         let out = self.backends.iter().filter(listed).filter(|other| other.health.is_ejected).count();
-        if (out + 1) * 100 > all * limits.eject_max_percent as usize {
+        if (out + 1) * 100 > all * limits.outlier_max_ejected_percent as usize {
             return;
         }
         let now_ns = self.driver.now_ns();
@@ -69,8 +70,8 @@ impl<D: Driver> Worker<D> {
 
     /// When health is to be looked at next.
     pub(super) fn health_due_ns(&self) -> Option<u64> {
-        let checks = !self.setup.limits.health.check_every.is_zero();
-        let listed = self.backends.iter().filter(|backend| backend.life == Life::Listed);
+        let checks = !self.setup.limits.health.health_check_interval.is_zero();
+        let listed = self.backends.iter().filter(|backend| backend.life == BackendLife::SessionInfo);
         let each = listed.flat_map(|backend| {
             let health = &backend.health;
             let check = Some(health.check.due_ns).filter(|_| checks);
@@ -81,9 +82,9 @@ impl<D: Driver> Worker<D> {
 
     /// Lets in again whose time is over, and begins and ends checks.
     pub(super) fn run_health(&mut self, now_ns: u64) {
-        let every_ns = self.setup.limits.health.check_every.as_nanos() as u64;
+        let every_ns = self.setup.limits.health.health_check_interval.as_nanos() as u64;
         for at in 0..self.backends.len() {
-            if self.backends[at].life != Life::Listed {
+            if self.backends[at].life != BackendLife::SessionInfo {
                 continue;
             }
             let health = &mut self.backends[at].health;
@@ -110,7 +111,7 @@ impl<D: Driver> Worker<D> {
             return;
         };
         self.roles[conn.index as usize] = Role::Check(at as u32);
-        let due_ns = self.driver.now_ns() + self.setup.limits.health.check_timeout.as_nanos() as u64;
+        let due_ns = self.driver.now_ns() + self.setup.limits.health.health_check_timeout.as_nanos() as u64;
         let check = &mut self.backends[at].health.check;
         (check.conn, check.due_ns, check.len) = (Some(conn), due_ns, 0);
         self.note_due(due_ns);
@@ -119,13 +120,13 @@ impl<D: Driver> Worker<D> {
     /// The connection of a check is up.
     pub(super) fn check_connected(&mut self, at: usize, conn: Handle) {
         let limits = &self.setup.limits.health;
-        if limits.check_send.is_empty() && limits.check_expect.is_empty() {
+        if limits.health_check_send.is_empty() && limits.health_check_expect.is_empty() {
             self.check_over(at, true);
             return;
         }
-        let buf = if limits.check_send.is_empty() { None } else { self.pool.alloc(Class::Small) };
+        let buf = if limits.health_check_send.is_empty() { None } else { self.pool.alloc(BufClass::Small) };
         if let Some(buf) = buf {
-            let len = buf.append(&limits.check_send);
+            let len = buf.append(&limits.health_check_send);
             self.driver.send(conn, buf.slice(0..len));
         }
         self.driver.receive(conn, true);
@@ -133,7 +134,7 @@ impl<D: Driver> Worker<D> {
 
     /// Something of the answer to a check has come.
     pub(super) fn check_data(&mut self, at: usize, data: &Slice) {
-        let expected = &self.setup.limits.health.check_expect;
+        let expected = &self.setup.limits.health.health_check_expect;
         let check = &mut self.backends[at].health.check;
         let want = &expected[check.len.min(expected.len())..];
         let compared = want.len().min(data.bytes().len());
@@ -150,15 +151,15 @@ impl<D: Driver> Worker<D> {
             self.driver.abort(conn);
         }
         let limits = &self.setup.limits.health;
-        let due_ns = self.driver.now_ns() + limits.check_every.as_nanos() as u64;
+        let due_ns = self.driver.now_ns() + limits.health_check_interval.as_nanos() as u64;
         let health = &mut self.backends[at].health;
         health.check.due_ns = due_ns;
         if !is_good {
-            self.backend_counters[at].check_failures.add(1);
+            self.backend_counters[at].health_check_failures.add(1);
         }
         let is_news = is_good == health.fails_checks;
         health.check.against = if is_news { health.check.against + 1 } else { 0 };
-        let needed = if is_good { limits.check_rise } else { limits.check_fall };
+        let needed = if is_good { limits.health_check_rise } else { limits.health_check_fall };
         if is_news && health.check.against >= needed.max(1) {
             (health.fails_checks, health.check.against) = (!is_good, 0);
             let (service, worker, address) = (&self.service, self.index, &self.backends[at].endpoint);
@@ -183,11 +184,12 @@ impl<D: Driver> Worker<D> {
 
     /// Whether checks count in a channel: not when more fail than may be out.
     pub(super) fn weigh_checks(&mut self, channel: usize) {
-        let listed =
-            |other: &&crate::backend::Backend| other.channel == channel && other.life == Life::Listed;
+        let listed = |other: &&crate::upstream::backend::Backend| {
+            other.channel == channel && other.life == BackendLife::SessionInfo
+        };
         let all = self.backends.iter().filter(listed).count();
         let failing = self.backends.iter().filter(listed).filter(|other| other.health.fails_checks).count();
-        let is_needed = failing * 100 > all * self.setup.limits.health.eject_max_percent as usize;
+        let is_needed = failing * 100 > all * self.setup.limits.health.outlier_max_ejected_percent as usize;
         for at in 0..self.backends.len() {
             if self.backends[at].channel == channel {
                 self.backends[at].health.is_needed = is_needed;
@@ -198,9 +200,9 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn show_health(&mut self, at: usize) {
         let counters = &self.backend_counters[at];
-        counters.out.clear();
-        counters.out.add(u64::from(self.backends[at].health.is_out()));
-        counters.ails.show(&self.backends[at]);
+        counters.unhealthy.clear();
+        counters.unhealthy.add(u64::from(self.backends[at].health.is_out()));
+        counters.health.show(&self.backends[at]);
     }
 
     /// What was known of backends before a reload holds until something else is found out.
@@ -209,15 +211,16 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.driver.now_ns();
         for ailing in shared.ailing(self.index) {
             let channels = &self.setup.program.channels;
-            let is_it = |backend: &crate::backend::Backend| {
-                backend.life == Life::Listed
+            let is_it = |backend: &crate::upstream::backend::Backend| {
+                backend.life == BackendLife::SessionInfo
                     && backend.endpoint == ailing.endpoint
                     && channels[backend.channel].name == ailing.channel
             };
             let Some(at) = self.backends.iter().position(is_it) else { continue };
-            let Ailment { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } = ailing.ailment;
+            let HealthState { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } =
+                ailing.ailment;
             let health = &mut self.backends[at].health;
-            let checks = !self.setup.limits.health.check_every.is_zero();
+            let checks = !self.setup.limits.health.health_check_interval.is_zero();
             health.fails_checks = fails_checks && checks;
             (health.until_ns, health.ejections) = (until_ns, ejections);
             health.back_ns = (back_ns > 0).then_some(back_ns);
@@ -226,14 +229,14 @@ impl<D: Driver> Worker<D> {
                 self.note_due(until_ns);
             }
             self.backends[at].failures = u32::from(is_down);
-            self.backend_counters[at].ails.show(&self.backends[at]);
+            self.backend_counters[at].health.show(&self.backends[at]);
             self.weigh_checks(self.backends[at].channel);
         }
     }
 
     /// Whether a backend has as much under way as it may; then counted.
     pub(super) fn sheds(&self, backend: u32) -> bool {
-        let most = self.setup.backend_requests_max;
+        let most = self.setup.max_requests_per_backend;
         let at = backend as usize;
         let sheds = most > 0 && self.backends[at].load(&self.links) >= i64::from(most);
         if sheds {
@@ -244,7 +247,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether so many already wait for a connection to a backend that nobody else may; then counted.
     pub(super) fn is_crowded(&self, backend: Option<u32>) -> bool {
-        let most = self.setup.backend_pending_max;
+        let most = self.setup.max_pending_per_backend;
         let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
         let is_crowded = self.backends[at].pending >= most && self.ledger.can_answer();
         if is_crowded {

@@ -9,7 +9,7 @@ use super::Worker;
 impl<D: Driver> Worker<D> {
     /// Puts the task of every session into the run queue and runs them all, so many times; how many runs that were. None of
     /// them has anything to do: what remains is taking a task from the queue, finding that out, and giving it back.
-    pub fn go_round(&mut self, times: u32) -> u64 {
+    pub fn run_idle_tasks(&mut self, times: u32) -> u64 {
         let before = self.task_runs();
         for _ in 0..times {
             for index in 0..self.sessions.slots_used() {
@@ -23,7 +23,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn task_runs(&self) -> u64 {
-        self.counters.tasks.of(crate::tasks::TaskKind::Session).runs.get()
+        self.counters.tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
     }
 
     /// Gives the session of every client back to the pool and takes it from there again, as for a client that has just been
@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
                 };
                 self.locals.give(session.state);
                 self.deadlines.clear(index as u32);
-                self.counters.sessions_open.sub(1);
+                self.counters.connections_open.sub(1);
                 self.give_place(session.conn);
                 self.accepted(session.conn);
                 count += 1;

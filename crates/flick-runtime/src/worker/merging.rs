@@ -15,12 +15,12 @@ use self::feeder::Feeder;
 use self::sink::Sink;
 use super::running::{Flow, Task};
 use super::{Role, Worker};
-use crate::config::Overflow;
+use crate::config::OnMaxConnections;
 use crate::limits::MERGE_CHUNK_BYTES_MAX;
-use crate::merge::{Code, Ending, Fault, Hub, Node, Rest, Scratch, Stage};
+use crate::merge::{Hub, JobEnd, JobStage, MergeCode, MergeFault, MergeScratch, Node, NodeState};
+use crate::observe::edge_counters::StartId;
+use crate::observe::task_counters::TaskKind;
 use crate::setup::Setup;
-use crate::tasks::TaskKind;
-use crate::ways::StartId;
 
 /// What a worker holds of a merge.
 pub(super) struct Merging {
@@ -37,7 +37,7 @@ pub(super) struct Merging {
     seen: u32,
     /// Tasks run; not between the end of a job and the beginning of the next.
     is_running: bool,
-    scratch: Scratch,
+    scratch: MergeScratch,
 }
 
 impl Merging {
@@ -56,7 +56,7 @@ impl Merging {
             queued: vec![false; hub.tree.tasks() as usize],
             seen: 0,
             is_running: true,
-            scratch: Scratch::new(setup.program.state_words),
+            scratch: MergeScratch::new(setup.program.state_words),
             hub,
         }))
     }
@@ -91,7 +91,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn merge_accepted(&mut self, listener: ListenerId, conn: Handle) {
         let at = self.listeners.iter().position(|open| *open == listener).unwrap_or(0);
         let is_stream = self.setup.listen[at].0 == self.setup.listened;
-        let may_wait = self.setup.limits.overflow == Overflow::Pause && self.draining_since_ns.is_none();
+        let may_wait = self.setup.limits.on_max_connections == OnMaxConnections::Queue
+            && self.draining_since_ns.is_none();
         if !is_stream {
             self.sink_accepted(conn);
         } else if !self.waiting.is_empty() || !self.join(conn) {
@@ -118,17 +119,17 @@ impl<D: Driver> Worker<D> {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
             if worker.draining_since_ns.is_some() && hub.drain() {
-                worker.counters.jobs_failed.add(1);
+                worker.counters.merges_failed.add(1);
             }
             hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
             let stage = hub.new_stage(&mut merging.seen);
             match stage {
-                Some(Stage::Stopping(ending)) => worker.stop_merging(merging, ending),
-                Some(Stage::Clearing) => {
+                Some(JobStage::Stopping(ending)) => worker.stop_merging(merging, ending),
+                Some(JobStage::Clearing) => {
                     merging.nodes.iter_mut().for_each(|(_, node)| node.clear());
                     hub.cleared(&mut [0; MERGE_CHUNK_BYTES_MAX]);
                 }
-                Some(Stage::Open) => {
+                Some(JobStage::Open) => {
                     merging.is_running = true;
                     merging.nodes.iter().for_each(|(task, _)| hub.call(*task));
                 }
@@ -137,19 +138,19 @@ impl<D: Driver> Worker<D> {
             stage
         });
         let may_accept = self.accept_paused && self.draining_since_ns.is_none();
-        if stage.flatten() == Some(Stage::Open) && may_accept {
+        if stage.flatten() == Some(JobStage::Open) && may_accept {
             self.merge_resume_accept();
         }
     }
 
     /// Closes the connections of a job that has ended, and gives the ends of its rings back.
-    fn stop_merging(&mut self, merging: &mut Merging, ending: Ending) {
+    fn stop_merging(&mut self, merging: &mut Merging, ending: JobEnd) {
         merging.is_running = false;
         let end = |worker: &mut Self, conn: Option<Handle>| {
             let Some(conn) = conn else { return };
             match ending {
-                Ending::Complete => worker.driver.close(conn),
-                Ending::Failed => worker.driver.abort(conn),
+                JobEnd::Complete => worker.driver.close(conn),
+                JobEnd::Failed => worker.driver.abort(conn),
             }
         };
         let mut leaves = Vec::new();
@@ -157,7 +158,7 @@ impl<D: Driver> Worker<D> {
             let Some(mut feeder) = slot.take() else { continue };
             end(self, feeder.conn);
             self.pieces.clear(&mut feeder.pieces);
-            self.counters.sessions_open.sub(1);
+            self.counters.connections_open.sub(1);
             leaves.push(feeder.leaf);
         }
         let root = merging.sink.take().map(|sink| {
@@ -186,8 +187,8 @@ impl<D: Driver> Worker<D> {
     /// Ends the present job as failed.
     fn fail_merge(&mut self, merging: &mut Merging) {
         merging.is_running = false;
-        if merging.hub.end(Ending::Failed) {
-            self.counters.jobs_failed.add(1);
+        if merging.hub.end(JobEnd::Failed) {
+            self.counters.merges_failed.add(1);
         }
     }
 
@@ -218,7 +219,7 @@ impl<D: Driver> Worker<D> {
         let Merging { hub, nodes, scratch, parser, .. } = merging;
         let Some((_, node)) = nodes.iter_mut().find(|(own, _)| *own == task) else { return Flow::Stop };
         let setup = self.setup.merge.as_ref().expect("a worker merges as its program says");
-        let mut code = Code {
+        let mut code = MergeCode {
             engine: &*self.setup.engine,
             setup,
             parser: *parser,
@@ -231,11 +232,12 @@ impl<D: Driver> Worker<D> {
         self.counters.merge_elements.add(taken[0] + taken[1]);
         let of_streams = |side: &usize| hub.tree.stream_of(node.place(*side).0).is_some();
         let start = StartId::channel(setup.merge.source);
-        self.ways.started(start, [0, 1].into_iter().filter(of_streams).map(|side| taken[side]).sum());
-        self.ways.sent(start, setup.sink_channel as u32, scratch.finished());
+        self.edge_counters
+            .started(start, [0, 1].into_iter().filter(of_streams).map(|side| taken[side]).sum());
+        self.edge_counters.sent(start, setup.sink_channel as u32, scratch.finished());
         match rest {
-            Ok(Rest::Tired) => Flow::Go,
-            Ok(Rest::Waiting) => Flow::Stop,
+            Ok(NodeState::Tired) => Flow::Go,
+            Ok(NodeState::Waiting) => Flow::Stop,
             Err((fault, side)) => {
                 let (from, offset) = node.place(side);
                 match hub.tree.stream_of(from) {
@@ -243,10 +245,10 @@ impl<D: Driver> Worker<D> {
                     None => tracing::warn!(task, offset, ?fault, "a merge failed"),
                 }
                 match fault {
-                    Fault::Truncated => self.counters.truncated.add(1),
-                    Fault::Combine | Fault::Finish => {}
-                    Fault::Malformed { .. } | Fault::TooLong { .. } | Fault::Disorder => {
-                        self.counters.peer_faults_client.add(1);
+                    MergeFault::Truncated => self.counters.truncated.add(1),
+                    MergeFault::Combine | MergeFault::Finish => {}
+                    MergeFault::Malformed { .. } | MergeFault::TooLong { .. } | MergeFault::Disorder => {
+                        self.counters.protocol_errors_client.add(1);
                     }
                 }
                 self.fail_merge(merging);

@@ -4,25 +4,25 @@
 use std::time::Duration;
 
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Event, FailureReason, Frame, MessageFlags, SendBody, Step, WireField};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, ParseStep, SendBody, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
-use super::asks::reply_patches;
 use super::bodies::{Piece, next_piece};
 use super::deliver::restore_echo;
 use super::health::warn_of;
-use super::judging::Verdict;
+use super::reply_flags::Verdict;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, number_mask, outgoing};
+use super::suspend::reply_patches;
 use super::{Flow, Worker, tools};
-use crate::access::Outcome;
-use crate::backend::{Download, LinkState};
-use crate::inbox::{Look, Next, Tools, Wants};
-use crate::ledger::{RequestId, Tie};
+use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
-use crate::tasks::TaskKind;
-use crate::ways::StartId;
+use crate::observe::access_log::AnsweredBy;
+use crate::observe::edge_counters::StartId;
+use crate::observe::task_counters::TaskKind;
+use crate::upstream::backend::{BackendConnState, Download};
 
 /// A reply as it is heard.
 #[derive(Clone, Copy)]
@@ -54,17 +54,17 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.links[link as usize];
         state.queued = false;
         state.wants_huge = false;
-        if state.state != LinkState::Up {
+        if state.state != BackendConnState::Up {
             self.refused_link_runs(link);
             return;
         }
         self.unstall(link);
-        if !self.run_steps(TaskKind::Link, |worker| worker.link_step(link)) {
+        if !self.run_steps(TaskKind::Backend, |worker| worker.link_step(link)) {
             self.enqueue_link(link);
             return;
         }
         let state = &mut self.links[link as usize];
-        if state.state != LinkState::Up {
+        if state.state != BackendConnState::Up {
             return;
         }
         let receive = state.stalled.is_none() && !state.wants_huge;
@@ -106,11 +106,11 @@ impl<D: Driver> Worker<D> {
 
     fn link_step(&mut self, link: u32) -> Flow {
         let state = &mut self.links[link as usize];
-        if state.state != LinkState::Up {
+        if state.state != BackendConnState::Up {
             return Flow::Stop;
         }
         if state.is_abandoned {
-            self.counters.orphan_replies.add(u64::from(!state.requests.is_empty()));
+            self.counters.late_replies.add(u64::from(!state.requests.is_empty()));
             if state.is_last && state.requests.is_empty() {
                 self.retire_link(link);
             } else {
@@ -133,6 +133,8 @@ impl<D: Driver> Worker<D> {
                 return Flow::Stop;
             }
             self.say(link, |told| warn_of!(told, "backend sent what nobody asked for"));
+            //= RFC 9112 section 9.2
+            //# the client MUST NOT consider that data to be a valid response
             return self.backend_fault(link);
         }
         let channel = self.backends[state.backend as usize].channel;
@@ -143,30 +145,30 @@ impl<D: Driver> Worker<D> {
         };
         let entry = state.requests.front().map(|request| self.ledger.get(request));
         if !state.inbox.in_message() {
-            state.gathers = entry.is_some_and(|entry| matches!(entry.tie, Tie::Ask { .. }));
+            state.gathers = entry.is_some_and(|entry| matches!(entry.tie, ReplyTarget::Ask { .. }));
         }
         let parser = if state.gathers { view.parse_asked } else { view.parse_reply };
         let asked = entry.map_or(0, |entry| entry.kept);
-        let wants = if exclusive && !state.gathers { Wants::Head } else { Wants::All };
-        let look = Look { parser, asked, wants };
+        let wants = if exclusive && !state.gathers { Completeness::Head } else { Completeness::All };
+        let look = ParseSpec { parser, asked, wants };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {
-            Next::Whole(message) => self.reply(link, channel, &mut scratch, message, true),
-            Next::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
-            Next::Starved => Flow::Stop,
-            Next::TooLong => self.reply_too_long(link),
-            Next::Fault { field, cause, .. } => {
-                let why = flick_abi::engine::cause_text(cause);
+            NextMessage::Whole(message) => self.reply(link, channel, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
+            NextMessage::Starved => Flow::Stop,
+            NextMessage::TooLong => self.reply_too_long(link),
+            NextMessage::Fault { field, cause, .. } => {
+                let why = cause.text();
                 self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
                 self.backend_fault(link)
             }
-            Next::NoBuffers => {
+            NextMessage::NoBuffers => {
                 self.counters.exhausted.add(1);
                 self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
-            Next::Waits => self.wait_for_huge(link),
+            NextMessage::Waits => self.wait_for_huge(link),
         };
         self.scratch = Some(scratch);
         flow
@@ -194,8 +196,8 @@ impl<D: Driver> Worker<D> {
             self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return Flow::Stop;
         }
-        if let Some((request, Tie::Ask { activation, ask })) = front {
-            self.ledger.get_mut(request).tie = Tie::Nothing;
+        if let Some((request, ReplyTarget::Ask { activation, ask })) = front {
+            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
             self.ask_failed(activation, ask, flick_abi::FailureReason::Overload);
         }
         self.leave_exchange(link);
@@ -209,7 +211,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn backend_fault(&mut self, link: u32) -> Flow {
-        self.counters.peer_faults_backend.add(1);
+        self.counters.protocol_errors_backend.add(1);
         self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(Event::Malformed));
         Flow::Stop
     }
@@ -225,7 +227,7 @@ impl<D: Driver> Worker<D> {
             self.say(link, |told| warn_of!(told, "backend answered another request than the next one"));
             return self.backend_fault(link);
         }
-        if let Tie::Ask { activation, ask } = entry.tie {
+        if let ReplyTarget::Ask { activation, ask } = entry.tie {
             return self.ask_reply(Heard { link, channel, request }, scratch, (activation, ask), seen, whole);
         }
         if let Some(key) = self.held_up_by(link, request) {
@@ -242,10 +244,10 @@ impl<D: Driver> Worker<D> {
         let epoch = self.links[link as usize].epoch;
         if !heard {
             // What follows the first reply to an ask belongs to it.
-            self.counters.orphan_replies.add(u64::from(!begun));
+            self.counters.late_replies.add(u64::from(!begun));
         } else if silent {
-            self.counters.silent.add(1);
-            self.log_outcome(request, Outcome::Backend);
+            self.counters.replies_suppressed.add(1);
+            self.log_outcome(request, AnsweredBy::Backend);
         }
         if whole {
             self.consume_reply(link, seen.len());
@@ -292,7 +294,7 @@ impl<D: Driver> Worker<D> {
         }
         if let Some(judge) = self.setup.view(channel).reply_flags {
             let step = self.setup.engine.parse(judge, reply, seen.bytes());
-            assert!(step == Step::Done, "a reply's flags are judged on what has been parsed");
+            assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         reply.flags()
     }
@@ -346,7 +348,7 @@ impl<D: Driver> Worker<D> {
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
-        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
         let (patches, listened) = (reply_patches(&self.setup, &echo), self.setup.listened);
         let (mut follows, mut answered) = (false, false);
         for at in 0..scratch.sends.as_slice().len() {
@@ -358,7 +360,7 @@ impl<D: Driver> Worker<D> {
                 Verdict::Heard => {}
                 Verdict::HeardToTheEnd => self.links[link as usize].is_last = true,
                 Verdict::Silent => {
-                    self.counters.silent.add(1);
+                    self.counters.replies_suppressed.add(1);
                     continue;
                 }
                 Verdict::Wrong => {
@@ -367,7 +369,7 @@ impl<D: Driver> Worker<D> {
                 }
             }
             answered = true;
-            self.log_outcome(request, Outcome::Backend);
+            self.log_outcome(request, AnsweredBy::Backend);
             self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);
             follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         }
@@ -416,7 +418,7 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
-                let why = flick_abi::engine::cause_text(cause);
+                let why = cause.text();
                 self.say(link, |told| {
                     warn_of!(told, field, why, "backend sent a body that is not of the grammar")
                 });
@@ -456,12 +458,12 @@ impl<D: Driver> Worker<D> {
             self.stop_reading(key);
         }
         self.reply_was_last(link, download.request);
-        if self.links[link as usize].state == LinkState::Up {
+        if self.links[link as usize].state == BackendConnState::Up {
             self.retire_link(link);
         }
     }
 
-    /// Takes a request off its connection's books, and gives a lent connection back or ends it.
+    /// Takes a request off its connection's recorder, and gives a lent connection back or ends it.
     pub(super) fn reply_was_last(&mut self, link: u32, request: RequestId) {
         let state = &mut self.links[link as usize];
         let popped = self.ledger.pop_link(&mut state.requests, &mut self.pieces);
@@ -483,7 +485,12 @@ impl<D: Driver> Worker<D> {
         if let Some(key) = session.filter(|_| tunnels) {
             self.begin_tunnel(key, link);
         } else if lent && early {
-            // Answered before all of it was sent: the books of this connection no longer balance.
+            // The backend has replied before it has the whole body, so the connection cannot be used again.
+            //= RFC 9112 section 9.5
+            //# A client sending a message body SHOULD monitor the network connection for an error response while it is
+            //# transmitting the request.
+            //= RFC 9112 section 9.5
+            //# the client SHOULD immediately cease transmitting the body and close its side of the connection
             self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
         } else if exclusive {
             self.give_back(link);
@@ -504,9 +511,9 @@ impl<D: Driver> Worker<D> {
         let patience = if state.tunnel.is_some() || state.owner.is_some() {
             Duration::from_millis(TUNNEL_IDLE_MS)
         } else if state.lent {
-            timeouts.request
+            timeouts.client_request
         } else {
-            timeouts.slow_client
+            timeouts.client_write
         };
         let patience_ns = patience.as_nanos() as u64;
         let state = &mut self.links[link as usize];

@@ -5,19 +5,19 @@ use flick_abi::{FailureReason, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
-use super::around::Around;
+use super::backend_view::BackendView;
 use super::rules::{Scratch, Start};
 use super::sending::Waiter;
 use super::{Flow, Worker, tools};
-use crate::deadlines::Kind;
-use crate::inbox::{Look, Next, Tools, Wants};
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::downstream::session::{Phase, Upload, Wait};
 use crate::limits::{
     HELD_BYTES_MAX, HELD_SLICES, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
-use crate::session::{Phase, Upload, Wait};
+use crate::observe::edge_counters::StartId;
+use crate::observe::task_counters::TaskKind;
 use crate::slab::Key;
-use crate::tasks::TaskKind;
-use crate::ways::StartId;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
@@ -60,8 +60,8 @@ impl<D: Driver> Worker<D> {
             self.run_private_session(key);
             return;
         }
-        if !self.run_steps(TaskKind::Session, |worker| worker.session_step(key)) {
-            if self.driver.pauses_for_free() {
+        if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
+            if self.driver.pause_is_free() {
                 // It has enough for its next turn; what comes meanwhile is received when that is done with, and is still warm
                 // when it is looked at.
                 self.set_receiving(key, false);
@@ -84,7 +84,7 @@ impl<D: Driver> Worker<D> {
         session.slices += 1;
         let is_short = self.driver.backlog_bytes(session.conn) < HELD_BYTES_MAX;
         let holds = is_short && !session.slices.is_multiple_of(HELD_SLICES);
-        self.driver.hold_output(session.conn, holds);
+        self.driver.set_corked(session.conn, holds);
     }
 
     /// Its task has nothing more to do: what was gathered goes out.
@@ -92,7 +92,7 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.sessions.get_mut(key)
             && std::mem::take(&mut session.slices) > 0
         {
-            self.driver.hold_output(session.conn, false);
+            self.driver.set_corked(session.conn, false);
         }
     }
 
@@ -175,7 +175,7 @@ impl<D: Driver> Worker<D> {
         }
         let under_way = session.requests.len();
         let alone = session.barrier || self.setup.protocol().exclusive;
-        if under_way >= self.setup.limits.session_requests_max || (alone && under_way > 0) {
+        if under_way >= self.setup.limits.max_inflight_per_client || (alone && under_way > 0) {
             return self.wait_for(key, Wait::Replies);
         }
         session.barrier = false;
@@ -183,7 +183,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Client);
         }
         let is_late = session.is_late && self.ledger.can_answer();
-        let (mut sheds, shed_before) = (false, self.counters.shed.get());
+        let (mut sheds, shed_before) = (false, self.counters.requests_shed.get());
         if !session.inbox.is_empty() && !self.has_room_before(key) {
             if !is_late {
                 return self.wait_in_line(key);
@@ -193,33 +193,33 @@ impl<D: Driver> Worker<D> {
         let wants = self.wants_of_requests();
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.setup.view(session.channel).parse_request;
-        let look = Look { parser, asked: 0, wants };
+        let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.scratch.take().expect("activations never nest");
-        let tools = &mut Tools { huge_reserve: self.huge_reserve, ..tools!(self) };
+        let tools = &mut ParseContext { huge_reserve: self.huge_reserve, ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
-            Next::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
-            Next::Large(seen) => self.large_request(key, &mut scratch, seen, sheds),
-            Next::Starved => {
+            NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
+            NextMessage::Large(seen) => self.large_request(key, &mut scratch, seen, sheds),
+            NextMessage::Starved => {
                 session.is_late = false;
                 Flow::Stop
             }
-            Next::Fault { field, cause, answerable } => {
-                tracing::debug!(field, cause, "client sent what is not of the grammar");
+            NextMessage::Fault { field, cause, answerable } => {
+                tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
                 // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
                 let answerable = answerable || self.setup.protocol().echo.is_empty();
-                let answer = answerable.then(|| fault_reason(cause));
+                let answer = answerable.then(|| cause.reason());
                 self.request_fault(key, &mut scratch, answer);
                 Flow::Stop
             }
-            Next::TooLong => panic!("a parser asks for a longer head than its bound"),
-            Next::NoBuffers => {
+            NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
+            NextMessage::NoBuffers => {
                 self.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
-            Next::Waits if is_late => self.shed_unread(key, &scratch.frame),
-            Next::Waits => self.wait_for_buffer(key),
+            NextMessage::Waits if is_late => self.shed_unread(key, &scratch.frame),
+            NextMessage::Waits => self.wait_for_buffer(key),
         };
         self.scratch = Some(scratch);
         self.log_looked();
@@ -231,18 +231,18 @@ impl<D: Driver> Worker<D> {
 
     /// How much of a short request must be there. A slow body then waits in a buffer, not on a connection to a backend that
     /// others could use; while buffers are few it is the other way round.
-    fn wants_of_requests(&self) -> Wants {
+    fn wants_of_requests(&self) -> Completeness {
         // A rule that waits for replies keeps its message: that must be there whole.
         if !self.setup.protocol().exclusive || self.setup.needs.asks {
-            return Wants::All;
+            return Completeness::All;
         }
-        if self.buffers_are_few(WHOLE_SHARE) { Wants::Head } else { Wants::AsTold }
+        if self.buffers_are_few(WHOLE_SHARE) { Completeness::Head } else { Completeness::AsDeclared }
     }
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
         let Some(channel) = self.sessions.get(key).map(|session| session.channel) else { return Flow::Stop };
-        if let Some(books) = &mut self.access {
-            books.look(message.bytes(), message.len());
+        if let Some(recorder) = &mut self.access {
+            recorder.look(message.bytes(), message.len());
         }
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
@@ -272,8 +272,8 @@ impl<D: Driver> Worker<D> {
             self.suspend_request((key, channel), scratch, paused, &message);
             return Flow::Go;
         }
-        self.ways.ran(StartId::channel(channel), scratch.sends.as_slice());
-        let mut answered = flags.has(MessageFlags::MUTE);
+        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        let mut answered = flags.has(MessageFlags::ONE_WAY);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize == self.setup.listened {
@@ -320,8 +320,14 @@ impl<D: Driver> Worker<D> {
         let (state, client) = (session.state, Some(self.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around =
-            Around { setup, roster: &self.roster, backends, links, now_ns: self.driver.now_ns(), client };
+        let around = BackendView {
+            setup,
+            roster: &self.roster,
+            backends,
+            links,
+            now_ns: self.driver.now_ns(),
+            client,
+        };
         let mut host = self.host.view(&around);
         Self::run_rules((setup, self.roster.lens()), scratch, self.locals.words_mut(state), &mut host, start)
     }
@@ -380,12 +386,12 @@ impl<D: Driver> Worker<D> {
 
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
     pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
-        self.counters.peer_faults_client.add(1);
-        if let Some(books) = &mut self.access {
-            books.look(&[], 0);
+        self.counters.protocol_errors_client.add(1);
+        if let Some(recorder) = &mut self.access {
+            recorder.look(&[], 0);
         }
         if answer.is_some() {
-            self.counters.failed_malformed.add(1);
+            self.counters.errors_malformed.add(1);
         }
         if !self.handle_malformed(key, &scratch.frame, answer)
             && let Some(reason) = answer
@@ -406,8 +412,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let frame = frame.clone();
-        if let Some(books) = &mut self.access {
-            books.look(bytes, bytes.len() as u32);
+        if let Some(recorder) = &mut self.access {
+            recorder.look(bytes, bytes.len() as u32);
         }
         self.counters.requests.add(1);
         self.fail_new_request(key, &frame, reason);
@@ -417,12 +423,12 @@ impl<D: Driver> Worker<D> {
     /// Counts a request to which a rule adds more than its grammar has room for, as one that is too long by itself.
     pub(super) fn note_too_long(&mut self, reason: FailureReason) {
         if reason == FailureReason::TooLong {
-            self.counters.failed_malformed.add(1);
+            self.counters.errors_malformed.add(1);
         }
     }
 
     fn farewell(&mut self, key: Key, scratch: &mut Scratch, flags: MessageFlags) {
-        if !flags.has(MessageFlags::MUTE) {
+        if !flags.has(MessageFlags::ONE_WAY) {
             self.fail_new_request(key, &scratch.frame, FailureReason::Farewell);
         }
         self.stop_reading(key);
@@ -443,14 +449,14 @@ impl<D: Driver> Worker<D> {
     pub(super) fn arm_message(&mut self, key: Key, mid_message: bool) {
         let kind = self.deadlines.kind(key.index);
         if mid_message {
-            if kind != Some(Kind::Message) {
-                let deadline = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
-                self.set_deadline(key.index, Kind::Message, deadline);
+            if kind != Some(DeadlineKind::Message) {
+                let deadline = self.driver.now_ns() + self.setup.timeouts.client_request.as_nanos() as u64;
+                self.set_deadline(key.index, DeadlineKind::Message, deadline);
             }
-        } else if kind == Some(Kind::Message) {
+        } else if kind == Some(DeadlineKind::Message) {
             self.deadlines.clear(key.index);
             self.arm_idle(key);
-        } else if kind == Some(Kind::Idle) {
+        } else if kind == Some(DeadlineKind::Idle) {
             self.arm_idle(key);
         }
     }
@@ -458,17 +464,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn arm_idle(&mut self, key: Key) {
         let idle = self.setup.timeouts.idle;
         if !idle.is_zero() {
-            self.set_deadline(key.index, Kind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
+            self.set_deadline(key.index, DeadlineKind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
         }
-    }
-}
-
-/// Why a request fails whose parser gave this cause.
-pub(super) fn fault_reason(cause: u32) -> FailureReason {
-    match cause {
-        3 => FailureReason::TooLong,
-        4 => FailureReason::Unsupported,
-        5 => FailureReason::NameTooLong,
-        _ => FailureReason::Malformed,
     }
 }

@@ -10,18 +10,18 @@ use flick_abi::{Event, Policy, Send};
 use flick_net::Driver;
 
 use super::Worker;
-use super::around::Around;
+use super::backend_view::BackendView;
 use super::sending::Waiter;
-use crate::backend::Life;
-use crate::host::Backends;
-use crate::ledger::{RequestId, Tie};
+use crate::backend_set::load_balancer::Backends;
+use crate::config::RetryLimits;
+use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::RETRIES_MAX;
 use crate::pieces::PieceQueue;
-use crate::retries::RetryLimits;
+use crate::upstream::backend::BackendLife;
 
 /// The backends but for one.
 struct Others<'a> {
-    all: Around<'a>,
+    all: BackendView<'a>,
     but: u32,
 }
 
@@ -46,14 +46,16 @@ impl Backends for Others<'_> {
 impl<D: Driver> Worker<D> {
     /// Sends the request of a lost connection again on a fresh one to the same backend, which has closed a resting connection
     /// just when it was used.
-    //= RFC 9110 §9.2.2
+    //= RFC 9110 section 9.2.2
     //# A proxy MUST NOT automatically retry non-idempotent requests.
+    //= RFC 9112 section 9.3.1
+    //# Connections can be closed at any time, with or without intention.
     pub(super) fn send_again(&mut self, link: u32, event: Option<Event>) -> bool {
         let state = &self.links[link as usize];
         if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges == 0 {
             return false;
         }
-        if self.backends[state.backend as usize].life != Life::Listed {
+        if self.backends[state.backend as usize].life != BackendLife::SessionInfo {
             return false;
         }
         let Some(request) = state.requests.front() else { return false };
@@ -71,7 +73,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(request) = self.links[link as usize].requests.front() else { return };
         let entry = self.ledger.get(request);
-        let is_waited_for = entry.session.is_some() && matches!(entry.tie, Tie::Nothing);
+        let is_waited_for = entry.session.is_some() && matches!(entry.tie, ReplyTarget::Nothing);
         let Some((channel, policy)) = entry.picked.filter(|_| is_waited_for) else { return };
         if entry.resend.is_empty() || entry.retries >= RETRIES_MAX {
             return;
@@ -81,7 +83,8 @@ impl<D: Driver> Worker<D> {
         if self.sheds(target) {
             return;
         }
-        let limits = RetryLimits { min_per_s: self.setup.retry_min_per_s, ..self.setup.limits.retries };
+        let limits =
+            RetryLimits { min_per_second: self.setup.retry_min_per_second, ..self.setup.limits.retries };
         if !self.budget.take(self.driver.now_ns(), self.counters.requests.get(), limits) {
             self.counters.retries_denied.add(1);
             return;
@@ -116,7 +119,7 @@ impl<D: Driver> Worker<D> {
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
         let now_ns = self.driver.now_ns();
-        let all = Around { setup, roster: &self.roster, backends, links, now_ns, client: None };
+        let all = BackendView { setup, roster: &self.roster, backends, links, now_ns, client: None };
         let others = Others { all, but };
         let element = self.host.pick_again(policy, channel, &others);
         let is_alive = others.is_alive(channel, element);
@@ -133,6 +136,6 @@ impl<D: Driver> Worker<D> {
             self.driver.send(conn, piece);
         }
         self.expect_reply(link, request);
-        self.counters.retried.add(1);
+        self.counters.requests_retried.add(1);
     }
 }

@@ -3,16 +3,16 @@
 
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{
-    AskList, FailureReason, Frame, FuncId, Host, Message, Outcome, RuleAction, RuleCall, Send, SendBody,
+    AskList, FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
     SendList,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
-use super::around::Around;
+use super::backend_view::BackendView;
 use crate::limits::{FEW_MESSAGES, JOINED_BYTES_MAX};
-use crate::locals::StateId;
+use crate::rules::locals::StateId;
 use crate::setup::Setup;
 use crate::slab::Key;
 
@@ -125,7 +125,7 @@ impl<D: Driver> Worker<D> {
                     let (out_len, failure) = (call.out_len, call.failure);
                     scratch.out_len = out_len;
                     scratch.failure = failure.map(reason).or(scratch.failure);
-                    if let Outcome::Suspended(resume) = outcome {
+                    if let RuleOutcome::Suspended(resume) = outcome {
                         return Some(paused(setup, rule, resume, (start.channel, at + 1)));
                     }
                 }
@@ -135,7 +135,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Runs the rule of an activation that waits, from its start or from where it suspended itself.
-    pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> Outcome {
+    pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> RuleOutcome {
         let few = self.activations.get(key).is_none_or(|activation| activation.replies() <= FEW_MESSAGES);
         if few {
             self.run_rule_with::<FEW_MESSAGES>(scratch, key, state)
@@ -150,8 +150,8 @@ impl<D: Driver> Worker<D> {
         scratch: &mut Scratch,
         key: Key,
         state: StateId,
-    ) -> Outcome {
-        let Some(activation) = self.activations.get(key) else { return Outcome::Finished };
+    ) -> RuleOutcome {
+        let Some(activation) = self.activations.get(key) else { return RuleOutcome::Finished };
         let (rule, resume, element) = (activation.rule, activation.resume, activation.element);
         let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
         let count = self.activations.messages(key, &mut messages);
@@ -160,8 +160,14 @@ impl<D: Driver> Worker<D> {
         let session = activation.session.and_then(|session| self.sessions.get(session));
         let client = session.map(|session| self.peers[session.conn.index as usize]);
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around =
-            Around { setup, roster: &self.roster, backends, links, now_ns: self.driver.now_ns(), client };
+        let around = BackendView {
+            setup,
+            roster: &self.roster,
+            backends,
+            links,
+            now_ns: self.driver.now_ns(),
+            client,
+        };
         let mut call = RuleCall {
             frame: self.activations.frame(key),
             message: activation.message.as_ref().map_or(&[], Slice::bytes),
@@ -193,7 +199,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(rule) = self.setup.program.init_state else { return };
         let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
-        let around = Around {
+        let around = BackendView {
             setup,
             roster: &self.roster,
             backends,
@@ -221,7 +227,7 @@ impl<D: Driver> Worker<D> {
             host: &mut self.host.view(&around),
         };
         let outcome = self.setup.engine.run(rule, &mut call);
-        assert!(outcome == Outcome::Finished, "first values wait for nobody");
+        assert!(outcome == RuleOutcome::Finished, "first values wait for nobody");
         assert!(scratch.sends.as_slice().is_empty(), "first values are sent to nobody");
     }
 }

@@ -6,26 +6,26 @@
 
 use std::time::{Duration, Instant};
 
-use flick_buffers::Class;
+use flick_buffers::BufClass;
 use flick_net::{Driver, monotonic_ns};
 
 use super::Worker;
-use crate::config::Policy;
+use crate::config::TaskScheduling;
 use crate::limits::{
     ACTIVATION_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX,
     MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_NS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_TURNS,
 };
+use crate::observe::task_counters::TaskKind;
 use crate::setup::Setup;
 use crate::slab::Key;
-use crate::tasks::TaskKind;
 
 /// A schedulable unit: the input and compute tasks of one connection, fused because they share a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Session(Key),
-    Link(u32),
+    BackendConn(u32),
     /// An activation that waited: its asks are answered, or its turn has come.
-    Activation(Key),
+    SuspendedRule(Key),
     /// A task of a merge.
     Merge(u32),
 }
@@ -33,9 +33,9 @@ pub(super) enum Task {
 impl Task {
     fn kind(self) -> TaskKind {
         match self {
-            Task::Session(_) => TaskKind::Session,
-            Task::Link(_) => TaskKind::Link,
-            Task::Activation(_) => TaskKind::Activation,
+            Task::Session(_) => TaskKind::Client,
+            Task::BackendConn(_) => TaskKind::Backend,
+            Task::SuspendedRule(_) => TaskKind::Rule,
             Task::Merge(_) => TaskKind::Merge,
         }
     }
@@ -50,7 +50,7 @@ pub(super) enum Flow {
 
 /// How long tasks run.
 pub(super) struct Pace {
-    policy: Policy,
+    policy: TaskScheduling,
     /// Messages of one run.
     messages_max: u32,
     /// Time of one run; looked at every so many messages.
@@ -66,22 +66,27 @@ impl Pace {
     /// As the limits of the service say. `has_clock`: by the real clock.
     pub(super) fn new(setup: &Setup, has_clock: bool) -> Self {
         let limits = &setup.limits;
-        let (messages_max, rounds_max) = match limits.policy {
-            Policy::Cooperative => (ACTIVATION_MESSAGES_MAX, RUN_ROUNDS_MAX),
-            Policy::RunToCompletion => (COMPLETION_MESSAGES_MAX, RUN_ROUNDS_MAX),
-            Policy::RoundRobin => (1, ROBIN_ROUNDS_MAX),
+        let (messages_max, rounds_max) = match limits.task_scheduling {
+            TaskScheduling::Cooperative => (ACTIVATION_MESSAGES_MAX, RUN_ROUNDS_MAX),
+            TaskScheduling::RunToCompletion => (COMPLETION_MESSAGES_MAX, RUN_ROUNDS_MAX),
+            TaskScheduling::RoundRobin => (1, ROBIN_ROUNDS_MAX),
         };
-        let has_slice = has_clock && limits.policy == Policy::Cooperative;
+        let has_slice = has_clock && limits.task_scheduling == TaskScheduling::Cooperative;
         let is_dear = setup.program.bounds.steps_per_message_max >= CLOCK_STEPS;
         Self {
-            policy: limits.policy,
+            policy: limits.task_scheduling,
             messages_max,
-            slice: has_slice.then_some(limits.time_slice),
+            slice: has_slice.then_some(setup.tunables.get().time_slice),
             clock_every: if is_dear { 1 } else { CLOCK_EVERY_MESSAGES },
             rounds_max,
             has_clock,
             sample_in: SAMPLE_EVERY_TURNS,
         }
+    }
+
+    /// How long a task may run from now on, where that is bounded.
+    pub(super) fn set_slice(&mut self, slice: Duration) {
+        self.slice = self.slice.map(|_| slice);
     }
 
     /// The real clock may be looked at.
@@ -91,7 +96,7 @@ impl Pace {
 
     /// Elements of a step of a merge, which stand for a message.
     pub(super) fn elements(&self) -> u32 {
-        if self.policy == Policy::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
+        if self.policy == TaskScheduling::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
     }
 
     /// When this turn began, if its tasks are timed.
@@ -122,7 +127,7 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.links[link as usize];
         if !state.queued {
             state.queued = true;
-            self.run_queue.push_back(Task::Link(link));
+            self.run_queue.push_back(Task::BackendConn(link));
         }
     }
 
@@ -143,7 +148,7 @@ impl<D: Driver> Worker<D> {
                     return;
                 }
             }
-            if self.wants_huge && self.pool.free_count(Class::Huge) > 0 {
+            if self.wants_huge && self.pool.free_count(BufClass::Huge) > 0 {
                 (self.wants_huge, self.unblock) = (false, true);
             }
             if self.unblock {
@@ -162,8 +167,8 @@ impl<D: Driver> Worker<D> {
     fn run_task(&mut self, task: Task, sampled: &mut Option<Instant>) {
         match task {
             Task::Session(key) => self.run_session(key),
-            Task::Link(link) => self.run_link(link),
-            Task::Activation(key) => self.run_activation(key),
+            Task::BackendConn(link) => self.run_link(link),
+            Task::SuspendedRule(key) => self.run_activation(key),
             Task::Merge(task) => self.run_merge(task),
         }
         let counters = self.counters.tasks.of(task.kind());
@@ -200,7 +205,7 @@ impl<D: Driver> Worker<D> {
                 break;
             }
         }
-        if self.pace.policy != Policy::RoundRobin {
+        if self.pace.policy != TaskScheduling::RoundRobin {
             self.counters.slices_exceeded.add(1);
             self.counters.tasks.of(kind).slices_exceeded.add(1);
         }

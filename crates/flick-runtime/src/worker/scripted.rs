@@ -10,16 +10,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flick_buffers::{Class, Pool, Slice};
-use flick_net::{ConnFault, Driver, Endpoint, Event, Handle, ListenerId, PeerAddr};
+use flick_buffers::{BufClass, Pool, Slice};
+use flick_net::{ConnFault, Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr};
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
-use crate::counters::{BackendCounters, Counters};
-use crate::handover::Handed;
+use crate::observe::counters::{BackendCounters, Counters};
+use crate::observe::edge_counters::EdgeCounters;
 use crate::setup::Setup;
 use crate::shared::Shared;
+use crate::shared::handoff::HandedConn;
 use crate::state::{Origin, State};
-use crate::ways::Ways;
+use crate::tunables::TunableChanges;
 use crate::worker::{Worker, WorkerConfig};
 
 /// The first connection is to the backend; when it has failed its number is the next one's.
@@ -31,7 +32,7 @@ const UNAVAILABLE: u8 = 0x86;
 
 /// What happens in one poll.
 enum Happens {
-    Event(Event),
+    DriverEvent(DriverEvent),
     Bytes(Handle, Vec<u8>),
     /// The machine stands still before this poll ends.
     Pause(Duration),
@@ -72,7 +73,7 @@ impl Driver for Script {
     fn is_flushing(&self) -> bool {
         false
     }
-    fn set_marks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
+    fn set_watermarks(&mut self, _high_bytes: usize, _low_bytes: usize) {}
     fn shutdown(&mut self, _conn: Handle) {}
     fn close(&mut self, _conn: Handle) {}
     fn abort(&mut self, conn: Handle) {
@@ -81,18 +82,23 @@ impl Driver for Script {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
-    fn poll(&mut self, pool: &Pool, _timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        _timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
         self.now_ns += 1_000_000;
         for happens in self.polls.pop_front().unwrap_or_default() {
             match happens {
-                Happens::Event(event) => {
-                    self.is_lost |= matches!(event, Event::Failed { .. });
+                Happens::DriverEvent(event) => {
+                    self.is_lost |= matches!(event, DriverEvent::Failed { .. });
                     events.push(event);
                 }
                 Happens::Bytes(conn, bytes) => {
-                    let buf = pool.alloc(Class::Small).expect("there are buffers");
+                    let buf = pool.alloc(BufClass::Small).expect("there are buffers");
                     buf.append(&bytes);
-                    events.push(Event::Data { conn, data: buf.slice(0..buf.len()) });
+                    events.push(DriverEvent::Data { conn, data: buf.slice(0..buf.len()) });
                 }
                 Happens::Pause(length) => self.now_ns += length.as_nanos() as u64,
             }
@@ -111,16 +117,21 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
         io: Default::default(),
         listen: bind("client"),
         connect: bind("backends"),
-        limits: Limits { sessions_max: 4, buffer_bytes: 16 << 20, lent_links_max: 1, ..Limits::default() },
+        limits: Limits {
+            max_connections: 4,
+            buffer_memory: 16 << 20,
+            max_dedicated_connections: 1,
+            ..Limits::default()
+        },
         timeouts: Timeouts::default(),
         state_dir: None,
         access: None,
     };
     let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
-    let ways = Arc::new(Ways::of(&program));
+    let edge_counters = Arc::new(EdgeCounters::of(&program));
     let config = WorkerConfig {
         service: "Hand".to_owned(),
-        ways,
+        edge_counters,
         setup: Arc::new(Setup::new(program, Arc::new(common::Hand), &config).expect("it fits")),
         shared: Arc::clone(shared),
         state: Arc::new(state),
@@ -146,7 +157,7 @@ fn get(opaque: u8) -> Vec<u8> {
 }
 
 fn turn(worker: &mut Worker<Script>) {
-    assert!(worker.turn(Some(Duration::ZERO)).expect("no poll fails"), "nobody ends it");
+    assert!(worker.run_once(Some(Duration::ZERO)).expect("no poll fails"), "nobody ends it");
 }
 
 /// What a client was told, by opaque and status of each reply without a body.
@@ -158,10 +169,10 @@ fn told(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
 
 #[test]
 fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
-    let failed = Event::Failed { conn: BACKEND, fault: ConnFault::Reset };
+    let failed = DriverEvent::Failed { conn: BACKEND, fault: ConnFault::Reset };
     let mut script = Script::default();
-    script.polls.push_back(vec![Happens::Event(Event::Connected { conn: BACKEND })]);
-    script.polls.push_back(vec![Happens::Event(Event::Woken), Happens::Event(failed)]);
+    script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND })]);
+    script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Woken), Happens::DriverEvent(failed)]);
     for opaque in 1..=8 {
         script.polls.push_back(vec![Happens::Bytes(CLIENT, get(opaque))]);
     }
@@ -169,7 +180,7 @@ fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
     let mut worker = worker(script, &shared);
     turn(&mut worker);
     let (socket, _) = UnixStream::pair().expect("a pair of sockets");
-    let client = Handed { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true };
+    let client = HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true };
     shared.add_session();
     let intake = shared.intake(0).expect("the worker's");
     assert!(intake.leave(client).is_ok(), "the worker lives");
@@ -190,8 +201,9 @@ const PATIENT: Handle = Handle { index: 1, generation: 0 };
 
 /// What happens first, then a long pause, so many polls behind it what was due meanwhile, then the rest, and another long pause.
 fn pausing(first: Happens, polls_between: usize, due: Happens, rest: Vec<Happens>) -> Script {
-    let accepted = Event::Accepted { listener: ListenerId(0), conn: PATIENT, peer: PeerAddr::Unix };
-    let up = vec![Happens::Event(Event::Connected { conn: BACKEND }), Happens::Event(accepted)];
+    let accepted = DriverEvent::Accepted { listener: ListenerId(0), conn: PATIENT, peer: PeerAddr::Unix };
+    let up =
+        vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND }), Happens::DriverEvent(accepted)];
     let pause = || vec![Happens::Pause(Duration::from_secs(60))];
     let mut behind = vec![pause()];
     behind.resize_with(polls_between + 1, Vec::new);
@@ -242,4 +254,17 @@ fn check_pause_of_client(polls_between: usize) {
     let mut worker = play(pausing(half(7, 0..12), polls_between, half(7, 12..25), rest));
     assert_eq!(told(&mut worker, PATIENT), [(7, 0)], "the first had its reply");
     assert_eq!(worker.driver().aborted, [PATIENT], "the second had no more time");
+}
+
+#[test]
+fn a_tunable_takes_effect_in_the_next_iteration() {
+    let mut worker = worker(Script::default(), &Arc::new(Shared::new(1, None)));
+    worker.may_wait = true;
+    turn(&mut worker);
+    assert_eq!(worker.busy_poll.max_ns, 0, "the default is to sleep at once");
+    let changes = TunableChanges { busy_poll: Some(Duration::from_micros(3)), ..Default::default() };
+    worker.setup.tunables.set(&changes).expect("3 us are in range");
+    assert_eq!(worker.busy_poll.max_ns, 0, "an iteration has one value");
+    turn(&mut worker);
+    assert_eq!(worker.busy_poll.max_ns, 3_000);
 }

@@ -1,16 +1,16 @@
 //! Requests on their way to backends: booked, numbered, written to the shared connection.
 //! Promises: a request is in the ledger before its first byte is written; what is not sent is told, not forgotten.
 
-use flick_abi::frame::{SLOT_ASKED, SLOT_LOUD};
+use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::ECHO_FIELDS_MAX;
 use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
-use super::judging::Judged;
+use super::reply_flags::Judged;
 use super::rules::Scratch;
-use crate::ledger::{RequestId, Tie};
+use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::COPY_BYTES_MAX;
 use crate::slab::Key;
 
@@ -77,7 +77,7 @@ impl Unsent {
 
 /// What befell a backend, to be told to the handler of its channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mishap {
+pub(super) struct BackendIncident {
     /// What.
     pub event: Event,
     /// Which backend.
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
         let mut resend = None;
-        let mute = scratch.frame.flags().has(MessageFlags::MUTE) && !matches!(waiter, Waiter::Ask { .. });
+        let mute = scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
         if !mute && self.setup.program.channels[channel].view.is_some() {
             let request = match self.book(scratch, channel, examined, waiter) {
                 Ok(request) => request,
@@ -186,12 +186,12 @@ impl<D: Driver> Worker<D> {
             Waiter::Ask { activation, ask, deadline_ns } => {
                 let frame = if examined { &scratch.other } else { &scratch.frame };
                 let flags = frame.flags();
-                if flags.has(MessageFlags::MUTE) || flags.has(MessageFlags::ENDS) {
+                if flags.has(MessageFlags::ONE_WAY) || flags.has(MessageFlags::ENDS) {
                     return Err(Unsent::Unanswerable);
                 }
                 let echo = self.echo_for(channel, frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
-                self.ledger.get_mut(request).tie = Tie::Ask { activation, ask };
+                self.ledger.get_mut(request).tie = ReplyTarget::Ask { activation, ask };
                 self.activations.wait_for(activation, ask, request, deadline_ns);
                 Ok(request)
             }
@@ -208,8 +208,8 @@ impl<D: Driver> Worker<D> {
     ) -> Patches {
         let protocol = self.setup.protocol_of(channel);
         let frame = if examined { &scratch.other } else { &scratch.frame };
-        let loud = frame.slots[SLOT_LOUD];
-        [protocol.correlate.map(|field| (field, number)), protocol.loud.map(|field| (field, loud))]
+        let loud = frame.slots[SLOT_NON_QUIET];
+        [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, loud))]
     }
 
     /// The echo fields of a parsed request of a session.

@@ -7,13 +7,13 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::health::warn_of;
-use crate::backend::{Backend, Link, LinkState};
-use crate::deadlines::Kind;
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::session::Phase;
 use crate::limits::{
     DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SECOND_LOOK_MS, STOOD_STILL_MS, SWEEP_TICK_MS,
     TICK_MAX_MS,
 };
-use crate::session::Phase;
+use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -65,17 +65,17 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sets a session's deadline.
-    pub(super) fn set_deadline(&mut self, slot: u32, kind: Kind, at_ns: u64) {
+    pub(super) fn set_deadline(&mut self, slot: u32, kind: DeadlineKind, at_ns: u64) {
         self.deadlines.set(slot, kind, at_ns);
         self.note_due(at_ns);
     }
 
     /// When the patience with a connection is over.
-    fn link_due_ns(&self, link: &Link) -> Option<u64> {
+    fn link_due_ns(&self, link: &BackendConn) -> Option<u64> {
         match link.state {
-            LinkState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
-            LinkState::Connecting => Some(link.deadline_ns),
-            LinkState::Up => {
+            BackendConnState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
+            BackendConnState::Connecting => Some(link.deadline_ns),
+            BackendConnState::Up => {
                 if let Some((_, until)) = link.stalled {
                     return Some(until);
                 }
@@ -153,9 +153,11 @@ impl<D: Driver> Worker<D> {
         let state = &self.links[link as usize];
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
-            LinkState::Down => self.dial_shared(backend),
-            LinkState::Connecting => self.link_broken(link, FailureReason::Timeout, Some(Event::Refused)),
-            LinkState::Up => match stalled {
+            BackendConnState::Down => self.dial_shared(backend),
+            BackendConnState::Connecting => {
+                self.link_broken(link, FailureReason::Timeout, Some(Event::Refused))
+            }
+            BackendConnState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(link, key),
                 None if self.links[link as usize].is_idle => self.retire_link(link),
                 None if self.has_just_spoken(link) => {}
@@ -183,27 +185,29 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn session_due(&mut self, slot: u32, kind: Kind) {
+    fn session_due(&mut self, slot: u32, kind: DeadlineKind) {
         self.deadlines.clear(slot);
         let Some(key) = self.sessions.key_at(slot as usize) else { return };
         match kind {
-            Kind::Message => {
-                self.counters.request_timeouts.add(1);
+            DeadlineKind::Message => {
+                self.counters.client_request_timeouts.add(1);
                 self.end_session(key, true);
             }
-            Kind::Linger | Kind::Flush => self.linger_on(key),
-            Kind::Tunnel | Kind::HalfTunnel => self.end_tunnel(key),
-            Kind::Line => {
+            DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),
+            DeadlineKind::Tunnel | DeadlineKind::HalfTunnel => self.end_tunnel(key),
+            DeadlineKind::Line => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.is_late = true;
                     self.enqueue_session(key);
                 }
             }
-            Kind::Idle => {
+            DeadlineKind::Idle => {
                 let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {
                     self.arm_idle(key);
                 } else {
+                    //= RFC 9112 section 9.5
+                    //# A client or server that wishes to time out SHOULD issue a graceful close on the connection.
                     self.stop_reading(key);
                     self.close_if_finished(key);
                 }
@@ -267,7 +271,7 @@ impl<D: Driver> Worker<D> {
         // What a relay's client sent last may still be on its way to the backend when both are gone.
         let is_done = self.sessions.len() == 0
             && self.waiting.is_empty()
-            && !self.driver.is_leaving()
+            && !self.driver.is_draining_listeners()
             && self.run_queue.is_empty()
             && self.merge_is_finished();
         let is_over = (is_done && !self.driver.is_flushing())

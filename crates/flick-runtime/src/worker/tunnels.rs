@@ -6,12 +6,12 @@
 use flick_net::Driver;
 
 use super::{Flow, Worker};
-use crate::backend::LinkState;
-use crate::deadlines::Kind;
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::session::{Phase, Tunnel, Wait};
 use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
-use crate::session::{Phase, Tunnel, Wait};
+use crate::observe::task_counters::TaskKind;
 use crate::slab::Key;
-use crate::tasks::TaskKind;
+use crate::upstream::backend::BackendConnState;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -48,14 +48,17 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.driver.now_ns();
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.active_ns = now_ns;
-        let (kind, idle_ms) =
-            if is_half { (Kind::HalfTunnel, HALF_TUNNEL_IDLE_MS) } else { (Kind::Tunnel, TUNNEL_IDLE_MS) };
+        let (kind, idle_ms) = if is_half {
+            (DeadlineKind::HalfTunnel, HALF_TUNNEL_IDLE_MS)
+        } else {
+            (DeadlineKind::Tunnel, TUNNEL_IDLE_MS)
+        };
         self.set_deadline(key.index, kind, now_ns + idle_ms * MS);
     }
 
     /// The client's side has had its turn.
     pub(super) fn run_tunnel_session(&mut self, key: Key) {
-        if !self.run_steps(TaskKind::Session, |worker| worker.tunnel_out(key)) {
+        if !self.run_steps(TaskKind::Client, |worker| worker.tunnel_out(key)) {
             self.enqueue_session(key);
             return;
         }
@@ -124,6 +127,9 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Both sides have said that they send no more: what is left goes out, and both connections end.
+    //= RFC 9110 section 9.3.6
+    //# the intermediary MUST attempt to send any outstanding data that came from the closed side to the other side, close
+    //# both connections, and then discard any remaining data left undelivered
     fn end_tunnel_if_over(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let over = session.tunnel.filter(|tunnel| tunnel.client_is_over && tunnel.backend_is_over);
@@ -148,7 +154,7 @@ impl<D: Driver> Worker<D> {
     /// The session of a tunnel has ended.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
         let state = &mut self.links[tunnel.link as usize];
-        if state.epoch == tunnel.epoch && state.state != LinkState::Down {
+        if state.epoch == tunnel.epoch && state.state != BackendConnState::Down {
             state.tunnel = None;
             state.is_abandoned = true;
             self.enqueue_link(tunnel.link);

@@ -3,23 +3,22 @@
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
 use flick_abi::frame::SLOT_ASKED;
-use flick_abi::{Event, FailureReason, Send, SendBody};
+use flick_abi::{Event, FailureReason, FaultCause, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::bodies::{Piece, next_piece};
-use super::judging::Judged;
-use super::requests::fault_reason;
+use super::reply_flags::Judged;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, Waiter, outgoing};
 use super::{Flow, Worker, tools};
-use crate::body::Body;
-use crate::deadlines::Kind;
-use crate::inbox::Tools;
+use crate::downstream::body::RemainingBody;
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::inbox::ParseContext;
+use crate::downstream::session::{Upload, Wait};
 use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
-use crate::session::{Upload, Wait};
+use crate::observe::edge_counters::StartId;
 use crate::slab::Key;
-use crate::ways::StartId;
 
 /// Body bytes after which the time for a request to arrive starts anew.
 const PROGRESS_BYTES: u64 = 64 * 1024;
@@ -55,8 +54,8 @@ impl<D: Driver> Worker<D> {
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let is_late = session.is_late && self.ledger.can_answer();
-        if let Some(books) = &mut self.access {
-            books.look(seen.bytes(), head);
+        if let Some(recorder) = &mut self.access {
+            recorder.look(seen.bytes(), head);
         }
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
@@ -70,7 +69,7 @@ impl<D: Driver> Worker<D> {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);
         if paused.is_some() {
-            self.ways.started(start, 1);
+            self.edge_counters.started(start, 1);
             // It would be kept as long as its rule waits, and is too long to be kept.
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
         }
@@ -78,11 +77,11 @@ impl<D: Driver> Worker<D> {
             Course::Waits(backend) => self.wait_for_link(key, Some(backend)),
             Course::Sheds => self.shed_large(key, scratch, &seen.sub(0..head)),
             Course::Answers(reason) => {
-                self.ways.ran(start, scratch.sends.as_slice());
+                self.edge_counters.ran(start, scratch.sends.as_slice());
                 self.answer_large(key, scratch, &seen.sub(0..head), reason)
             }
             Course::Sends(send, link) => {
-                self.ways.ran(start, scratch.sends.as_slice());
+                self.edge_counters.ran(start, scratch.sends.as_slice());
                 // A body is streamed to one backend only.
                 let others = scratch.sends.as_slice().len() - 1;
                 self.counters.sends_dropped.add(others as u64);
@@ -205,13 +204,13 @@ impl<D: Driver> Worker<D> {
     }
 
     /// What becomes of a body that nobody wants.
-    fn discard(&self, body: Body) -> Upload {
+    fn discard(&self, body: RemainingBody) -> Upload {
         let bytes_max = if self.setup.protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
         Upload::Discard { body, bytes_max }
     }
 
     /// The next piece of the body that a session is sending.
-    fn next_body_piece(&mut self, key: Key, body: &mut Body) -> (Piece, Box<Scratch>) {
+    fn next_body_piece(&mut self, key: Key, body: &mut RemainingBody) -> (Piece, Box<Scratch>) {
         let mut scratch = self.scratch.take().expect("activations never nest");
         let Some(session) = self.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
         let parser = self.setup.view(session.channel).parse_request;
@@ -271,7 +270,7 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
-                tracing::debug!(field, cause, "the body of a request is not of the grammar");
+                tracing::debug!(field, why = cause.text(), "the body of a request is not of the grammar");
                 self.body_fault(key, cause);
                 Flow::Stop
             }
@@ -289,7 +288,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A piece of a body has gone to the backend.
-    fn upload_progressed(&mut self, key: Key, link: u32, epoch: u32, before: u64, body: Body) {
+    fn upload_progressed(&mut self, key: Key, link: u32, epoch: u32, before: u64, body: RemainingBody) {
         self.note_progress(key, before, body.bytes_left);
         if self.links[link as usize].epoch != epoch {
             return;
@@ -304,16 +303,16 @@ impl<D: Driver> Worker<D> {
 
     /// The body of a request turns out not to be of the grammar: the request is abandoned, and its client told so if
     /// nothing of a reply has gone to it.
-    fn body_fault(&mut self, key: Key, cause: u32) {
-        self.counters.peer_faults_client.add(1);
-        self.counters.failed_malformed.add(1);
+    fn body_fault(&mut self, key: Key, cause: FaultCause) {
+        self.counters.protocol_errors_client.add(1);
+        self.counters.errors_malformed.add(1);
         let Some(session) = self.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
         session.is_last = true;
         if let Upload::To { link, epoch, body } = upload {
             self.drop_body(body);
             if self.links[link as usize].epoch == epoch {
-                self.link_broken(link, fault_reason(cause), None);
+                self.link_broken(link, cause.reason(), None);
             }
         } else if let Upload::Discard { body, .. } = upload {
             self.drop_body(body);
@@ -321,6 +320,8 @@ impl<D: Driver> Worker<D> {
         self.stop_reading(key);
     }
 
+    //= RFC 9112 section 9.3
+    //# A server MUST read the entire request message body or close the connection after sending its response
     pub(super) fn discard_body(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let Upload::Discard { mut body, bytes_max } = session.upload else { return Flow::Go };
@@ -361,8 +362,8 @@ impl<D: Driver> Worker<D> {
     /// A body has this much time for each stretch of it.
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
-            let deadline = self.driver.now_ns() + self.setup.timeouts.request.as_nanos() as u64;
-            self.set_deadline(key.index, Kind::Message, deadline);
+            let deadline = self.driver.now_ns() + self.setup.timeouts.client_request.as_nanos() as u64;
+            self.set_deadline(key.index, DeadlineKind::Message, deadline);
         }
     }
 

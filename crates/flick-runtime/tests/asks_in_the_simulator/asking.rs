@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flick_abi::{Ask, Engine, Frame, FuncId, Outcome, Program, RuleCall, Send, SendBody, Step};
+use flick_abi::{Ask, Engine, Frame, FuncId, ParseStep, Program, RuleCall, RuleOutcome, Send, SendBody};
 
 use super::common::{self, Hand, KEY_LEN, OPCODE};
 
@@ -67,59 +67,59 @@ impl Asking {
     }
 
     /// What the first `answers` of the rule are, in terms of a target that the rule has kept.
-    fn go_on(&self, call: &mut RuleCall<'_>, target: u64) -> Outcome {
+    fn go_on(&self, call: &mut RuleCall<'_>, target: u64) -> RuleOutcome {
         let answer = call.answers[0];
         match (self.style, call.resume) {
             (Style::FailOver, 1) if answer < 0 => {
                 let body = Self::rebuilt(call);
                 self.ask(call, target + 1, body);
-                Outcome::Suspended(2)
+                RuleOutcome::Suspended(2)
             }
             (Style::Retry, 1..3) if answer < 0 => {
                 self.ask(call, target, SendBody::Original);
-                Outcome::Suspended(call.resume + 1)
+                RuleOutcome::Suspended(call.resume + 1)
             }
             (Style::Retry, 3) if answer < 0 => {
                 call.failure = Some(TIMEOUT);
-                Outcome::Finished
+                RuleOutcome::Finished
             }
             (Style::All, 1) => {
                 match call.answers.iter().find(|answer| **answer > 0) {
                     Some(message) => Self::pass_on(call, *message),
                     None => Self::fail(call),
                 }
-                Outcome::Finished
+                RuleOutcome::Finished
             }
             (Style::Forward, 1) => {
                 call.sends.push(Send { channel: 1, element: target, body: SendBody::Original });
-                Outcome::Finished
+                RuleOutcome::Finished
             }
             (Style::WriteBehind, 1) if answer > 0 => {
                 Self::pass_on(call, answer);
                 let body = Self::noop(call);
                 self.ask(call, target + 1, body);
-                Outcome::Suspended(2)
+                RuleOutcome::Suspended(2)
             }
-            (Style::WriteBehind, 2) => Outcome::Finished,
+            (Style::WriteBehind, 2) => RuleOutcome::Finished,
             _ if answer > 0 => {
                 assert!(call.others[answer as usize - 1].bytes.len() >= 24, "a reply is there whole");
                 Self::pass_on(call, answer);
-                Outcome::Finished
+                RuleOutcome::Finished
             }
             _ => {
                 Self::fail(call);
-                Outcome::Finished
+                RuleOutcome::Finished
             }
         }
     }
 }
 
 impl Engine for Asking {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         Hand.parse(parser, frame, data)
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         assert_eq!(rule, RULE);
         let start = call.frame.slots[16] as usize;
         let key = &call.message[start..start + call.frame.slots[KEY_LEN] as usize];
@@ -131,7 +131,7 @@ impl Engine for Asking {
         // Several replies, and what is too long to be kept: sent on.
         if call.frame.slots[OPCODE] == STAT || call.frame.total_bytes() > 16 * 1024 {
             call.sends.push(Send { channel: 1, element: target, body: SendBody::Original });
-            return Outcome::Finished;
+            return RuleOutcome::Finished;
         }
         call.spills[..2].copy_from_slice(&[target, !target]);
         match self.style {
@@ -146,7 +146,7 @@ impl Engine for Asking {
             }
             _ => self.ask(call, target, SendBody::Original),
         }
-        Outcome::Suspended(1)
+        RuleOutcome::Suspended(1)
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
+use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule,
-    RuleAction, RuleCall, Send, SendBody, Step, Units, View, WireField,
+    Bounds, Channel, Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Program, Protocol,
+    ReplyOrder, Rule, RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View, WireField,
 };
 
 pub const OPCODE: usize = 12;
@@ -48,7 +48,7 @@ fn loud(opcode: u8) -> u8 {
 }
 
 impl Engine for Hand {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         if parser == REPLY_FLAGS {
             let (opcode, status) = (frame.slots[OPCODE] as u8, frame.slots[STATUS]);
             let quiet = loud(opcode) != opcode;
@@ -57,14 +57,14 @@ impl Engine for Hand {
             let more = opcode == 0x10 && status == 0 && frame.slots[KEY_LEN] > 0;
             frame.slots[SLOT_FLAGS] =
                 if silent { MessageFlags::SILENT } else { 0 } | if more { MessageFlags::MORE } else { 0 };
-            return Step::Done;
+            return ParseStep::Done;
         }
-        let Some(magic) = data.first() else { return Step::NeedMore(1) };
+        let Some(magic) = data.first() else { return ParseStep::NeedMore(1) };
         if *magic != if parser == PARSE_REQUEST { 0x80 } else { 0x81 } {
-            return Step::Fault { field: 0, cause: 1 };
+            return ParseStep::Fault { field: 0, cause: FaultCause::Malformed };
         }
         if data.len() < 24 {
-            return Step::NeedMore(24);
+            return ParseStep::NeedMore(24);
         }
         let key_len = u16::from_be_bytes([data[2], data[3]]);
         let extras_len = data[4];
@@ -76,35 +76,35 @@ impl Engine for Hand {
         frame.slots[SLOT_ECHO_READY] = 1;
         let front = u32::from(extras_len) + u32::from(key_len);
         if front > total_len {
-            return Step::Fault { field: 10, cause: 2 };
+            return ParseStep::Fault { field: 10, cause: FaultCause::Arithmetic };
         }
         if key_len > 250 {
-            return Step::Fault { field: 12, cause: 3 };
+            return ParseStep::Fault { field: 12, cause: FaultCause::TooLong };
         }
         let head = 24 + if parser == PARSE_REQUEST { u64::from(front) } else { 0 };
         if (data.len() as u64) < head {
-            return Step::NeedMore(head);
+            return ParseStep::NeedMore(head);
         }
         frame.slots[16] = u64::from(24 + u32::from(extras_len));
         frame.slots[SLOT_HEAD] = head;
         frame.slots[SLOT_TOTAL] = 24 + u64::from(total_len);
         let opcode = data[1];
-        frame.slots[SLOT_LOUD] = u64::from(loud(opcode));
+        frame.slots[SLOT_NON_QUIET] = u64::from(loud(opcode));
         frame.slots[SLOT_FLAGS] = match opcode {
             0x07 => MessageFlags::ENDS,
-            0x17 => MessageFlags::ENDS | MessageFlags::MUTE,
+            0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,
             _ => 0,
         };
-        Step::Done
+        ParseStep::Done
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         assert_eq!(rule, TARGET);
         let start = call.frame.slots[16] as usize;
         let key = &call.message[start..start + call.frame.slots[KEY_LEN] as usize];
         let element = flick_abi::hash::hash(key) % call.channel_lens[1];
         call.sends.push(Send { channel: 1, element, body: SendBody::Original });
-        Outcome::Finished
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -154,7 +154,7 @@ pub fn program() -> Arc<Program> {
             order: ReplyOrder::InOrder,
             exclusive: false,
             correlate: Some(opaque),
-            loud: Some(opcode),
+            non_quiet: Some(opcode),
             echo: vec![opcode, opaque],
             failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
             message_bytes_max: 24 + u64::from(u32::MAX),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use flick_abi::{
-    Ask, Engine, Event, Frame, FuncId, Handler, Outcome, Program, RuleAction, RuleCall, Send, SendBody, Step,
-    Timer,
+    Ask, Engine, Event, Frame, FuncId, Handler, ParseStep, Program, RuleAction, RuleCall, RuleOutcome, Send,
+    SendBody, Timer,
 };
 
 use super::common::{self, Hand, KEY_LEN, OPAQUE, OPCODE};
@@ -50,11 +50,11 @@ fn get(call: &mut RuleCall<'_>, key: &[u8]) -> Send {
 }
 
 impl Engine for Eventful {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         Hand.parse(parser, frame, data)
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         match rule {
             INIT => call.state[0] = FIRST,
             RULE => {
@@ -82,7 +82,7 @@ impl Engine for Eventful {
                 call.state[0] += 1;
                 let send = get(call, b"tick");
                 call.asks.push(Ask { send, timeout_ns: 30_000_000 });
-                return Outcome::Suspended(1);
+                return RuleOutcome::Suspended(1);
             }
             TICK => {
                 let key = if call.answers[0] > 0 { &b"tock"[..] } else { b"late" };
@@ -92,7 +92,7 @@ impl Engine for Eventful {
             }
             other => panic!("no such rule: {other:?}"),
         }
-        Outcome::Finished
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {

@@ -5,7 +5,7 @@ use super::check;
 #[test]
 fn a_short_body_that_trickled_held_a_connection_that_others_needed() {
     check(
-        r#"limit exclusive_links_max 1
+        r#"limit max_connections_per_backend 1
         client a  sends "put k0 whole len=6\nab"
         backend 0 expects nothing for 5 ms
         client b  sends "get j0\n"
@@ -83,8 +83,8 @@ fn clients_were_closed_whose_short_bodies_grew_while_buffers_were_few() {
     check(&format!(
         r#"simulator only
         backends 1
-        limit buffer_bytes 65536
-        limit sessions_max 100
+        limit buffer_memory 65536
+        limit max_connections 100
         {}{}
         wait 5 ms
         {}
@@ -93,7 +93,7 @@ fn clients_were_closed_whose_short_bodies_grew_while_buffers_were_few() {
         {}
         wait 5 ms
         expect counter exhausted == 0
-        expect counter sessions_open == 80
+        expect counter connections_open == 80
         {}
         wait 20 ms
         expect quiet"#,
@@ -113,7 +113,7 @@ fn bodies_are_not_waited_for_while_buffers_are_few() {
     check(&format!(
         r#"simulator only
         backends 2
-        limit buffer_bytes 65536
+        limit buffer_memory 65536
         {crowd}
         wait 5 ms
         client z  sends "put k1 whole len=6\nab"

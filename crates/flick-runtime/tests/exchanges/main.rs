@@ -168,14 +168,14 @@ fn a_body_that_turns_malformed_ends_the_request_and_its_connection() {
         client a  sends "x\n"
         backend 0 expects closed
         client a  expects "fail 3\n", expects closed
-        expect counter failed_malformed == 1
+        expect counter errors_malformed == 1
         expect quiet"#,
     );
     for sent in ["put k0 parts\\nx\\n", "put k0 parts\\n3\\nabcx\\n"] {
         check(&format!(
             r#"simulator only
             client a  sends "{sent}", expects "fail 3\n", expects closed
-            expect counter failed_malformed == 1
+            expect counter errors_malformed == 1
             expect quiet"#
         ));
     }
@@ -221,12 +221,12 @@ fn h16_a_stale_connection_is_tried_once_more() {
         backend 0 expects "get j0 retry\n", closes
         backend 0 expects "get j0 retry\n", sends "ok\n"
         client a  expects "ok\n"
-        expect counter retried == 1
+        expect counter requests_retried == 1
         client a  sends "get l0 retry\n"
         backend 0 expects "get l0 retry\n", resets
         backend 0 expects "get l0 retry\n", closes
         client a  expects "fail 0\n"
-        expect counter retried == 2
+        expect counter requests_retried == 2
         client a  closes
         wait 20 ms
         expect quiet"#,
@@ -248,7 +248,7 @@ fn h16_what_may_not_be_sent_twice_is_not() {
         client a  expects "ok\n", sends "get n0 retry\n"
         backend 0 expects "get n0 retry\n", sends "o", closes
         client a  expects "fail 0\n", closes
-        expect counter retried == 0
+        expect counter requests_retried == 0
         wait 20 ms
         expect quiet"#,
     );
@@ -503,7 +503,7 @@ fn what_a_program_builds_is_read_before_it_leaves() {
         r#"client a  sends "get quiet\nget wrong\nget wrong0\nget local\n"
         client a  expects "fail 0\nfail 0\nok len=5\nlocal"
         backend 0 expects nothing for 5 ms
-        expect counter silent == 1
+        expect counter replies_suppressed == 1
         client a  sends "put wrong0 len=3\nabcget local\n"
         client a  expects "fail 0\nok len=5\nlocal", closes
         wait 20 ms

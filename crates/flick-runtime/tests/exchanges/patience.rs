@@ -24,8 +24,8 @@ fn h15_what_came_of_a_reply_is_passed_on_though_its_backend_closes_at_once() {
 fn a_reply_that_stops_in_its_middle_has_so_long_for_its_next_piece() {
     check(
         r#"simulator only
-        timeout gap 100 ms
-        timeout reply 50 ms
+        timeout stream_idle 100 ms
+        timeout response 50 ms
         client a  sends "get k0\n"
         backend 0 expects "get k0\n", sends "ok len=6\nab"
         client a  expects "ok len=6\nab"
@@ -43,8 +43,8 @@ fn a_request_has_so_long_in_all_whatever_comes_of_it_meanwhile() {
     // Told if nothing of a reply has been passed on, cut if something has; an upload counts, too.
     check(
         r#"simulator only
-        timeout whole 100 ms
-        timeout reply 80 ms
+        timeout total 100 ms
+        timeout response 80 ms
         client a  sends "get k0\n"
         backend 0 expects "get k0\n", sends "ok len=60\nab"
         client a  expects "ok len=60\nab"
@@ -69,8 +69,8 @@ fn a_request_has_so_long_in_all_whatever_comes_of_it_meanwhile() {
 fn who_finds_too_many_before_it_is_told_at_once() {
     check(
         r#"simulator only
-        limit exclusive_links_max 1
-        limit backend_pending_max 1
+        limit max_connections_per_backend 1
+        limit max_pending_per_backend 1
         client a  sends "get k0\n"
         backend 0 expects "get k0\n"
         client b  sends "get k1\n"
@@ -86,7 +86,7 @@ fn who_finds_too_many_before_it_is_told_at_once() {
         client d  closes
         client a  resets
         wait 20 ms
-        expect counter shed == 1
+        expect counter requests_shed == 1
         expect quiet"#,
     );
 }

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flick_net::sim::{Actor, PeerIo, Rng};
+use flick_net::sim::{Actor, PeerIo, SimRng};
 
 use super::tiny::Kind;
 
 /// Bytes of a body, the same for the same key.
 pub fn body(key: &str, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(flick_abi::hash::hash(key.as_bytes()));
+    let mut rng = SimRng::new(flick_abi::hash::hash(key.as_bytes()));
     (0..len).map(|_| b'a' + (rng.next_u64() % 26) as u8).collect()
 }
 
@@ -81,7 +81,7 @@ pub type Complaints = Rc<RefCell<Vec<String>>>;
 
 /// One connection of a server.
 pub struct Server {
-    rng: Rng,
+    rng: SimRng,
     /// How many, of 1000 requests, it treats badly.
     wicked_per_mille: u32,
     /// It stops being wicked then.
@@ -96,7 +96,7 @@ impl Server {
     /// A server that is wicked until then.
     pub fn new(seed: u64, wicked_per_mille: u32, calm_ns: u64, complaints: &Complaints) -> Self {
         Self {
-            rng: Rng::new(seed),
+            rng: SimRng::new(seed),
             wicked_per_mille,
             calm_ns,
             input: Vec::new(),
@@ -239,7 +239,7 @@ pub struct Client {
 impl Client {
     /// A client with so many requests; `habits`: it may break off.
     pub fn new(
-        rng: &mut Rng,
+        rng: &mut SimRng,
         name: u64,
         requests: u64,
         (kind, habits): (Kind, bool),

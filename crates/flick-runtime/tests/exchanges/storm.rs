@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flick_net::sim::{Reach, Rng, SimConfig};
+use flick_net::sim::{Reachability, SimConfig, SimRng};
 use flick_runtime::Timeouts;
 use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
 
@@ -31,18 +31,18 @@ const CALM_NS: u64 = 60 * MS;
 const END_NS: u64 = 60_000 * MS;
 
 fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
-    let mut rng = Rng::new(seed ^ 0x7149);
+    let mut rng = SimRng::new(seed ^ 0x7149);
     // What several backends say to a session of its own connections comes in no order.
     let servers = if kind == Kind::Exclusive { 3 } else { 1 };
     let mut config = ServiceConfig::new(seed, servers as usize);
     config.sim = faults.sim.clone();
     if faults.crowded {
-        config.limits.buffer_bytes = 1 << 20;
+        config.limits.buffer_memory = 1 << 20;
     }
-    config.limits.exclusive_links_max = rng.between(1, 5) as u32;
+    config.limits.max_connections_per_backend = rng.between(1, 5) as u32;
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
-        reply: Duration::from_millis(200),
+        response: Duration::from_millis(200),
         ..Timeouts::default()
     };
     let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };
@@ -59,10 +59,10 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
             let server = service.backends[rng.between(0, servers - 1) as usize].clone();
             service.net.kill_at(rng.between(0, 40 * MS), &server);
         }
-        for reach in [Reach::Refuse, Reach::BlackHole] {
+        for reach in [Reachability::Refuse, Reachability::BlackHole] {
             let server = service.backends[rng.between(0, servers - 1) as usize].clone();
-            service.net.set_down_at(rng.between(0, 30 * MS), &server, reach);
-            service.net.set_down_at(CALM_NS, &server, Reach::Up);
+            service.net.set_reachability_at(rng.between(0, 30 * MS), &server, reach);
+            service.net.set_reachability_at(CALM_NS, &server, Reachability::Up);
         }
     }
     let verdicts: Vec<Rc<RefCell<Verdict>>> = (0..8)
@@ -70,7 +70,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
             let verdict = Rc::new(RefCell::new(Verdict::default()));
             let requests = rng.between(1, 12);
             let client = Client::new(&mut rng, name, requests, (kind, faults.breaks), Rc::clone(&verdict));
-            service.net.dial(&service.listen, rng.between(0, 20 * MS), Box::new(client));
+            service.net.connect(&service.listen, rng.between(0, 20 * MS), Box::new(client));
             verdict
         })
         .collect();

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_STATE, SLOT_TOTAL};
 use flick_abi::{
-    Ask, Bounds, Channel, Engine, Frame, FuncId, MessageFlags, Outcome, Program, Protocol, ReplyOrder, Rule,
-    RuleAction, RuleCall, Send, SendBody, Step, Units, View,
+    Ask, Bounds, Channel, Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Program, Protocol,
+    ReplyOrder, Rule, RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View,
 };
 
 const REQUEST: FuncId = FuncId(0);
@@ -34,11 +34,11 @@ const LINE_BYTES_MAX: usize = 100;
 pub struct Tiny;
 
 /// Where a line ends, line break included.
-fn line(data: &[u8]) -> Result<usize, Step> {
+fn line(data: &[u8]) -> Result<usize, ParseStep> {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(at) if at < LINE_BYTES_MAX => Ok(at + 1),
-        None if data.len() < LINE_BYTES_MAX => Err(Step::NeedMore(data.len() as u64 + 1)),
-        _ => Err(Step::Fault { field: 0, cause: 3 }),
+        None if data.len() < LINE_BYTES_MAX => Err(ParseStep::NeedMore(data.len() as u64 + 1)),
+        _ => Err(ParseStep::Fault { field: 0, cause: FaultCause::TooLong }),
     }
 }
 
@@ -56,7 +56,7 @@ fn number(text: &str, asked: u64) -> u64 {
     if text == "asked" { asked } else { text.parse().unwrap_or(0) }
 }
 
-fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
+fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), ParseStep> {
     let head = line(data)?;
     let (mut total, mut flags) = (head as u64, 0);
     let asked = frame.slots[SLOT_ASKED];
@@ -84,7 +84,7 @@ fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
             frame.slots[KEY] = (at as u64) << 32 | word.len() as u64;
         }
         if word.starts_with('!') {
-            return Err(Step::Fault { field: nth as u32, cause: 1 });
+            return Err(ParseStep::Fault { field: nth as u32, cause: FaultCause::Malformed });
         }
     }
     if flags & MessageFlags::UNTIL_CLOSE != 0 {
@@ -97,7 +97,7 @@ fn first_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
     Ok(())
 }
 
-fn further_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
+fn further_part(frame: &mut Frame, data: &[u8]) -> Result<(), ParseStep> {
     let head = line(data)?;
     let mut size = None;
     for (nth, (at, word)) in words(&data[..head]).enumerate() {
@@ -107,7 +107,7 @@ fn further_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
             assert!(frame.cut(at as u64 - 1, (at + word.len()) as u64), "few hops");
         }
     }
-    let Some(size) = size else { return Err(Step::Fault { field: 9, cause: 1 }) };
+    let Some(size) = size else { return Err(ParseStep::Fault { field: 9, cause: FaultCause::Malformed }) };
     frame.slots[SLOT_HEAD] = head as u64;
     frame.slots[SLOT_TOTAL] = head as u64 + size;
     frame.slots[SLOT_FLAGS] &= if size == 0 { !MessageFlags::PARTS } else { u64::MAX };
@@ -115,7 +115,7 @@ fn further_part(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
 }
 
 /// All parts at once.
-fn whole(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
+fn whole(frame: &mut Frame, data: &[u8]) -> Result<(), ParseStep> {
     let asked = frame.slots[SLOT_ASKED];
     frame.restart();
     frame.slots[SLOT_ASKED] = asked;
@@ -123,9 +123,9 @@ fn whole(frame: &mut Frame, data: &[u8]) -> Result<(), Step> {
     let head = frame.head_bytes();
     let mut end = frame.total_bytes();
     while frame.flags().has(MessageFlags::PARTS) {
-        let Some(rest) = data.get(end as usize..) else { return Err(Step::NeedMore(end)) };
+        let Some(rest) = data.get(end as usize..) else { return Err(ParseStep::NeedMore(end)) };
         further_part(frame, rest).map_err(|step| match step {
-            Step::NeedMore(bytes) => Step::NeedMore(end + bytes),
+            ParseStep::NeedMore(bytes) => ParseStep::NeedMore(end + bytes),
             other => other,
         })?;
         end += frame.total_bytes();
@@ -146,26 +146,26 @@ impl Tiny {
 }
 
 impl Engine for Tiny {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         frame.slots[SLOT_ECHO_READY] = 1;
         if parser == RAW {
             frame.slots[SLOT_HEAD] = 0;
             frame.slots[SLOT_TOTAL] = u64::MAX;
             frame.slots[SLOT_FLAGS] = MessageFlags::UNTIL_CLOSE;
-            return Step::Done;
+            return ParseStep::Done;
         }
         let parsed = match (parser, frame.slots[SLOT_STATE]) {
             (ASKED, _) => whole(frame, data),
             (_, 0) => first_part(frame, data),
             _ => further_part(frame, data),
         };
-        parsed.map_or_else(|step| step, |()| Step::Done)
+        parsed.map_or_else(|step| step, |()| ParseStep::Done)
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         if rule == FIRST {
             call.sends.push(Send { channel: 1, element: 0, body: SendBody::Original });
-            return Outcome::Finished;
+            return RuleOutcome::Finished;
         }
         assert_eq!(rule, RULE);
         if call.resume > 0 {
@@ -175,7 +175,7 @@ impl Engine for Tiny {
                 }
                 reason => call.failure = Some((-1 - reason) as u32),
             }
-            return Outcome::Finished;
+            return RuleOutcome::Finished;
         }
         let (start, len) = ((call.frame.slots[KEY] >> 32) as usize, call.frame.slots[KEY] as u32 as usize);
         let key = &call.message[start..start + len];
@@ -186,7 +186,7 @@ impl Engine for Tiny {
         } else if key.starts_with(b"ask") {
             let send = Send { channel: 1, element, body: SendBody::Original };
             call.asks.push(Ask { send, timeout_ns: 0 });
-            return Outcome::Suspended(1);
+            return RuleOutcome::Suspended(1);
         } else if key.starts_with(b"quiet") {
             let body = Self::built(call, "ok silent len=5\nquiet");
             call.sends.push(Send { channel: 0, element: 0, body });
@@ -200,7 +200,7 @@ impl Engine for Tiny {
         } else {
             call.sends.push(Send { channel: 1, element, body: SendBody::Original });
         }
-        Outcome::Finished
+        RuleOutcome::Finished
     }
 
     fn order(&self, _order: FuncId, _call: &mut RuleCall<'_>) -> i64 {
@@ -274,7 +274,7 @@ pub fn program(kind: Kind) -> Arc<Program> {
             },
             exclusive: !matches!(kind, Kind::Private | Kind::Raw),
             correlate: None,
-            loud: None,
+            non_quiet: None,
             echo: vec![],
             failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
             message_bytes_max: u64::MAX,

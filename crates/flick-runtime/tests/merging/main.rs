@@ -64,7 +64,7 @@ fn whatever_order_bytes_arrive_in_the_result_is_that_of_sorting() {
         let streams = counts(&streams);
         let end = if seed % 2 == 0 { End::Closes } else { End::Leaves };
         let fates = mappers(&mut service, &streams, end);
-        service.run(|_, totals| totals.jobs_complete == 1);
+        service.run(|_, totals| totals.merges_completed == 1);
         service.run_for(20);
         assert_eq!(service.jobs(), [complete(expected(&streams, Combine::Add))]);
         service.expect_quiet();
@@ -83,9 +83,9 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
         let streams = streams(&mut service, count);
         for (at, stream) in streams.iter().enumerate() {
             service.mapper(0, stream, End::Closes);
-            service.run(|_, totals| totals.sessions_accepted == at as u64 + 1);
+            service.run(|_, totals| totals.connections_accepted == at as u64 + 1);
         }
-        service.run(|_, totals| totals.jobs_complete == 1);
+        service.run(|_, totals| totals.merges_completed == 1);
         service.run_for(20);
         assert_eq!(service.jobs(), [complete(expected(&streams, Combine::Join))]);
     }
@@ -103,7 +103,7 @@ fn one_job_follows_another_and_who_comes_too_early_waits() {
     }
     // Which of the twelve share a job depends on who is quick; together they give what all of them give.
     mappers(&mut service, &all, End::Closes);
-    service.run(|_, totals| totals.jobs_complete == 3);
+    service.run(|_, totals| totals.merges_completed == 3);
     service.run_for(20);
     let jobs = service.jobs();
     assert_eq!((jobs.len(), jobs.iter().all(|job| job.complete)), (3, true));
@@ -124,7 +124,7 @@ fn the_result_passes_through_the_last_rule() {
     let config = Config::new(9, 2, 2);
     let mut service = Service::new(&config, &subject(Combine::Join, true));
     mappers(&mut service, &[pair(b"a", b"x"), pair(b"b", b"y")], End::Closes);
-    service.run(|_, totals| totals.jobs_complete == 1);
+    service.run(|_, totals| totals.merges_completed == 1);
     service.run_for(20);
     assert_eq!(service.jobs(), [complete([pair(b"A", b"X"), pair(b"B", b"Y")].concat())]);
 }
@@ -144,9 +144,9 @@ fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
         let mut service = joining(&config);
         let fates = mappers(&mut service, &[long(), long()], End::Closes);
         // The odd one comes last: one that fails its job before all have come leaves who comes then to the next.
-        service.run(|_, totals| totals.sessions_accepted == 2);
+        service.run(|_, totals| totals.connections_accepted == 2);
         service.mapper(0, odd, end);
-        service.run(|_, totals| totals.jobs_failed == 1);
+        service.run(|_, totals| totals.merges_failed == 1);
         service.run_for(50);
         assert!(service.jobs().iter().all(|job| !job.complete), "{what}: a partial result looks complete");
         service.expect_quiet();
@@ -156,7 +156,7 @@ fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
         if config.reducer == Reducer::Reads {
             let streams = [pair(b"k", b"1"), pair(b"k", b"2"), pair(b"l", b"3")];
             mappers(&mut service, &streams, End::Closes);
-            service.run(|_, totals| totals.jobs_complete == 1);
+            service.run(|_, totals| totals.merges_completed == 1);
             service.run_for(20);
             let last = service.jobs().pop().expect("a job");
             assert!(last.complete && pairs::pairs(&last.bytes).len() == 2, "{what}: {last:?}");
@@ -190,11 +190,11 @@ fn a_service_that_drains_ends_its_job_and_begins_no_other() {
         let mut service = joining(&Config::new(seed + 1, 2, 3));
         let streams = counts(&streams(&mut service, 3));
         mappers(&mut service, &streams, End::Closes);
-        service.run(|_, totals| totals.sessions_accepted == 3);
+        service.run(|_, totals| totals.connections_accepted == 3);
         service.shared.drain(std::time::Duration::from_secs(60));
         service.run_out();
         let totals = service.totals();
-        assert_eq!((totals.jobs_complete, totals.jobs_failed), (1, 0));
+        assert_eq!((totals.merges_completed, totals.merges_failed), (1, 0));
     }
 }
 
@@ -202,10 +202,10 @@ fn a_service_that_drains_ends_its_job_and_begins_no_other() {
 fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
     let mut service = joining(&Config::new(1, 2, 3));
     let fate = service.mapper(0, &long(), End::Closes);
-    service.run(|_, totals| totals.sessions_accepted == 1);
+    service.run(|_, totals| totals.connections_accepted == 1);
     service.shared.drain(std::time::Duration::from_secs(60));
     service.run_out();
-    assert_eq!((service.jobs(), service.totals().jobs_failed), (Vec::new(), 1));
+    assert_eq!((service.jobs(), service.totals().merges_failed), (Vec::new(), 1));
     service.run_for(10);
     assert!(fate.borrow().reset);
 }
@@ -237,7 +237,7 @@ fn a5_a_mapper_that_says_little_pauses_the_others_and_memory_stays() {
         let mut service = joining(&Config::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
         mappers(&mut service, &[much.clone(), much.clone()], End::Closes);
         service.mapper(0, &pair(&7_u32.to_be_bytes(), b"v"), End::Never);
-        service.run(|_, totals| totals.sessions_accepted == 3);
+        service.run(|_, totals| totals.connections_accepted == 3);
         service.run_for(300);
         let (early, elements) = (held(&service), service.totals().merge_elements);
         service.run_for(2_000);
@@ -245,7 +245,7 @@ fn a5_a_mapper_that_says_little_pauses_the_others_and_memory_stays() {
         assert_eq!(service.totals().merge_elements, elements, "nothing moves before the slow one says more");
         let bufs: u32 = early.iter().map(|(small, large, _)| small + large).sum();
         assert!(bufs <= 32, "{bufs} buffers are held for streams of megabytes");
-        assert_eq!((service.totals().jobs_complete, service.totals().jobs_failed), (0, 0));
+        assert_eq!((service.totals().merges_completed, service.totals().merges_failed), (0, 0));
         service.shared.stop();
         service.run_out();
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_HEAD, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, BytesRef, Channel, Engine, Frame, FuncId, Merge, Outcome, Program, Protocol, Region, ReplyOrder,
-    RuleAction, RuleCall, Send, SendBody, Step, Units, View,
+    Bounds, BytesRef, Channel, Engine, FaultCause, Frame, FuncId, Merge, ParseStep, Program, Protocol,
+    Region, ReplyOrder, RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View,
 };
 use flick_testkit::service::Subject;
 
@@ -87,24 +87,24 @@ fn field<'a>(frame: &Frame, slot: usize, message: &'a [u8]) -> &'a [u8] {
 }
 
 impl Engine for Hand {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         assert!(parser == PARSE, "there is one parser");
-        let [key, value, ..] = data else { return Step::NeedMore(2) };
+        let [key, value, ..] = data else { return ParseStep::NeedMore(2) };
         if *key == BAD_KEY_LEN {
-            return Step::Fault { field: 0, cause: 3 };
+            return ParseStep::Fault { field: 0, cause: FaultCause::TooLong };
         }
         let total = 2 + u64::from(*key) + u64::from(*value);
         if (data.len() as u64) < total {
-            return Step::NeedMore(total);
+            return ParseStep::NeedMore(total);
         }
         frame.slots[SLOT_TOTAL] = total;
         frame.slots[SLOT_HEAD] = total;
         frame.slots[KEY] = BytesRef::new(Region::Message, 2, u32::from(*key)).0;
         frame.slots[VALUE] = BytesRef::new(Region::Message, 2 + u64::from(*key), u32::from(*value)).0;
-        Step::Done
+        ParseStep::Done
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         let (channel, built) = if rule == COMBINE {
             let other = call.others[0];
             let key = field(call.frame, KEY, call.message);
@@ -113,7 +113,7 @@ impl Engine for Hand {
             let value = combined(self.0, first, field(other.frame, VALUE, other.bytes));
             if value.len() > 255 {
                 call.failure = Some(0);
-                return Outcome::Finished;
+                return RuleOutcome::Finished;
             }
             (MAPPERS, pair(key, &value))
         } else {
@@ -123,7 +123,7 @@ impl Engine for Hand {
         call.out[..built.len()].copy_from_slice(&built);
         let body = SendBody::Rebuilt { offset: 0, len: built.len() as u32, tail_from: u32::MAX, tail_of: 0 };
         call.sends.push(Send { channel: channel as u32, element: 0, body });
-        Outcome::Finished
+        RuleOutcome::Finished
     }
 
     fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {
@@ -171,7 +171,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
             order: ReplyOrder::None,
             exclusive: false,
             correlate: None,
-            loud: None,
+            non_quiet: None,
             echo: Vec::new(),
             failures: [None; flick_abi::FailureReason::COUNT],
             message_bytes_max: 512,

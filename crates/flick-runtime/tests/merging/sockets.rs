@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::tasks::TaskKind;
+use flick_runtime::task_counters::TaskKind;
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts, Totals};
 
 use crate::pairs::{Combine, Hand, expected, pair, program};
@@ -25,7 +25,7 @@ fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option
         io,
         listen: listen.into_iter().map(binding).collect(),
         connect: reducer.map(connect).into_iter().collect(),
-        limits: Limits { buffer_bytes: 64 << 20, merge_ring_bytes: 16 * 1024, ..Limits::default() },
+        limits: Limits { buffer_memory: 64 << 20, merge_ring_bytes: 16 * 1024, ..Limits::default() },
         timeouts: Timeouts::default(),
         state_dir: None,
         access: None,
@@ -44,11 +44,11 @@ fn address(platform: &Platform, channel: &str) -> SocketAddr {
 /// Waits until the counters say so.
 fn wait(platform: &Platform, until: impl Fn(&Totals) -> bool) {
     let begun = Instant::now();
-    while !until(&platform.metrics().totals) {
+    while !until(&platform.snapshot().totals) {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "it never happens: {:?}",
-            platform.metrics().totals
+            platform.snapshot().totals
         );
         thread::yield_now();
     }
@@ -105,7 +105,7 @@ fn eight_streams_become_one_on_every_kernel_interface() {
             }
             platform.stop();
             let totals = platform.wait().totals;
-            assert_eq!((totals.jobs_complete, totals.jobs_failed), (2, 0), "{io:?}, {workers} workers");
+            assert_eq!((totals.merges_completed, totals.merges_failed), (2, 0), "{io:?}, {workers} workers");
         }
     }
 }
@@ -132,8 +132,8 @@ fn both_workers_do_their_part_of_a_merge_of_sixteen_streams() {
         for mapper in mappers {
             assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper is told that all went well");
         }
-        wait(&platform, |totals| totals.jobs_complete == 1);
-        let workers = platform.metrics().workers;
+        wait(&platform, |totals| totals.merges_completed == 1);
+        let workers = platform.snapshot().workers;
         let taken: Vec<u64> = workers.iter().map(|worker| worker.totals.merge_elements).collect();
         let [first, second] = taken[..] else { panic!("two workers: {taken:?}") };
         assert!(first.abs_diff(second) * 10 < first + second, "{io:?}: {taken:?} elements, as good as even");
@@ -155,9 +155,9 @@ fn a_reducer_may_come_to_the_service() {
         // One that leaves before there is anything for it costs nothing.
         let connect = || TcpStream::connect(address(&platform, "reducer")).expect("the service listens");
         drop(connect());
-        wait(&platform, |totals| totals.links_failed == 1);
+        wait(&platform, |totals| totals.backend_connections_closed == 1);
         let reducer = connect();
-        wait(&platform, |totals| totals.links_connected == 2);
+        wait(&platform, |totals| totals.backend_connections_opened == 2);
         let mappers: Vec<_> =
             streams.iter().map(|stream| mapper(address(&platform, "mappers"), stream.clone())).collect();
         // There is one reducer at a time.
@@ -188,6 +188,6 @@ fn a_mapper_that_is_killed_fails_the_job_for_all() {
         assert!(reduce(conn).is_err(), "{io:?}: a partial result looks complete");
         assert!(!good.join().expect("a mapper ends"), "{io:?}: a mapper is told that something went wrong");
         platform.stop();
-        assert_eq!(platform.wait().totals.jobs_failed, 1, "{io:?}");
+        assert_eq!(platform.wait().totals.merges_failed, 1, "{io:?}");
     }
 }

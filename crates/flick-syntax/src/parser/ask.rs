@@ -16,15 +16,15 @@ use crate::syntax_kind::SyntaxKind::*;
 
 const ASK: Construct = Construct {
     name: "an `ask`",
-    shape: "`ask backends[i] with req`, then perhaps `timeout 50ms` and `else none`",
+    shape: "`ask backends[i] with req`, with an optional `timeout 50ms` and `else none`",
 };
 const ASK_ALL: Construct = Construct {
     name: "an `ask all`",
-    shape: "`ask all backends with req` or `ask all [a with x, b with y]`, then perhaps `timeout 50ms`",
+    shape: "`ask all backends with req` or `ask all [a with x, b with y]`, with an optional `timeout 50ms`",
 };
 const ASK_EACH: Construct = Construct {
     name: "an `ask all` of a list",
-    shape: "`ask all [x in xs: backends[place(x)] with part(x)]`, then perhaps `timeout 50ms`",
+    shape: "`ask all [x in xs: backends[index(x)] with request(x)]`, with an optional `timeout 50ms`",
 };
 
 /// Words that stand behind a value, so that `ask` before them is a name.
@@ -61,7 +61,7 @@ impl Parser<'_> {
         if self.at_word("timeout") {
             self.bump();
             if matches!(self.current(), Eq | Colon) {
-                let title = format!("no `{}` stands behind `timeout`", self.text());
+                let title = format!("unexpected `{}` after `timeout`", self.text());
                 self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `timeout 50ms`");
                 self.bump();
             }
@@ -72,8 +72,8 @@ impl Parser<'_> {
                 self.note(
                     SyntaxErrorKind::Expected,
                     self.here(),
-                    "an `ask all` takes no `else`: each of its replies is an option, `none` where none came",
-                    "decide for each reply where it is used: `for rep in replies:` and `switch rep:` with `some v` and `none`",
+                    "`else` is not allowed on an `ask all`: each reply is an option, `none` if it did not come",
+                    "handle each reply where it is used: `for rep in replies:` and `switch rep:` with `some v` and `none`",
                 );
             }
             self.bump();
@@ -109,8 +109,8 @@ impl Parser<'_> {
     fn channel_with_message(&mut self, construct: Construct) {
         self.path_expr();
         if matches!(self.current(), Comma | RBrack) {
-            let title = format!("a channel is followed by `with` and its message, not by `{}`", self.text());
-            let help = format!("it is written {}", construct.shape);
+            let title = format!("expected `with` after the channel, found `{}`", self.text());
+            let help = format!("the syntax is {}", construct.shape);
             self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
         } else if self.expect(WithKw, construct) {
             self.value_within_with();
@@ -141,8 +141,8 @@ impl Parser<'_> {
     /// Reports `ask(channel, message)`.
     pub(super) fn check_ask_call(&mut self) {
         if self.at_word("ask") && self.nth(1) == LParen {
-            let title = "`ask` is no function";
-            self.note(SyntaxErrorKind::Expected, self.here(), title, format!("it is written {}", ASK.shape));
+            let title = "expected a channel after `ask`, found parentheses";
+            self.note(SyntaxErrorKind::Expected, self.here(), title, format!("the syntax is {}", ASK.shape));
         }
     }
 }

@@ -36,7 +36,7 @@ impl Parser<'_> {
         while !self.at(RBrace) && !self.current().is_virtual() {
             self.class_member();
             if self.at(Semi) {
-                let title = "the members of a class are separated by `,`, not by `;`";
+                let title = "expected `,` between the members of a class, found `;`";
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "write `,` instead of `;`");
                 self.bump();
             } else if !self.eat(Comma) {
@@ -63,7 +63,7 @@ impl Parser<'_> {
             Str | OpenStr | SingleQuoted => {
                 self.bump();
                 if matches!(self.current(), Minus | Ellipsis) {
-                    let title = "the bytes from one to another are written with two dots";
+                    let title = "expected `..` in a range of bytes";
                     self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, "write `\"a\"..\"z\"`");
                     self.bump_as(DotDot);
                     self.range_end_of_class();
@@ -72,12 +72,12 @@ impl Parser<'_> {
                 }
             }
             Number => {
-                let title = "the bytes of a class are written as strings";
+                let title = "expected a string in a class";
                 self.note(
                     SyntaxErrorKind::Expected,
                     self.here(),
                     title,
-                    "write `\"\\x00\"..\"\\x1f\"` for bytes by number",
+                    "write `\"\\x00\"..\"\\x1f\"` for byte values",
                 );
                 self.bump();
                 if self.eat(DotDot) && self.at(Number) {

@@ -18,22 +18,21 @@ const USE: Construct =
     Construct { name: "a `use` line", shape: "`use memcached_binary` or `use memcached_binary as mc`" };
 const DECLARATION: Construct = Construct {
     name: "a declaration",
-    shape: "`global name: counter` or `global name: dict<string<64>, int> max 1000 entries`, on one line or with deeper lines",
+    shape: "`global name: counter` or `global name: dict<string<64>, int> max 1000 entries`",
 };
 const PROC: Construct = Construct {
     name: "a process",
-    shape: "`proc Name: (cmd/cmd client, [cmd/cmd] backends)` with its rules indented below",
+    shape: "`proc Name: (cmd/cmd client, [cmd/cmd] backends)` with indented rules",
 };
 const FUN: Construct = Construct {
     name: "a function",
-    shape: "`fun name: (-/cmd out, req: cmd) -> (uint16)` with its body indented below",
+    shape: "`fun name: (-/cmd out, req: cmd) -> (uint16)` with an indented body",
 };
 const PARAMS: Construct = Construct {
     name: "a parameter list",
-    shape: "`(in/out channel, [in/out] channels, name: type)`; `-` is no value",
+    shape: "`(in/out channel, [in/out] channels, name: type)`; `-` for no messages in that direction",
 };
-const RESULTS: Construct =
-    Construct { name: "the results of a function", shape: "`-> (type)`, or `-> ()` for none" };
+const RESULTS: Construct = Construct { name: "a return type", shape: "`-> (type)`, or `-> ()` for none" };
 
 impl Parser<'_> {
     pub(super) fn file(&mut self) {
@@ -63,15 +62,20 @@ impl Parser<'_> {
                 self.end_of_line(DECLARATION);
             }
             LocalKw => {
-                let help = "move it below the heading of the process and indent it; what all sessions share is `global`";
-                self.note(SyntaxErrorKind::Expected, self.here(), "a `local` stands in a process", help);
+                let help = "move it into the process and indent it; state shared by all sessions is `global`";
+                self.note(
+                    SyntaxErrorKind::Expected,
+                    self.here(),
+                    "`local` is only allowed in a process",
+                    help,
+                );
                 self.local_stmt();
                 self.end_of_line(DECLARATION);
             }
             Ident if self.foreign_declaration() => {}
             _ => {
                 let title = format!("expected a declaration, found {}", self.found());
-                let help = "at the left margin stand `use`, `type`, `global`, `proc` and `fun`; everything else is indented below one of them";
+                let help = "declarations begin with `use`, `type`, `global`, `proc` or `fun`; indent everything else in one of them";
                 self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
                 self.skip_line();
                 self.skip_block();
@@ -108,10 +112,11 @@ impl Parser<'_> {
         self.bump();
         let has_name = self.name("the name of a library", USE);
         if has_name && self.eat_word("as") {
-            self.name("the name that the library has here", USE);
+            self.name("a name for the library", USE);
         } else if has_name && matches!(self.current(), Dot | Slash) {
-            let title = "a library is a single name, not a path";
-            let help = "write `use name`; it is looked for beside this file and in the standard library";
+            let title = "expected the name of a library, found a path";
+            let help =
+                "write `use name`; flick searches the standard library and the directory of the program";
             self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
             self.skip_line();
         }
@@ -146,7 +151,7 @@ impl Parser<'_> {
             self.note(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "a `:` is missing between the name of the process and its channels",
+                "missing `:` between the name of a process and its channels",
                 help,
             );
         } else {
@@ -155,7 +160,7 @@ impl Parser<'_> {
         self.params(PROC);
         if self.at(Arrow) {
             let help = "a process sends its results to channels; remove `->` and what follows";
-            self.disrupt(SyntaxErrorKind::Expected, self.here(), "a process has no results", help);
+            self.disrupt(SyntaxErrorKind::Expected, self.here(), "a process cannot have a return type", help);
             self.skip_until(|kind| kind == Colon);
         }
         self.body(PROC);
@@ -180,8 +185,8 @@ impl Parser<'_> {
             self.note(
                 SyntaxErrorKind::ArrowConfusion,
                 self.here(),
-                "the results of a function stand behind `->`, not `=>`",
-                "write `-> (type)`; `=>` passes a message on",
+                "expected `->` before the return type, found `=>`",
+                "write `-> (type)`; `=>` sends a message",
             );
             self.results();
         } else if self.at(Arrow) {
@@ -259,7 +264,7 @@ impl Parser<'_> {
         self.note(
             SyntaxErrorKind::ChannelForm,
             range,
-            "the type of a channel stands before its name, without a `:`",
+            "expected the type of a channel before its name",
             help,
         );
     }
@@ -281,7 +286,7 @@ impl Parser<'_> {
                 self.eat(RParen);
             }
         } else if self.at(Ident) {
-            let title = "the results of a function stand in parentheses";
+            let title = "missing parentheses around the return type";
             let help = format!("write `-> ({})`", self.text());
             self.note(SyntaxErrorKind::Expected, self.here(), title, help);
             self.type_ref();

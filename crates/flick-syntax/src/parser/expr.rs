@@ -77,17 +77,12 @@ impl Parser<'_> {
     /// Parses from the `..` of a range on and closes its node. Only an index may leave out an end.
     fn range_end(&mut self, construct: Construct) {
         if self.at(Ellipsis) {
-            let title = "a range is written with two dots, not with three";
-            self.note(
-                SyntaxErrorKind::ForeignOperator,
-                self.here(),
-                title,
-                "write `a..b`; `b` itself is not in it",
-            );
+            let title = "expected `..` in a range, found `...`";
+            self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, "write `a..b`; `b` is excluded");
         }
         self.bump_as(DotDot);
         if matches!(self.current(), Eq | Dot) {
-            let title = "a range ends before its last number";
+            let title = "inclusive ranges are not supported";
             self.note(
                 SyntaxErrorKind::ForeignOperator,
                 self.here(),
@@ -343,12 +338,12 @@ impl Parser<'_> {
     /// Parses the number behind the dot of `pair.0`.
     fn position_number(&mut self) {
         if !self.text().bytes().all(|byte| byte.is_ascii_digit()) {
-            let title = format!("{} is no position in a tuple", self.found());
+            let title = format!("expected the number of a tuple element, found {}", self.found());
             self.note(
                 SyntaxErrorKind::BadNumber,
                 self.here(),
                 title,
-                "write `pair.0` for the first value, `pair.1` for the next",
+                "write `pair.0` for the first element, `pair.1` for the second",
             );
         }
         self.bump();
@@ -462,16 +457,16 @@ impl Parser<'_> {
                 self.expect_closing(RBrack, open, KEYED);
             }
             if self.at(Dot) && construct.name == WITH.name {
-                let help = "write `req with headers[\"host\"] = value` for a key of a list, and give any other field whole";
+                let help = "write `req with headers[\"host\"] = value` for a key of a list, and assign any other field as a whole";
                 self.disrupt(
                     SyntaxErrorKind::Expected,
                     self.here(),
-                    "a `with` changes fields, not parts of them",
+                    "expected a field in a `with`, found a part of one",
                     help,
                 );
             } else if matches!(self.current(), Eq2 | Colon | ColonEq) {
-                let title = format!("a field is given with `=`, not with `{}`", self.text());
-                let help = format!("it is written {}", construct.shape);
+                let title = format!("expected `=` after a field, found `{}`", self.text());
+                let help = format!("the syntax is {}", construct.shape);
                 self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, help);
                 self.bump();
                 self.field_value();

@@ -9,7 +9,7 @@ use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::*;
 
-const IF: Construct = Construct { name: "an `if`", shape: "`if condition:` with its lines indented below" };
+const IF: Construct = Construct { name: "an `if`", shape: "`if condition:` with an indented block" };
 const ELSE: Construct = Construct { name: "an `else`", shape: "`else:` or `else if condition:`" };
 const SWITCH: Construct =
     Construct { name: "a `switch`", shape: "`switch value:` with one indented `pattern: result` per line" };
@@ -32,7 +32,7 @@ impl Parser<'_> {
                 self.note(
                     SyntaxErrorKind::ForeignKeyword,
                     self.here(),
-                    "there is no `elif`",
+                    "`elif` is not supported",
                     "write `else if condition:`",
                 );
                 self.start(IfBranch);
@@ -65,9 +65,8 @@ impl Parser<'_> {
         // The value of an inline block stands two levels below its `if`.
         let is_value = |depth: u32| depth == self.depth + 2 && !self.after_dedent;
         if let Some((_, place)) = self.loose_else.take_if(|(depth, _)| is_value(*depth)) {
-            let title = "a `:` is missing behind this `else`";
-            let help =
-                "write `if condition: a else: b`; without `:`, `a else b` gives the option `a` its default";
+            let title = "missing `:` after `else`";
+            let help = "write `if condition: a else: b`; without `:`, `a else b` is the option `a` with the default `b`";
             self.note(SyntaxErrorKind::StrayElse, place, title, help);
         }
     }
@@ -110,7 +109,7 @@ impl Parser<'_> {
         self.disrupt(
             SyntaxErrorKind::StrayElse,
             self.here(),
-            "this `else` belongs to no `if`",
+            "unexpected `else` without `if`",
             "align it with its `if`; in a `switch` it is the last case",
         );
         self.start(Error);
@@ -141,13 +140,13 @@ impl Parser<'_> {
             self.eat(Dedent);
             self.is_inline = was_inline;
         } else if self.current().is_virtual() {
-            self.missing_block("cases", "indent the cases below it: `  get: result`");
+            self.missing_block("cases", "add indented cases: `  get: result`");
         } else {
-            let help = "write each case on a line of its own, indented below the `switch`; inside brackets, name the result with `let` first";
+            let help = "write each case on its own line, indented; inside brackets, name the result with `let` first";
             self.disrupt(
                 SyntaxErrorKind::MissingBlock,
                 self.here(),
-                "the cases of a `switch` stand below it",
+                "expected the cases of a `switch` on lines of their own",
                 help,
             );
             self.skip_line();
@@ -178,7 +177,7 @@ impl Parser<'_> {
         let is_foreign_default =
             (self.at_word("default") || self.at_word("_")) && matches!(self.nth(1), Colon | FatArrow | Arrow);
         if is_foreign_default {
-            let title = format!("the case for everything else is not `{}`", self.text());
+            let title = format!("expected `else`, found `{}`", self.text());
             self.note(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
@@ -195,7 +194,7 @@ impl Parser<'_> {
                 self.note(
                     SyntaxErrorKind::ForeignKeyword,
                     self.here(),
-                    "a case has no `case` in front",
+                    "unexpected `case`",
                     "write `pattern: result`",
                 );
                 self.bump_as(Unknown);
@@ -206,7 +205,7 @@ impl Parser<'_> {
             }
         }
         if matches!(self.current(), FatArrow | Arrow) {
-            let title = format!("a case ends with `:`, not with `{}`", self.text());
+            let title = format!("expected `:` after a case, found `{}`", self.text());
             self.note(SyntaxErrorKind::ArrowConfusion, self.here(), title, "write `pattern: result`");
             self.bump_as(Colon);
             self.block(CASE);

@@ -11,76 +11,76 @@ use crate::syntax_kind::SyntaxKind::*;
 const STATEMENTS: &[(&str, &str, &str)] = &[
     (
         "while",
-        "there is no `while`: every program ends by itself",
-        "write `for x in values:` over something finite",
+        "`while` is not supported: every loop needs a bound",
+        "write `for x in values:` over a list or range",
     ),
     (
         "loop",
-        "there is no `loop`: every program ends by itself",
+        "`loop` is not supported: every loop needs a bound",
         "write `for x in values:`, or a rule `| channel => ...`, which runs for every message",
     ),
-    ("do", "there is no `do`", "write `for x in values:` over something finite"),
+    ("do", "`do` is not supported", "write `for x in values:` over a list or range"),
     (
         "return",
-        "there is no `return`: the last line of a function is its result",
-        "write the value alone on the last line; choose between results with `if` and `else`",
+        "`return` is not supported: the last line of a function is its result",
+        "write the value on the last line; choose between results with `if` and `else`",
     ),
     (
         "var",
-        "there is no `var` outside grammars",
-        "write `let name = value`; state that changes is `local name := value` in a process",
+        "`var` is only allowed in a grammar",
+        "write `let name = value`; mutable state is `local name := value` in a process",
     ),
-    ("const", "there is no `const`", "write `let name = value`"),
-    ("elif", "there is no `elif`", "write `else if condition:`"),
+    ("const", "`const` is not supported", "write `let name = value`"),
+    ("elif", "`elif` is not supported", "write `else if condition:`"),
     (
         "pass",
-        "there is no `pass`",
-        "leave the branch out, or write `...` where a body is still to be written",
+        "`pass` is not supported",
+        "remove the branch, or write `...` for a body that is not written yet",
     ),
-    ("del", "there is no `del`", "write `remove(d, k)` to forget an entry of a `global` dictionary"),
+    ("del", "`del` is not supported", "write `remove(d, k)` to remove an entry of a `global` dictionary"),
     (
         "await",
-        "there is no `await`",
-        "write `let rep = ask backends[i] with req`; the platform serves others meanwhile",
+        "`await` is not supported",
+        "write `let rep = ask backends[i] with req`; the platform handles other sessions meanwhile",
     ),
-    ("yield", "there is no `yield`", "write `message => channel` to pass a message on"),
+    ("yield", "`yield` is not supported", "write `message => channel` to send a message"),
     (
         "spawn",
-        "there is no `spawn`",
-        "the platform runs every session by itself; write a rule `| channel => ...`",
+        "`spawn` is not supported",
+        "write a rule, `| channel => ...`; the platform runs sessions in parallel",
     ),
-    ("go", "there is no `go`", "the platform runs every session by itself; write a rule `| channel => ...`"),
-    ("defer", "there is no `defer`", "write an `except closed client:` handler in the process"),
+    (
+        "go",
+        "`go` is not supported",
+        "write a rule, `| channel => ...`; the platform runs sessions in parallel",
+    ),
+    ("defer", "`defer` is not supported", "write an `except closed client:` handler in the process"),
     (
         "catch",
-        "there is no `catch`",
+        "`catch` is not supported",
         "write an `except` handler in the process, as in `except closed client:`",
     ),
     (
         "finally",
-        "there is no `finally`",
+        "`finally` is not supported",
         "write an `except` handler in the process, as in `except closed client:`",
     ),
     (
         "case",
-        "a `case` stands in no line of its own",
-        "write `switch value:` and below it one `pattern: result` per line",
+        "`case` is not supported",
+        "write `switch value:`, then one indented `pattern: result` per line",
     ),
-    ("timer", "there is no `timer`", "write `every 1s:` in the process"),
-    (
-        "break",
-        "there is no `break`",
-        "choose with `if` what each step does; a `for` always visits every value",
-    ),
-    ("continue", "there is no `continue`", "choose with `if` what each step does"),
-    ("match", "there is no `match`", "write `switch value:`"),
+    ("timer", "`timer` is not supported", "write `every 1s:` in the process"),
+    ("break", "`break` is not supported", "use `if` in the body; a `for` always visits every value"),
+    ("continue", "`continue` is not supported", "use `if` in the body"),
+    ("match", "`match` is not supported", "write `switch value:`"),
     (
         "try",
-        "there is no `try`",
-        "nothing can fail half-way: what may be missing is an option (`d[k] else 0`), a lost channel is handled by `except closed client:` in the process",
+        "`try` is not supported",
+        "flick has no exceptions: a missing value is an option (`d[k] else 0`), a closed channel is handled by `except closed client:` in the process",
     ),
-    ("throw", "there is no `throw`", "nothing can fail half-way; return a value that says what happened"),
-    ("raise", "there is no `raise`", "nothing can fail half-way; return a value that says what happened"),
+    ("throw", "`throw` is not supported", "flick has no exceptions; return a value for the error"),
+    ("raise", "`raise` is not supported", "flick has no exceptions; return a value for the error"),
 ];
 
 /// Foreign words that an author may well call a function.
@@ -88,46 +88,50 @@ const NAMES_OF_FUNCTIONS: &[&str] = &["pass", "spawn", "go", "defer", "case", "t
 
 /// Words that begin a declaration elsewhere.
 const DECLARATIONS: &[(&str, &str, &str)] = &[
-    ("def", "there is no `def`", "write `fun name: (parameters) -> (results)`"),
-    ("func", "there is no `func`", "write `fun name: (parameters) -> (results)`"),
-    ("function", "there is no `function`", "write `fun name: (parameters) -> (results)`"),
-    ("fn", "there is no `fn`", "write `fun name: (parameters) -> (results)`"),
-    ("process", "there is no `process`", "write `proc Name: (in/out channel)`"),
-    ("import", "there is no `import`", "write `use name`"),
-    ("include", "there is no `include`", "write `use name`"),
-    ("from", "there is no `from ... import`", "write `use name`"),
-    ("struct", "there is no `struct`", "write `type name: record`"),
-    ("union", "there is no `union`", "write `type name: variant` with one indented `case : type` per line"),
+    ("def", "`def` is not supported", "write `fun name: (parameters) -> (results)`"),
+    ("func", "`func` is not supported", "write `fun name: (parameters) -> (results)`"),
+    ("function", "`function` is not supported", "write `fun name: (parameters) -> (results)`"),
+    ("fn", "`fn` is not supported", "write `fun name: (parameters) -> (results)`"),
+    ("process", "`process` is not supported", "write `proc Name: (in/out channel)`"),
+    ("import", "`import` is not supported", "write `use name`"),
+    ("include", "`include` is not supported", "write `use name`"),
+    ("from", "`from ... import` is not supported", "write `use name`"),
+    ("struct", "`struct` is not supported", "write `type name: record`"),
     (
-        "interface",
-        "there is no `interface`",
+        "union",
+        "`union` is not supported",
         "write `type name: variant` with one indented `case : type` per line",
     ),
-    ("trait", "there is no `trait`", "write `type name: variant` with one indented `case : type` per line"),
-    ("variant", "a variant is declared with `type`", "write `type name: variant`"),
-    ("alias", "there is no `alias`", "write `use library as name` to name a library"),
-    ("class", "there is no `class`", "write `type name: record`"),
+    (
+        "interface",
+        "`interface` is not supported",
+        "write `type name: variant` with one indented `case : type` per line",
+    ),
+    (
+        "trait",
+        "`trait` is not supported",
+        "write `type name: variant` with one indented `case : type` per line",
+    ),
+    ("variant", "missing `type` before a variant", "write `type name: variant`"),
+    ("alias", "`alias` is not supported", "write `use library as name` to rename a library"),
+    ("class", "`class` is not supported here", "write `type name: record`"),
     (
         "message",
-        "there is no `message`",
-        "write `type name: record`, or `type name = unit { ... };` for its bytes",
+        "`message` is not supported",
+        "write `type name: record`, or `type name = unit { ... };` for its encoding",
     ),
-    ("record", "a record is declared with `type`", "write `type name: record`"),
-    ("unit", "a grammar is declared with `type`", "write `type name = unit { ... };`"),
-    (
-        "enum",
-        "an enumeration is declared with `type`",
-        "write `type name: enum` with one indented member per line",
-    ),
-    ("grammar", "there is no `grammar`", "write `type name = unit { ... };`"),
-    ("const", "there is no `const`", "write the value where it is used, or a `fun` that returns it"),
+    ("record", "missing `type` before a record", "write `type name: record`"),
+    ("unit", "missing `type` before a grammar", "write `type name = unit { ... };`"),
+    ("enum", "missing `type` before an enum", "write `type name: enum` with one indented member per line"),
+    ("grammar", "`grammar` is not supported", "write `type name = unit { ... };`"),
+    ("const", "`const` is not supported", "write the value where it is used, or a `fun` that returns it"),
     (
         "var",
-        "there is no `var` at the left margin",
+        "`var` is not allowed outside a grammar",
         "write `global name: counter`, or `local name := value` in a process",
     ),
-    ("every", "an `every` stands in a process", "move it below the heading of the process and indent it"),
-    ("except", "an `except` stands in a process", "move it below the heading of the process and indent it"),
+    ("every", "`every` is only allowed in a process", "move it into the process and indent it"),
+    ("except", "`except` is only allowed in a process", "move it into the process and indent it"),
 ];
 
 impl Parser<'_> {
@@ -212,31 +216,31 @@ impl Parser<'_> {
     pub(super) fn foreign_value(&mut self) {
         let (title, help) = match self.text() {
             "None" | "NULL" | "nil" | "null" if !self.is_unit => {
-                ("a value that is not there is `none`", "write `none`")
+                ("unknown literal: an option without a value is `none`", "write `none`")
             }
             "Some" if self.nth(1) == LParen => {
-                ("a value that is there is `some(...)`, in small letters", "write `some(value)`")
+                ("unknown function `Some`: write `some` in lower case", "write `some(value)`")
             }
             "some" if matches!(self.nth(1), Ident | Number | Str) => (
-                "the value behind `some` stands in parentheses",
+                "missing parentheses after `some`",
                 "write `some(value)`; only a pattern is written `some v`",
             ),
-            "True" | "False" => ("truth values are written in small letters", "write `true` or `false`"),
+            "True" | "False" => ("unknown literal: booleans are in lower case", "write `true` or `false`"),
             "await" if self.nth(1) == Ident => (
-                "there is no `await`",
-                "write `ask backends[i] with req`; the platform serves others meanwhile",
+                "`await` is not supported",
+                "write `ask backends[i] with req`; the platform handles other sessions meanwhile",
             ),
             letter if self.at_letter_of_string() => {
                 let help = if matches!(letter, "f" | "F") {
                     "write `\"hits: \" + str(n)`"
                 } else {
-                    "remove the letter: every string is a row of bytes, with `\\xNN` for any of them"
+                    "remove the prefix: every string is a sequence of bytes, with `\\xNN` for any byte"
                 };
-                ("no letter stands before a string", help)
+                ("string prefixes are not supported", help)
             }
             "lambda" if self.nth(1) == Ident => (
-                "functions are no values",
-                "declare it with `fun name: (x: int) -> (int)`, or write what it does behind the `:` of `map x in values:`",
+                "anonymous functions are not supported",
+                "declare it with `fun name: (x: int) -> (int)`, or write the expression after `map x in values:`",
             ),
             _ => return,
         };
@@ -273,8 +277,8 @@ impl Parser<'_> {
         if !(self.current().is_word() && self.nth(1) == Eq) {
             return;
         }
-        let title = "the values of a call have no names";
-        let help = "give them in the order of the parameters, as in `f(a, 2)`; the fields of a record are named in braces: `cmd{opcode = 0}`";
+        let title = "named arguments are not supported";
+        let help = "write them in the order of the parameters, as in `f(a, 2)`; the fields of a record are named in braces: `cmd{opcode = 0}`";
         self.note(SyntaxErrorKind::ForeignOperator, self.here(), title, help);
         self.start(Error);
         self.bump();
@@ -295,13 +299,13 @@ impl Parser<'_> {
     /// Reports `a not in b`, `a is b` and `a ** b`, and steps over the half of the operator that is too much.
     pub(super) fn two_word_operator(&mut self) {
         let (title, help) = if self.at_not_in() {
-            ("`not` stands before the whole test", "write `not a in b`")
+            ("unexpected `not` before `in`", "write `not a in b`")
         } else if self.at_is()
             && self.nth_text(1 + usize::from(self.nth(1) == NotKw)).eq_ignore_ascii_case("none")
         {
             (
                 "`is` is not an operator",
-                "decide with `switch value:` and its cases `some v` and `none`, or write `value else default`",
+                "write `switch value:` with the cases `some v` and `none`, or `value else default`",
             )
         } else if self.at_is() {
             ("`is` is not an operator", "write `==`, or `!=` for `is not`")
@@ -322,7 +326,7 @@ impl Parser<'_> {
         self.disrupt(
             SyntaxErrorKind::ForeignOperator,
             self.here(),
-            "the ends of a slice are not parted by `:`",
+            "expected `..` in a slice, found `:`",
             "write `s[a..b]`, `s[a..]` or `s[..b]`",
         );
         self.skip_until(|kind| kind == RBrack);
@@ -334,8 +338,8 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
-                "a list is not built with `for`",
-                "write `map x in values: f(x)`, with `filter x in values: condition` to leave some out",
+                "list comprehensions are not supported",
+                "write `map x in values: f(x)`, with `filter x in values: condition` to drop elements",
             );
         }
     }
@@ -345,15 +349,15 @@ impl Parser<'_> {
         self.note(
             SyntaxErrorKind::Expected,
             self.here(),
-            "a `for` gives no value",
+            "expected an expression, found a `for` loop",
             "write `map x in values: f(x)` for a list, `fold x in values, sum = 0: sum + x` for one value",
         );
         self.for_stmt();
     }
 
     pub(super) fn nested_declaration(&mut self) {
-        let title = format!("a `{}` stands at the left margin, not inside another declaration", self.text());
-        let help = "move it out and remove its indentation; pass what it needs as parameters";
+        let title = format!("`{}` is not allowed inside another declaration", self.text());
+        let help = "move it out and remove its indentation; pass the values it needs as parameters";
         self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
         self.skip_line();
         self.skip_block();
@@ -366,15 +370,15 @@ impl Parser<'_> {
             _ => SyntaxErrorKind::ForeignOperator,
         };
         let (title, help) = match self.current() {
-            Eq => ("`=` gives a name to a value; it does not compare", "write `==` to compare"),
+            Eq => ("expected `==`, found `=`", "write `==` to compare"),
             Amp2 => ("`&&` is not an operator", "write `and`"),
             Pipe2 => ("`||` is not an operator", "write `or`"),
             Bang => ("`!` is not an operator", "write `not`"),
             Percent => ("`%` is not an operator", "write `a mod b` for the remainder of a division"),
             DotDot if self.is_unit => return self.range_outside_class(),
             DotDot => {
-                let title = "a range is no value";
-                let help = "it stands behind the `in` of `for`, `fold`, `map` and `filter`, and in a slice `s[a..b]`";
+                let title = "a range is not allowed here";
+                let help = "use it after `in` of a `for`, `fold`, `map` or `filter`, or in a slice `s[a..b]`";
                 self.note(SyntaxErrorKind::Expected, self.here(), title, help);
                 return;
             }
@@ -393,7 +397,7 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::Reassignment,
                 self.here(),
-                format!("`{sign}{sign}` does not change a value"),
+                format!("`{sign}{sign}` is not an operator"),
                 format!("write `n := n {sign} 1` for a `local`, `count(name)` for a `global` counter"),
             );
             self.skip_line();
@@ -404,8 +408,8 @@ impl Parser<'_> {
     /// Reports the arrow at the current token if it does not pass a message on.
     pub(super) fn check_arrow(&mut self) {
         let (kind, title) = match self.current() {
-            Arrow => (SyntaxErrorKind::ArrowConfusion, "a message is not passed on with `->`"),
-            PipeGt => (SyntaxErrorKind::ForeignOperator, "a message is not passed on with `|>`"),
+            Arrow => (SyntaxErrorKind::ArrowConfusion, "expected `=>`, found `->`"),
+            PipeGt => (SyntaxErrorKind::ForeignOperator, "expected `=>`, found `|>`"),
             _ => return,
         };
         self.note(kind, self.here(), title, "write `=>`");
@@ -430,7 +434,7 @@ impl Parser<'_> {
                 "write `{name} := {name} {sign} value` for a `local`, `count(name)` for a `global` counter"
             ),
         };
-        let title = format!("`{operator}` does not change a value here");
+        let title = format!("cannot assign with `{operator}`");
         self.disrupt(SyntaxErrorKind::Reassignment, self.here(), title, help);
         self.skip_line();
     }
@@ -440,8 +444,8 @@ impl Parser<'_> {
         self.disrupt(
             SyntaxErrorKind::BraceBlock,
             self.here(),
-            "a block is not written with braces",
-            "write `:` and indent the lines of the block; braces are for grammars and record values",
+            "expected `:` and an indented block, found `{`",
+            "write `:` and indent the block; braces are for grammars and record values",
         );
     }
 }

@@ -73,7 +73,7 @@ impl Parser<'_> {
         self.disrupt(
             SyntaxErrorKind::Expected,
             self.here(),
-            "a range of bytes stands in a class",
+            "a range of bytes is only allowed in a class",
             "declare it, as in `type lower = class { \"a\"..\"z\" };`, and write `name : string<64> &of = lower;`",
         );
         self.skip_until(|kind| matches!(kind, Amp | Semi | RBrace));
@@ -85,8 +85,8 @@ impl Parser<'_> {
         if self.at(Lt) {
             self.type_args(true);
         } else {
-            let help = format!("it is written {}", BITS.shape);
-            self.note(SyntaxErrorKind::Expected, self.here(), "`bits` needs how many bits there are", help);
+            let help = format!("the syntax is {}", BITS.shape);
+            self.note(SyntaxErrorKind::Expected, self.here(), "missing number of bits after `bits`", help);
         }
         let open = self.here();
         if self.expect(LBrace, BITS) {
@@ -104,7 +104,12 @@ impl Parser<'_> {
 
     fn bit_field(&mut self) {
         if self.at(Semi) {
-            self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
+            self.note(
+                SyntaxErrorKind::StraySemicolon,
+                self.here(),
+                "unnecessary trailing semicolon",
+                "remove it",
+            );
             self.bump();
             return;
         }
@@ -124,11 +129,11 @@ impl Parser<'_> {
         self.bump();
         self.subject();
         if self.at(Colon) {
-            let help = format!("in a grammar it is written {}", SWITCH.shape);
+            let help = format!("in a grammar, the syntax is {}", SWITCH.shape);
             self.note(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "the cases of a grammar's `switch` stand in braces",
+                "missing braces around the cases of a `switch` in a grammar",
                 help,
             );
             self.bump();
@@ -156,11 +161,11 @@ impl Parser<'_> {
         while !self.at(RBrace) && !self.current().is_virtual() {
             let before = self.position;
             if has_else {
-                let help = "move it behind the others";
+                let help = "move it to the end";
                 self.note(
                     SyntaxErrorKind::StrayElse,
                     self.here(),
-                    "`else` is the last case of a `switch`",
+                    "`else` must be the last case of a `switch`",
                     help,
                 );
             }
@@ -169,7 +174,7 @@ impl Parser<'_> {
                 return; // a field: the `}` before the `;` is missing
             }
             if matches!(self.current(), Comma | Semi) {
-                let title = format!("no `{}` stands between the cases of a `switch`", self.text());
+                let title = format!("unexpected `{}` between the cases of a `switch`", self.text());
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "remove it");
                 self.bump();
             }
@@ -193,7 +198,7 @@ impl Parser<'_> {
     fn unit_arm(&mut self) -> bool {
         let is_foreign_else = (self.at_word("default") || self.at_word("_")) && self.nth(1) == Colon;
         if is_foreign_else {
-            let title = format!("the case for everything else is not `{}`", self.text());
+            let title = format!("expected `else`, found `{}`", self.text());
             self.note(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
@@ -209,21 +214,21 @@ impl Parser<'_> {
             self.unit_patterns();
         }
         if matches!(self.current(), FatArrow | Arrow | Eq) {
-            let title = format!("the items of a case stand behind `:`, not behind `{}`", self.text());
+            let title = format!("expected `:` after a case, found `{}`", self.text());
             self.note(
                 SyntaxErrorKind::ArrowConfusion,
                 self.here(),
                 title,
-                format!("it is written {}", CASE.shape),
+                format!("the syntax is {}", CASE.shape),
             );
             self.bump();
         } else if self.at(LBrace) {
-            let title = "a `:` is missing between a case and its items";
+            let title = "missing `:` between a case and its items";
             self.note(
                 SyntaxErrorKind::Expected,
                 self.end_of_previous(),
                 title,
-                format!("it is written {}", CASE.shape),
+                format!("the syntax is {}", CASE.shape),
             );
         } else if !self.expect(Colon, CASE) {
             self.skip_until(|kind| matches!(kind, Semi | LBrace | RBrace));
@@ -237,8 +242,8 @@ impl Parser<'_> {
     fn unit_patterns(&mut self) {
         let is_foreign = self.at_word("case") && !matches!(self.nth(1), Colon | Comma | Dot);
         if is_foreign {
-            let help = format!("remove it; it is written {}", CASE.shape);
-            self.note(SyntaxErrorKind::ForeignKeyword, self.here(), "no `case` stands before a case", help);
+            let help = format!("remove it; the syntax is {}", CASE.shape);
+            self.note(SyntaxErrorKind::ForeignKeyword, self.here(), "unexpected `case`", help);
             self.bump_as(Unknown);
         }
         loop {
@@ -270,8 +275,8 @@ impl Parser<'_> {
             self.eat(Semi);
             return;
         }
-        let title = "the items of a case stand in braces, also a single one";
-        self.disrupt(SyntaxErrorKind::Expected, self.here(), title, format!("it is written {}", CASE.shape));
+        let title = "missing braces around the items of a case";
+        self.disrupt(SyntaxErrorKind::Expected, self.here(), title, format!("the syntax is {}", CASE.shape));
         self.start(Error);
         self.skip_until(|kind| matches!(kind, Semi | RBrace));
         self.eat(Semi);
@@ -285,7 +290,7 @@ impl Parser<'_> {
             && matches!(self.nth(1), SelfKw | NotKw | LParen);
         let is_if = self.at(IfKw) && self.nth(1) != Colon;
         if is_check {
-            let title = format!("there is no `{}`", self.text());
+            let title = format!("`{}` is not supported", self.text());
             self.disrupt(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
@@ -297,7 +302,7 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
-                "there is no `if` in a grammar",
+                "`if` is not allowed in a grammar",
                 "write `name : type &if = condition;` for one field, `switch condition { true: { ... } else: { ... } };` for several items",
             );
             self.start(Error);

@@ -13,14 +13,13 @@ use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::{self, *};
 
-const FOR: Construct =
-    Construct { name: "a `for`", shape: "`for x in values:` with its lines indented below" };
+const FOR: Construct = Construct { name: "a `for`", shape: "`for x in values:` with an indented block" };
 const FOLD: Construct = Construct { name: "a `fold`", shape: "`fold x in values, sum = 0: sum + x`" };
 const MAP_EACH: Construct = Construct { name: "a `map`", shape: "`map x in values: x + 1`" };
 const FILTER: Construct = Construct { name: "a `filter`", shape: "`filter x in values: x > 0`" };
 const FOLDT: Construct = Construct {
     name: "a `foldt`",
-    shape: "`foldt on channels ordering elem a, b by elem.key as k:` with its body indented below",
+    shape: "`foldt on channels ordering elem a, b by elem.key as k:` with an indented body",
 };
 
 impl Parser<'_> {
@@ -31,8 +30,8 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
-                "there is no counting `for` with a start, a condition and a step",
-                "write `for i in 0..n:`, or `for x in values:`; a finite collection bounds the work",
+                "a `for` with a start, a condition and a step is not supported",
+                "write `for i in 0..n:` or `for x in values:`",
             );
             self.skip_until(|kind| kind == Colon);
             self.eat(Colon);
@@ -58,18 +57,18 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "one name stands before `in`, not several",
-                "write `for pair in pairs:` and below it `let (a, b) = pair`",
+                "expected one name before `in`, found several",
+                "write `for pair in pairs:`, then `let (a, b) = pair`",
             );
             self.binding(construct);
         } else {
             self.name("a name", construct);
             if self.at(Comma) {
-                let help = "write `for x in values:`; to count along, write `for i in 0..len(values):`";
+                let help = "write `for x in values:`; for the index, write `for i in 0..len(values):`";
                 self.disrupt(
                     SyntaxErrorKind::Expected,
                     self.here(),
-                    "one name stands before `in`, not several",
+                    "expected one name before `in`, found several",
                     help,
                 );
                 self.skip_until(|kind| kind == Colon);
@@ -87,8 +86,8 @@ impl Parser<'_> {
     /// Parses what is visited: a value or a range.
     fn source(&mut self, construct: Construct) {
         if matches!(self.text(), "range" | "enumerate") && self.nth(1) == LParen {
-            let title = format!("there is no `{}`", self.text());
-            let help = "write `for i in 0..n:` for the numbers from 0 to n - 1";
+            let title = format!("`{}` is not supported", self.text());
+            let help = "write `for i in 0..n:` for the integers from 0 to n - 1";
             self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
         }
         self.range_or_expr(construct);
@@ -99,10 +98,10 @@ impl Parser<'_> {
         self.bump();
         if self.nth_text(1) == "over" && self.nth(1) == Ident {
             let help = format!(
-                "write `fold x in values, acc = start: {}(acc, x)`; what stands behind the `:` is the next `acc`",
+                "write `fold x in values, acc = start: {}(acc, x)`; the expression after `:` is the next `acc`",
                 self.text()
             );
-            let title = "a `fold` names its element and says what becomes of it; it takes no function";
+            let title = "expected an element name after `fold`, found a function";
             self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
             self.skip_line();
             self.finish();
@@ -110,23 +109,23 @@ impl Parser<'_> {
         }
         self.each(FOLD);
         if !self.at(Comma) {
-            let title = format!("a `fold` says what it begins with: expected `,`, found {}", self.found());
+            let title = format!("missing initial value of a `fold`: expected `,`, found {}", self.found());
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
                 title,
-                format!("it is written {}", FOLD.shape),
+                format!("the syntax is {}", FOLD.shape),
             );
             self.skip_until(|kind| matches!(kind, Colon | Comma));
         }
-        if self.eat(Comma) && self.name("the name of what is gathered", FOLD) {
+        if self.eat(Comma) && self.name("the name of the accumulator", FOLD) {
             if matches!(self.current(), ColonEq | Eq2) {
-                let title = format!("what is gathered begins with `=`, not with `{}`", self.text());
+                let title = format!("expected `=` after the accumulator, found `{}`", self.text());
                 self.note(
                     SyntaxErrorKind::EqualsConfusion,
                     self.here(),
                     title,
-                    format!("it is written {}", FOLD.shape),
+                    format!("the syntax is {}", FOLD.shape),
                 );
                 self.bump_as(Eq);
                 self.expr();

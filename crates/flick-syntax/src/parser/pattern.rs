@@ -11,7 +11,7 @@ use crate::error::SyntaxErrorKind;
 use crate::syntax_kind::SyntaxKind::*;
 
 const BINDING: Construct =
-    Construct { name: "a list of names", shape: "`(a, b)`; `_` stands for a part without a name" };
+    Construct { name: "a list of names", shape: "`(a, b)`; `_` for an element that is not needed" };
 
 impl Parser<'_> {
     /// Parses a pattern; `may_bind` where names for the parts may follow it, as in `rect (w, h)`.
@@ -63,10 +63,7 @@ impl Parser<'_> {
                 self.eat(RParen);
             }
         } else if matches!(self.current(), Number | Str | TrueKw | FalseKw) {
-            let title = format!(
-                "a pattern names the parts of a value; it does not compare them with {}",
-                self.found()
-            );
+            let title = format!("expected a name in a pattern, found {}", self.found());
             let help = "write a name here and compare it with `if` in the case";
             self.note(SyntaxErrorKind::Expected, self.here(), title, help);
             self.bump_as(Ident);
@@ -80,8 +77,8 @@ impl Parser<'_> {
     /// Reports `Some` and `None`.
     fn foreign_pattern(&mut self) {
         let (title, help) = match self.text() {
-            "Some" => ("a value that is there is `some`, in small letters", "write `some v: result`"),
-            "None" => ("a value that is not there is `none`, in small letters", "write `none: result`"),
+            "Some" => ("unknown case `Some`: the case is `some`, in lower case", "write `some v: result`"),
+            "None" => ("unknown case `None`: the case is `none`, in lower case", "write `none: result`"),
             _ => return,
         };
         self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);

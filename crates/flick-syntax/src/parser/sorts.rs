@@ -21,7 +21,7 @@ const GRAMMAR: Construct =
 const RECORD: Construct =
     Construct { name: "a record", shape: "`type cmd: record` with one indented `name : type` per line" };
 const ENUM: Construct = Construct {
-    name: "an enumeration",
+    name: "an enum",
     shape: "`type colour: enum` with one indented `name` or `name = 5` per line",
 };
 const VARIANT: Construct = Construct {
@@ -49,15 +49,15 @@ impl Parser<'_> {
         let has_braces =
             self.at_word("unit") || self.at_class() || self.at_word("enum") && self.braces_follow();
         if let Some(place) = parameters.filter(|_| !self.at_word("unit")) {
-            let help = "remove the parentheses; parameters have `type chunk(limit: uint32) = unit { ... };` and `fun`";
-            self.note(SyntaxErrorKind::Expected, place, "only a grammar takes parameters", help);
+            let help = "remove the parentheses; only `type chunk(limit: uint32) = unit { ... };` and `fun` have parameters";
+            self.note(SyntaxErrorKind::Expected, place, "parameters are not allowed on this type", help);
         }
         if !has_braces {
             self.indented_type(checkpoint, has_colon);
             return; // it ends with its block
         }
         if has_colon {
-            let title = format!("{} with braces is declared with `=`, not with `:`", self.sort());
+            let title = format!("expected `=` before {} with braces, found `:`", self.sort());
             let help = format!("write `type name = {} {{ ... }};`", self.text());
             self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, help);
         }
@@ -82,7 +82,7 @@ impl Parser<'_> {
     /// Names the sort of type at the current word.
     fn sort(&self) -> &'static str {
         match self.text() {
-            "enum" => "an enumeration",
+            "enum" => "an enum",
             "variant" => "a variant",
             "record" => "a record",
             "class" => "a class of bytes",
@@ -100,7 +100,7 @@ impl Parser<'_> {
         self.start_at(checkpoint, kind);
         if self.at_word("record") || kind != RecordDecl {
             if !has_colon {
-                let title = format!("{} is declared with `:`, not with `=`", self.sort());
+                let title = format!("expected `:` before {}, found `=`", self.sort());
                 let help = format!("write `type name: {}`", self.text());
                 self.note(SyntaxErrorKind::Expected, self.here(), title, help);
             }
@@ -112,8 +112,8 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "the cases of a variant are not listed with `|`",
-                "write `type name: variant` and below it one indented `case` or `case : type` per line",
+                "unexpected `|` in a variant",
+                "write `type name: variant`, then one indented `case` or `case : type` per line",
             );
             self.skip_line();
         } else {
@@ -138,9 +138,9 @@ impl Parser<'_> {
         }
         if self.nth(1) != Indent {
             let (what, help) = match item {
-                EnumVariant => ("members", "indent the members below the heading: `  red`"),
-                VariantCase => ("cases", "indent the cases below the heading: `  circle : int`"),
-                _ => ("fields", "indent the fields below the heading: `  key : string`"),
+                EnumVariant => ("members", "add indented members: `  red`"),
+                VariantCase => ("cases", "add indented cases: `  circle : int`"),
+                _ => ("fields", "add indented fields: `  key : string`"),
             };
             self.missing_block(what, help);
             return;
@@ -180,7 +180,7 @@ impl Parser<'_> {
                 if self.field_name(construct) {
                     if matches!(self.current(), Colon | ColonEq | Eq2) {
                         let title =
-                            format!("the number of a member stands behind `=`, not behind `{}`", self.text());
+                            format!("expected `=` before the value of a member, found `{}`", self.text());
                         self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `name = 5`");
                         self.bump_as(Eq);
                         self.expr();
@@ -196,15 +196,15 @@ impl Parser<'_> {
 
     fn variant_case(&mut self, construct: Construct) {
         if self.at(Pipe) {
-            let help = "remove it; every case stands on a line of its own";
-            self.note(SyntaxErrorKind::Expected, self.here(), "no `|` stands before a case", help);
+            let help = "remove it; write every case on its own line";
+            self.note(SyntaxErrorKind::Expected, self.here(), "unexpected `|` before a case", help);
             self.bump_as(Unknown);
         }
         if !self.field_name(construct) {
             return;
         }
         if matches!(self.current(), LParen | LBrace | Eq) {
-            let title = format!("what a case carries stands behind `:`, not in `{}`", self.text());
+            let title = format!("expected `:` before the type of a case, found `{}`", self.text());
             let help = "write `circle : int`, or `rect : (int, int)` for several values";
             let is_tuple = self.at(LParen);
             self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);

@@ -32,9 +32,9 @@ const SNAPSHOT: Construct = Construct { name: "`snapshot`", shape: "`snapshot \"
 const UPDATE: Construct = Construct { name: "an `update`", shape: "`update d[k] from v: (v else 0) + 1`" };
 const EXCEPT: Construct = Construct {
     name: "an `except`",
-    shape: "`except closed client:` or `except broken backends[i]:` with its lines indented below",
+    shape: "`except closed client:` or `except broken backends[i]:` with an indented block",
 };
-const EVERY: Construct = Construct { name: "an `every`", shape: "`every 1s:` with its lines indented below" };
+const EVERY: Construct = Construct { name: "an `every`", shape: "`every 1s:` with an indented block" };
 
 /// What may happen to a channel.
 const EVENTS: [&str; 5] = ["closed", "broken", "refused", "timed_out", "malformed"];
@@ -46,16 +46,11 @@ impl Parser<'_> {
     pub(super) fn global_decl(&mut self) {
         self.start(GlobalDecl);
         self.bump();
-        if self.name("the name of a shared value", GLOBAL) {
+        if self.name("the name of a global", GLOBAL) {
             if self.at(ColonEq) {
                 let help =
                     "write `global name: counter`, or `global name: dict<string<64>, int> max 1000 entries`";
-                self.disrupt(
-                    SyntaxErrorKind::Expected,
-                    self.here(),
-                    "a `global` is given a type, not a value",
-                    help,
-                );
+                self.disrupt(SyntaxErrorKind::Expected, self.here(), "missing type of a `global`", help);
                 self.skip_line();
             } else if self.expect(Colon, GLOBAL) {
                 self.type_ref();
@@ -73,11 +68,11 @@ impl Parser<'_> {
                 self.bump();
             }
             if matches!(self.current(), ColonEq | Eq) {
-                let help = "remove it: counters begin at 0 and dictionaries empty; what a session has for itself is `local name := value`";
+                let help = "remove it: counters start at 0 and dictionaries empty; state of a session is `local name := value`";
                 self.disrupt(
                     SyntaxErrorKind::Expected,
                     self.here(),
-                    "a `global` is given no first value",
+                    "a `global` cannot have an initial value",
                     help,
                 );
                 self.skip_line();
@@ -92,8 +87,8 @@ impl Parser<'_> {
                 return;
             };
             if std::mem::replace(&mut seen[index], true) {
-                let title = format!("`{}` is given twice", self.text());
-                self.note(SyntaxErrorKind::Expected, self.here(), title, "remove one of the two");
+                let title = format!("`{}` is specified more than once", self.text());
+                self.note(SyntaxErrorKind::Expected, self.here(), title, "remove one of them");
             }
             self.global_prop(PROPERTIES[index].1);
         }
@@ -103,12 +98,12 @@ impl Parser<'_> {
         self.start(kind);
         self.bump();
         if self.at(Eq) {
-            let title = "no `=` stands behind the name of a property";
+            let title = "unexpected `=` after the name of a property";
             self.note(
                 SyntaxErrorKind::EqualsConfusion,
                 self.here(),
                 title,
-                format!("it is written {}", GLOBAL.shape),
+                format!("the syntax is {}", GLOBAL.shape),
             );
             self.bump();
         }
@@ -149,11 +144,11 @@ impl Parser<'_> {
 
     /// Parses a `global` inside a process or function, where it does not belong.
     pub(super) fn nested_global(&mut self) {
-        let help = "move it out of the process, to the left margin; what every session has for itself is `local name := value`";
+        let help = "move it out of the process; state of a session is `local name := value`";
         self.note(
             SyntaxErrorKind::Expected,
             self.here(),
-            "a `global` stands at the left margin, as a `type` does",
+            "a `global` is not allowed in a process or function",
             help,
         );
         self.global_decl();
@@ -162,12 +157,12 @@ impl Parser<'_> {
     pub(super) fn local_stmt(&mut self) {
         self.start(LocalStmt);
         self.bump();
-        if self.name("the name of a session's value", LOCAL) {
+        if self.name("the name of a local", LOCAL) {
             if self.eat(Colon) {
                 self.type_ref();
             }
             if self.at(Eq) {
-                let title = "a `local` is set with `:=`, not with `=`";
+                let title = "expected `:=` after the name of a `local`, found `=`";
                 self.note(
                     SyntaxErrorKind::EqualsConfusion,
                     self.here(),
@@ -177,12 +172,12 @@ impl Parser<'_> {
                 self.bump();
                 self.expr();
             } else if self.at(LineEnd) {
-                let title = "a `local` needs the value that it has when a session begins";
+                let title = "missing initial value of a `local`";
                 self.note(
                     SyntaxErrorKind::Expected,
                     self.end_of_previous(),
                     title,
-                    format!("it is written {}", LOCAL.shape),
+                    format!("the syntax is {}", LOCAL.shape),
                 );
             } else if self.expect(ColonEq, LOCAL) {
                 self.expr();
@@ -252,19 +247,19 @@ impl Parser<'_> {
 
     fn except_channel(&mut self) {
         if self.at(LParen) {
-            let title = "the channel of an `except` stands without parentheses";
+            let title = "unexpected `(` before the channel of an `except`";
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
                 title,
-                format!("it is written {}", EXCEPT.shape),
+                format!("the syntax is {}", EXCEPT.shape),
             );
             self.skip_until(|kind| kind == Colon);
         } else if self.name("the name of a channel", EXCEPT) && self.at(LBrack) {
             let open = self.here();
             self.bump();
             if matches!(self.current(), Number | RBrack) {
-                let title = "an `except` of an array is for all its channels and names the index of the one it happened to";
+                let title = "expected a name for the index of an `except`, found a value: the handler is for all channels of the array";
                 let help = "write a name between the brackets, as in `except broken backends[i]:`";
                 self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
                 self.skip_until(|kind| kind == RBrack);
@@ -286,13 +281,13 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "what happened stands before the channel",
+                "expected the event before the channel of an `except`",
                 help,
             );
             return false;
         }
-        let help = "it is `except closed client:`, with one of `closed`, `broken`, `refused`, `timed_out` and `malformed`";
-        let title = format!("an `except` says what happened to which channel; {} is no event", self.found());
+        let help = "write `except closed client:`; the events are `closed`, `broken`, `refused`, `timed_out` and `malformed`";
+        let title = format!("expected an event after `except`, found {}", self.found());
         self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
         let has_channel = self.at(Ident) && self.nth(1) == Ident;
         if has_channel {

@@ -33,7 +33,7 @@ impl Parser<'_> {
             self.eat(Dedent);
             self.is_inline = was_inline;
         } else if self.current().is_virtual() {
-            self.missing_block("a body", &format!("indent the body below the heading: {}", construct.shape));
+            self.missing_block("a body", &format!("the syntax is {}", construct.shape));
         } else {
             let was_inline = std::mem::replace(&mut self.is_inline, true);
             self.statement();
@@ -114,24 +114,24 @@ impl Parser<'_> {
         self.start(LetStmt);
         self.bump();
         if self.at_word("mut") && self.nth(1) == Ident {
-            let title = "there is no `mut`: a name keeps its value";
+            let title = "`mut` is not supported: variables are immutable";
             self.note(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
                 title,
-                "write `let name = value`; state that changes is `local` or `global`",
+                "write `let name = value`; mutable state is `local` or `global`",
             );
             self.bump_as(Unknown);
         }
         if self.let_names() {
             if self.at(Colon) {
-                let title = "a `let` takes no type; it is that of the value";
+                let title = "type annotations are not allowed in a `let`";
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "write `let name = value`");
                 self.bump();
                 self.type_ref();
             }
             if matches!(self.current(), Eq2 | ColonEq) {
-                let title = format!("a `let` is written with `=`, not with `{}`", self.text());
+                let title = format!("expected `=` in a `let`, found `{}`", self.text());
                 self.note(SyntaxErrorKind::EqualsConfusion, self.here(), title, "write `let name = value`");
                 self.bump();
                 self.expr();
@@ -159,7 +159,7 @@ impl Parser<'_> {
             self.finish();
             let range = self.since(start);
             let help = format!("write `let ({}) = value`", &self.source[range.clone()]);
-            self.note(SyntaxErrorKind::Expected, range, "several names stand in parentheses", help);
+            self.note(SyntaxErrorKind::Expected, range, "missing parentheses around several names", help);
         }
         true
     }
@@ -212,21 +212,22 @@ impl Parser<'_> {
         }
         if !self.current().is_virtual() {
             if matches!(self.current(), RParen | RBrack | RBrace) {
-                let title = format!("this `{}` closes nothing", self.text());
+                let title = format!("unexpected closing delimiter: `{}`", self.text());
                 self.disrupt(
                     SyntaxErrorKind::Expected,
                     self.here(),
                     title,
-                    "remove it, or open the bracket before it",
+                    "remove it, or add the opening delimiter",
                 );
             } else {
                 let title = format!("expected the end of the line, found {}", self.found());
                 let help = match self.current() {
-                    IfKw => "a choice between two values is written `if condition: a else: b`".to_owned(),
+                    IfKw => "write `if condition: a else: b` to choose between two values".to_owned(),
                     ElseKw if self.nth(1) == IfKw => {
-                        "put the `if` behind this `else` in parentheses; an `else if` of an `if` needs that `if` in front".to_owned()
+                        "write the `if` after this `else` in parentheses; an `else if` needs an `if` in front"
+                            .to_owned()
                     }
-                    _ => format!("{} is written {}", construct.name, construct.shape),
+                    _ => format!("the syntax of {} is {}", construct.name, construct.shape),
                 };
                 self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
             }
@@ -236,12 +237,12 @@ impl Parser<'_> {
     }
 
     pub(super) fn stray_semicolon(&mut self) {
-        let title = format!("no `{}` stands at the end of a line", self.text());
+        let title = format!("unexpected `{}` at the end of a line", self.text());
         self.note(
             SyntaxErrorKind::StraySemicolon,
             self.here(),
             title,
-            "remove it; a line ends by itself, only the items of a grammar in `{ }` end with `;`",
+            "remove it; only the items of a grammar end with `;`",
         );
         self.bump();
     }
@@ -252,13 +253,13 @@ impl Parser<'_> {
         self.note(
             SyntaxErrorKind::UnexpectedIndentation,
             range,
-            "this line is indented deeper than the one above, but nothing opens a block there",
+            "unexpected indentation",
             "align it with the line above; to continue that line, begin this one with an operator or keep a bracket open",
         );
     }
 
     pub(super) fn missing_block(&mut self, what: &str, help: &str) {
-        let title = format!("this heading has no {} below it", what.trim_start_matches("a "));
+        let title = format!("missing {} after this line", what.trim_start_matches("a "));
         self.disrupt(SyntaxErrorKind::MissingBlock, self.end_of_previous(), title, help);
     }
 }

@@ -58,11 +58,11 @@ impl Parser<'_> {
         let mut has_else = false;
         while !self.at(RBrace) && !self.current().is_virtual() {
             if has_else {
-                let help = "move it behind the others";
+                let help = "move it to the end";
                 self.note(
                     SyntaxErrorKind::StrayElse,
                     self.end_of_previous(),
-                    "`else` is the last entry of a `map`",
+                    "`else` must be the last entry of a `map`",
                     help,
                 );
             }
@@ -74,7 +74,7 @@ impl Parser<'_> {
             {
                 break;
             }
-            let title = "the entries of a `map` are separated by `,`";
+            let title = "missing `,` between the entries of a `map`";
             self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, "add `,` here");
         }
     }
@@ -83,7 +83,7 @@ impl Parser<'_> {
     fn map_entry(&mut self) -> bool {
         let is_foreign_default = (self.at_word("default") || self.at_word("_")) && self.nth(1) == Colon;
         if is_foreign_default {
-            let title = format!("the entry for everything else is not `{}`", self.text());
+            let title = format!("expected `else`, found `{}`", self.text());
             self.note(
                 SyntaxErrorKind::ForeignKeyword,
                 self.here(),
@@ -100,16 +100,16 @@ impl Parser<'_> {
             self.pattern(MAP, false);
         }
         if matches!(self.current(), Eq | FatArrow | Arrow) {
-            let title = format!("a result stands behind `:`, not behind `{}`", self.text());
+            let title = format!("expected `:` before a result, found `{}`", self.text());
             self.note(SyntaxErrorKind::ArrowConfusion, self.here(), title, "write `value: result`");
             self.bump_as(Colon);
             self.expr();
         } else if self.at(Comma) {
-            let help = "write `a: x, b: x` where several values have the same result";
+            let help = "write `a: x, b: x` if several values have the same result";
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "each value of a `map` has a result of its own",
+                "expected one value before `:` in a `map`",
                 help,
             );
         } else if self.expect(Colon, MAP) {

@@ -16,8 +16,10 @@ use crate::syntax_kind::SyntaxKind::*;
 
 const TYPE_REF: Construct =
     Construct { name: "a type", shape: "like `uint16`, `string<250>`, `[cmd]<64>` or `dict<string, cmd>`" };
-const CHANNEL: Construct =
-    Construct { name: "a channel", shape: "`in/out name`, or `[in/out] names` for many; `-` is no value" };
+const CHANNEL: Construct = Construct {
+    name: "a channel",
+    shape: "`in/out name`, or `[in/out] names` for an array; `-` for no messages in that direction",
+};
 
 impl Parser<'_> {
     pub(super) fn type_ref(&mut self) {
@@ -32,8 +34,8 @@ impl Parser<'_> {
                 self.bump();
                 self.type_ref();
                 if self.is_unit && matches!(self.current(), Semi | Comma) && self.nth(2) == RBrack {
-                    let help = "write `[uint8]<5> &count = 5`: at most so many behind the `]`, how many in an attribute";
-                    let title = "how many elements a list has stands behind its `]`";
+                    let help = "write `[uint8]<5> &count = 5`: the maximum after the `]`, the number in an attribute";
+                    let title = "unexpected number of elements inside `[...]`";
                     self.disrupt(SyntaxErrorKind::Expected, self.here(), title, help);
                     self.skip_until(|kind| kind == RBrack);
                 }
@@ -132,13 +134,13 @@ impl Parser<'_> {
         let text = &self.source[range.clone()];
         let (title, help) = if matches!(self.current(), Comma | RParen) {
             let help = format!("write `{text}: type` for a value, `type/type {text}` for a channel");
-            ("a parameter needs a name and a type", help)
+            ("missing type of a parameter", help)
         } else {
             let help = format!(
                 "write `{text}/{text}` to receive and send, `{text}/-` to receive only, `-/{text}` to send only; \
-                 a plain value is written `name: {text}`"
+                 write `name: {text}` for a plain value"
             );
-            ("a channel needs both of its directions, `in/out`", help)
+            ("missing direction: a channel type is `in/out`", help)
         };
         self.disrupt(SyntaxErrorKind::ChannelForm, range, title, help);
     }

@@ -43,8 +43,7 @@ const ATTRS: &[&str] = &[
     "until",
 ];
 
-const ENUM: Construct =
-    Construct { name: "an enumeration", shape: "`type op = enum uint8 { get = 0, set = 1 };`" };
+const ENUM: Construct = Construct { name: "an enum", shape: "`type op = enum uint8 { get = 0, set = 1 };`" };
 
 impl Parser<'_> {
     /// Parses from the word `unit` on; `checkpoint` stands before `type`.
@@ -91,7 +90,12 @@ impl Parser<'_> {
                 self.end_of_item(PROPERTY);
             }
             Semi => {
-                self.note(SyntaxErrorKind::StraySemicolon, self.here(), "this `;` ends nothing", "remove it");
+                self.note(
+                    SyntaxErrorKind::StraySemicolon,
+                    self.here(),
+                    "unnecessary trailing semicolon",
+                    "remove it",
+                );
                 self.bump();
             }
             _ if self.wire_item() || self.foreign_item() => {}
@@ -122,7 +126,7 @@ impl Parser<'_> {
                 self.disrupt(
                     SyntaxErrorKind::Expected,
                     self.here(),
-                    "bytes that must be there have no name",
+                    "a literal in a grammar cannot have a name",
                     help,
                 );
                 self.skip_until(|kind| matches!(kind, Semi | RBrace));
@@ -141,8 +145,8 @@ impl Parser<'_> {
             self.disrupt(
                 SyntaxErrorKind::Expected,
                 self.here(),
-                "no brackets stand behind a type",
-                "write `bytes &length = 5` for so many bytes, `[uint8]<5> &count = 5` for so many elements, `string<5>` for a bound",
+                "brackets are not allowed after a type",
+                "write `bytes &length = 5` for 5 bytes, `[uint8]<5> &count = 5` for 5 elements, `string<5>` for a bound",
             );
             self.skip_until(|kind| matches!(kind, Amp | Semi | RBrace));
         }
@@ -157,7 +161,7 @@ impl Parser<'_> {
     pub(super) fn attrs(&mut self) {
         loop {
             if self.at_bare_attr() {
-                let title = "an attribute begins with `&`";
+                let title = "missing `&` in front of an attribute";
                 let help = format!("write `&{}`", self.text());
                 self.note(SyntaxErrorKind::Expected, self.here(), title, help);
             } else if !self.at(Amp) {
@@ -189,7 +193,7 @@ impl Parser<'_> {
         };
         if is_foreign {
             let has_sign = matches!(self.current(), Eq2 | Colon | ColonEq);
-            let title = "the value of an attribute stands behind `=`";
+            let title = "missing `=` in front of the value of an attribute";
             self.note(
                 SyntaxErrorKind::EqualsConfusion,
                 self.here(),
@@ -217,7 +221,7 @@ impl Parser<'_> {
                 }
             };
             if self.at(Comma) {
-                let title = format!("{} ends with `;`, not with `,`", construct.name);
+                let title = format!("expected `;` after {}, found `,`", construct.name);
                 self.disrupt(
                     SyntaxErrorKind::MissingSemicolon,
                     self.here(),
@@ -226,8 +230,8 @@ impl Parser<'_> {
                 );
                 self.bump();
             } else if next_is_item {
-                let title = format!("{} has no `;` at its end", construct.name);
-                let help = format!("add `;` here; it is written {}", construct.shape);
+                let title = format!("missing semicolon after {}", construct.name);
+                let help = format!("add `;` here; the syntax is {}", construct.shape);
                 self.disrupt(SyntaxErrorKind::MissingSemicolon, self.end_of_previous(), title, help);
             } else {
                 self.expected("`;`", construct);
@@ -281,7 +285,7 @@ impl Parser<'_> {
             }
             self.finish();
             if self.at(Semi) {
-                let title = "the values of an enumeration are separated by `,`, not by `;`";
+                let title = "expected `,` between the members of an enum, found `;`";
                 self.note(SyntaxErrorKind::Expected, self.here(), title, "write `,` instead of `;`");
                 self.bump();
             } else if !self.eat(Comma) {

@@ -43,7 +43,7 @@ pub enum End {
 /// Why there is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is not HTTP, or could be read in two ways.
+    /// It is not HTTP, or could be read in two edge_counters.
     Bad(&'static str),
     /// More bytes are needed.
     Short,

@@ -6,8 +6,8 @@
 //! process Text                      # where the program has several; without it, the first
 //! backends 2                        # of the first channel that is dialled; `backends NAME 2` of another, several times
 //! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
-//! limit session_requests_max 4
-//! timeout reply 50 ms
+//! limit max_inflight_per_client 4
+//! timeout response 50 ms
 //! simulator only
 //!
 //! client a  sends get "k" opaque 7, sends noop

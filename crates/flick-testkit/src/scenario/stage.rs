@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_runtime::state::State;
-use flick_runtime::{Audit, Counters, Limits, Timeouts, Totals};
+use flick_runtime::{Counters, Limits, Timeouts, Totals, WorkerAudit};
 
 use super::{Happening, Scenario};
 
@@ -88,15 +88,15 @@ fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
     }
     for (name, value) in &scenario.limits {
         let target = match name.as_str() {
-            "sessions_max" => &mut limits.sessions_max,
-            "session_requests_max" => &mut limits.session_requests_max,
-            "requests_max" => &mut limits.requests_max,
-            "lent_links_max" => &mut limits.lent_links_max,
-            "exclusive_links_max" => &mut limits.exclusive_links_max,
-            "backend_requests_max" => &mut limits.health.backend_requests_max,
-            "backend_pending_max" => &mut limits.health.backend_pending_max,
-            "buffer_bytes" => {
-                limits.buffer_bytes = *value;
+            "max_connections" => &mut limits.max_connections,
+            "max_inflight_per_client" => &mut limits.max_inflight_per_client,
+            "max_inflight_requests" => &mut limits.max_inflight_requests,
+            "max_dedicated_connections" => &mut limits.max_dedicated_connections,
+            "max_connections_per_backend" => &mut limits.max_connections_per_backend,
+            "max_requests_per_backend" => &mut limits.health.max_requests_per_backend,
+            "max_pending_per_backend" => &mut limits.health.max_pending_per_backend,
+            "buffer_memory" => {
+                limits.buffer_memory = *value;
                 continue;
             }
             _ => return Err(format!("there is no limit `{name}`")),
@@ -114,15 +114,15 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
     for (name, ms) in &scenario.timeouts {
         let target = match name.as_str() {
             "connect" => &mut timeouts.connect,
-            "reply" => &mut timeouts.reply,
-            "gap" => &mut timeouts.gap,
-            "whole" => &mut timeouts.whole,
+            "response" => &mut timeouts.response,
+            "stream_idle" => &mut timeouts.stream_idle,
+            "total" => &mut timeouts.total,
             "queue" => &mut timeouts.queue,
-            "request" => &mut timeouts.request,
-            "slow_client" => &mut timeouts.slow_client,
+            "client_request" => &mut timeouts.client_request,
+            "client_write" => &mut timeouts.client_write,
             "idle" => &mut timeouts.idle,
-            "backoff_min" => &mut timeouts.backoff_min,
-            "backoff_max" => &mut timeouts.backoff_max,
+            "reconnect_backoff_min" => &mut timeouts.reconnect_backoff_min,
+            "reconnect_backoff_max" => &mut timeouts.reconnect_backoff_max,
             _ => return Err(format!("there is no time-out `{name}`")),
         };
         *target = Duration::from_millis(*ms);
@@ -138,9 +138,10 @@ fn counters(state: &State, counters: &Counters) -> Vec<(String, i64)> {
 }
 
 /// What is left behind; a driver may keep so many large buffers to receive into.
-pub(crate) fn expect_quiet(audit: &Audit, open: u64, driver_bufs: u32) -> Result<(), String> {
-    let Audit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } = *audit;
-    let Audit { activations, states, huge_bufs, .. } = *audit;
+pub(crate) fn expect_quiet(audit: &WorkerAudit, open: u64, driver_bufs: u32) -> Result<(), String> {
+    let WorkerAudit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } =
+        *audit;
+    let WorkerAudit { activations, states, huge_bufs, .. } = *audit;
     let left: Vec<String> = [
         ("sessions", sessions),
         ("sessions counted as open", open as usize),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flick_net::sim::{Reach, Rng};
+use flick_net::sim::{Reachability, SimRng};
 use flick_runtime::Timeouts;
 
 use super::client::{Habit, Verdict};
@@ -88,7 +88,7 @@ pub struct Case<'a> {
     /// How many requests each client sends, one behind the other, at most.
     pub requests: u64,
     /// Requests that must fail in a row before a backend is out; 0: never.
-    pub eject_failures: u32,
+    pub outlier_consecutive_failures: u32,
     /// What the program passes on before it has all of it, so that nothing can be said in its place.
     pub streams: bool,
 }
@@ -200,15 +200,15 @@ impl Case<'_> {
         for (server, ailment) in ailments {
             let endpoint = &service.backends[*server];
             let reach = match ailment {
-                Ailment::Killed | Ailment::Refuses => Reach::Refuse,
-                Ailment::Unreachable => Reach::BlackHole,
+                Ailment::Killed | Ailment::Refuses => Reachability::Refuse,
+                Ailment::Unreachable => Reachability::BlackHole,
                 _ => continue,
             };
             if *ailment == Ailment::Killed {
                 service.net.kill_at(FROM_NS, endpoint);
             }
-            service.net.set_down_at(FROM_NS, endpoint, reach);
-            service.net.set_down_at(TO_NS, endpoint, Reach::Up);
+            service.net.set_reachability_at(FROM_NS, endpoint, reach);
+            service.net.set_reachability_at(TO_NS, endpoint, Reachability::Up);
         }
         let clients = self.clients(seed, EVERY_NS, &service);
         run(&mut service, &clients)?;
@@ -216,7 +216,8 @@ impl Case<'_> {
             return Err(complaint.clone());
         }
         let totals = service.totals();
-        let (trace_hash, retried, denied) = (service.net.trace_hash(), totals.retried, totals.retries_denied);
+        let (trace_hash, retried, denied) =
+            (service.net.trace_hash(), totals.requests_retried, totals.retries_denied);
         let mut report = Report { trace_hash, retried, denied, ..Report::default() };
         for (at, client) in clients.iter().enumerate() {
             judge(client, at, &mut report).map_err(|what| {
@@ -230,13 +231,13 @@ impl Case<'_> {
 
     fn service(&self, seed: u64, ailments: &Ailments) -> (Service, Complaints) {
         let mut config = ServiceConfig::new(seed, self.servers);
-        config.limits.activations_max = 1024;
-        config.limits.sessions_max = 1024;
-        config.limits.health.eject_failures = self.eject_failures;
+        config.limits.max_suspended_rules = 1024;
+        config.limits.max_connections = 1024;
+        config.limits.health.outlier_consecutive_failures = self.outlier_consecutive_failures;
         config.timeouts = Timeouts {
             connect: Duration::from_millis(100),
-            reply: Duration::from_nanos(REPLY_NS),
-            backoff_max: Duration::from_millis(200),
+            response: Duration::from_nanos(REPLY_NS),
+            reconnect_backoff_max: Duration::from_millis(200),
             ..Timeouts::default()
         };
         self.peers.protocol().configure(&mut config);
@@ -253,7 +254,7 @@ impl Case<'_> {
         let storm =
             Storm { requests: self.requests, servers: self.servers, huge_per_mille: 0, ..Storm::none() };
         let dial = |client: u64| {
-            let mut rng = Rng::new(seed << 16 | client);
+            let mut rng = SimRng::new(seed << 16 | client);
             let requests: Vec<Request> = self.peers.protocol().requests(&mut rng, client, &storm, false);
             let owed = requests.iter().filter(|request| request.owed == Owed::Reply).count();
             let said = requests.iter().flat_map(|request| request.bytes.clone()).collect();

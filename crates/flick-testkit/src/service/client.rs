@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use flick_net::sim::{Actor, PeerIo, Rng};
+use flick_net::sim::{Actor, PeerIo, SimRng};
 
 use super::conduct::Conduct;
 use super::memcached::{Cmd, REPLY, opcode, status, value_of};
@@ -50,12 +50,12 @@ pub enum Habit {
 
 impl Habit {
     /// Any of them, the plain one most often.
-    pub fn random(rng: &mut Rng) -> Self {
+    pub fn random(rng: &mut SimRng) -> Self {
         Self::random_with(rng, nonsense)
     }
 
     /// As `random`, with what is nonsense in another protocol.
-    pub fn random_with(rng: &mut Rng, nonsense: impl Fn(&mut Rng) -> Vec<u8>) -> Self {
+    pub fn random_with(rng: &mut SimRng, nonsense: impl Fn(&mut SimRng) -> Vec<u8>) -> Self {
         match rng.between(0, 13) {
             0 => {
                 Habit::Trickle { bytes: rng.between(16, 400) as usize, every_ns: rng.between(1, 50) * 10_000 }
@@ -79,7 +79,7 @@ impl Habit {
 }
 
 /// Bytes of which no request can be made.
-fn nonsense(rng: &mut Rng) -> Vec<u8> {
+fn nonsense(rng: &mut SimRng) -> Vec<u8> {
     let with_lengths = |key: u16, extras: u8, total: u32| {
         let mut bytes = Cmd::request(opcode::GET, 0xbad, b"", b"").bytes();
         bytes[2..4].copy_from_slice(&key.to_be_bytes());
@@ -281,13 +281,13 @@ impl Actor for Client {
 }
 
 /// A tag that no other request has: client, number of the request, chance.
-pub fn tag(rng: &mut Rng, client: u64, number: u64) -> u64 {
+pub fn tag(rng: &mut SimRng, client: u64, number: u64) -> u64 {
     (client + 1) << 48 | (number + 1) << 32 | rng.next_u64() >> 32
 }
 
 /// Random requests of one client, the last of which is loud. `huge_per_mille` of the keys have values too long to gather.
-pub fn random_requests(rng: &mut Rng, client: u64, count: u64, huge_per_mille: u32) -> Vec<Cmd> {
-    let tagged = |rng: &mut Rng, at: u64, cmd: Cmd| Cmd { cas: tag(rng, client, at), ..cmd };
+pub fn random_requests(rng: &mut SimRng, client: u64, count: u64, huge_per_mille: u32) -> Vec<Cmd> {
+    let tagged = |rng: &mut SimRng, at: u64, cmd: Cmd| Cmd { cas: tag(rng, client, at), ..cmd };
     let mut requests: Vec<Cmd> = (0..count)
         .map(|at| {
             let opaque = rng.next_u64() as u32;

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flick_net::sim::{Actor, PeerIo, Rng, SimConfig, SimDriver, SimNet};
+use flick_net::sim::{Actor, PeerIo, SimConfig, SimDriver, SimNet, SimRng};
 use flick_net::{Driver, Endpoint};
+use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
-use flick_runtime::ways::Ways;
 use flick_runtime::{
     Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
 };
@@ -202,7 +202,7 @@ impl Service {
         for index in 0..config.workers {
             let net = SimNet::new(config.seed ^ index as u64, config.sim.clone());
             let (jobs, habit, is_calm) = (Rc::clone(&jobs), config.reducer, Rc::clone(&service.is_calm));
-            let mut rng = Rng::new(config.seed ^ 0x4ed0 ^ index as u64);
+            let mut rng = SimRng::new(config.seed ^ 0x4ed0 ^ index as u64);
             net.serve(&reducer, move |_| {
                 let habit = if habit == Reducer::Moody { any_mood(&mut rng, is_calm.get()) } else { habit };
                 if habit == Reducer::Refuses {
@@ -214,7 +214,7 @@ impl Service {
             });
             let driver = net.driver(driver_limits(&setup)).expect("a driver");
             let counters = Arc::new(Counters::default());
-            let ways = Arc::new(Ways::of(&setup.program));
+            let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
             let worker_config = WorkerConfig {
                 service: setup.program.name.clone(),
                 setup: Arc::clone(&setup),
@@ -222,7 +222,7 @@ impl Service {
                 state: Arc::clone(&state),
                 counters: Arc::clone(&counters),
                 backend_counters: Arc::default(),
-                ways,
+                edge_counters,
                 workers: config.workers,
                 index,
                 hub: hub.clone(),
@@ -246,7 +246,7 @@ impl Service {
         let fate = Rc::new(RefCell::new(Fate::default()));
         let actor = MapperActor { stream: stream.to_vec(), end, fate: Rc::clone(&fate) };
         let net = self.draw(self.nets.len() as u64) as usize;
-        self.nets[net].dial(&self.listen, at_ns, Box::new(actor));
+        self.nets[net].connect(&self.listen, at_ns, Box::new(actor));
         fate
     }
 
@@ -293,7 +293,7 @@ impl Service {
     fn turn(&mut self) {
         let index = self.draw(self.workers.len() as u64) as usize;
         assert!(self.nets[index].now_ns() < RUN_NS_MAX, "the service makes no progress: {:?}", self.totals());
-        let goes_on = self.workers[index].turn(Some(Duration::from_millis(1))).expect("a turn");
+        let goes_on = self.workers[index].run_once(Some(Duration::from_millis(1))).expect("a turn");
         self.finished[index] |= !goes_on;
     }
 
@@ -328,9 +328,9 @@ fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> Platfo
         listen: vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
         connect: vec![Binding::new("reducer", vec![reducer.clone()])],
         limits: Limits {
-            sessions_max: 64,
-            requests_max: 1024,
-            buffer_bytes: 8 << 20,
+            max_connections: 64,
+            max_inflight_requests: 1024,
+            buffer_memory: 8 << 20,
             merge_ring_bytes: 1024,
             ..Limits::default()
         },
@@ -340,7 +340,7 @@ fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> Platfo
     }
 }
 
-fn any_mood(rng: &mut Rng, is_calm: bool) -> Reducer {
+fn any_mood(rng: &mut SimRng, is_calm: bool) -> Reducer {
     match if is_calm { 0 } else { rng.between(0, 5) } {
         0..=2 => Reducer::Reads,
         3 => Reducer::ReadsLate,

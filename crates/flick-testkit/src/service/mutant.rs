@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flick_abi::frame::{SLOT_FLAGS, SLOT_LOUD, SLOT_TOTAL};
-use flick_abi::{Engine, Frame, FuncId, MessageFlags, Outcome, RuleCall, Step};
+use flick_abi::frame::{SLOT_FLAGS, SLOT_NON_QUIET, SLOT_TOTAL};
+use flick_abi::{Engine, Frame, FuncId, MessageFlags, ParseStep, RuleCall, RuleOutcome};
 
 use super::Subject;
 
@@ -64,22 +64,22 @@ impl Liar {
                 flags | MessageFlags::SILENT
             }
             Lie::NothingFollows => flags & !MessageFlags::MORE,
-            Lie::NothingEnds => flags & !(MessageFlags::ENDS | MessageFlags::MUTE),
+            Lie::NothingEnds => flags & !(MessageFlags::ENDS | MessageFlags::ONE_WAY),
             _ => flags,
         }
     }
 }
 
 impl Engine for Liar {
-    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> Step {
+    fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         let step = self.honest.parse(parser, frame, data);
-        if step != Step::Done {
+        if step != ParseStep::Done {
             return step;
         }
         frame.slots[SLOT_FLAGS] =
             self.lie_about_flags(frame.slots[SLOT_FLAGS], Some(parser) == self.reply_flags);
         match self.lie {
-            Lie::NothingIsLoud => frame.slots[SLOT_LOUD] = frame.slots[self.opcode_slot],
+            Lie::NothingIsLoud => frame.slots[SLOT_NON_QUIET] = frame.slots[self.opcode_slot],
             Lie::OneByteLonger
                 if self.parsed_count.fetch_add(1, Ordering::Relaxed) % LENGTH_LIE_EVERY
                     == LENGTH_LIE_EVERY - 1 =>
@@ -91,7 +91,7 @@ impl Engine for Liar {
         step
     }
 
-    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> Outcome {
+    fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         self.honest.run(rule, call)
     }
 
@@ -118,7 +118,7 @@ pub fn lying(subject: &Subject, lie: Lie) -> Subject {
         lie,
         parsed_count: AtomicU64::new(0),
         reply_flags: view.and_then(|view| view.reply_flags),
-        opcode_slot: slot(protocol.loud),
+        opcode_slot: slot(protocol.non_quiet),
         opaque_slot: slot(protocol.correlate),
     };
     Subject { program: Arc::clone(&subject.program), engine: Arc::new(liar) }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use flick_net::sim::{Actor, PeerIo, Rng};
+use flick_net::sim::{Actor, PeerIo, SimRng};
 
 use super::memcached::{Cmd, opcode, status, value_of};
 
@@ -70,7 +70,7 @@ pub enum Manner {
 
 impl Manner {
     /// One of the dishonest ones.
-    pub fn random(rng: &mut Rng) -> Self {
+    pub fn random(rng: &mut SimRng) -> Self {
         let at = rng.between(0, 12) as u32;
         match rng.between(0, 10) {
             0 => Manner::Slow { delay_ns_max: rng.between(1, 40) * 1_000_000 },

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flick_net::sim::{Actor, Reach, Rng, SimConfig};
+use flick_net::sim::{Actor, Reachability, SimConfig, SimRng};
 use flick_net::{Endpoint, PeerAddr};
-use flick_runtime::{Member, Policy, Timeouts};
+use flick_runtime::{BackendAddress, TaskScheduling, Timeouts};
 
 use super::client::{Habit, Verdict, random_requests, tag};
 use super::memcached::{Cmd, opcode, value_of};
@@ -41,7 +41,7 @@ pub struct Storm {
     /// Lists of backends change at random times, to any elements in any order.
     pub changes_lists: bool,
     /// Memory for buffers.
-    pub buffer_bytes: u64,
+    pub buffer_memory: u64,
     /// The program sends each client's requests on in their order: rules that ask first may not.
     pub keeps_order: bool,
     /// Dishonest servers also tell what nobody can find out: they leave replies out, give them twice, or another's.
@@ -62,7 +62,7 @@ impl Storm {
             habits: false,
             drains: false,
             changes_lists: false,
-            buffer_bytes: 8 << 20,
+            buffer_memory: 8 << 20,
             keeps_order: true,
             lies: true,
         }
@@ -92,7 +92,7 @@ impl Storm {
             clients: 12,
             requests: 24,
             huge_per_mille: 600,
-            buffer_bytes: 1 << 20,
+            buffer_memory: 1 << 20,
             ..Self::everything()
         }
     }
@@ -143,10 +143,10 @@ pub trait Traffic {
     fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers;
 
     /// Lets client number `client` dial.
-    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed;
+    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed;
 
     /// Lets one more client dial, after the faults, whom every backend must serve.
-    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>>;
+    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>>;
 }
 
 /// Runs one seed with peers of the memcached binary protocol.
@@ -165,23 +165,23 @@ pub fn run_with(
     subject: &Subject,
     traffic: &dyn Traffic,
 ) -> Result<Outcome, String> {
-    let mut rng = Rng::new(seed ^ 0xf11c);
+    let mut rng = SimRng::new(seed ^ 0xf11c);
     let mut config = ServiceConfig::new(seed, storm.servers);
     config.sim = storm.sim.clone();
-    config.limits.buffer_bytes = storm.buffer_bytes;
+    config.limits.buffer_memory = storm.buffer_memory;
     // Whatever the policy, the same must hold.
-    config.limits.policy = match seed % 4 {
-        0 => Policy::RunToCompletion,
-        1 => Policy::RoundRobin,
-        _ => Policy::Cooperative,
+    config.limits.task_scheduling = match seed % 4 {
+        0 => TaskScheduling::RunToCompletion,
+        1 => TaskScheduling::RoundRobin,
+        _ => TaskScheduling::Cooperative,
     };
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
-        reply: Duration::from_millis(200),
+        response: Duration::from_millis(200),
         ..Timeouts::default()
     };
     if storm.changes_lists {
-        config.limits.backends_max = storm.servers as u32;
+        config.limits.max_backends = storm.servers as u32;
     }
     traffic.configure(&mut config);
     let complaints = Complaints::default();
@@ -227,8 +227,8 @@ pub fn run_with(
 }
 
 /// Gives the program's channel of backends other lists, and all of them in the end.
-fn change_lists(rng: &mut Rng, service: &mut Service) -> Result<(), String> {
-    let all: Vec<Member> = service.backends.iter().cloned().map(Member::from).collect();
+fn change_lists(rng: &mut SimRng, service: &mut Service) -> Result<(), String> {
+    let all: Vec<BackendAddress> = service.backends.iter().cloned().map(BackendAddress::from).collect();
     let mut at_ns = 0;
     for _ in 0..rng.between(2, 12) {
         at_ns = rng.between(at_ns, CALM_NS);
@@ -245,27 +245,27 @@ fn change_lists(rng: &mut Rng, service: &mut Service) -> Result<(), String> {
     service.setup.board.publish(1, &all).map(|_| ())
 }
 
-fn break_servers(rng: &mut Rng, service: &Service) {
+fn break_servers(rng: &mut SimRng, service: &Service) {
     let count = service.backends.len() as u64;
-    let any = |rng: &mut Rng| service.backends[rng.between(0, count - 1) as usize].clone();
+    let any = |rng: &mut SimRng| service.backends[rng.between(0, count - 1) as usize].clone();
     for _ in 0..rng.between(1, 4) {
         let server = any(rng);
         service.net.kill_at(rng.between(0, 20 * MS), &server);
     }
-    for reach in [Reach::Refuse, Reach::BlackHole] {
+    for reach in [Reachability::Refuse, Reachability::BlackHole] {
         if rng.chance(500) {
             let server = any(rng);
-            set_reach_for_a_while(rng, service, &server, reach);
+            set_reachability_for_a_while(rng, service, &server, reach);
         }
     }
 }
 
-fn set_reach_for_a_while(rng: &mut Rng, service: &Service, server: &Endpoint, reach: Reach) {
+fn set_reachability_for_a_while(rng: &mut SimRng, service: &Service, server: &Endpoint, reach: Reachability) {
     let from_ns = rng.between(0, 20 * MS);
-    service.net.set_down_at(from_ns, server, reach);
-    service.net.set_down_at(rng.between(from_ns, CALM_NS), server, Reach::Up);
+    service.net.set_reachability_at(from_ns, server, reach);
+    service.net.set_reachability_at(rng.between(from_ns, CALM_NS), server, Reachability::Up);
     // Somebody else may have made it unreachable meanwhile: in the end all are up.
-    service.net.set_down_at(CALM_NS, server, Reach::Up);
+    service.net.set_reachability_at(CALM_NS, server, Reachability::Up);
 }
 
 /// What became of the clients.
@@ -300,7 +300,7 @@ fn settle(service: &mut Service) -> Result<(), String> {
 /// The faults are over: one more client must be served by every backend without a failure.
 fn recover(service: &mut Service, storm: &Storm, traffic: &dyn Traffic) -> Result<(), String> {
     let from_ns = service.net.now_ns();
-    let verdict = traffic.last_client(&mut Rng::new(from_ns), storm, service);
+    let verdict = traffic.last_client(&mut SimRng::new(from_ns), storm, service);
     service.run(from_ns + RECOVERY_NS, |_| verdict.borrow().is_over())?;
     let verdict = verdict.borrow();
     if !verdict.finished || verdict.failed > 0 || verdict.wrong.is_some() {
@@ -314,7 +314,7 @@ struct Memcached;
 
 impl Traffic for Memcached {
     fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers {
-        let mut rng = Rng::new(seed ^ 0x5e7e);
+        let mut rng = SimRng::new(seed ^ 0x5e7e);
         let per_mille = storm.manners_per_mille;
         let complaints = Rc::clone(complaints);
         // After a fault, what was sent before may arrive behind what was sent later, on another connection.
@@ -330,14 +330,14 @@ impl Traffic for Memcached {
         })
     }
 
-    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed {
+    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed {
         let requests = random_requests(rng, client, storm.requests, storm.huge_per_mille);
         let habit = if storm.habits { Habit::random(rng) } else { Habit::Plain };
         let verdict = service.client(rng.between(0, 10 * MS), &requests, habit.clone());
         (habit, verdict)
     }
 
-    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
+    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
         let gets = (0..8 * storm.servers as u32).map(|at| {
             let key = format!("after-{at}");
             Cmd {

@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::ailing::Ailing;
 use super::client::{Habit, Verdict};
@@ -101,10 +101,10 @@ pub trait Protocol {
     }
 
     /// What one client sends. `is_last`: it is the client after the storm, whom every server must serve.
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request>;
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request>;
 
     /// Bytes that are no request.
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8>;
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8>;
 
     /// The reply to `request` at the front of `input`.
     fn reply(&self, request: &Request, input: &[u8], has_ended: bool) -> Cut;
@@ -215,7 +215,7 @@ impl Peers {
         let common = self.common.borrow().clone();
         let client =
             client::Client::new(Rc::clone(&self.protocol), common, requests, habit, Rc::clone(&verdict));
-        service.net.dial(&service.listen, at_ns, Box::new(client));
+        service.net.connect(&service.listen, at_ns, Box::new(client));
         verdict
     }
 }
@@ -223,7 +223,7 @@ impl Peers {
 impl Traffic for Peers {
     fn configure(&self, config: &mut ServiceConfig) {
         // The tables of what waits are laid out when a service starts, and every seed starts one.
-        config.limits.activations_max = ACTIVATIONS_MAX;
+        config.limits.max_suspended_rules = ACTIVATIONS_MAX;
         self.protocol.configure(config);
     }
 
@@ -231,7 +231,7 @@ impl Traffic for Peers {
         // The first thing of a run.
         self.common.replace(Common::default());
         let (protocol, common) = (Rc::clone(&self.protocol), self.common.borrow().clone());
-        let mut rng = Rng::new(seed ^ 0x5e7e);
+        let mut rng = SimRng::new(seed ^ 0x5e7e);
         let (per_mille, lies) = (storm.manners_per_mille, storm.lies);
         let complaints = Rc::clone(complaints);
         Box::new(move |index, _| {
@@ -244,7 +244,7 @@ impl Traffic for Peers {
         })
     }
 
-    fn client(&self, rng: &mut Rng, storm: &Storm, client: u64, service: &Service) -> Followed {
+    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed {
         let requests = self.protocol.requests(rng, client, storm, false);
         let habit = match storm.habits {
             true => Habit::random_with(rng, |rng| self.protocol.nonsense(rng)),
@@ -254,7 +254,7 @@ impl Traffic for Peers {
         (habit, verdict)
     }
 
-    fn last_client(&self, rng: &mut Rng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
+    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
         let requests = self.protocol.requests(rng, storm.clients, storm, true);
         self.common.borrow().has_lied.set(false);
         self.dial(service, service.net.now_ns(), requests, Habit::Plain)
@@ -262,7 +262,7 @@ impl Traffic for Peers {
 }
 
 /// A length for a value: mostly short, sometimes a buffer full, now and then too long to gather.
-pub fn random_len(rng: &mut Rng, huge_per_mille: u32) -> usize {
+pub fn random_len(rng: &mut SimRng, huge_per_mille: u32) -> usize {
     if rng.chance(huge_per_mille) {
         return rng.between(17_000, 60_000) as usize;
     }
@@ -281,7 +281,7 @@ fn line(input: &[u8]) -> Option<(&str, usize)> {
     Some((text.strip_suffix('\r').unwrap_or(text), end + 1))
 }
 
-/// A line that begins in one of these ways.
+/// A line that begins in one of these edge_counters.
 fn line_of(input: &[u8], beginnings: &[&str]) -> Cut {
     match line(input) {
         None => Cut::More,

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flick_net::{PeerAddr, monotonic_ns};
-use flick_runtime::access::Record;
+use flick_runtime::access_log::AccessRecord;
 
 /// Bytes shown of a message that is not text.
 const BINARY_SHOWN_MAX: usize = 48;
@@ -38,7 +38,7 @@ impl Clock {
 }
 
 /// Appends the line of a request, answered by this worker of a service.
-pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize), record: &Record) {
+pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize), record: &AccessRecord) {
     out.extend_from_slice(b"{\"time\":\"");
     time(out, clock.real(record.ended_ns));
     out.extend_from_slice(b"\",\"service\":\"");
@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use flick_net::PeerAddr;
-    use flick_runtime::access::{Outcome, Record};
+    use flick_runtime::access_log::{AccessRecord, AnsweredBy};
 
     use super::{Clock, date, escape, shown, time, write};
 
@@ -198,12 +198,12 @@ mod tests {
     #[test]
     fn a_line_is_one_object_with_all_that_is_known() {
         let clock = Clock { real: Duration::from_secs(10), monotonic_ns: 3_000_000_000 };
-        let record = Record {
+        let record = AccessRecord {
             taken_ns: 1_000_000_000,
             ended_ns: 2_000_000_000,
             bytes_in: 3,
             bytes_out: 4,
-            outcome: Outcome::Backend,
+            outcome: AnsweredBy::Backend,
             client: PeerAddr::Unix,
             backend: Some("unix:/a\"b".parse().expect("a path")),
             request: b"\"},{\"\n".to_vec(),

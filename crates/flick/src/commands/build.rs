@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use flick_check::hir;
 use flick_codegen::Options;
+use flick_compiler::{Input, check, generate};
 use flick_ir::data::Module;
 
-use crate::compile;
 use crate::failure::{Failure, Outcome};
+use crate::report;
 
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,9 +44,9 @@ pub struct Build {
 impl Build {
     /// Compiles as far as needed and writes.
     pub fn run(self) -> Outcome {
-        let (program, sources) = compile::accepted(compile::check_file(&self.file)?)?;
-        let program = self.chosen(&program)?;
-        let module = compile::lower(program, &sources)?;
+        let accepted = check(&Input::file(&self.file)?)?.accept()?;
+        report::warnings(&accepted.warnings, &accepted.sources);
+        let module = accepted.module(self.chosen(&accepted.program)?)?;
         match self.emit {
             Emit::Ir => self.write_text(&flick_ir::text::print(&module)),
             Emit::Clif => self.write_text(&listing(&module)?.clif()),
@@ -96,7 +97,7 @@ impl Build {
 }
 
 fn listing(module: &Module) -> Result<flick_codegen::Compiled, Failure> {
-    compile::native(module, &Options { listings: true, ..Options::default() })
+    Ok(generate(module, &Options { listings: true, ..Options::default() })?)
 }
 
 fn write(path: &Path, text: &str) -> Outcome {

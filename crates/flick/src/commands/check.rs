@@ -1,55 +1,58 @@
-//! `flick check`: whether a program is right, and what it needs.
+//! `flick check`: checks a program, and computes its resource bounds.
 
 mod bounds;
-mod costliest;
+mod hottest_lines;
 mod json;
 
-pub use bounds::bytes as amount;
+pub use bounds::bytes as size_text;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use flick_check::hir;
+use flick_compiler::{Input, check, lower};
 
 use crate::failure::{Failure, Outcome};
-use crate::{compile, report};
+use crate::report;
+use bounds::ResourceBounds;
+use json::CheckResult;
 
-/// Says whether a program is right.
+/// Check a program.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The program
+    /// Program to check
     file: PathBuf,
-    /// Also say what each process needs: memory, work for a message, sizes
+    /// Print the resource bounds of each process: memory, work per message, sizes
     #[arg(long)]
     bounds: bool,
-    /// Write one JSON object to stdout, mistakes included
+    /// Print one JSON object, with all diagnostics
     #[arg(long)]
     json: bool,
 }
 
 impl Check {
-    /// Checks and tells. Mistakes of the program end it with 1.
+    /// Checks the program and prints the result. Errors of the program exit with 1.
     pub fn run(self) -> Outcome {
-        let mut checked = compile::check_file(&self.file)?;
-        let mut needs = Vec::new();
-        let mut refused = Vec::new();
+        let mut checked = check(&Input::file(&self.file)?)?;
+        let mut bounds = Vec::new();
+        let mut rejections = Vec::new();
         let programs = checked.program.iter().flat_map(hir::Program::each);
         for program in programs.filter(|program| program.process.is_some()) {
-            match compile::lowered(program, &checked.sources) {
-                Ok(module) if self.bounds => needs.push(bounds::Needs::of(&module, &checked.sources)),
+            match lower(program, &checked.sources) {
+                Ok(module) if self.bounds => bounds.push(ResourceBounds::of(&module, &checked.sources)),
                 Ok(_) => {}
-                Err(told) => refused.extend(told),
+                Err(diagnostics) => rejections.extend(diagnostics),
             }
         }
-        if !refused.is_empty() {
-            refused.retain(|told| !checked.diagnostics.contains(told));
-            checked.diagnostics.extend(refused);
+        if !rejections.is_empty() {
+            rejections.retain(|diagnostic| !checked.diagnostics.contains(diagnostic));
+            checked.diagnostics.extend(rejections);
             checked.program = None;
         }
         let program = checked.program.as_ref();
         if self.json {
-            let told = json::Told::new(program, &needs, &checked.diagnostics, &checked.sources);
-            crate::console::sayln!("{}", told.text());
+            let result = CheckResult::new(program, &bounds, &checked.diagnostics, &checked.sources);
+            crate::console::sayln!("{}", result.text());
             return if program.is_none() { Err(Failure::reported()) } else { Ok(()) };
         }
         report::report(&checked.diagnostics, &checked.sources);
@@ -57,14 +60,14 @@ impl Check {
         for program in program.each() {
             crate::console::sayln!("{}", summary(program));
         }
-        for needs in needs {
-            crate::console::say!("{}", needs.text());
+        for bounds in bounds {
+            crate::console::say!("{}", bounds.text());
         }
         Ok(())
     }
 }
 
-/// `ok: process `memcached`: client (receives cmd, sends cmd), ...`.
+/// The summary of a program that is right: its processes, or its units if it is a library.
 fn summary(program: &hir::Program) -> String {
     let Some(process) = &program.process else {
         let names: Vec<_> = program.units.iter().map(|unit| format!("`{}`", unit.name)).collect();

@@ -9,18 +9,17 @@ mod view;
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use flick_compiler::{EngineKind, Input, compile};
 use flick_load::load::{self, LoadConfig, LoadReport, LoadRun};
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
 
-use crate::commands::run::not_started;
-use crate::compile::{self, EngineKind};
+use crate::commands::run::start_failure;
 use crate::failure::{Failure, Outcome};
-use crate::supervise;
+use crate::{report, supervise};
 use stores::{Kind, Stores};
 
 /// The program of the demonstration: the paper's first listing.
@@ -122,7 +121,9 @@ impl Demo {
     }
 
     fn start_proxy(&self, backends: Vec<Endpoint>) -> Result<Platform, Failure> {
-        let ready = compile::ready(Path::new(PROGRAM_PATH), Some(PROGRAM), EngineKind::Native)?;
+        let compiled = compile(&Input::at(Path::new(PROGRAM_PATH), PROGRAM), EngineKind::Native)?;
+        report::warnings(&compiled.warnings, &compiled.sources);
+        let executable = compiled.into_first();
         let any_port = Endpoint::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
         let config = PlatformConfig {
             workers: usize::from(self.workers),
@@ -136,8 +137,8 @@ impl Demo {
             state_dir: None,
             access: None,
         };
-        anstream::eprintln!("{}", ready.times.line());
-        Platform::start(Arc::new(ready.module.program.clone()), ready.engine, config).map_err(not_started)
+        anstream::eprintln!("{}", executable.times.line());
+        Platform::start(executable.program(), executable.engine, config).map_err(start_failure)
     }
 }
 

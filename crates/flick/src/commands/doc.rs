@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flick_compiler::{Input, check, read_source, stdlib};
 
 use crate::failure::{Failure, Outcome};
-use crate::library::Loader;
-use crate::{compile, report};
+use crate::report;
 
 /// Writes a page for each grammar.
 #[derive(Debug, Args)]
@@ -36,16 +36,15 @@ impl Doc {
 
     /// Writes one page; says whether there was no mistake.
     fn page(&self, grammar: &Path) -> Result<bool, Failure> {
-        let (path, text) = read(grammar)?;
-        let checked = compile::check_text(&path, &text)?;
+        let input = read(grammar)?;
+        let checked = check(&input)?;
         let is_wrong = report::report(&checked.diagnostics, &checked.sources);
         if is_wrong || checked.program.is_none() {
             return Ok(false);
         }
-        let name =
-            path.file_stem().map_or_else(|| "grammar".to_owned(), |stem| stem.to_string_lossy().into_owned());
-        let loader = Loader::beside(&path);
-        let page = flick_doc::page(&name, &text, &|library| loader.load(library).map(|(_, text)| text));
+        let name = Path::new(&input.name).file_stem().map_or("grammar".into(), |stem| stem.to_string_lossy());
+        let used = |name: &str| input.used(name).ok().flatten().map(|(_, text)| text);
+        let page = flick_doc::page(&name, &input.text, &used);
         let target = self.out.join(format!("{name}.html"));
         write(&target, &page)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", target.display())))?;
@@ -55,17 +54,16 @@ impl Doc {
 }
 
 /// Finds the text: that of a file, else of a library with this name.
-fn read(grammar: &Path) -> Result<(PathBuf, String), Failure> {
-    match crate::console::read_source(grammar) {
-        Ok(text) => Ok((grammar.to_owned(), text)),
+fn read(grammar: &Path) -> Result<Input<'static>, Failure> {
+    match read_source(grammar) {
+        Ok(text) => Ok(Input::at(grammar, text)),
         Err(error) => {
             let name = grammar.to_str().filter(|name| !name.contains(['/', '.']));
-            let library = name.and_then(|name| Loader::beside(grammar).load(name));
-            let (path, text) = library.ok_or_else(|| {
+            let library = name.and_then(|name| Some(Input::text(&stdlib::shown(name), stdlib::text(name)?)));
+            library.ok_or_else(|| {
                 let path = grammar.display();
                 Failure::failed(format!("cannot read {path}: {error}; nor is there a library of this name"))
-            })?;
-            Ok((PathBuf::from(path), text))
+            })
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
-use crate::{console, report};
+use crate::report;
 
 /// Gives programs their one layout.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ impl Fmt {
 
     fn file(&self, path: &Path) -> Fate {
         let name = path.display().to_string();
-        let text = match console::read_source(path) {
+        let text = match flick_compiler::read_source(path) {
             Ok(text) => text,
             Err(error) => return refuse(&format!("cannot read {name}: {error}")),
         };
@@ -73,7 +73,7 @@ impl Fmt {
     }
 
     fn stdin(&self) -> Result<Fate, Failure> {
-        let text = console::read_bounded(std::io::stdin().lock())
+        let text = flick_compiler::read_source_from(std::io::stdin().lock())
             .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
         let Some(formatted) = formatted("stdin", &text) else { return Ok(Fate::Refused) };
         let fate = if formatted == text { Fate::AsItWas } else { Fate::Changed };

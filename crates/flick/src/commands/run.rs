@@ -1,84 +1,87 @@
-//! `flick run`: a program as a service, until a signal ends it.
+//! `flick run`: runs programs as services until a signal ends them.
 
 pub mod backends;
 pub mod prepare;
 
 mod memory;
 mod open_files;
-mod pulse;
 mod services;
+mod watchdog;
 
 pub mod generations;
 
 pub mod admin;
-pub mod seen;
+pub mod observed_state;
 
 use std::sync::Arc;
 
 use clap::Args;
 use flick_abi::Program;
-use flick_admin::faults::Faults;
+use flick_admin::recent_events::RecentEvents;
 use flick_runtime::StartError;
 
 use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
-use crate::holding::Held;
+use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::notify;
 use crate::settings::{self, RunFlags};
 use crate::sources::Known;
-use crate::supervise::{self, Calls, Early};
-use crate::takeover::{Legacy, Predecessor};
-use crate::{confine, logging, perf_map, sys};
+use crate::state_dir_lock::StateDirLocks;
+use crate::supervise::{self, ControlQueue, EarlySignals};
+use crate::{logging, perf_map, sandbox, sys};
 use generations::Generations;
+use observed_state::ObservedState;
 use prepare::Prepared;
-use seen::Seen;
 
-/// Runs programs as services.
+/// Run programs as services.
 #[derive(Debug, Args)]
 pub struct Run {
+    /// The options.
     #[command(flatten)]
-    flags: RunFlags,
+    pub flags: RunFlags,
 }
 
 impl Run {
-    /// Compiles, starts, and stays until the service has ended.
+    /// Compiles and starts the services, and returns when they have ended.
     pub fn run(self) -> Outcome {
-        let faults = Faults::default();
+        let recent = RecentEvents::default();
         if let Some(format) = settings::log_format(&self.flags) {
-            logging::start(format, self.flags.verbose, &faults);
+            logging::start(format, self.flags.verbose, &recent);
         }
-        let (predecessor, legacy) = Predecessor::meet()?;
-        let outcome = self.start(legacy, predecessor.is_some(), faults);
-        let (mut generations, mut calls) = match (outcome, &predecessor) {
-            (Err(failure), Some(predecessor)) => {
-                predecessor.refuse(&failure);
+        let (old_process, inherited) = OldProcess::receive()?;
+        let started = self.start(inherited, old_process.is_some(), recent);
+        let (mut generations, mut queue) = match (started, &old_process) {
+            (Err(failure), Some(old_process)) => {
+                old_process.report_failure(&failure);
                 return Err(failure);
             }
-            (outcome, _) => outcome?,
+            (started, _) => started?,
         };
-        if let Some(predecessor) = predecessor {
-            let succeeded = predecessor.succeed(calls.sender());
-            succeeded.map_err(|error| Failure::failed(format!("cannot take a process's place: {error}")))?;
+        if let Some(old_process) = old_process {
+            let reported = old_process.report_ready(queue.sender());
+            reported.map_err(|error| Failure::failed(format!("cannot replace the old process: {error}")))?;
         }
         generations.serve_admin();
         notify::ready();
-        supervise::supervise(generations, &mut calls)
+        supervise::supervise(generations, &mut queue)
     }
 
-    /// Makes, opens and shows everything. Who takes a process's place refuses what a reload of that one would.
+    /// Compiles the programs, opens the sockets and starts the workers. A new process of an upgrade rejects what a reload
+    /// of the old one would reject.
     fn start(
         self,
-        mut legacy: Legacy,
-        takes_place: bool,
-        faults: Faults,
-    ) -> Result<(Generations, Calls), Failure> {
-        let early = Early::new()?;
+        mut inherited: InheritedResources,
+        is_upgrade: bool,
+        recent: RecentEvents,
+    ) -> Result<(Generations, ControlQueue), Failure> {
+        let early = EarlySignals::new()?;
         let access = AccessLog::default();
         let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
         let settings = &prepared.settings;
-        logging::start(settings.log, settings.verbose, &faults);
-        legacy.admin.token = admin::token(settings, legacy.admin.token)?;
-        if takes_place {
+        logging::start(settings.log, settings.verbose, &recent);
+        settings.warn_deprecated();
+        inherited.admin.token = admin::token(settings, inherited.admin.token)?;
+        if is_upgrade {
             backends::complete(&prepared.opened)?;
         }
         if settings.verbose {
@@ -87,46 +90,46 @@ impl Run {
                 false => anstream::eprintln!("{line}"),
             });
         }
-        open_files::provide(&prepared.services)?;
+        open_files::raise_limit(&prepared.services)?;
         if settings.perf_map {
-            perf_map::keep();
+            perf_map::start();
         }
-        let held = Held::take(&prepared.services, &legacy.held)?;
-        let files = confine::files(&prepared)?;
-        // Handlers come first: a signal during the start must not kill a service that is half there.
-        let calls = Calls::new(early)?;
-        spare_memory();
-        let seen = Arc::new(Seen::new(faults, access.unwritten(), calls.sender()));
-        let legacy = Legacy { held, ..legacy };
-        let mut generations = Generations::start(self.flags, prepared, legacy, seen, access)?;
-        generations.confined(confine::rights(generations.settings(), files)?);
-        generations.tell_addresses();
-        sys::give_memory_back();
-        Ok((generations, calls))
+        let locks = StateDirLocks::lock(&prepared.services, &inherited.locks)?;
+        let files = sandbox::restrict_files(&prepared)?;
+        // Before the services start: a signal must not kill the process while they are half started.
+        let queue = ControlQueue::new(early)?;
+        disable_huge_pages();
+        let observed = Arc::new(ObservedState::new(recent, access.dropped(), queue.sender()));
+        let inherited = InheritedResources { locks, ..inherited };
+        let mut generations = Generations::start(self.flags, prepared, inherited, observed, access)?;
+        generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
+        generations.log_addresses();
+        sys::trim_memory();
+        Ok((generations, queue))
     }
 }
 
-/// Tables are as large as their limits and touched only as they are used; a huge page would touch 2 MiB of them at a
-/// time, and 10,000 idle connections would pay for 40,000. A kernel that refuses leaves things as they are.
-fn spare_memory() {
+/// Disables transparent huge pages. Tables are as large as their limits, and their pages are touched only when used; a
+/// huge page would touch 2 MiB at a time, so that 10,000 idle connections would use the memory of 40,000.
+fn disable_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "huge pages stay on");
+        tracing::debug!(%error, "cannot disable huge pages");
     }
 }
 
-/// Bindings are the operator's, the rest is the program's or the machine's.
-pub fn not_started(error: StartError) -> Failure {
+/// The failure of a start: a wrong binding is an error of the settings, anything else of the program or the machine.
+pub fn start_failure(error: StartError) -> Failure {
     match error {
         StartError::Binding(text) => Failure::usage(text),
         error => Failure::failed(error.to_string()),
     }
 }
 
-/// The channels of a process for people: name, whether an array, and what goes which way.
+/// Describes the channels of a process: name, whether an array, and the types of both directions.
 pub fn channels(program: &Program) -> String {
     let describe = |channel: &flick_abi::Channel| {
         let array = if channel.is_array { "array, " } else { "" };
-        format!("`{}` ({array}{})", channel.name, program.ways(channel))
+        format!("`{}` ({array}{})", channel.name, program.directions(channel))
     };
     program.channels.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use flick_compiler::{EngineKind, Executable, Input, compile};
 use flick_ir::Interpreter;
 use flick_testkit::scenario::stage::{QUIET_SEED, Simulated};
 use flick_testkit::scenario::{Scenario, parse, play};
 use flick_testkit::service::Subject;
 
-use crate::compile::{self, EngineKind};
 use crate::failure::{Failure, Outcome};
+use crate::report;
 
 /// Folders below a folder that are looked into for scenarios.
 const DEPTH_MAX: usize = 4;
@@ -104,10 +105,13 @@ impl Test {
         process: Option<&str>,
     ) -> Result<Vec<(&'static str, Subject)>, Failure> {
         let only = self.engine.unwrap_or(EngineKind::Native);
-        let mut each = compile::each(program, None, only)?;
-        let wanted = |ready: &compile::Ready| process.is_none_or(|name| ready.module.program.name == name);
-        let Some(found) = each.iter().position(wanted) else {
-            let names: Vec<&str> = each.iter().map(|ready| ready.module.program.name.as_str()).collect();
+        let compiled = compile(&Input::file(program)?, only)?;
+        report::warnings(&compiled.warnings, &compiled.sources);
+        let mut executables = compiled.executables;
+        let is_wanted = |found: &Executable| process.is_none_or(|name| found.module.program.name == name);
+        let Some(found) = executables.iter().position(is_wanted) else {
+            let names: Vec<&str> =
+                executables.iter().map(|found| found.module.program.name.as_str()).collect();
             return Err(Failure::failed(format!(
                 "{} has no process `{}`; its processes are: {}",
                 program.display(),
@@ -115,15 +119,15 @@ impl Test {
                 names.join(", ")
             )));
         };
-        let ready = each.swap_remove(found);
-        let meaning = Arc::new(ready.module.program.clone());
+        let executable = executables.swap_remove(found);
+        let program = executable.program();
         let mut subjects = Vec::new();
         if only == EngineKind::Native {
-            subjects.push(("compiled", Subject { program: Arc::clone(&meaning), engine: ready.engine }));
+            subjects.push(("compiled", Subject { program: Arc::clone(&program), engine: executable.engine }));
         }
         if self.engine != Some(EngineKind::Native) {
-            let engine = Arc::new(Interpreter::new(ready.module));
-            subjects.push(("interpreted", Subject { program: meaning, engine }));
+            let engine = Arc::new(Interpreter::new(executable.module));
+            subjects.push(("interpreted", Subject { program, engine }));
         }
         Ok(subjects)
     }

@@ -1,6 +1,6 @@
-//! `flick top`: a running service in the terminal, from the state that its admin side gives.
-//! Promises: once a second; the terminal is as it was afterwards; `--once` prints the figures of one second and ends.
-//! Not here: what the figures are (`top/figures.rs`), which of them a small screen shows (`top/layout.rs`).
+//! `flick top`: shows a running process in the terminal, from the state of its admin endpoint.
+//! Promises: updates every second; restores the terminal; `--once` prints the figures of one second and exits.
+//! Not here: the figures (`top/figures.rs`), their layout on a small screen (`top/layout.rs`).
 
 mod figures;
 mod layout;
@@ -18,24 +18,24 @@ use crate::failure::{Failure, Outcome};
 use figures::Figures;
 
 /// Time between two states.
-const EVERY: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows a running service.
+/// Show a running process.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Where its admin side listens: `9900`, `ADDRESS:PORT`, `unix:PATH`, as given to `flick run --admin`
+    /// Address of the admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
     #[arg(value_name = "ADDRESS")]
     address: Address,
-    /// The file with its token
+    /// File with the token of the admin endpoint
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Print the figures of one second and end
+    /// Print the figures of one second and exit
     #[arg(long)]
     once: bool,
 }
 
 impl Top {
-    /// Shows it until `q`, or for a second.
+    /// Shows the process until `q`, or for a second.
     pub fn run(self) -> Outcome {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let read = || -> Result<State, Failure> {
@@ -45,7 +45,7 @@ impl Top {
         };
         let first = read()?;
         if self.once || !std::io::stdout().is_terminal() {
-            std::thread::sleep(EVERY);
+            std::thread::sleep(INTERVAL);
             let second = read()?;
             crate::console::say!("{}", Figures::of(&second, Some(&first)).text());
             return Ok(());

@@ -1,40 +1,44 @@
-//! Addresses of a channel: `127.0.0.1:9000`, of a backend that gets more than others `127.0.0.1:9000 weight=3`, of one
-//! that stands in for them `127.0.0.1:9000 backup`, and for the array that a process merges `127.0.0.1:9000x8`, which stands for eight streams that come to one address.
+//! Addresses of a channel.
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `127.0.0.1:9000` | one element |
+//! | `127.0.0.1:9000 weight=3` | a backend with three times the share of the others |
+//! | `127.0.0.1:9000 backup` | a backend used only while all others are down |
+//! | `127.0.0.1:9000x8` | eight streams to one address, for a process that merges |
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
-use flick_runtime::Member;
+use flick_runtime::BackendAddress;
 use flick_runtime::limits::WEIGHT_MAX;
 
 use crate::sources::Source;
 
-/// What a channel is connected to.
+/// The backends of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// Its name.
+    /// Name of the channel.
     pub channel: String,
-    /// The elements of the array in order; none yet where there is a source.
-    pub members: Vec<Member>,
-    /// Where the list comes from, if it may change.
+    /// The elements of the array in order; empty if there is a source.
+    pub members: Vec<BackendAddress>,
+    /// Source of the list, if it may change at run time.
     pub source: Option<Source>,
 }
 
 impl Connect {
-    /// Of these addresses, or of one source.
+    /// The backends that `list` names.
     ///
-    /// Errors: a source stands beside something else.
-    pub fn new(channel: String, list: &[Part]) -> Result<Self, String> {
+    /// Errors: a source is not the only item.
+    pub fn new(channel: String, list: &[Target]) -> Result<Self, String> {
         let mut members = Vec::new();
-        for part in list {
-            match part {
-                Part::Members(part) => members.extend(part.iter().cloned()),
-                Part::Source(source) if list.len() == 1 => {
+        for target in list {
+            match target {
+                Target::Members(addresses) => members.extend(addresses.iter().cloned()),
+                Target::Source(source) if list.len() == 1 => {
                     return Ok(Self { channel, members, source: Some(source.clone()) });
                 }
-                Part::Source(source) => {
-                    return Err(format!(
-                        "`{source}` is the whole list of `{channel}`; write nothing beside it"
-                    ));
+                Target::Source(source) => {
+                    return Err(format!("`{source}` must be the only item in the list of `{channel}`"));
                 }
             }
         }
@@ -42,17 +46,17 @@ impl Connect {
     }
 }
 
-/// A part of what a channel is connected to.
+/// An item in the list of a channel's backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Target {
     /// Addresses with their weights.
-    Members(Vec<Member>),
-    /// The whole list, from elsewhere.
+    Members(Vec<BackendAddress>),
+    /// A source of the whole list.
     Source(Source),
 }
 
-impl Part {
-    /// Errors: what is wrong, and what would be right.
+impl Target {
+    /// Parses an address or a source. Errors: what is wrong, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         match Source::parse(text) {
             Some(source) => source.map(Self::Source),
@@ -61,10 +65,10 @@ impl Part {
     }
 }
 
-/// Reads a backend: an address, what it weighs, and whether it only stands in for others.
+/// Parses a backend: an address, its weight, and whether it is a backup.
 ///
-/// Errors: what is wrong, and what would be right.
-pub fn members(text: &str) -> Result<Vec<Member>, String> {
+/// Errors: what is wrong, and what is allowed.
+pub fn members(text: &str) -> Result<Vec<BackendAddress>, String> {
     let mut words = text.split_ascii_whitespace();
     let endpoints = parse(words.next().unwrap_or_default())?;
     let (mut weight, mut rank) = (1, 0);
@@ -76,29 +80,32 @@ pub fn members(text: &str) -> Result<Vec<Member>, String> {
         let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
         weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
             format!(
-                "`{text}` says `{word}`; write `backup` behind the address, or `weight=N` with a number from 1 to {WEIGHT_MAX}"
+                "`{text}` has an unknown parameter `{word}`; the parameters are `backup` and `weight=N`, N from 1 to {WEIGHT_MAX}"
             )
         })?;
     }
-    Ok(endpoints.into_iter().map(|endpoint| Member::weighing(endpoint, weight).ranking(rank)).collect())
+    Ok(endpoints
+        .into_iter()
+        .map(|endpoint| BackendAddress::weighing(endpoint, weight).ranking(rank))
+        .collect())
 }
 
-/// Reads an address, or one for several elements of an array.
+/// Parses an address, repeated for each stream it stands for.
 ///
-/// Errors: what is wrong, and what would be right.
+/// Errors: what is wrong, and what is allowed.
 pub fn parse(text: &str) -> Result<Vec<Endpoint>, String> {
     let (address, count) = split(text);
     let endpoint: Endpoint =
         address.parse().map_err(|error: flick_net::address::EndpointError| error.to_string())?;
     let count = count.map_or(Ok(1), |count| {
         count.parse().ok().filter(|count| (1..=CHANNEL_ELEMENTS_MAX).contains(count)).ok_or_else(|| {
-            format!("`{text}` asks for {count} streams; write a number from 1 to {CHANNEL_ELEMENTS_MAX} behind the `x`")
+            format!("`{text}` asks for {count} streams; the range is 1 to {CHANNEL_ELEMENTS_MAX}")
         })
     })?;
     Ok(vec![endpoint; count])
 }
 
-/// Cuts the number of streams off. A path may end in `x8` by itself: there the address is written several times.
+/// Splits off the number of streams. Not of a path, which may end in `x8` itself: repeat such an address instead.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once('x') {
         Some((address, count)) if !text.starts_with("unix:") && !count.is_empty() => {
@@ -125,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn a_number_behind_an_address_stands_for_streams() {
+    fn suffix_x_repeats_an_address() {
         check("127.0.0.1:9000", "127.0.0.1:9000");
         check("127.0.0.1:9000x3", "127.0.0.1:9000 127.0.0.1:9000 127.0.0.1:9000");
         check("[::1]:9000x2", "[::1]:9000 [::1]:9000");
         check("unix:/run/box8", "unix:/run/box8");
-        check("127.0.0.1:9000x0", "write a number from 1 to 1024 behind the `x`");
+        check("127.0.0.1:9000x0", "the range is 1 to 1024");
         check("127.0.0.1:9000x99999999999999999999", "asks for 99999999999999999999 streams");
         check("127.0.0.1x3", "127.0.0.1");
     }
 
     #[test]
-    fn a_backend_may_weigh_more_than_others() {
+    fn backend_with_weight_and_backup() {
         let check = |text: &str, expected: &str| {
             let shown = match members(text) {
                 Ok(members) => members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -147,10 +154,10 @@ mod tests {
         check("127.0.0.1:9000 weight=3", "127.0.0.1:9000 weight=3");
         check("[::1]:9000  weight=1", "[::1]:9000");
         check("127.0.0.1:9000x2 weight=65535", "127.0.0.1:9000 weight=65535, 127.0.0.1:9000 weight=65535");
-        check("127.0.0.1:9000 weight=0", "with a number from 1 to 65535");
-        check("127.0.0.1:9000 weight=65536", "with a number from 1 to 65535");
+        check("127.0.0.1:9000 weight=0", "N from 1 to 65535");
+        check("127.0.0.1:9000 weight=65536", "N from 1 to 65535");
         check("127.0.0.1:9000 backup weight=2", "127.0.0.1:9000 weight=2 backup");
-        check("127.0.0.1:9000 down", "says `down`; write `backup`");
+        check("127.0.0.1:9000 down", "unknown parameter `down`; the parameters are `backup`");
         check("weight=3", "weight=3");
     }
 }

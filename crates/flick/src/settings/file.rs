@@ -1,105 +1,108 @@
-//! `flick.toml`: the same settings, kept.
-//! Promises: an unknown key, a wrong value or a wrong channel is shown at its line with what would be right.
+//! `flick.toml`: the settings of `flick run` as a file.
+//! Promises: an unknown key, a wrong value or a wrong channel is reported at its line, with what is allowed there.
+
+mod location;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use flick_compiler::EngineKind;
 use flick_net::Endpoint;
 use flick_runtime::Binding;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::addresses::{Connect, Part};
+use super::addresses::{Connect, Target};
+use super::deprecated::{self, Deprecated};
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
 use crate::access::Sample;
-use crate::compile::EngineKind;
-use crate::confine::{Confine, User};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
 use crate::report;
+use crate::sandbox::{SandboxMode, User};
+pub use location::{Location, SettingsFile, at_location};
 
-/// Channels of one table, with the places of their names.
+/// Channels of one table, with the locations of their names.
 pub type Table<T = Addresses> = BTreeMap<Spanned<String>, T>;
 
-/// The whole file; `None` where it says nothing.
+/// A whole settings file; `None` is a key that is not set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: Option<Workers>,
-    /// Whether each worker stays on a core.
-    pub pin: Option<bool>,
-    /// Which kernel interface.
+    /// Whether each worker is bound to a core.
+    pub cpu_affinity: Option<bool>,
+    /// Kernel interface for network I/O.
     pub io: Option<Io>,
-    /// How the log looks.
+    /// Format of the log.
     pub log: Option<LogFormat>,
-    /// Where the access log is written; relative to the file that names it.
+    /// File of the access log, relative to the settings file.
     pub access_log: Option<PathBuf>,
-    /// Which part of the requests is in it.
+    /// Ratio of requests in the access log.
     pub access_log_sample: Option<Sample>,
-    /// Whether perf is told the names of compiled functions.
+    /// Whether to write `/tmp/perf-PID.map`.
     pub perf_map: Option<bool>,
-    /// Who to become once the sockets are open.
+    /// User to switch to once the sockets are open.
     pub user: Option<User>,
-    /// What is given up.
-    pub confine: Option<Confine>,
-    /// How long a drain may take.
-    pub drain_deadline: Option<Period>,
-    /// How long clients that cannot change hands may stay with what was before.
-    pub reload_deadline: Option<Period>,
-    /// How long a worker may not turn until it counts as hanging.
-    pub hang_after: Option<Period>,
-    /// Where dictionaries with a snapshot are kept across restarts.
+    /// How the process restricts itself.
+    pub sandbox: Option<SandboxMode>,
+    /// Longest graceful shutdown.
+    pub shutdown_timeout: Option<Period>,
+    /// How long an old generation may serve its clients after a reload.
+    pub old_generation_timeout: Option<Period>,
+    /// Time without an event-loop iteration after which a worker counts as stalled.
+    pub watchdog_timeout: Option<Period>,
+    /// Directory of the snapshots of dictionaries.
     pub state_dir: Option<PathBuf>,
-    /// Which name server is asked.
+    /// DNS server for backend names.
     pub resolver: Option<std::net::SocketAddr>,
-    /// The admin side.
+    /// The admin endpoint.
     pub admin: Admin,
     /// What to run: one table, or a list of them.
     pub service: Services,
     /// Channels to listen on.
     pub listen: Table,
-    /// Channels to connect.
-    pub connect: Table<Sources>,
-    /// Health of backends.
+    /// Channels to connect to backends.
+    pub connect: Table<Targets>,
+    /// Backend health.
     pub health: HealthSettings,
     /// Limits.
     pub limits: LimitSettings,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: TimeoutSettings,
 }
 
-/// The admin side.
+/// The admin endpoint.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// Where it listens.
+    /// Its address.
     #[serde(deserialize_with = "admin_address")]
     pub listen: Option<flick_admin::Address>,
-    /// Where its token is; relative to the file that names it.
+    /// File of its token, relative to the settings file.
     pub token_file: Option<PathBuf>,
 }
 
-/// An address of the admin side: in quotes, or a port alone.
+/// Deserialises the address of the admin endpoint: a string, or a port number.
 fn admin_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<flick_admin::Address>, D::Error> {
-    struct Text;
-    impl Visitor<'_> for Text {
+    struct AddressOrPort;
+    impl Visitor<'_> for AddressOrPort {
         type Value = flick_admin::Address;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a port of this machine, or an address in quotes")
+            f.write_str("a port number, or an address in quotes")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
@@ -110,34 +113,34 @@ fn admin_address<'de, D: Deserializer<'de>>(
             port.to_string().parse().map_err(E::custom)
         }
     }
-    deserializer.deserialize_any(Text).map(Some)
+    deserializer.deserialize_any(AddressOrPort).map(Some)
 }
 
-/// A program to run, and what holds for its services only.
+/// A program to run, with the settings of its services.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Service {
-    /// What operators call it; without a name, as its process.
+    /// Name of the service; by default that of its process.
     pub name: Option<String>,
-    /// The program; relative to the file that names it.
+    /// The program, relative to the settings file.
     pub program: Option<PathBuf>,
-    /// What runs it.
+    /// What executes the code.
     pub engine: Option<EngineKind>,
     /// Channels to listen on.
     pub listen: Table,
-    /// Channels to connect.
-    pub connect: Table<Sources>,
-    /// Health of backends.
+    /// Channels to connect to backends.
+    pub connect: Table<Targets>,
+    /// Backend health.
     pub health: HealthSettings,
     /// Limits.
     pub limits: LimitSettings,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: TimeoutSettings,
-    /// Where dictionaries with a snapshot are kept across restarts.
+    /// Directory of the snapshots of dictionaries.
     pub state_dir: Option<PathBuf>,
 }
 
-/// `[service]`, or any number of `[[service]]`.
+/// One table `[service]`, or several tables `[[service]]`.
 #[derive(Debug, Default)]
 pub struct Services(pub Vec<Service>);
 
@@ -167,53 +170,53 @@ impl<'de> Deserialize<'de> for Services {
     }
 }
 
-/// What is written in quotes, alone or in a list.
-pub trait Written: Sized {
-    /// Reads one. Errors: what is wrong with it.
+/// A value that is one string or a list of strings.
+pub trait ListItem: Sized {
+    /// Parses one string. Errors: what is wrong with it.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Errors: what is wrong with several that stand together.
-    fn together(_all: &[Self]) -> Result<(), String> {
+    /// Checks the items of a list against each other. Errors: what contradicts what.
+    fn check_all(_items: &[Self]) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// An address, or one for several streams.
-impl Written for Vec<Endpoint> {
+/// An address, repeated for each stream it stands for.
+impl ListItem for Vec<Endpoint> {
     fn parse(text: &str) -> Result<Self, String> {
         addresses::parse(text)
     }
 }
 
-/// A part of what a channel is connected to: an address, or a source of them.
-impl Written for Part {
+/// An address of a backend, or a source of addresses.
+impl ListItem for Target {
     fn parse(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
 
-    fn together(all: &[Self]) -> Result<(), String> {
-        Connect::new(String::new(), all).map(|_| ())
+    fn check_all(items: &[Self]) -> Result<(), String> {
+        Connect::new(String::new(), items).map(|_| ())
     }
 }
 
-/// One, or a list of them.
+/// One string, or a list of strings.
 #[derive(Debug)]
 pub struct Listed<T>(Vec<T>);
 
-/// One address, or a list of them.
+/// One address, or a list of addresses.
 pub type Addresses = Listed<Vec<Endpoint>>;
 
 /// What a channel is connected to.
-pub type Sources = Listed<Part>;
+pub type Targets = Listed<Target>;
 
-/// One of a list.
+/// One item of a list.
 struct Single<T>(T);
 
-impl<'de, T: Written> Deserialize<'de> for Single<T> {
+impl<'de, T: ListItem> Deserialize<'de> for Single<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // It is parsed inside the visitor, so that a mistake is shown at this element of the list.
+        // Parsed inside the visitor, so that an error points at this item of the list.
         struct One<T>(PhantomData<T>);
-        impl<T: Written> Visitor<'_> for One<T> {
+        impl<T: ListItem> Visitor<'_> for One<T> {
             type Value = Single<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -228,10 +231,10 @@ impl<'de, T: Written> Deserialize<'de> for Single<T> {
     }
 }
 
-impl<'de, T: Written> Deserialize<'de> for Listed<T> {
+impl<'de, T: ListItem> Deserialize<'de> for Listed<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore<T>(PhantomData<T>);
-        impl<'de, T: Written> Visitor<'de> for OneOrMore<T> {
+        impl<'de, T: ListItem> Visitor<'de> for OneOrMore<T> {
             type Value = Listed<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,8 +250,8 @@ impl<'de, T: Written> Deserialize<'de> for Listed<T> {
                 while let Some(Single(one)) = items.next_element()? {
                     all.push(one);
                 }
-                // What is wrong with several is told here, where the place is known.
-                T::together(&all).map_err(de::Error::custom)?;
+                // Checked here, where the location of the list is known.
+                T::check_all(&all).map_err(de::Error::custom)?;
                 Ok(Listed(all))
             }
         }
@@ -256,156 +259,56 @@ impl<'de, T: Written> Deserialize<'de> for Listed<T> {
     }
 }
 
-/// A settings file that was read: enough to show a place in it.
-#[derive(Debug)]
-pub struct Named {
-    /// Where it is.
-    pub path: PathBuf,
-    text: String,
-    /// Names of channels, whose table they stand in (a number of a `[[service]]`, or the file's), and where.
-    channels: Vec<(Option<usize>, String, Range<usize>)>,
-}
-
-impl Named {
-    /// A failure at a channel that stands in the file's tables, or in those of the service of that number.
-    pub fn at_channel(&self, service: Option<usize>, channel: &str, title: &str, help: &str) -> Failure {
-        let place = self.channels.iter().find(|(of, name, _)| *of == service && name == channel);
-        let place = place.map_or(0..0, |(_, _, place)| place.clone());
-        let path = self.path.display().to_string();
-        Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
-    }
-
-    /// A failure at a setting, named by its table and key, of the service of that number or of the file's own; without a place
-    /// where it does not stand there.
-    pub fn at_setting(&self, service: Option<usize>, path: &[&str], title: &str, help: &str) -> Failure {
-        let shown = self.excerpt(service, path, title, Some(help));
-        Failure::usage(shown.unwrap_or_else(|| format!("{title}; {help}")))
-    }
-
-    /// A failure that comes from what a setting names, shown there if it stands there.
-    pub fn shown_at(&self, service: Option<usize>, path: &[&str], failure: Failure) -> Failure {
-        failure.shown(|title| self.excerpt(service, path, title, None))
-    }
-
-    /// A failure at the table of the service of that number.
-    pub fn at_service(&self, service: usize, title: &str, help: &str) -> Failure {
-        let place = table_of(&self.text, service).unwrap_or(0..0);
-        let path = self.path.display().to_string();
-        Failure::usage(report::excerpt(title, &path, &self.text, place, Some(help)))
-    }
-
-    /// Where a setting of the file's own stands, for what is found wrong with it when the file is not at hand any more.
-    pub fn place(&self, path: &[&str]) -> Option<Place> {
-        let place = place_of(&self.text, None, path)?;
-        Some(Place { name: self.path.display().to_string(), text: self.text.clone(), place })
-    }
-
-    /// What is wrong at a setting, shown there; nothing where it does not stand there.
-    fn excerpt(
-        &self,
-        service: Option<usize>,
-        path: &[&str],
-        title: &str,
-        help: Option<&str>,
-    ) -> Option<String> {
-        let place = place_of(&self.text, service, path)?;
-        Some(report::excerpt(title, &self.path.display().to_string(), &self.text, place, help))
-    }
-}
-
-/// A place in a settings file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    name: String,
-    text: String,
-    place: Range<usize>,
-}
-
-impl Place {
-    /// A failure that comes from what stands there, shown there.
-    fn shown(&self, failure: Failure) -> Failure {
-        failure.shown(|title| Some(report::excerpt(title, &self.name, &self.text, self.place.clone(), None)))
-    }
-}
-
-/// A failure, shown where it comes from if that is a settings file.
-pub fn shown_at(place: Option<&Place>, failure: Failure) -> Failure {
-    match place {
-        Some(place) => place.shown(failure),
-        None => failure,
-    }
-}
-
-/// Where the table of a service stands.
-fn table_of(text: &str, service: usize) -> Option<Range<usize>> {
-    let root = DeTable::parse(text).ok()?;
-    let (_, services) = entry(root.get_ref(), "service")?;
-    match services.get_ref() {
-        DeValue::Array(all) => Some(all.get(service)?.span()),
-        _ => Some(services.span()),
-    }
-}
-
-/// Where a setting stands, with its value.
-fn place_of(text: &str, service: Option<usize>, path: &[&str]) -> Option<Range<usize>> {
-    let root = DeTable::parse(text).ok()?;
-    let mut table = root.get_ref();
-    if let Some(number) = service {
-        table = match entry(table, "service")?.1.get_ref() {
-            DeValue::Array(all) => all.get(number)?.get_ref().as_table()?,
-            one => one.as_table()?,
-        };
-    }
-    let (last, tables) = path.split_last()?;
-    for name in tables {
-        table = entry(table, name)?.1.get_ref().as_table()?;
-    }
-    let (key, value) = entry(table, last)?;
-    Some(key.start..value.span().end)
-}
-
-/// A key of a table, with what it is set to.
-fn entry<'t, 'f>(table: &'t DeTable<'f>, name: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'f>>)> {
-    let found = table.iter().find(|(key, _)| key.get_ref() == name);
-    found.map(|(key, value)| (key.span(), value))
-}
-
-/// How the log looks, as far as the file at `path` says so at all.
+/// The `log` key of the file at `path`, even if the rest of the file is wrong.
 pub fn log_format(path: &Path) -> Option<LogFormat> {
-    let text = crate::console::read_source(path).ok()?;
+    let text = flick_compiler::read_source(path).ok()?;
     let (root, _) = DeTable::parse_recoverable(&text);
-    let (_, format) = entry(root.get_ref(), "log")?;
+    let (_, format) = location::entry(root.get_ref(), "log")?;
     LogFormat::from_str(format.get_ref().as_str()?, false).ok()
+}
+
+/// A settings file that was read.
+pub struct Loaded {
+    /// Its contents.
+    pub file: File,
+    /// Its text, to report errors in it.
+    pub source: SettingsFile,
+    /// Deprecated keys in it.
+    pub deprecated: Vec<Deprecated>,
 }
 
 /// Reads the settings file at `path`.
 ///
-/// Errors: it cannot be read, or is not what [`File`] describes; shown at its place.
-pub fn read(path: &Path) -> Result<(File, Named), Failure> {
+/// Errors: it cannot be read, or is not what [`File`] describes; reported at the line.
+pub fn read(path: &Path) -> Result<Loaded, Failure> {
     let shown = path.display().to_string();
-    let text = crate::console::read_source(path)
+    let text = flick_compiler::read_source(path)
         .map_err(|error| Failure::usage(format!("cannot read the settings in {shown}: {error}")))?;
-    let file: File = toml::from_str(&text).map_err(|error| {
-        let place = error.span().unwrap_or(0..0);
-        Failure::usage(report::excerpt(error.message().trim_end(), &shown, &text, place, None))
-    })?;
+    let refused = |title: &str, span| Failure::usage(report::excerpt(title, &shown, &text, span, None));
+    let wrong =
+        |error: toml::de::Error| refused(error.message().trim_end(), error.span().unwrap_or_default());
+    let mut root = DeTable::parse(&text).map_err(wrong)?;
+    let deprecated = deprecated::translate_keys(root.get_mut());
+    let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span))?;
+    let file = File::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
     let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
         service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))
     });
     let names = file.listen.keys().chain(file.connect.keys()).map(|name| (None, name)).chain(own);
     let channels = names.map(|(of, name)| (of, name.get_ref().clone(), name.span())).collect();
-    Ok((file, Named { path: path.to_path_buf(), text, channels }))
+    let source = SettingsFile::new(path.to_path_buf(), text, channels);
+    Ok(Loaded { file, source, deprecated })
 }
 
-/// The channels of one table that are connected.
-pub fn connects(table: Table<Sources>) -> Vec<Connect> {
-    let connect = |(name, sources): (Spanned<String>, Sources)| {
-        Connect::new(name.into_inner(), &sources.0).expect("what was read has been checked")
+/// The channels of a `[connect]` table.
+pub fn connects(table: Table<Targets>) -> Vec<Connect> {
+    let connect = |(name, targets): (Spanned<String>, Targets)| {
+        Connect::new(name.into_inner(), &targets.0).expect("`check_all` accepted the list")
     };
     table.into_iter().map(connect).collect()
 }
 
-/// The channels of one table as the platform takes them.
+/// The channels of a `[listen]` table.
 pub fn bindings(table: Table) -> Vec<Binding> {
     let binding = |(name, addresses): (Spanned<String>, Addresses)| {
         Binding::new(name.into_inner(), addresses.0.concat())

@@ -3,121 +3,133 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use flick_compiler::EngineKind;
 use flick_runtime::Binding;
 
-use super::addresses::{Connect, Part};
+use super::addresses::{Connect, Target};
+use super::deprecated::Deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
 use super::{Io, addresses};
 use crate::access::Sample;
-use crate::compile::EngineKind;
-use crate::confine::{Confine, User};
 use crate::logging::LogFormat;
+use crate::sandbox::{SandboxMode, User};
 
-/// What the command line says; `None` where it says nothing.
+/// Help headings.
+const CHANNELS: &str = "Channels";
+const PROCESS: &str = "Process";
+const LIFECYCLE: &str = "Reload and shutdown";
+const OBSERVABILITY: &str = "Admin endpoint and logs";
+
+/// The command line of `flick run`; `None` is an option that is not given.
 #[derive(Clone, Debug, Args)]
 pub struct RunFlags {
-    /// The programs; without one, those of the settings file
+    /// Programs to run as services. [default: those of the settings file]
     #[arg(value_name = "FILE")]
     pub programs: Vec<PathBuf>,
-    /// Settings file [default without FILE: ./flick.toml]
+    /// File with the settings. [default: ./flick.toml, if no FILE is given]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Listen for a channel of the process: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`; for eight streams of
-    /// an array that the process merges: `mappers=127.0.0.1:9000x8`. Where several services have a channel of that name:
-    /// `SERVICE.client=...`
-    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding)]
+    /// Listen for connections to a channel: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`. For an array that the
+    /// process merges, `mappers=127.0.0.1:9000x8` is eight streams. Write `SERVICE.CHANNEL` if several services have a
+    /// channel of that name. [default: none]
+    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding, help_heading = CHANNELS)]
     pub listen: Vec<Binding>,
-    /// Connect a channel, or the elements of an array in order: `backends=127.0.0.1:11311,127.0.0.1:11312`
-    /// A list that may change while the service runs is read from a file, `backends=file:PATH` (an address on each line), or
-    /// from name servers: `backends=dns:NAME:PORT`, `backends=srv:_SERVICE._tcp.NAME`
-    #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = connect)]
+    /// Connect a channel to backends, in order: `backends=127.0.0.1:11311,127.0.0.1:11312 weight=2`. A list that changes at
+    /// run time comes from a file (`backends=file:PATH`, one address per line) or from DNS (`backends=dns:NAME:PORT`,
+    /// `backends=srv:_SERVICE._tcp.NAME`). [default: none]
+    #[arg(long, value_name = "CHANNEL=BACKEND[,...]", value_parser = connect, help_heading = CHANNELS)]
     pub connect: Vec<Connect>,
-    /// The name server to ask [default: those of /etc/resolv.conf]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// DNS server for `dns:` and `srv:`. [default: those of /etc/resolv.conf]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = CHANNELS)]
     pub resolver: Option<std::net::SocketAddr>,
-    /// Worker threads [default: one for each core]
-    #[arg(long, value_name = "N")]
+    /// Number of worker threads. [default: one per core]
+    #[arg(long, value_name = "N", help_heading = PROCESS)]
     pub workers: Option<Workers>,
-    /// Leave the choice of cores to the kernel
-    #[arg(long)]
-    pub no_pin: bool,
-    /// Which kernel interface carries the bytes [default: auto]
-    #[arg(long, value_name = "KIND")]
+    /// Do not bind each worker to a core; the kernel places them.
+    #[arg(long, help_heading = PROCESS)]
+    pub no_cpu_affinity: bool,
+    /// Kernel interface for network I/O. [default: auto]
+    #[arg(long, value_name = "BACKEND", help_heading = PROCESS)]
     pub io: Option<Io>,
-    /// What runs the code [default: native]
-    #[arg(long, value_name = "KIND")]
+    /// What executes the compiled program. [default: native]
+    #[arg(long, value_name = "ENGINE", help_heading = PROCESS)]
     pub engine: Option<EngineKind>,
-    /// How long a drain may take after SIGTERM or SIGINT [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    pub drain_deadline: Option<Period>,
-    /// How long clients that cannot change hands may stay with what was before a reload or an upgrade [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    pub reload_deadline: Option<Period>,
-    /// How long a worker may not turn until `/healthz` says that it hangs; `0`: for ever [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub hang_after: Option<Period>,
-    /// Reload whenever a program or the settings file changes
-    #[arg(long)]
-    pub watch: bool,
-    /// Where dictionaries with a snapshot are kept across restarts [default: flick-state]
-    #[arg(long, value_name = "DIRECTORY")]
-    pub state_dir: Option<PathBuf>,
-    /// Show metrics, health and a page here: `9900` (of this machine only), `ADDRESS:PORT`, `unix:PATH` [default: nowhere]
-    #[arg(long, value_name = "ADDRESS")]
-    pub admin: Option<flick_admin::Address>,
-    /// A file whose first line is the token that readers of the admin side must show
-    #[arg(long, value_name = "FILE")]
-    pub admin_token_file: Option<PathBuf>,
-    /// Become this user once the sockets are open; only root can
-    #[arg(long, value_name = "NAME[:GROUP]")]
+    /// User to switch to once the sockets are open. Only root can switch. [default: none]
+    #[arg(long, value_name = "USER[:GROUP]", help_heading = PROCESS)]
     pub user: Option<User>,
-    /// What the service gives up when it has started [default: on]
-    #[arg(long, value_name = "HOW")]
-    pub confine: Option<Confine>,
-    /// How the log on stderr looks [default: text]
-    #[arg(long, value_name = "FORMAT")]
-    pub log: Option<LogFormat>,
-    /// Write a line of JSON for each request that is answered to this file, or to standard output: `-`; SIGUSR1 opens it anew
+    /// How the process restricts itself with Landlock and seccomp once it has started. [default: on]
+    #[arg(long, value_name = "MODE", help_heading = PROCESS)]
+    pub sandbox: Option<SandboxMode>,
+    /// Directory in which dictionaries with a `snapshot` survive restarts. One process at a time uses it.
+    /// [default: flick-state]
+    #[arg(long, value_name = "DIR", help_heading = PROCESS)]
+    pub state_dir: Option<PathBuf>,
+    /// Longest graceful shutdown after SIGTERM or SIGINT. Connections still open are then closed. [default: 10s]
+    #[arg(long, value_name = "DURATION", help_heading = LIFECYCLE)]
+    pub shutdown_timeout: Option<Period>,
+    /// Longest time that the old generation serves its remaining clients after a reload or an upgrade. [default: 10m]
+    #[arg(long, value_name = "DURATION", help_heading = LIFECYCLE)]
+    pub old_generation_timeout: Option<Period>,
+    /// Time without an event-loop iteration after which a worker counts as stalled and `/healthz` answers 503.
+    /// 0 disables. [default: 5s]
+    #[arg(long, value_name = "DURATION", help_heading = LIFECYCLE)]
+    pub watchdog_timeout: Option<Period>,
+    /// Reload when a program or the settings file changes.
+    #[arg(long, help_heading = LIFECYCLE)]
+    pub watch: bool,
+    /// Address of the admin endpoint (metrics, health, admin page): `9900` on the loopback, `ADDRESS:PORT`, `unix:PATH`.
     /// [default: none]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ADDRESS", help_heading = OBSERVABILITY)]
+    pub admin: Option<flick_admin::Address>,
+    /// File whose first line is the bearer token of the admin endpoint. [default: none]
+    #[arg(long, value_name = "FILE", help_heading = OBSERVABILITY)]
+    pub admin_token_file: Option<PathBuf>,
+    /// Format of the log on standard error. [default: text]
+    #[arg(long, value_name = "FORMAT", help_heading = OBSERVABILITY)]
+    pub log: Option<LogFormat>,
+    /// File of the access log, one line of JSON per request; `-` is standard output. SIGUSR1 reopens it. [default: none]
+    #[arg(long, value_name = "FILE", help_heading = OBSERVABILITY)]
     pub access_log: Option<PathBuf>,
-    /// Of so many requests one is in the access log: `1/100` [default: 1, all of them]
-    #[arg(long, value_name = "PART")]
+    /// Ratio of requests in the access log: `1/100` logs one in a hundred. [default: 1]
+    #[arg(long, value_name = "RATIO", help_heading = OBSERVABILITY)]
     pub access_log_sample: Option<Sample>,
-    /// Keep the names of compiled functions in /tmp/perf-PID.map, where perf looks for them
-    #[arg(long)]
+    /// Write the names of compiled functions to /tmp/perf-PID.map for perf.
+    #[arg(long, help_heading = OBSERVABILITY)]
     pub perf_map: bool,
-    /// Say more: where the time to start went, and what the service does
-    #[arg(short, long)]
+    /// Log at level `debug`, and print how long each compiler phase took.
+    #[arg(short, long, help_heading = OBSERVABILITY)]
     pub verbose: bool,
-    /// Health of backends.
+    /// Backend health.
     #[command(flatten)]
     pub health: HealthSettings,
     /// Limits.
     #[command(flatten)]
     pub limits: LimitSettings,
-    /// Time-outs.
+    /// Timeouts.
     #[command(flatten)]
     pub timeouts: TimeoutSettings,
+    /// Deprecated options that were given.
+    #[arg(skip)]
+    pub deprecated: Vec<Deprecated>,
 }
 
-/// The channel and what is said of it.
+/// Splits `CHANNEL=...`.
 fn channel_of(text: &str) -> Result<(&str, &str), String> {
     text.split_once('=').filter(|(channel, _)| !channel.is_empty()).ok_or_else(|| {
-        format!("`{text}` names no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
+        format!("`{text}` has no channel; write `CHANNEL=ADDRESS`, such as `client=127.0.0.1:11211`")
     })
 }
 
-/// Reads `CHANNEL=ADDRESS[,ADDRESS...]` or `CHANNEL=SOURCE`.
+/// Parses `CHANNEL=BACKEND[,BACKEND...]` or `CHANNEL=SOURCE`.
 fn connect(text: &str) -> Result<Connect, String> {
     let (channel, list) = channel_of(text)?;
-    let parts = list.split(',').map(|part| Part::parse(part.trim())).collect::<Result<Vec<_>, _>>()?;
-    Connect::new(channel.to_owned(), &parts)
+    let targets = list.split(',').map(|item| Target::parse(item.trim())).collect::<Result<Vec<_>, _>>()?;
+    Connect::new(channel.to_owned(), &targets)
 }
 
-/// Reads `CHANNEL=ADDRESS[,ADDRESS...]`.
+/// Parses `CHANNEL=ADDRESS[,ADDRESS...]`.
 fn binding(text: &str) -> Result<Binding, String> {
     let (channel, addresses) = channel_of(text)?;
     let each = addresses.split(',').map(|address| addresses::parse(address.trim()));
@@ -130,7 +142,7 @@ mod tests {
     use super::binding;
 
     #[test]
-    fn bindings_keep_the_order_of_their_addresses() {
+    fn binding_keeps_the_order_of_addresses() {
         let read = binding("backends=127.0.0.1:2,[::1]:1,unix:/a.sock").expect("three addresses");
         let shown: Vec<_> = read.endpoints.iter().map(ToString::to_string).collect();
         assert_eq!(

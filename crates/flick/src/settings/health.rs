@@ -1,4 +1,4 @@
-//! When backends get no requests, or fewer: the same fields as options and as keys of `[health]` in `flick.toml`.
+//! Backend health: each field is an option of `flick run` and a key of `[health]` in `flick.toml`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::limits::set;
-use super::units::{Lasting, Part, Percent, Period, Positive};
+use super::units::{NonZeroPeriod, Percent, PercentOrZero, Period, Positive};
 
-/// What a check sends or expects: text in which `\r`, `\n`, `\t`, `\\` and `\xNN` stand for bytes.
+/// Bytes that a health check sends or expects, written as text with the escapes `\r`, `\n`, `\t`, `\\` and `\xNN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckBytes(Vec<u8>);
 
@@ -20,7 +20,9 @@ impl FromStr for CheckBytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` has a `\\` before something else than `r`, `n`, `t`, `\\` or `xNN`");
+        let wrong = || {
+            format!("`{text}` has an unknown escape; the escapes are `\\r`, `\\n`, `\\t`, `\\\\` and `\\xNN`")
+        };
         let (mut bytes, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.find('\\') {
             bytes.extend_from_slice(&rest.as_bytes()[..at]);
@@ -40,7 +42,7 @@ impl FromStr for CheckBytes {
         }
         bytes.extend_from_slice(rest.as_bytes());
         if bytes.len() > CHECK_BYTES_MAX {
-            return Err(format!("a check sends and expects at most {CHECK_BYTES_MAX} bytes"));
+            return Err(format!("a health check sends and expects at most {CHECK_BYTES_MAX} bytes"));
         }
         Ok(Self(bytes))
     }
@@ -52,141 +54,149 @@ impl<'de> Deserialize<'de> for CheckBytes {
     }
 }
 
-/// When backends get no requests, or fewer.
+/// Outlier ejection, health checks, limits and retries of backends.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[command(next_help_heading = "Health of backends")]
+#[command(next_help_heading = "Backend health")]
 pub struct HealthSettings {
-    /// Requests that must fail in a row before a backend gets none for a while; 0: never [default: 0]
+    /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection or
+    /// a malformed response. 0 disables. [default: 0]
     #[arg(long, value_name = "N")]
-    eject_failures: Option<u32>,
-    /// Part of its requests that must fail before a backend gets none for a while; 0%: whatever their part [default: 0%]
+    outlier_consecutive_failures: Option<u32>,
+    /// Percentage of failed requests, over ten seconds, from which a backend is ejected. 0% disables. [default: 0%]
     #[arg(long, value_name = "PERCENT")]
-    eject_share: Option<Part>,
-    /// Requests of the last ten seconds without which that part says nothing [default: 20]
+    outlier_failure_percent: Option<PercentOrZero>,
+    /// Number of requests in those ten seconds below which `--outlier-failure-percent` ejects nothing. [default: 20]
     #[arg(long, value_name = "N")]
-    eject_requests_min: Option<Positive>,
-    /// For how long; each further time soon after that twice as long [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    eject_time: Option<Period>,
-    /// Part of a channel's backends that may be out at one time [default: 50%]
+    outlier_min_requests: Option<Positive>,
+    /// Time of a backend's first ejection. It doubles with each further ejection, up to 32 times this, until the backend
+    /// has stayed healthy for as long. [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    outlier_ejection_time: Option<Period>,
+    /// Maximum percentage of a channel's backends that may be ejected. When more fail their health checks, the checks are
+    /// ignored. [default: 50%]
     #[arg(long, value_name = "PERCENT")]
-    eject_max: Option<Percent>,
-    /// How long a backend that is back gets less than its share from picks without a key [default: 0]
-    #[arg(long, value_name = "TIME")]
+    outlier_max_ejected: Option<Percent>,
+    /// Time during which a backend that is new or healthy again receives a growing share of the requests balanced without
+    /// a key, from a twentieth up. 0 disables. [default: 0]
+    #[arg(long, value_name = "DURATION")]
     slow_start: Option<Period>,
-    /// Clients that wait for a connection to one backend, beyond which further ones are told at once that it is busy; 0: no bound [default: 0]
+    /// Maximum number of clients waiting for a connection to one backend. Further requests are answered with *overload*.
+    /// 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    backend_pending_max: Option<u32>,
-    /// Requests under way on one backend, beyond which further ones fail at once; 0: no bound [default: 0]
+    max_pending_per_backend: Option<u32>,
+    /// Maximum number of requests in flight on one backend. Further requests are answered with *overload*. Not for
+    /// services that relay connections. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    backend_requests_max: Option<u32>,
-    /// Requests sent to another backend when theirs has failed, where the protocol lets them be repeated and the program picked
-    /// without a key: so many of a hundred of the last second [default: 20%]
+    max_requests_per_backend: Option<u32>,
+    /// Retries on another backend, as a percentage of the requests of the last second. Only requests that the protocol
+    /// lets flick repeat (`%retry`), balanced without a key, before any byte of a response. [default: 20%]
     #[arg(long, value_name = "PERCENT")]
-    retry_budget: Option<Part>,
-    /// So many in each second, however few requests there are; with a budget of 0%, 0: none at all [default: 10]
+    retry_budget: Option<PercentOrZero>,
+    /// Retries allowed per second whatever the budget. With `--retry-budget 0%`, 0 disables retries. [default: 10]
     #[arg(long, value_name = "N")]
-    retry_min: Option<u32>,
-    /// How often each worker checks each backend; 0: never [default: 0]
-    #[arg(long, value_name = "TIME")]
-    check_every: Option<Period>,
-    /// How long a check may take [default: 1s]
-    #[arg(long, value_name = "TIME")]
-    check_timeout: Option<Lasting>,
-    /// What a check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`; nothing: it is over when it is connected
-    #[arg(long, value_name = "TEXT")]
-    check_send: Option<CheckBytes>,
-    /// What the answer must begin with, such as `HTTP/1.1 200`
-    #[arg(long, value_name = "TEXT")]
-    check_expect: Option<CheckBytes>,
-    /// Checks that must fail in a row before a backend gets no requests [default: 3]
+    retry_min_per_second: Option<u32>,
+    /// Interval of active health checks, per worker and backend. 0 disables. [default: 0]
+    #[arg(long, value_name = "DURATION")]
+    health_check_interval: Option<Period>,
+    /// Time after which a health check has failed. At most `--health-check-interval`. [default: 1s]
+    #[arg(long, value_name = "DURATION")]
+    health_check_timeout: Option<NonZeroPeriod>,
+    /// Bytes that a health check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`. At most 256; `\r`, `\n`, `\t`,
+    /// `\\` and `\xNN` are escapes. [default: none; connecting is enough]
+    #[arg(long, value_name = "BYTES")]
+    health_check_send: Option<CheckBytes>,
+    /// Bytes that the response to a health check must begin with, such as `HTTP/1.1 200`. Escapes as in
+    /// `--health-check-send`. [default: none]
+    #[arg(long, value_name = "BYTES")]
+    health_check_expect: Option<CheckBytes>,
+    /// Consecutive failed health checks after which a backend is ejected. [default: 3]
     #[arg(long, value_name = "N")]
-    check_fall: Option<Positive>,
-    /// Checks that must succeed in a row before it gets some again [default: 2]
+    health_check_fall: Option<Positive>,
+    /// Consecutive successful health checks after which an ejected backend is healthy again. [default: 2]
     #[arg(long, value_name = "N")]
-    check_rise: Option<Positive>,
+    health_check_rise: Option<Positive>,
 }
 
 impl HealthSettings {
-    /// Whether it says how often backends are checked, be it never.
-    pub fn sets_checks(&self) -> bool {
-        self.check_every.is_some()
+    /// Whether the interval of health checks is set, even to zero.
+    pub fn sets_health_checks(&self) -> bool {
+        self.health_check_interval.is_some()
     }
 
-    /// A setting that says how, if one is there.
-    pub fn of_checks(&self) -> Option<&'static str> {
+    /// Key of a setting that describes health checks, if one is set.
+    pub fn health_check_detail(&self) -> Option<&'static str> {
         let all = [
-            ("check_expect", self.check_expect.is_some()),
-            ("check_send", self.check_send.is_some()),
-            ("check_timeout", self.check_timeout.is_some()),
-            ("check_fall", self.check_fall.is_some()),
-            ("check_rise", self.check_rise.is_some()),
+            ("health_check_expect", self.health_check_expect.is_some()),
+            ("health_check_send", self.health_check_send.is_some()),
+            ("health_check_timeout", self.health_check_timeout.is_some()),
+            ("health_check_fall", self.health_check_fall.is_some()),
+            ("health_check_rise", self.health_check_rise.is_some()),
         ];
         all.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key)
     }
 
-    /// Whether it says how many failures put a backend out, be it none.
-    pub fn sets_ejection(&self) -> bool {
-        self.eject_failures.is_some() || self.sets_share()
+    /// Whether a threshold of failed requests is set, even to zero.
+    pub fn sets_outlier_threshold(&self) -> bool {
+        self.outlier_consecutive_failures.is_some() || self.sets_failure_percent()
     }
 
-    /// Whether it says which part of its requests does.
-    pub fn sets_share(&self) -> bool {
-        self.eject_share.is_some()
+    /// Whether the percentage of failed requests is set.
+    pub fn sets_failure_percent(&self) -> bool {
+        self.outlier_failure_percent.is_some()
     }
 
-    /// Whether it says that, or how often backends are checked: both may put one out.
-    pub fn sets_what_puts_out(&self) -> bool {
-        self.sets_ejection() || self.sets_checks()
+    /// Whether backends can be ejected: by failed requests or by failed health checks.
+    pub fn requires_ejection(&self) -> bool {
+        self.sets_outlier_threshold() || self.sets_health_checks()
     }
 
-    /// A setting that says for how long backends are put out, if it is there.
-    pub fn of_ejection(&self) -> Option<&'static str> {
-        self.eject_time.map(|_| "eject_time")
+    /// Key of the ejection time, if it is set.
+    pub fn ejection_time_detail(&self) -> Option<&'static str> {
+        self.outlier_ejection_time.map(|_| "outlier_ejection_time")
     }
 
-    /// A setting that says how many backends may be out, if it is there.
-    pub fn of_being_out(&self) -> Option<&'static str> {
-        self.eject_max.map(|_| "eject_max")
+    /// Key of the maximum percentage of ejected backends, if it is set.
+    pub fn max_ejected_detail(&self) -> Option<&'static str> {
+        self.outlier_max_ejected.map(|_| "outlier_max_ejected")
     }
 
-    /// A setting that says of which requests that part is, if one is there.
-    pub fn of_share(&self) -> Option<&'static str> {
-        self.eject_requests_min.map(|_| "eject_requests_min")
+    /// Key of the minimum number of requests, if it is set.
+    pub fn min_requests_detail(&self) -> Option<&'static str> {
+        self.outlier_min_requests.map(|_| "outlier_min_requests")
     }
 
-    /// How often backends are checked, if it says so.
-    pub fn check_every(&self) -> Option<Duration> {
-        self.check_every.map(|period| period.0)
+    /// Interval of health checks, if set.
+    pub fn health_check_interval(&self) -> Option<Duration> {
+        self.health_check_interval.map(|period| period.0)
     }
 
-    /// How long a check may take, if it says so.
-    pub fn check_timeout(&self) -> Option<Duration> {
-        self.check_timeout.map(|time| time.0)
+    /// Timeout of a health check, if set.
+    pub fn health_check_timeout(&self) -> Option<Duration> {
+        self.health_check_timeout.map(|time| time.0)
     }
 
-    /// Overwrites what is set here.
+    /// Overwrites the limits that are set.
     pub fn apply(&self, limits: &mut Limits) {
         set(&mut limits.retries.percent, self.retry_budget.map(|percent| percent.0));
-        set(&mut limits.retries.min_per_s, self.retry_min);
+        set(&mut limits.retries.min_per_second, self.retry_min_per_second);
         let health = &mut limits.health;
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
-        set(&mut health.eject_failures, self.eject_failures);
-        set(&mut health.eject_percent, self.eject_share.map(|part| part.0));
-        set(&mut health.eject_requests_min, self.eject_requests_min.map(|count| count.0));
-        set(&mut health.eject_time, period(self.eject_time));
-        set(&mut health.eject_max_percent, self.eject_max.map(|percent| percent.0));
+        set(&mut health.outlier_consecutive_failures, self.outlier_consecutive_failures);
+        set(&mut health.outlier_failure_percent, self.outlier_failure_percent.map(|percent| percent.0));
+        set(&mut health.outlier_min_requests, self.outlier_min_requests.map(|count| count.0));
+        set(&mut health.outlier_ejection_time, period(self.outlier_ejection_time));
+        set(&mut health.outlier_max_ejected_percent, self.outlier_max_ejected.map(|percent| percent.0));
         set(&mut health.slow_start, period(self.slow_start));
-        set(&mut health.backend_pending_max, self.backend_pending_max);
-        set(&mut health.backend_requests_max, self.backend_requests_max);
-        set(&mut health.check_every, period(self.check_every));
-        set(&mut health.check_timeout, self.check_timeout.map(|time| time.0));
-        set(&mut health.check_send, bytes(&self.check_send));
-        set(&mut health.check_expect, bytes(&self.check_expect));
-        set(&mut health.check_fall, self.check_fall.map(|count| count.0));
-        set(&mut health.check_rise, self.check_rise.map(|count| count.0));
+        set(&mut health.max_pending_per_backend, self.max_pending_per_backend);
+        set(&mut health.max_requests_per_backend, self.max_requests_per_backend);
+        set(&mut health.health_check_interval, period(self.health_check_interval));
+        set(&mut health.health_check_timeout, self.health_check_timeout.map(|time| time.0));
+        set(&mut health.health_check_send, bytes(&self.health_check_send));
+        set(&mut health.health_check_expect, bytes(&self.health_check_expect));
+        set(&mut health.health_check_fall, self.health_check_fall.map(|count| count.0));
+        set(&mut health.health_check_rise, self.health_check_rise.map(|count| count.0));
     }
 }
 
@@ -195,12 +205,12 @@ mod tests {
     use super::CheckBytes;
 
     #[test]
-    fn bytes_of_a_check_are_written_as_text() {
+    fn escapes_of_health_check_bytes() {
         let read = |text: &str| text.parse::<CheckBytes>().map(|bytes| bytes.0);
         assert_eq!(read("PING\\r\\n"), Ok(b"PING\r\n".to_vec()));
         assert_eq!(read("\\x80\\x0a\\\\ \\t"), Ok(b"\x80\n\\ \t".to_vec()));
         for wrong in ["\\", "\\q", "\\x8", "\\xzz"] {
-            assert!(read(wrong).expect_err(wrong).contains("before something else"), "{wrong}");
+            assert!(read(wrong).expect_err(wrong).contains("unknown escape"), "{wrong}");
         }
         assert!(read(&"a".repeat(257)).expect_err("too long").contains("at most 256"));
     }

@@ -1,32 +1,32 @@
-//! Limits and time-outs: the same fields as options and as keys of `flick.toml`.
+//! Limits, scheduling and timeouts: each field is an option of `flick run` and a key of `flick.toml`.
 
 use std::time::Duration;
 
 use clap::Args;
-use flick_runtime::{Limits, Overflow, Policy, Timeouts};
+use flick_runtime::{Limits, OnMaxConnections, TaskScheduling, Timeouts};
 use serde::Deserialize;
 
-use super::units::{Count, Lasting, Percent, Period, Positive, Size, Span};
+use super::units::{Bounded, Count, NonZeroPeriod, Percent, Period, Positive, Size};
 
-/// What to do with a client beyond the limit.
+/// What happens to a client connection above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OverflowSetting {
-    /// Stop accepting until a session ends
-    Pause,
-    /// Accept and close at once
-    Refuse,
+pub enum OnMaxConnectionsSetting {
+    /// Stop accepting; clients wait in the kernel's listen queue
+    Queue,
+    /// Accept, answer with the protocol's overload response if it has one, and close
+    Reject,
 }
 
-/// How long a task runs before the next one has its turn
+/// When a task yields to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PolicySetting {
-    /// Until its time slice is over, or it has nothing to do
+pub enum TaskSchedulingSetting {
+    /// A task runs until its time slice ends or it has no work
     Cooperative,
-    /// Until it has nothing to do
+    /// A task runs until it has no work
     RunToCompletion,
-    /// For one message
+    /// A task handles one message
     RoundRobin,
 }
 
@@ -35,176 +35,197 @@ pub enum PolicySetting {
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
-    /// Client connections at one time [default: 20000]
+    /// Maximum number of open client connections. [default: 20000]
     #[arg(long, value_name = "N")]
-    sessions_max: Option<Positive>,
-    /// What happens to a client beyond that [default: pause]
-    #[arg(long, value_name = "WHAT")]
-    overflow: Option<OverflowSetting>,
-    /// Client connections of one address at one time, of IPv6 of one /64; 0 bounds them only in all [default: 0]
+    max_connections: Option<Positive>,
+    /// What happens to a client connection above `--max-connections`. [default: queue]
+    #[arg(long, value_name = "ACTION")]
+    on_max_connections: Option<OnMaxConnectionsSetting>,
+    /// Maximum number of open client connections from one IP address (IPv6: one /64). Connections above it are rejected.
+    /// Unix sockets do not count. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    connections_per_address_max: Option<u32>,
-    /// New clients let in per second, a tenth of them at once; the others wait; 0: as fast as they come [default: 0]
+    max_connections_per_ip: Option<u32>,
+    /// New client connections accepted per second, with a burst of a tenth of that. The rest wait in the kernel's listen
+    /// queue. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    accept_rate: Option<u32>,
-    /// Requests of one client under way at one time [default: 256]
+    connection_rate_limit: Option<u32>,
+    /// Maximum number of requests in flight from one client. flick stops reading from the client above it. [default: 256]
     #[arg(long, value_name = "N")]
-    session_requests_max: Option<Positive>,
-    /// Requests under way at one time [default: 131072]
+    max_inflight_per_client: Option<Positive>,
+    /// Maximum number of requests in flight. Requests above it wait for `--queue-timeout`, then are answered with
+    /// *overload*. [default: 131072]
     #[arg(long, value_name = "N")]
-    requests_max: Option<Positive>,
-    /// Activations of rules that wait for replies to what they asked, or for their turn [default: 16384]
+    max_inflight_requests: Option<Positive>,
+    /// Maximum number of rules suspended at one time: they wait for replies to their `ask`, or to be scheduled. A client
+    /// whose request needs one more waits. [default: 16384, or as many as fit into `--max-state-memory`]
     #[arg(long, value_name = "N")]
-    activations_max: Option<Positive>,
-    /// Memory that the program's own state may take: `local`s, rules that wait, dictionaries [default: 1GiB]
+    max_suspended_rules: Option<Positive>,
+    /// Memory for the program's state: `local` variables, suspended rules, dictionaries. A program that could need more
+    /// does not start. [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
-    state: Option<Size>,
-    /// Memory that the service may need in all; one that could need more does not start [default: the machine's]
+    max_state_memory: Option<Size>,
+    /// Memory for everything: buffers, tables, state. Services that could need more do not start.
+    /// [default: the machine's memory, or the limit of its cgroup]
     #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
-    /// Memory for network buffers; touched only when used [default: 1GiB]
+    max_memory: Option<Size>,
+    /// Memory for network buffers. Pages are touched only when used.
+    /// [default: 1GiB, divided among the services of the process]
     #[arg(long, value_name = "SIZE")]
-    buffers: Option<Size>,
-    /// Connections of one worker to one backend that carry one large message each [default: 16]
+    buffer_memory: Option<Size>,
+    /// Maximum number of connections from one worker to one backend that are dedicated to a single large message.
+    /// [default: 16]
     #[arg(long, value_name = "N")]
-    lent_links_max: Option<Positive>,
-    /// Connections of one worker to one backend where each exchange has one for itself, as in HTTP [default: 1024]
+    max_dedicated_connections: Option<Positive>,
+    /// Maximum number of connections from one worker to one backend, for protocols with one exchange per connection at a
+    /// time, such as HTTP/1.1. Requests above it wait for `--queue-timeout`. [default: 1024]
     #[arg(long, value_name = "N")]
-    exclusive_links_max: Option<Positive>,
-    /// Most elements of a channel whose list of backends may change [default: 16 where one is read from a file or names]
+    max_connections_per_backend: Option<Positive>,
+    /// Maximum number of backends of a channel whose list may change at run time. [default: 16]
     #[arg(long, value_name = "N")]
-    backends_max: Option<Count<1, 512>>,
-    /// How long one task runs before others get their turn [default: cooperative]
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<PolicySetting>,
-    /// Longest that all turns of a worker may take before a part of the requests is told that it is busy; 0ms: any time [default: 200ms]
-    #[arg(long, value_name = "TIME")]
-    shed_delay: Option<Period>,
-    /// How long one task may run before others get their turn, where the policy is cooperative, 100ms at most [default: 50us]
-    #[arg(long, value_name = "TIME")]
-    time_slice: Option<Span<0, 100_000>>,
-    /// Longest that a busy worker waits to gather messages into one turn, 10ms at most; 0ms: never [default: 200us]
-    #[arg(long, value_name = "TIME")]
-    gather_max: Option<Span<0, 10_000>>,
-    /// How long a worker without work looks for some before it sleeps, 1ms at most; 0ms: not at all [default: 0ms]
-    #[arg(long, value_name = "TIME")]
-    spin: Option<Span<0, 1_000>>,
-    /// Weight of a service against others that are busy on the same threads, 1 to 10000 [default: 100]
-    #[arg(long, value_name = "N")]
+    max_backends: Option<Count<1, 512>>,
+    /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with *overload*.
+    /// 0 disables. [default: 200ms]
+    #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
+    overload_queue_delay: Option<Period>,
+    /// When a task yields to the next one. [default: cooperative]
+    #[arg(long, value_name = "POLICY", help_heading = SCHEDULING)]
+    task_scheduling: Option<TaskSchedulingSetting>,
+    /// Time after which a task yields to the next one, with `--task-scheduling cooperative`. At most 100ms. [default: 50us]
+    #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
+    time_slice: Option<Bounded<0, 100_000>>,
+    /// Longest time that a busy worker waits to batch more messages into one event-loop iteration. At most 10ms.
+    /// 0 disables. [default: 0]
+    #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
+    batch_delay_max: Option<Bounded<0, 10_000>>,
+    /// Time that an idle worker polls for events before it sleeps. At most 1ms. 0 disables busy polling. [default: 0]
+    #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
+    busy_poll: Option<Bounded<0, 1_000>>,
+    /// Share of a thread, relative to the other busy services on it. 1 to 10000. [default: 100]
+    #[arg(long, value_name = "WEIGHT", help_heading = SCHEDULING)]
     cpu_weight: Option<Count<1, 10_000>>,
-    /// Part of each thread that a service has at most, busy others or not [default: 100%]
-    #[arg(long, value_name = "PERCENT")]
+    /// Maximum share of each thread that a service uses, even if the thread is otherwise idle. [default: 100%]
+    #[arg(long, value_name = "PERCENT", help_heading = SCHEDULING)]
     cpu_max: Option<Percent>,
 }
 
+/// Help heading of the options that decide when work is done.
+const SCHEDULING: &str = "Overload and scheduling";
+
 impl LimitSettings {
-    /// Memory that the service may need in all, in bytes.
-    pub fn memory(&self) -> Option<u64> {
-        self.memory.map(|size| size.0)
+    /// Memory that the service may need, in bytes.
+    pub fn max_memory(&self) -> Option<u64> {
+        self.max_memory.map(|size| size.0)
     }
 
     /// Whether the memory for network buffers is set.
-    pub fn sets_buffers(&self) -> bool {
-        self.buffers.is_some()
+    pub fn sets_buffer_memory(&self) -> bool {
+        self.buffer_memory.is_some()
     }
 
-    /// Overwrites what is set here.
+    /// Overwrites the limits that are set.
     pub fn apply(&self, limits: &mut Limits) {
-        set(&mut limits.sessions_max, self.sessions_max.map(|count| count.0));
-        let overflow = self.overflow.map(|overflow| match overflow {
-            OverflowSetting::Pause => Overflow::Pause,
-            OverflowSetting::Refuse => Overflow::Refuse,
+        set(&mut limits.max_connections, self.max_connections.map(|count| count.0));
+        let on_max_connections = self.on_max_connections.map(|action| match action {
+            OnMaxConnectionsSetting::Queue => OnMaxConnections::Queue,
+            OnMaxConnectionsSetting::Reject => OnMaxConnections::Reject,
         });
-        set(&mut limits.overflow, overflow);
-        set(&mut limits.connections_per_address_max, self.connections_per_address_max);
-        set(&mut limits.accept_rate, self.accept_rate);
-        set(&mut limits.session_requests_max, self.session_requests_max.map(|count| count.0));
-        set(&mut limits.requests_max, self.requests_max.map(|count| count.0));
-        set(&mut limits.activations_max, self.activations_max.map(|count| count.0));
-        set(&mut limits.state_bytes, self.state.map(|size| size.0));
-        set(&mut limits.buffer_bytes, self.buffers.map(|size| size.0));
-        set(&mut limits.lent_links_max, self.lent_links_max.map(|count| count.0));
-        set(&mut limits.exclusive_links_max, self.exclusive_links_max.map(|count| count.0));
-        set(&mut limits.backends_max, self.backends_max.map(|count| count.0));
-        let policy = self.policy.map(|policy| match policy {
-            PolicySetting::Cooperative => Policy::Cooperative,
-            PolicySetting::RunToCompletion => Policy::RunToCompletion,
-            PolicySetting::RoundRobin => Policy::RoundRobin,
+        set(&mut limits.on_max_connections, on_max_connections);
+        set(&mut limits.max_connections_per_ip, self.max_connections_per_ip);
+        set(&mut limits.connection_rate_limit, self.connection_rate_limit);
+        set(&mut limits.max_inflight_per_client, self.max_inflight_per_client.map(|count| count.0));
+        set(&mut limits.max_inflight_requests, self.max_inflight_requests.map(|count| count.0));
+        set(&mut limits.max_suspended_rules, self.max_suspended_rules.map(|count| count.0));
+        set(&mut limits.max_state_memory, self.max_state_memory.map(|size| size.0));
+        set(&mut limits.buffer_memory, self.buffer_memory.map(|size| size.0));
+        set(&mut limits.max_dedicated_connections, self.max_dedicated_connections.map(|count| count.0));
+        set(&mut limits.max_connections_per_backend, self.max_connections_per_backend.map(|count| count.0));
+        set(&mut limits.max_backends, self.max_backends.map(|count| count.0));
+        let policy = self.task_scheduling.map(|policy| match policy {
+            TaskSchedulingSetting::Cooperative => TaskScheduling::Cooperative,
+            TaskSchedulingSetting::RunToCompletion => TaskScheduling::RunToCompletion,
+            TaskSchedulingSetting::RoundRobin => TaskScheduling::RoundRobin,
         });
-        set(&mut limits.policy, policy);
-        set(&mut limits.shed_delay, self.shed_delay.map(|period| period.0));
+        set(&mut limits.task_scheduling, policy);
+        set(&mut limits.overload_queue_delay, self.overload_queue_delay.map(|period| period.0));
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
-        set(&mut limits.gather_max, self.gather_max.map(|period| period.0));
-        set(&mut limits.spin, self.spin.map(|period| period.0));
+        set(&mut limits.batch_delay_max, self.batch_delay_max.map(|period| period.0));
+        set(&mut limits.busy_poll, self.busy_poll.map(|period| period.0));
         set(&mut limits.cpu_weight, self.cpu_weight.map(|count| count.0));
         set(&mut limits.cpu_max_percent, self.cpu_max.map(|percent| percent.0));
     }
 }
 
-/// Time-outs.
+/// Timeouts of each service. An option is the key with `-timeout` behind it, but for the backoff.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[command(next_help_heading = "Time-outs")]
+#[command(next_help_heading = "Timeouts")]
 pub struct TimeoutSettings {
-    /// Dialling a backend [default: 1s]
-    #[arg(id = "connect_timeout", long = "connect-timeout", value_name = "TIME")]
-    connect: Option<Lasting>,
-    /// From a request's leaving to its whole reply [default: 2s]
-    #[arg(id = "reply_timeout", long = "reply-timeout", value_name = "TIME")]
-    reply: Option<Lasting>,
-    /// Between two pieces of a reply that is passed on as it comes, on a connection of its own [default: 30s]
-    #[arg(id = "gap_timeout", long = "gap-timeout", value_name = "TIME")]
-    gap: Option<Lasting>,
-    /// From the taking of a request to the end of its reply, whatever is tried meanwhile; 0: however long [default: 0]
-    #[arg(id = "whole_timeout", long = "whole-timeout", value_name = "TIME")]
-    whole: Option<Period>,
-    /// In line for room that others have, before a request is told that it is busy; 0: however long [default: 1s]
-    #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "TIME")]
+    /// Time to connect to a backend. [default: 1s]
+    #[arg(id = "connect_timeout", long = "connect-timeout", value_name = "DURATION")]
+    connect: Option<NonZeroPeriod>,
+    /// Time from sending a request to a backend to the end of the response, or to its first bytes if it is streamed.
+    /// [default: 2s]
+    #[arg(id = "response_timeout", long = "response-timeout", value_name = "DURATION")]
+    response: Option<NonZeroPeriod>,
+    /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 30s]
+    #[arg(id = "stream_idle_timeout", long = "stream-idle-timeout", value_name = "DURATION")]
+    stream_idle: Option<NonZeroPeriod>,
+    /// Time from receiving a request to the end of its response, body upload and retries included. 0 disables. [default: 0]
+    #[arg(id = "total_timeout", long = "total-timeout", value_name = "DURATION")]
+    total: Option<Period>,
+    /// Time that a request waits for capacity: a slot among the requests in flight, or a backend connection. Then it is
+    /// answered with *overload*. 0 waits without limit. [default: 1s]
+    #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "DURATION")]
     queue: Option<Period>,
-    /// From the first byte of a request to its last [default: 30s]
-    #[arg(id = "request_timeout", long = "request-timeout", value_name = "TIME")]
-    request: Option<Lasting>,
-    /// How long a client may leave a reply unread that holds up others [default: 200ms]
-    #[arg(id = "slow_client_timeout", long = "slow-client-timeout", value_name = "TIME")]
-    slow_client: Option<Period>,
-    /// A client connection without traffic; 0 never closes one [default: 0]
-    #[arg(id = "idle_timeout", long = "idle-timeout", value_name = "TIME")]
+    /// Time from the first byte of a request to its last, and for each further 64 KiB of its body. [default: 30s]
+    #[arg(id = "client_request_timeout", long = "client-request-timeout", value_name = "DURATION")]
+    client_request: Option<NonZeroPeriod>,
+    /// Time that a client may leave a response unread while it blocks a shared backend connection. [default: 200ms]
+    #[arg(id = "client_write_timeout", long = "client-write-timeout", value_name = "DURATION")]
+    client_write: Option<Period>,
+    /// Time without traffic after which a client connection is closed. 0 disables. [default: 0]
+    #[arg(id = "idle_timeout", long = "idle-timeout", value_name = "DURATION")]
     idle: Option<Period>,
-    /// What is under way on a backend that has left its list [default: 10s]
-    #[arg(id = "leave_timeout", long = "leave-timeout", value_name = "TIME")]
-    leave: Option<Period>,
-    /// First pause before a failed backend is dialled again [default: 10ms]
-    #[arg(long, value_name = "TIME")]
-    backoff_min: Option<Period>,
-    /// Longest such pause [default: 500ms]
-    #[arg(long, value_name = "TIME")]
-    backoff_max: Option<Period>,
+    /// Time for the requests in flight on a backend that was removed from its list. [default: 10s]
+    #[arg(id = "backend_drain_timeout", long = "backend-drain-timeout", value_name = "DURATION")]
+    backend_drain: Option<Period>,
+    /// First delay before flick reconnects to a backend. It doubles with each failure, with jitter. [default: 10ms]
+    #[arg(long, value_name = "DURATION")]
+    reconnect_backoff_min: Option<Period>,
+    /// Longest delay before flick reconnects to a backend. [default: 500ms]
+    #[arg(long, value_name = "DURATION")]
+    reconnect_backoff_max: Option<Period>,
 }
 
 impl TimeoutSettings {
-    /// `backoff_min` or `backoff_max`.
-    pub fn backoff(&self, key: &str) -> Option<Duration> {
-        let period = if key == "backoff_min" { self.backoff_min } else { self.backoff_max };
-        period.map(|period| period.0)
+    /// `reconnect_backoff_min`, if set.
+    pub fn reconnect_backoff_min(&self) -> Option<Duration> {
+        self.reconnect_backoff_min.map(|period| period.0)
     }
 
-    /// Overwrites what is set here.
+    /// `reconnect_backoff_max`, if set.
+    pub fn reconnect_backoff_max(&self) -> Option<Duration> {
+        self.reconnect_backoff_max.map(|period| period.0)
+    }
+
+    /// Overwrites the timeouts that are set.
     pub fn apply(&self, timeouts: &mut Timeouts) {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         set(&mut timeouts.connect, self.connect.map(|time| time.0));
-        set(&mut timeouts.reply, self.reply.map(|time| time.0));
-        set(&mut timeouts.gap, self.gap.map(|time| time.0));
-        set(&mut timeouts.whole, period(self.whole));
+        set(&mut timeouts.response, self.response.map(|time| time.0));
+        set(&mut timeouts.stream_idle, self.stream_idle.map(|time| time.0));
+        set(&mut timeouts.total, period(self.total));
         set(&mut timeouts.queue, period(self.queue));
-        set(&mut timeouts.request, self.request.map(|time| time.0));
-        set(&mut timeouts.slow_client, period(self.slow_client));
+        set(&mut timeouts.client_request, self.client_request.map(|time| time.0));
+        set(&mut timeouts.client_write, period(self.client_write));
         set(&mut timeouts.idle, period(self.idle));
-        set(&mut timeouts.leave, period(self.leave));
-        set(&mut timeouts.backoff_min, period(self.backoff_min));
-        set(&mut timeouts.backoff_max, period(self.backoff_max));
+        set(&mut timeouts.backend_drain, period(self.backend_drain));
+        set(&mut timeouts.reconnect_backoff_min, period(self.reconnect_backoff_min));
+        set(&mut timeouts.reconnect_backoff_max, period(self.reconnect_backoff_max));
     }
 }
 
+/// Overwrites `target` with a value that is set.
 pub(super) fn set<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;

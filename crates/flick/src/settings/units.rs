@@ -1,5 +1,5 @@
-//! Values with units, as people write them: `250ms`, `64MiB`, and counts that have a range.
-//! Promises: a number without a unit is refused where it would be a guess.
+//! Values with units: `250ms`, `64MiB`, `50%`, and counts with a range.
+//! Promises: a number without a unit is an error where the unit would be a guess.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,49 +11,50 @@ use serde::de::{self, Deserializer, Visitor};
 
 use crate::access::Sample;
 
-/// Most workers of one process.
+/// Largest number of workers of one process.
 pub const WORKERS_MAX: u32 = 1024;
 
-/// A span of time: `10s`, `250ms`, `50us`, `5m`; `0` is none.
+/// A duration: `10s`, `250ms`, `50us`, `5m`, or `0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(pub Duration);
 
-/// An amount of memory: `64KiB`, `1GiB`, `4096B`.
+/// A size in bytes: `64KiB`, `1GiB`, `4096B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// A part of something: `1%` to `100%`.
+/// A percentage from `MIN` to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Percent(pub u32);
+pub struct Percentage<const MIN: u32>(pub u32);
 
-/// A percentage that may be none of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part(pub u32);
+/// `1%` to `100%`.
+pub type Percent = Percentage<1>;
 
-/// A count from `MIN` to `MAX`, on the command line and in the file alike.
+/// `0%` to `100%`.
+pub type PercentOrZero = Percentage<0>;
+
+/// A count from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count<const MIN: u32, const MAX: u32>(pub u32);
 
-/// One at least.
+/// A count of at least one.
 pub type Positive = Count<1, { u32::MAX }>;
 
-/// A span of time of `MIN_US` to `MAX_US` microseconds.
+/// A duration of `MIN_US` to `MAX_US` microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<const MIN_US: u64, const MAX_US: u64>(pub Duration);
+pub struct Bounded<const MIN_US: u64, const MAX_US: u64>(pub Duration);
 
-/// A span of time that is not over at once.
-pub type Lasting = Span<1, { u64::MAX }>;
+/// A duration above zero.
+pub type NonZeroPeriod = Bounded<1, { u64::MAX }>;
 
-/// A number of workers.
+/// The number of worker threads.
 pub type Workers = Count<1, WORKERS_MAX>;
 
 impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("`{text}` is no span of time; write a number and a unit: `10s`, `250ms`, `50us`, `5m`")
-        };
+        let wrong =
+            || format!("`{text}` is not a duration; write a number and a unit: `10s`, `250ms`, `50us`, `5m`");
         if text == "0" {
             return Ok(Self(Duration::ZERO));
         }
@@ -75,9 +76,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("`{text}` is no amount of memory; write a number and a unit: `64KiB`, `512MiB`, `1GiB`")
-        };
+        let wrong =
+            || format!("`{text}` is not a size; write a number and a unit: `64KiB`, `512MiB`, `1GiB`");
         let (number, unit) = split(text).ok_or_else(wrong)?;
         let shift = match unit {
             "B" => 0,
@@ -90,26 +90,16 @@ impl FromStr for Size {
     }
 }
 
-impl FromStr for Percent {
+impl<const MIN: u32> FromStr for Percentage<MIN> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+        let digits = if text == "0" { Some(text) } else { text.strip_suffix('%') };
+        let number = digits.and_then(|digits| digits.parse().ok());
         number
-            .filter(|percent| (1..=100).contains(percent))
+            .filter(|percent| (MIN..=100).contains(percent))
             .map(Self)
-            .ok_or_else(|| format!("`{text}` is no part; write `1%` to `100%`"))
-    }
-}
-
-impl FromStr for Part {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "0" | "0%" => Ok(Self(0)),
-            _ => text.parse::<Percent>().map(|percent| Self(percent.0)),
-        }
+            .ok_or_else(|| format!("`{text}` is not a percentage; write `{MIN}%` to `100%`"))
     }
 }
 
@@ -117,7 +107,7 @@ impl<const MIN: u32, const MAX: u32> FromStr for Count<MIN, MAX> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.parse::<i64>().map_err(|_| format!("`{text}` is no count"))?;
+        let number = text.parse::<i64>().map_err(|_| format!("`{text}` is not a number"))?;
         Self::try_from(number)
     }
 }
@@ -128,8 +118,8 @@ impl<const MIN: u32, const MAX: u32> TryFrom<i64> for Count<MIN, MAX> {
     fn try_from(number: i64) -> Result<Self, String> {
         match u32::try_from(number) {
             Ok(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
-            _ if MAX == u32::MAX => Err(format!("{number} will not do here; give {MIN} or more")),
-            _ => Err(format!("{number} will not do here; give {MIN} to {MAX}")),
+            _ if MAX == u32::MAX => Err(format!("{number} is out of range; the minimum is {MIN}")),
+            _ => Err(format!("{number} is out of range; the range is {MIN} to {MAX}")),
         }
     }
 }
@@ -140,29 +130,29 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
     }
 }
 
-impl<const MIN_US: u64, const MAX_US: u64> FromStr for Span<MIN_US, MAX_US> {
+impl<const MIN_US: u64, const MAX_US: u64> FromStr for Bounded<MIN_US, MAX_US> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Period(time) = text.parse()?;
         let (least, most) = (Duration::from_micros(MIN_US), Duration::from_micros(MAX_US));
         if time < least {
-            return Err(format!("`{text}` would be over at once; give {least:?} or more"));
+            return Err(format!("`{text}` is too short; the minimum is {least:?}"));
         }
         if time > most {
-            return Err(format!("`{text}` is too long here; give {most:?} at most"));
+            return Err(format!("`{text}` is too long; the maximum is {most:?}"));
         }
         Ok(Self(time))
     }
 }
 
-/// Reads any of these from a string in the file; a bare number is told which unit it may have meant.
-struct Text<T> {
+/// Deserialises a quoted value. The error for a bare number says how to write the unit.
+struct Quoted<T> {
     what: &'static str,
     kind: PhantomData<T>,
 }
 
-impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+impl<T: FromStr<Err = String>> Visitor<'_> for Quoted<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -174,27 +164,26 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
     }
 }
 
-/// Lets these be written in quotes in the file; the text says how.
-macro_rules! written_in_quotes {
+/// Implements `Deserialize` for values in quotes; the text is what the error expects.
+macro_rules! quoted {
     ($([$($generics:tt)*] $kind:ty: $what:literal,)*) => {$(
         impl<'de, $($generics)*> Deserialize<'de> for $kind {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Text { what: $what, kind: PhantomData })
+                deserializer.deserialize_str(Quoted { what: $what, kind: PhantomData })
             }
         }
     )*};
 }
 
-written_in_quotes! {
-    [] Period: "a span of time in quotes, such as \"250ms\"",
-    [const MIN_US: u64, const MAX_US: u64] Span<MIN_US, MAX_US>: "a span of time in quotes, such as \"250ms\"",
-    [] Percent: "a part in quotes, such as \"50%\"",
-    [] Part: "a part in quotes, such as \"20%\"",
-    [] Sample: "a part of the requests in quotes, such as \"1/100\"",
-    [] Size: "an amount of memory in quotes, such as \"512MiB\"",
+quoted! {
+    [] Period: "a duration in quotes, such as \"250ms\"",
+    [const MIN_US: u64, const MAX_US: u64] Bounded<MIN_US, MAX_US>: "a duration in quotes, such as \"250ms\"",
+    [const MIN: u32] Percentage<MIN>: "a percentage in quotes, such as \"50%\"",
+    [] Sample: "a ratio in quotes, such as \"1/100\"",
+    [] Size: "a size in quotes, such as \"512MiB\"",
 }
 
-/// Digits, then the rest.
+/// Splits off the leading digits.
 fn split(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     Some((text[..end].parse().ok()?, &text[end..]))
@@ -211,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_need_a_unit() {
+    fn duration_needs_a_unit() {
         for (text, expected) in [
             ("10s", 10_000_000),
             ("250ms", 250_000),
@@ -228,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_need_a_unit() {
+    fn size_needs_a_unit() {
         for (text, expected) in
             [("64KiB", Some(65_536)), ("1GiB", Some(1 << 30)), ("7B", Some(7)), ("64", None)]
         {

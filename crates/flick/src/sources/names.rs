@@ -2,7 +2,7 @@
 //! Promises: every question ends within a bounded time; an answer to another question is not taken for ours; a server
 //! that fails is an error, a name that is not there is an empty answer.
 //! Refuses: caching beyond the time to live, search domains, encryption.
-//! Source: RFC 1035 §4, RFC 2782, RFC 2308.
+//! Source: RFC 1035 section 4, RFC 2181, RFC 2308, RFC 2782, RFC 5452.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
@@ -159,7 +159,8 @@ impl Resolver {
             Some(Target { priority: srv.priority(), weight: srv.weight(), port: srv.port(), name })
         });
         let mut answer = answer.map_err(|fault| fault.text)?;
-        // A root as target says that there is no such service.
+        //= RFC 2782 section The format of the SRV RR
+        //# A Target of "." means that the service is decidedly not available at this domain.
         answer.found.retain(|target| is_name(&target.name));
         Ok(answer)
     }
@@ -197,6 +198,9 @@ fn exchange(server: SocketAddr, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Vec
     let asked = Message::from_octets(question.as_slice()).map_err(|error| error.to_string())?;
     let answer = over_udp(server, &asked).map_err(told)?;
     let is_cut = Message::from_octets(answer.as_slice()).is_ok_and(|answer| answer.header().tc());
+    //= RFC 2181 section 9
+    //# When a DNS client receives a reply with TC set, it should ignore that response, and query again, using a
+    //# mechanism, such as a TCP connection, that will permit larger replies.
     if is_cut { over_tcp(server, &asked).map_err(told) } else { Ok(answer) }
 }
 
@@ -256,6 +260,10 @@ fn over_tcp(server: SocketAddr, asked: &Message<&[u8]>) -> std::io::Result<Vec<u
 }
 
 /// Whether it is the answer to that question.
+//= RFC 5452 section 9.1
+//# A resolver implementation MUST match responses to all of the following attributes of the query:
+//= RFC 5452 section 9.1
+//# A mismatch and the response MUST be considered invalid.
 fn answers(bytes: &[u8], asked: &Message<&[u8]>) -> bool {
     Message::from_octets(bytes).is_ok_and(|answer| answer.is_answer(asked))
 }
@@ -280,8 +288,9 @@ fn read<T>(bytes: &[u8], take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>) ->
         holds = Some(holds.map_or(ttl, |holds| holds.min(ttl)));
     }
     if found.is_empty() {
-        //= RFC 2308 §5
-        //# the TTL of this record is set from the minimum of the MINIMUM field of the SOA record and the TTL of the SOA
+        //= RFC 2308 section 3
+        //# The TTL of this record is set from the minimum of the MINIMUM field of the SOA record and the TTL of the SOA
+        //# itself, and indicates how long a resolver may cache the negative answer.
         holds = None;
         for record in message.authority().map_err(wrong)?.limit_to::<Soa<ParsedName<_>>>().flatten() {
             holds = Some(record.ttl().min(record.data().minimum()).into_duration());

@@ -1,5 +1,5 @@
-//! What goes along each edge of the task graph, as the admin side tells it: where rules ask, where several tasks send to one channel,
-//! over a reload, and where streams are merged.
+//! Message counts of the edges of the task graph: with `ask`, with several tasks that send to one channel, over a reload,
+//! and for merges.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use super::common::wait::{self, WAIT_MAX};
 use super::common::{Scratch, client};
 use super::{ask, get, metrics, tcp};
 
-/// Asks for what is read, sends on everything else, and tells a backend that a client has left.
+/// Sends gets by `ask`, forwards everything else, and notifies a backend when a client disconnects.
 const SPREAD: &str = r#"
 use memcached_text
 
@@ -38,7 +38,7 @@ fun serve: (-/reply client, [reply/command] backends, req: command) -> ()
 /// Counts by edge, as `client => -> backends[] asks`.
 type Edges = BTreeMap<String, u64>;
 
-/// What the page is told, and then what the metrics say.
+/// The edges of `/api/state`, and those of the metrics.
 fn edges(admin: SocketAddr) -> [Edges; 2] {
     let (status, text) = get(tcp(admin), "/api/state", "");
     assert_eq!(status, 200, "{text}");
@@ -79,7 +79,7 @@ fn check(admin: SocketAddr, expected: &[(&str, u64)]) {
 }
 
 #[test]
-fn edges_have_counts_where_rules_ask_and_where_several_tasks_send() {
+fn edges_count_asks_and_sends_of_several_tasks() {
     let memcached = Memcached::start();
     let scratch = Scratch::new("admin-edges");
     let program = scratch.write("spread.flick", SPREAD);
@@ -107,7 +107,7 @@ fn edges_have_counts_where_rules_ask_and_where_several_tasks_send() {
     drop(stream);
     check(admin, &expected(1, 1));
     service.signal("HUP");
-    wait::until("the reload", || (metrics(admin).sum("flick_generation") == 2.0).then_some(()));
+    wait::until("the reload", || (metrics(admin).sum("flick_config_generation") == 2.0).then_some(()));
     let mut stream = client::connect(service.address);
     (0..3).for_each(|_| ask(&mut stream, "get key\r\n", "END\r\n"));
     (0..2).for_each(|_| ask(&mut stream, "version\r\n", "\r\n"));
@@ -116,7 +116,7 @@ fn edges_have_counts_where_rules_ask_and_where_several_tasks_send() {
 }
 
 #[test]
-fn edges_of_a_merge_count_its_elements() {
+fn edges_of_a_merge_count_elements() {
     let reducer = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let connect = format!("reducer={}", reducer.local_addr().expect("it is bound"));
     let program = "examples/hadoop_wordcount/hadoop_wordcount.flick";
@@ -128,10 +128,10 @@ fn edges_of_a_merge_count_its_elements() {
         let mut mapper = TcpStream::connect(service.address).expect("the service listens");
         mapper.write_all(&stream).expect("it reads");
         mapper.shutdown(Shutdown::Write).expect("it is connected");
-        // It is closed from the other side, when the job is done.
+        // The service closes it when the merge is complete.
         std::thread::spawn(move || mapper.read(&mut [0]));
     }
-    let (result, _) = reducer.accept().expect("the service dials");
+    let (result, _) = reducer.accept().expect("the service connects");
     assert!(!read_all(result).is_empty(), "there are words");
     check(admin, &[("mappers[] -> foldt on mappers[] sends", 6), ("foldt on mappers[] -> reducer sends", 4)]);
     service.drained();

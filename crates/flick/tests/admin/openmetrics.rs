@@ -1,4 +1,4 @@
-//! A reader of OpenMetrics text that bears no mistake.
+//! A strict parser of OpenMetrics.
 //! Source: OpenMetrics 1.0.0: families are declared before their samples and stand together; suffixes belong to types;
 //! buckets grow up to `+Inf`, which is the count; the text ends with `# EOF`.
 
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// With its suffix.
+    /// Its name, with the suffix.
     pub name: String,
-    /// In their order.
+    /// Its labels, in their order.
     pub labels: Vec<(String, String)>,
     /// Its value.
     pub value: f64,
@@ -28,14 +28,14 @@ struct Family<'a> {
 /// The samples of a histogram with the same labels.
 #[derive(Default)]
 struct Series {
-    /// Bounds and how many were within.
+    /// Bounds and counts.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     has_sum: bool,
 }
 
 impl Metrics {
-    /// Reads a text; says what is wrong with it.
+    /// Parses a text. Errors: what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_suffix("# EOF\n").ok_or("no `# EOF` at the end")?;
         let mut families: Vec<Family<'_>> = Vec::new();
@@ -85,7 +85,7 @@ impl Metrics {
         self.0.iter().filter(move |sample| sample.name == name)
     }
 
-    /// Their values added up. Panics without any.
+    /// Sum of the samples of this name. Panics if there are none.
     pub fn sum(&self, name: &str) -> f64 {
         assert!(self.samples(name).next().is_some(), "there is no `{name}`");
         self.samples(name).map(|sample| sample.value).sum()

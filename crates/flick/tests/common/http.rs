@@ -1,24 +1,29 @@
-//! HTTP for the tests' own: a backend that can be stopped, and one request at a time.
+//! The HTTP client of the tests, and a backend that can be stopped.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a backend answers, by target.
+use flick_testkit::http::Asked;
+use flick_testkit::http::strict::{self, End, Message, Trouble};
+
+use super::client::connect;
+
+/// The response of a backend, by target and size.
 type Page = fn(&str, usize) -> Vec<u8>;
 
 /// A backend that answers every request with 200.
 pub struct Backend {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// Requests so far.
+    /// Number of requests.
     pub requests: Arc<AtomicU64>,
     stopped: Arc<AtomicBool>,
 }
 
 impl Backend {
-    /// Starts one at this address, if that is free. Replies are made of the target and of `size`.
+    /// Starts a backend at this address, if it is free. `page` makes responses of the target and of `size`.
     pub fn start_at(address: SocketAddr, page: Page, size: usize) -> Option<Self> {
         let listener = TcpListener::bind(address).ok()?;
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -36,20 +41,20 @@ impl Backend {
         Some(Self { address, requests, stopped })
     }
 
-    /// Refuses from now on, and lets go of its connections with their next request.
+    /// Stops listening, and closes each connection at its next request.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts, so that the port is free.
+        // Wakes the accepting thread, so that it closes the socket.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// A body of so many bytes, whatever is asked for.
+/// A body of `size` bytes.
 pub fn filled(_target: &str, size: usize) -> Vec<u8> {
     vec![b'x'; size]
 }
 
-/// So many, as a number.
+/// `size` as a number.
 pub fn numbered(_target: &str, size: usize) -> Vec<u8> {
     size.to_string().into_bytes()
 }
@@ -60,8 +65,8 @@ pub fn echoed(target: &str, _size: usize) -> Vec<u8> {
 }
 
 fn serve(stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &AtomicU64, ended: &AtomicBool) {
-    // Head and body are two writes: the second would wait 40 ms for the first to be acknowledged.
-    stream.set_nodelay(true).expect("a connection of ours");
+    // Head and body are two writes; without this the second waits 40 ms for an acknowledgement.
+    stream.set_nodelay(true).expect("a TCP socket");
     let mut stream = BufReader::new(stream);
     loop {
         let mut head = Vec::new();
@@ -87,66 +92,63 @@ fn serve(stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &AtomicU64
     }
 }
 
-/// Sends a request and reads its whole reply: status and body. Errors: as of [`reply`].
-pub fn exchange(stream: &mut TcpStream, target: &str) -> io::Result<(u16, Vec<u8>)> {
-    exchange_with(stream, "GET", target)
+/// Sends a GET request and reads the response: status and body. Errors: as [`reply`].
+pub fn exchange(stream: &mut (impl Read + Write), target: &str) -> io::Result<(u16, Vec<u8>)> {
+    get(stream, target, "")
 }
 
-/// As `exchange`, with a method of one's own; there is no body.
-pub fn exchange_with(stream: &mut TcpStream, method: &str, target: &str) -> io::Result<(u16, Vec<u8>)> {
-    let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
-    stream.write_all(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{length}\r\n").as_bytes())?;
+/// As [`exchange`], with further headers, each ended by a line break.
+pub fn get(stream: &mut (impl Read + Write), target: &str, headers: &str) -> io::Result<(u16, Vec<u8>)> {
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())?;
     reply(stream)
 }
 
-/// Reads one reply, whose length is known or that comes in chunks, and nothing behind it: status and body.
+/// Sends a POST request without a body, and reads the response. Errors: as [`reply`].
+pub fn post(stream: &mut (impl Read + Write), target: &str) -> io::Result<(u16, Vec<u8>)> {
+    let request = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    reply(stream)
+}
+
+/// Sends bytes, half-closes, and reads until the peer closes.
+pub fn exchange_bytes(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    // A service that rejects the front may close before it has read the rest, and reset the connection.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    response
+}
+
+/// Reads one response to a GET request, and nothing behind it: status and body.
 ///
-/// Errors: it breaks off, or is none.
-pub fn reply(stream: &mut TcpStream) -> io::Result<(u16, Vec<u8>)> {
+/// Errors: the connection ends before the response does; it is malformed.
+pub fn reply(stream: &mut impl Read) -> io::Result<(u16, Vec<u8>)> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 16 * 1024]);
     loop {
+        match strict::reply(&bytes, Asked::Get) {
+            Ok(message) if message.end != End::Close => {
+                assert_eq!(message.next, bytes.len(), "bytes behind the response");
+                return Ok((status_of(&message), message.body));
+            }
+            Ok(_) | Err(Trouble::Short) => {}
+            Err(Trouble::Bad(error)) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
+        }
         match stream.read(&mut piece) {
             Ok(0) => {
-                let told = format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes));
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, told));
+                let error = format!("the connection ends after {:?}", String::from_utf8_lossy(&bytes));
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, error));
             }
             Ok(len) => bytes.extend_from_slice(&piece[..len]),
-            // A process that was stopped and goes on is told so, where its reads have a time-out.
+            // A socket with a timeout reports this when the process was stopped and continues.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
-        if let Some(whole) = whole(&bytes)? {
-            return Ok(whole);
-        }
     }
 }
 
-/// The reply that these bytes are; `None`: it is not all there.
-fn whole(bytes: &[u8]) -> io::Result<Option<(u16, Vec<u8>)>> {
-    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
-    let (head, body) = (String::from_utf8_lossy(&bytes[..end + 2]).to_ascii_lowercase(), &bytes[end + 4..]);
-    let wrong = || io::Error::new(ErrorKind::InvalidData, format!("{head:?} is no head of a reply"));
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(wrong)?;
-    if head.contains("transfer-encoding: chunked\r\n") {
-        return Ok(unchunked(body).map(|body| (status, body)));
-    }
-    let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
-    let length: usize = length.and_then(|(length, _)| length.parse().ok()).ok_or_else(wrong)?;
-    assert!(body.len() <= length, "nothing was asked for that would come behind {head:?}");
-    Ok((body.len() == length).then(|| (status, body.to_vec())))
-}
-
-/// What chunks hold; `None`: the last one is not there.
-fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let line = rest.windows(2).position(|two| two == b"\r\n")?;
-        let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
-        let chunk = rest.get(line + 2..line + 2 + size + 2)?;
-        body.extend_from_slice(&chunk[..size]);
-        if size == 0 {
-            return Some(body);
-        }
-        rest = &rest[line + 2 + size + 2..];
-    }
+/// Status of a response.
+pub fn status_of(message: &Message<'_>) -> u16 {
+    String::from_utf8_lossy(&message.line[9..12]).parse().unwrap_or(0)
 }

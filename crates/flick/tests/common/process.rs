@@ -1,4 +1,4 @@
-//! What a process uses, as the kernel tells it.
+//! Resource usage of a process, as the kernel reports it.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ pub fn held(pid: u32) -> (u64, usize) {
     (resident_kib(pid), descriptors(pid))
 }
 
-/// Processor time that the threads of a process have used which it has now.
+/// CPU time of the current threads of a process.
 pub fn processor_time(pid: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
     let used_ns = threads.flatten().map(|thread| {
-        // A thread that has ended meanwhile has nothing to read.
+        // The thread may have ended meanwhile.
         let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
         schedstat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
     });
     Duration::from_nanos(used_ns.sum())
 }
 
-/// How often the threads of a process that it has now have gone to sleep.
+/// Voluntary context switches of the current threads of a process.
 pub fn sleeps(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
     let sleeps = threads.flatten().filter_map(|thread| {
@@ -43,12 +43,12 @@ pub fn sleeps(pid: u32) -> u64 {
     sleeps.sum()
 }
 
-/// Gives this process as many descriptors as it may have, and those it starts after it; panics when those are fewer
-/// than `needed`.
+/// Raises the limit on descriptors of this process and its future children to the hard limit. Panics if that is below
+/// `needed`.
 pub fn want_descriptors(needed: u64) {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < needed) {
-        // Root may raise the hard limit too; whoever may not is told below.
+        // Root may raise the hard limit; without that permission the assertion below fails.
         let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
         let _ = rustix::process::setrlimit(Resource::Nofile, raised);
     }
@@ -59,20 +59,21 @@ pub fn want_descriptors(needed: u64) {
         "the test needs {needed} descriptors; the hard limit is {most} (see `ulimit -Hn`)"
     );
     let raised = Rlimit { current: Some(most), maximum: limit.maximum };
-    rustix::process::setrlimit(Resource::Nofile, raised).expect("up to the hard limit anybody may");
+    rustix::process::setrlimit(Resource::Nofile, raised)
+        .expect("the soft limit may be raised up to the hard limit");
 }
 
-/// Ends a process that is nobody's child any more, whatever happens.
-pub struct Orphan(pub u32);
+/// A process that is not a child of the test; dropping it kills the process.
+pub struct OwnedPid(pub u32);
 
-impl Orphan {
-    /// Whether it is there.
+impl OwnedPid {
+    /// Whether the process exists.
     pub fn is_there(&self) -> bool {
         std::path::Path::new(&format!("/proc/{}", self.0)).exists()
     }
 }
 
-impl Drop for Orphan {
+impl Drop for OwnedPid {
     fn drop(&mut self) {
         if self.is_there() {
             super::peers::signal(self.0, "KILL");

@@ -55,7 +55,7 @@ impl Service {
                 match lines.read_line(&mut log) {
                     Ok(0) | Err(_) => return log,
                     Ok(_) => {
-                        if let Some(address) = address_in(&log[from..], "admin") {
+                        if let Some(address) = address_in(&log[from..], "admin endpoint") {
                             // Only a test of the admin side waits for it.
                             let _ = found_admin.send(address);
                         }
@@ -93,7 +93,7 @@ impl Service {
 
     /// Where its admin side listens; it must have been asked for with `--admin 0`.
     pub fn admin(&self) -> SocketAddr {
-        self.admin.recv_timeout(wait::WAIT_MAX).expect("the service was told to have an admin side")
+        self.admin.recv_timeout(wait::WAIT_MAX).expect("the service has an admin endpoint")
     }
 
     /// As [`Service::admin`], as often as wanted.

@@ -167,8 +167,17 @@ fn a_crowd_of_slow_clients_leaves_the_normal_load_its_throughput() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let backend = Backend::start_at(any, page, 100).expect("port 0 is free");
     let sessions = (count + 500).to_string();
-    let limits = ["--memory", "256MiB", "--buffers", "128MiB", "--state", "16MiB", "--requests-max", "32768"];
-    let more = ["--sessions-max", &sessions, "--request-timeout", "300s"];
+    let limits = [
+        "--max-memory",
+        "256MiB",
+        "--buffer-memory",
+        "128MiB",
+        "--max-state-memory",
+        "16MiB",
+        "--max-inflight-requests",
+        "32768",
+    ];
+    let more = ["--max-connections", &sessions, "--client-request-timeout", "300s"];
     let service = balancer(backend.address, &[limits.as_slice(), more.as_slice()].concat());
     let before = load(service.address, service.pid(), length);
     let crowd = Crowd::gather(service.address, count, &backend);

@@ -81,7 +81,7 @@ fn m2_early_reply_reaches_its_client_and_nobody_else() {
             }
         });
         let totals = proxy.totals();
-        assert_eq!((totals.peer_faults_backend, totals.failed_unavailable), (0, 0));
+        assert_eq!((totals.protocol_errors_backend, totals.errors_unavailable), (0, 0));
         assert_eq!(proxy.metrics().backends[0].up, 1, "the shared connection was not touched");
     }
 }
@@ -129,7 +129,7 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
             many => (many.div_ceil(WRITERS * TOGETHER), WRITERS, TOGETHER, 1_000),
         };
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.reply = Duration::from_millis(time_out_ms);
+            config.timeouts.response = Duration::from_millis(time_out_ms);
         });
         proxy.until_backend(0, 1);
         let mut clients: Vec<Client> = (0..writers).map(|_| Client::connect(proxy.address())).collect();
@@ -153,7 +153,10 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
         }
         let totals = proxy.totals();
         let late = u64::from(rounds * writers * together);
-        assert_eq!((totals.failed_timeout, totals.orphan_replies, totals.peer_faults_backend), (late, 0, 0));
+        assert_eq!(
+            (totals.errors_timeout, totals.late_replies, totals.protocol_errors_backend),
+            (late, 0, 0)
+        );
     }
 }
 
@@ -165,7 +168,7 @@ fn a_stalled_backend_fails_only_its_own_keys_and_in_time() {
         let servers = Memcached::several(2);
         let backends = peers::addresses(&servers);
         let timeout = Duration::from_millis(300);
-        let proxy = Proxy::start(&backends, io, |config| config.timeouts.reply = timeout);
+        let proxy = Proxy::start(&backends, io, |config| config.timeouts.response = timeout);
         (0..2).for_each(|backend| proxy.until_backend(backend, 1));
         let stalled = key_on(0, 2, "stalled");
         let healthy = key_on(1, 2, "healthy");
@@ -205,7 +208,7 @@ fn a_backend_that_stalls_inside_a_large_write_is_given_up_in_time() {
         let lateness = Lateness::watch();
         let server = Memcached::start();
         let timeout = Duration::from_millis(300);
-        let proxy = Proxy::start(&[server.address], io, |config| config.timeouts.reply = timeout);
+        let proxy = Proxy::start(&[server.address], io, |config| config.timeouts.response = timeout);
         proxy.until_backend(0, 1);
         let paused = Paused::of(&server);
         let mut client = Client::connect(proxy.address());
@@ -291,7 +294,9 @@ fn a_reply_before_a_reset_is_still_delivered() {
         let mut client = Client::connect(proxy.address());
         for round in 0..50 {
             // Not that it is down in between: by the time that this thread looks it may be up again.
-            proxy.until("a connection for this round", |totals| totals.links_connected > u64::from(round));
+            proxy.until("a connection for this round", |totals| {
+                totals.backend_connections_opened > u64::from(round)
+            });
             proxy.until_backend(0, 1);
             client.send(&[get(2 * round, "answered"), get(2 * round + 1, "lost")].concat());
             assert_eq!(client.reply().value(), b"answered", "{io:?} round {round}");

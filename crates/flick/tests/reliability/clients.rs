@@ -51,9 +51,13 @@ fn m4_client_vanishes_between_request_and_reply_and_the_connection_stays_balance
         run.stop();
         let report = run.wait();
         assert_eq!(report.faults(), 0, "{io:?}: {report:?}");
-        let totals = proxy.until("every session to end", |totals| totals.sessions_open == 0);
-        assert_eq!((totals.links_failed, totals.peer_faults_backend, totals.exhausted), (0, 0, 0), "{io:?}");
-        assert_eq!(totals.sessions_accepted, u64::from(rounds) + 8 + 1, "{io:?}");
+        let totals = proxy.until("every session to end", |totals| totals.connections_open == 0);
+        assert_eq!(
+            (totals.backend_connections_closed, totals.protocol_errors_backend, totals.exhausted),
+            (0, 0, 0),
+            "{io:?}"
+        );
+        assert_eq!(totals.connections_accepted, u64::from(rounds) + 8 + 1, "{io:?}");
         assert!(totals.truncated <= u64::from(rounds.div_ceil(4)), "{io:?}: {totals:?}");
     }
 }
@@ -75,7 +79,7 @@ fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
             }
         });
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.reply = Duration::from_secs(60);
+            config.timeouts.response = Duration::from_secs(60);
         });
         proxy.until_backend(0, 1);
         let mut patient = Client::connect(proxy.address());
@@ -87,13 +91,17 @@ fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
             // Behind the abandoned one, on the same shared connection, with the same opaque.
             patient.send(&get(1, "wanted"));
             wire::reset(leaving);
-            proxy.until("the client to be gone", |totals| totals.sessions_open == 1);
+            proxy.until("the client to be gone", |totals| totals.connections_open == 1);
             go.send(()).expect("the mock waits for it");
             assert_eq!(patient.reply().value(), b"wanted", "{io:?}");
         }
         let totals = proxy.totals();
         let orphans = u64::from(rounds);
-        assert_eq!((totals.orphan_replies, totals.links_failed, mock.accepted()), (orphans, 0, 1), "{io:?}");
+        assert_eq!(
+            (totals.late_replies, totals.backend_connections_closed, mock.accepted()),
+            (orphans, 0, 1),
+            "{io:?}"
+        );
     }
 }
 
@@ -104,7 +112,7 @@ fn slow_writer_is_served_byte_by_byte_and_given_up_in_time() {
     for io in IOS {
         let (_stores, backends) = stores(2);
         let proxy =
-            Proxy::start(&backends, io, |config| config.timeouts.request = Duration::from_millis(400));
+            Proxy::start(&backends, io, |config| config.timeouts.client_request = Duration::from_millis(400));
         let mut healthy = Client::connect(proxy.address());
         let mut slow = Client::connect(proxy.address());
         for (opaque, byte) in set(1, "slow", b"value").iter().enumerate() {
@@ -119,8 +127,8 @@ fn slow_writer_is_served_byte_by_byte_and_given_up_in_time() {
             stopping.send(&set(2, "never", b"complete")[..cut]);
             stopping.expect_closed();
         }
-        let totals = proxy.until("the sessions to end", |totals| totals.sessions_open == 2);
-        assert_eq!((totals.request_timeouts, totals.truncated), (4, 4), "{io:?}");
+        let totals = proxy.until("the sessions to end", |totals| totals.connections_open == 2);
+        assert_eq!((totals.client_request_timeouts, totals.truncated), (4, 4), "{io:?}");
         assert_eq!(healthy.ask(&get(3, "never")).status(), Some(Status::KeyNotFound), "{io:?}");
     }
 }
@@ -139,7 +147,7 @@ fn truncated_header_then_close_is_counted_and_nothing_is_sent_on() {
         }
         let most = request.len() as u64 - 1;
         let totals = proxy.until("every session to be counted", |totals| totals.truncated == most);
-        assert_eq!((totals.requests, totals.peer_faults_client), (0, 0), "{io:?}");
-        proxy.until("every session to end", |totals| totals.sessions_open == 0);
+        assert_eq!((totals.requests, totals.protocol_errors_client), (0, 0), "{io:?}");
+        proxy.until("every session to end", |totals| totals.connections_open == 0);
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_load::binary::Status;
-use flick_runtime::Overflow;
+use flick_runtime::OnMaxConnections;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::common::service::Service;
@@ -24,10 +24,10 @@ fn idle_connections_cost_little() {
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(2);
         // The same service for few clients: what both have is not the price of a connection, the larger tables are.
-        let small = Service::proxy(&backends, &["--workers", "1", "--io", io, "--sessions-max", "100"]);
+        let small = Service::proxy(&backends, &["--workers", "1", "--io", io, "--max-connections", "100"]);
         let _few: Vec<Client> = (0..90).map(|number| used(small.address, number)).collect();
         let most = (IDLE + 100).to_string();
-        let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--sessions-max", &most]);
+        let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--max-connections", &most]);
         let mut probe = Client::connect(service.address);
         let idle: Vec<Client> = (0..IDLE).map(|number| used(service.address, number)).collect();
         assert_eq!(probe.ask(&get(1, "probe")).status(), Some(Status::KeyNotFound), "{io}");
@@ -131,22 +131,22 @@ fn over_the_limit_peers_are_refused_if_that_is_configured() {
             let (_stores, backends) = stores(1);
             let proxy = Proxy::start(&backends, io, |config| {
                 config.workers = workers;
-                config.limits.sessions_max = 10;
-                config.limits.overflow = Overflow::Refuse;
+                config.limits.max_connections = 10;
+                config.limits.on_max_connections = OnMaxConnections::Reject;
             });
             let mut present: Vec<Client> = (0..10).map(|number| used(proxy.address(), number)).collect();
             for number in 1..=5 {
                 Client::connect(proxy.address()).expect_closed();
-                proxy.until("the refusal to be counted", |totals| totals.sessions_refused == number);
+                proxy.until("the refusal to be counted", |totals| totals.connections_rejected == number);
             }
             for (opaque, client) in (0..).zip(&mut present) {
                 assert_eq!(client.ask(&get(opaque, "key")).status(), Some(Status::KeyNotFound), "{io:?}");
             }
             present.pop();
-            proxy.until("one session to end", |totals| totals.sessions_open == 9);
+            proxy.until("one session to end", |totals| totals.connections_open == 9);
             used(proxy.address(), 1);
             let totals = proxy.totals();
-            assert_eq!((totals.sessions_accepted, totals.accept_pauses), (11, 0), "{io:?}");
+            assert_eq!((totals.connections_accepted, totals.accept_pauses), (11, 0), "{io:?}");
         }
     }
 }
@@ -159,8 +159,8 @@ fn over_the_limit_peers_wait_if_accepting_pauses() {
             let (_stores, backends) = stores(1);
             let proxy = Proxy::start(&backends, io, |config| {
                 config.workers = workers;
-                config.limits.sessions_max = 10;
-                config.limits.overflow = Overflow::Pause;
+                config.limits.max_connections = 10;
+                config.limits.on_max_connections = OnMaxConnections::Queue;
             });
             let mut present: Vec<Client> = (0..10).map(|number| used(proxy.address(), number)).collect();
             proxy.until("accepting to pause", |totals| totals.accept_pauses > 0);
@@ -189,7 +189,7 @@ fn over_the_limit_peers_wait_if_accepting_pauses() {
             assert_eq!(served, 30);
             let totals = proxy.totals();
             assert_eq!(
-                (totals.sessions_refused, totals.sessions_accepted),
+                (totals.connections_rejected, totals.connections_accepted),
                 (0, 40),
                 "{io:?}, {workers} workers"
             );

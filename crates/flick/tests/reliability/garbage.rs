@@ -157,7 +157,7 @@ fn m10(io: IoKind, garbage: &'static Garbage) {
     });
     let (_stores, others) = stores(1);
     let proxy = Proxy::start(&[mock.address, others[0]], io, |config| {
-        config.timeouts.reply = Duration::from_millis(100);
+        config.timeouts.response = Duration::from_millis(100);
     });
     (0..2).for_each(|backend| proxy.until_backend(backend, 1));
     let (bad, good, other) = (key_on(0, 2, "bad"), key_on(0, 2, "good"), key_on(1, 2, "other"));
@@ -175,18 +175,23 @@ fn m10(io: IoKind, garbage: &'static Garbage) {
         Fate::Answered => {}
     }
     assert_eq!(neighbour.ask(&get(1, &other)).status(), Some(Status::KeyNotFound), "{name}");
-    proxy.until("the connection to be given up", |totals| totals.links_failed == 1);
+    proxy.until("the connection to be given up", |totals| totals.backend_connections_closed == 1);
     proxy.until_backend(0, 1);
     assert_eq!(client.ask(&get(78, &good)).value(), good.as_bytes(), "{name}");
     assert_eq!(neighbour.ask(&get(2, &other)).status(), Some(Status::KeyNotFound), "{name}");
     let totals = proxy.totals();
     let counted = |what| u64::from(garbage.counted == what);
     assert_eq!(
-        (totals.peer_faults_backend, totals.truncated, totals.failed_timeout, totals.links_failed),
+        (
+            totals.protocol_errors_backend,
+            totals.truncated,
+            totals.errors_timeout,
+            totals.backend_connections_closed
+        ),
         (counted(Counted::Fault), counted(Counted::Truncated), counted(Counted::TimedOut), 1),
         "{name}"
     );
-    assert_eq!((totals.sessions_open, mock.accepted()), (2, 2), "{name}");
+    assert_eq!((totals.connections_open, mock.accepted()), (2, 2), "{name}");
 }
 
 /// Lengths that contradict each other or that nothing could hold, as in CVE-2011-4971, CVE-2016-8704, CVE-2020-10931.
@@ -317,7 +322,7 @@ fn m12_cross_protocol_requests_are_closed_at_once() {
             client.send(bytes);
             client.expect_closed();
             let totals = proxy
-                .until("the fault to be counted", |totals| totals.peer_faults_client == count as u64 + 1);
+                .until("the fault to be counted", |totals| totals.protocol_errors_client == count as u64 + 1);
             assert_eq!(totals.requests, 0, "{io:?}");
         }
     }

@@ -40,9 +40,12 @@ fn a_thousand_clients_pipelining_a_hundred_requests_each_get_the_right_replies()
                 counters.requests.load(std::sync::atomic::Ordering::Relaxed) > REQUESTS / 8
             })
         );
-        let totals = proxy.until("every session to end", |totals| totals.sessions_open == 0);
-        assert_eq!((totals.requests, totals.replies, totals.silent), (REQUESTS + 2_000, REQUESTS + 2_000, 0));
-        assert_eq!((totals.links_failed, totals.orphan_replies, totals.exhausted), (0, 0, 0));
+        let totals = proxy.until("every session to end", |totals| totals.connections_open == 0);
+        assert_eq!(
+            (totals.requests, totals.replies, totals.replies_suppressed),
+            (REQUESTS + 2_000, REQUESTS + 2_000, 0)
+        );
+        assert_eq!((totals.backend_connections_closed, totals.late_replies, totals.exhausted), (0, 0, 0));
     }
 }
 
@@ -102,6 +105,9 @@ fn m1(io: flick_net::IoKind, time: Duration) {
     assert!(counts.errors > 0, "a killed backend is noticed");
     let statuses: Vec<_> = report.errors_by_status().map(|(status, _)| status).collect();
     assert_eq!(statuses, [flick_load::binary::Status::TemporaryFailure]);
-    let totals = proxy.until("every session to end", |totals| totals.sessions_open == 0);
-    assert_eq!((totals.requests, totals.peer_faults_backend), (totals.replies + totals.silent, 0));
+    let totals = proxy.until("every session to end", |totals| totals.connections_open == 0);
+    assert_eq!(
+        (totals.requests, totals.protocol_errors_backend),
+        (totals.replies + totals.replies_suppressed, 0)
+    );
 }

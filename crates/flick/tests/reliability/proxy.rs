@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use flick_abi::{Engine, Program};
-use flick_load::store::{Store, StoreHandle};
+use flick_compiler::{EngineKind, Input, compile};
+use flick_load::store::{EmbeddedStore, StoreHandle};
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Snapshot, Timeouts, Totals};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, StatsSnapshot, Timeouts, Totals};
 
 use crate::common::{self, wait};
 
@@ -22,18 +23,10 @@ pub struct Proxy {
 fn program() -> (Arc<Program>, Arc<dyn Engine>) {
     static PROGRAM: OnceLock<(Arc<Program>, Arc<dyn Engine>)> = OnceLock::new();
     let (program, engine) = PROGRAM.get_or_init(|| {
-        let read = |path: String| std::fs::read_to_string(common::root().join(path)).ok();
-        let text = read(common::PROXY.to_owned()).expect("the example is part of the repository");
-        let library = |name: &str| {
-            let file = format!("{name}.flick");
-            Some((file.clone(), read(format!("stdlib/{file}"))?))
-        };
-        let (checked, diagnostics, _) = flick_check::check(common::PROXY, &text, &library);
-        let checked = checked.unwrap_or_else(|| panic!("Listing 1 is a program: {diagnostics:?}"));
-        let module = flick_lower::lower(&checked);
-        let options = flick_codegen::Options::default();
-        let engine = flick_codegen::compile(&module, &options).expect("this machine can run code");
-        (Arc::new(module.program.clone()), Arc::new(engine))
+        let input = Input::file(&common::root().join(common::PROXY));
+        let compiled = input.and_then(|input| compile(&input, EngineKind::Native));
+        let executable = compiled.unwrap_or_else(|failure| panic!("Listing 1: {failure}")).into_first();
+        (executable.program(), executable.engine)
     });
     (Arc::clone(program), Arc::clone(engine))
 }
@@ -42,7 +35,7 @@ fn program() -> (Arc<Program>, Arc<dyn Engine>) {
 pub fn stores(count: usize) -> (Vec<StoreHandle>, Vec<SocketAddr>) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let stores: Vec<_> =
-        (0..count).map(|_| Store::start(any).expect("the loopback has free ports")).collect();
+        (0..count).map(|_| EmbeddedStore::start(any).expect("the loopback has free ports")).collect();
     let addresses = stores.iter().map(StoreHandle::addr).collect();
     (stores, addresses)
 }
@@ -64,7 +57,7 @@ impl Proxy {
             io,
             listen: vec![Binding::new("client", vec![any])],
             connect: vec![Binding::new("backends", backends)],
-            limits: Limits { buffer_bytes: 256 << 20, ..Limits::default() },
+            limits: Limits { buffer_memory: 256 << 20, ..Limits::default() },
             timeouts: Timeouts::default(),
             state_dir: None,
             access: None,
@@ -96,8 +89,8 @@ impl Proxy {
     }
 
     /// All counters.
-    pub fn metrics(&self) -> Snapshot {
-        self.platform().metrics()
+    pub fn metrics(&self) -> StatsSnapshot {
+        self.platform().snapshot()
     }
 
     /// The platform's counters.

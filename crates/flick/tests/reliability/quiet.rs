@@ -50,7 +50,7 @@ fn m5_quiet_reads_answer_hits_in_order_and_nothing_else() {
                 "{io:?}"
             );
         }
-        assert_eq!(proxy.totals().silent, 200 * 8);
+        assert_eq!(proxy.totals().replies_suppressed, 200 * 8);
     }
 }
 

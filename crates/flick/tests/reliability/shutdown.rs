@@ -21,7 +21,7 @@ fn drain_loses_no_request_while_clients_go_on() {
     let _turn = machine::together();
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(4);
-        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--drain-deadline", "15s"]);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--shutdown-timeout", "15s"]);
         let config = LoadConfig { connections: 32, depth: 8, keys: 500, ..LoadConfig::new(service.address) };
         load::populate(&config).expect("every key can be written");
         let run = load::start(config).expect("the load starts");
@@ -53,7 +53,8 @@ fn drain_ends_at_its_deadline_with_whole_replies() {
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let (_stores, backends) = stores(2);
-        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--drain-deadline", "500ms"]);
+        let service =
+            Service::proxy(&backends, &["--workers", "2", "--io", io, "--shutdown-timeout", "500ms"]);
         let address = service.address;
         let clients: Vec<_> =
             (0..8).map(|number| std::thread::spawn(move || ask_until_closed(address, number))).collect();
@@ -100,7 +101,7 @@ fn drain_deadline_is_honoured_with_requests_under_way() {
         let mock = silent();
         let service = Service::proxy(
             &[mock.address],
-            &["--workers", "1", "--io", io, "--drain-deadline", "300ms", "--reply-timeout", "60s"],
+            &["--workers", "1", "--io", io, "--shutdown-timeout", "300ms", "--response-timeout", "60s"],
         );
         let mut client = Client::connect(service.address);
         client.send(&get(1, "key"));
@@ -125,7 +126,7 @@ fn a_second_signal_stops_at_once() {
         let mock = silent();
         let service = Service::proxy(
             &[mock.address],
-            &["--workers", "1", "--drain-deadline", "60s", "--reply-timeout", "60s"],
+            &["--workers", "1", "--shutdown-timeout", "60s", "--response-timeout", "60s"],
         );
         let mut client = Client::connect(service.address);
         client.send(&get(1, "key"));

@@ -25,7 +25,7 @@ fn m13_slow_readers_of_large_values_cost_bounded_memory() {
         let lateness = Lateness::watch();
         let servers = Memcached::several(2);
         let backends = peers::addresses(&servers);
-        let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--buffers", "256MiB"]);
+        let service = Service::proxy(&backends, &["--workers", "1", "--io", io, "--buffer-memory", "256MiB"]);
         let (large, small) = (key_on(0, 2, "large"), key_on(0, 2, "small"));
         let elsewhere = key_on(1, 2, "elsewhere");
         let mut healthy = Client::connect(service.address);

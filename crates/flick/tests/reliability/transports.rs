@@ -4,7 +4,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Command;
 
 use flick_load::binary::Status;
-use flick_load::store::Store;
+use flick_load::store::EmbeddedStore;
 use flick_net::Endpoint;
 
 use crate::common::{Scratch, peers, wait};
@@ -18,7 +18,7 @@ fn ipv6_and_unix_sockets_work_end_to_end() {
     for io in IOS {
         let scratch = Scratch::new(&format!("transports-{io:?}"));
         let six = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-        let store = Store::start(six).expect("the loopback speaks IPv6");
+        let store = EmbeddedStore::start(six).expect("the loopback speaks IPv6");
         let server = UnixMemcached::start(&scratch);
         let backends = vec![Endpoint::Tcp(store.addr()), Endpoint::Unix(server.path.clone())];
         let socket = scratch.path().join("client.sock");

@@ -3,11 +3,11 @@
 use std::net::TcpStream;
 use std::path::PathBuf;
 
-use super::common::process::Orphan;
+use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
 use super::load::{self, get};
-use super::{balancer, connect, figure};
+use super::{RELOADS_TOTAL, balancer, connect, figure, process_in};
 
 /// Clients who are connected when the limit falls below them.
 const CLIENTS: usize = 30;
@@ -33,7 +33,7 @@ impl Limited {
     fn write(scratch: &Scratch, sessions_max: usize) -> PathBuf {
         let text = format!(
             "workers = 2\n[[service]]\nprogram = \"balancer.flick\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
-             connect = {{ backends = [\"{}\"] }}\nlimits = {{ sessions_max = {sessions_max}, overflow = \"refuse\" }}\n",
+             connect = {{ backends = [\"{}\"] }}\nlimits = {{ max_connections = {sessions_max}, on_max_connections = \"reject\" }}\n",
             load::origin()
         );
         scratch.write("flick.toml", &text)
@@ -62,26 +62,27 @@ impl Limited {
 }
 
 #[test]
-fn a_reload_that_lowered_a_limit_reset_the_clients_above_it() {
+fn clients_above_a_limit_lowered_by_a_reload_stay() {
     let limited = Limited::start("reload-lowered", 100);
     let mut clients = limited.clients();
     limited.lower("reload");
     for _ in 0..3 {
         limited.ask(&mut clients);
     }
-    assert!(get(&mut connect(limited.service.address), "/version").is_err(), "nobody else has room");
+    assert!(get(&mut connect(limited.service.address), "/version").is_err(), "no further client is accepted");
     drop(clients);
-    wait::until("room for a new client", || get(&mut connect(limited.service.address), "/version").ok());
+    wait::until("a new client to be accepted", || {
+        get(&mut connect(limited.service.address), "/version").ok()
+    });
     limited.service.drained();
 }
 
 #[test]
-fn an_upgrade_that_lowered_a_limit_reset_the_clients_above_it() {
+fn clients_above_a_limit_lowered_by_an_upgrade_stay() {
     let mut limited = Limited::start("upgrade-lowered", 100);
     let mut clients = limited.clients();
-    let told = limited.lower("upgrade");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let _second = Orphan(second.expect("it says which"));
+    let output = limited.lower("upgrade");
+    let _second = OwnedPid(process_in(&output));
     for _ in 0..3 {
         limited.ask(&mut clients);
     }
@@ -90,7 +91,7 @@ fn an_upgrade_that_lowered_a_limit_reset_the_clients_above_it() {
 }
 
 #[test]
-fn a_reload_that_was_asked_for_while_a_new_process_started_was_lost() {
+fn reload_signal_during_an_upgrade_reaches_the_new_process() {
     let scratch = Scratch::new("upgrade-reload");
     let program = scratch.write("balancer.flick", &balancer(0));
     let admin = super::common::peers::free_address();
@@ -98,7 +99,7 @@ fn a_reload_that_was_asked_for_while_a_new_process_started_was_lost() {
     let path = program.to_str().expect("the path is UTF-8");
     let args = ["run", path, "--listen", "client=127.0.0.1:0", "--connect", &connect_to, "--admin", &at];
     let mut first = Service::start(&args);
-    // Both are there before the first of them is heard, or the second comes while the new process starts.
+    // The second signal is queued behind the first, or arrives while the new process starts.
     first.signal("USR2");
     scratch.write("balancer.flick", &balancer(1));
     first.signal("HUP");
@@ -111,6 +112,6 @@ fn a_reload_that_was_asked_for_while_a_new_process_started_was_lost() {
         };
         log.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_ours)
     });
-    let _second = Orphan(second);
-    wait::until("the reload", || (figure(admin, "flick_reloads_total") == 1).then_some(()));
+    let _second = OwnedPid(second);
+    wait::until("the reload", || (figure(admin, RELOADS_TOTAL) == 1).then_some(()));
 }

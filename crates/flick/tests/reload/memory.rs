@@ -27,11 +27,11 @@ fn limited(kib: u64, args: &[&str]) -> Command {
 
 #[test]
 fn a_service_with_too_few_addresses_died_at_its_start() {
-    let listen = ["--listen", "client=127.0.0.1:0", "--workers", "2", "--memory", "1000GiB"];
-    let args = [&["run", STATIC, "--sessions-max", "1000000"][..], &listen].concat();
+    let listen = ["--listen", "client=127.0.0.1:0", "--workers", "2", "--max-memory", "1000GiB"];
+    let args = [&["run", STATIC, "--max-connections", "1000000"][..], &listen].concat();
     let (status, _, error) = common::told(limited(8_000_000, &args).output().expect("the tool starts"));
     assert_eq!(status, 1, "{error}");
-    assert!(error.contains("ulimit -v") && error.contains("lower `--sessions-max`"), "{error}");
+    assert!(error.contains("ulimit -v") && error.contains("lower `--max-connections`"), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::common::peers::{Memcached, free_address};
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
 use super::load::{self, Asks, Load, get};
-use super::{balancer, connect, figure, reloads};
+use super::{FAILED_RELOADS, balancer, connect, figure, reloads};
 use flick_load::binary::{Opcode, Status};
 
 /// A table of `flick.toml`.
@@ -45,7 +45,9 @@ fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
     let second = format!("{head}{}{}", of("stays", 0, stays), of("comes", 2, comes));
     scratch.write("flick.toml", &second);
     service.signal("HUP");
-    wait::until("the reload", || (figure(service.admin_address(), "flick_generation") == 2).then_some(()));
+    wait::until("the reload", || {
+        (figure(service.admin_address(), "flick_config_generation") == 2).then_some(())
+    });
     asks(comes, "version 2");
     asks(stays, "version 0");
     wait::until("the service that went to refuse", || TcpStream::connect(goes).is_err().then_some(()));
@@ -57,7 +59,9 @@ fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
     );
     scratch.write("flick.toml", &first);
     service.signal("HUP");
-    wait::until("the way back", || (figure(service.admin_address(), "flick_generation") == 3).then_some(()));
+    wait::until("the way back", || {
+        (figure(service.admin_address(), "flick_config_generation") == 3).then_some(())
+    });
     asks(goes, "version 1");
     wait::until("the other to refuse", || TcpStream::connect(comes).is_err().then_some(()));
     assert!(load.stop() > 0);
@@ -79,11 +83,14 @@ fn an_address_that_another_process_has_leaves_everything_as_it_was() {
     scratch.write("flick.toml", &both);
     service.signal("HUP");
     let admin = service.admin_address();
-    wait::until("the refusal", || (figure(admin, "flick_reloads_failed_total") == 1).then_some(()));
-    assert_eq!((figure(admin, "flick_generation"), figure(admin, "flick_services_older")), (1, 0));
+    wait::until("the refusal", || (figure(admin, FAILED_RELOADS) == 1).then_some(()));
+    assert_eq!(
+        (figure(admin, "flick_config_generation"), figure(admin, "flick_draining_generations")),
+        (1, 0)
+    );
     assert!(load.stop() > 0);
     let log = service.drained();
-    assert!(log.contains(&taken.port().to_string()) && log.contains("not reloaded"), "{log}");
+    assert!(log.contains(&taken.port().to_string()) && log.contains("the reload failed"), "{log}");
 }
 
 /// Asks a memcached proxy for what this client has put there.
@@ -110,7 +117,7 @@ fn a_memcached_proxy_loses_no_reply_while_it_is_reloaded() {
     for generation in 2..reloads() as u64 + 2 {
         service.signal("HUP");
         let admin = service.admin_address();
-        wait::until("the reload", || (figure(admin, "flick_generation") == generation).then_some(()));
+        wait::until("the reload", || (figure(admin, "flick_config_generation") == generation).then_some(()));
         load.check();
     }
     assert!(load.stop() > reloads() as u64);
@@ -190,7 +197,9 @@ fn a_reload_that_is_asked_for_while_the_service_starts_is_not_its_end() {
         wait::until("the process to be itself", || catches(pid, SIGHUP).then_some(()));
         common::peers::signal(pid, "HUP");
     });
-    wait::until("the reload", || (figure(service.admin_address(), "flick_generation") == 2).then_some(()));
+    wait::until("the reload", || {
+        (figure(service.admin_address(), "flick_config_generation") == 2).then_some(())
+    });
     assert_eq!(get(&mut connect(service.address), "/version"), Ok("version 0".to_owned()));
     service.drained();
 }

@@ -92,7 +92,7 @@ fn reloaded(
     assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
     begin(&mut stream);
     changing.write(&program(1));
-    wait::until("the reload", || (changing.figure("flick_generation") == 2).then_some(()));
+    wait::until("the reload", || (changing.figure("flick_config_generation") == 2).then_some(()));
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()), "a new client");
     (changing, stream)
 }
@@ -103,7 +103,7 @@ fn check_handed_over(changing: Changing, mut stream: TcpStream) {
         (get(&mut stream, "/version").expect("it is answered") == "version 1").then_some(())
     });
     wait::until("the older generation to end", || {
-        (changing.figure("flick_services_older") == 0).then_some(())
+        (changing.figure("flick_draining_generations") == 0).then_some(())
     });
     drop(stream);
     changing.service.drained();
@@ -212,17 +212,17 @@ fn a_tunnel_stays_with_the_generation_that_opened_it() {
         check_tunnel(&mut stream);
         changing.write(&balancer(version));
         wait::until("another reload", || {
-            (changing.figure("flick_generation") == version as u64 + 1).then_some(())
+            (changing.figure("flick_config_generation") == version as u64 + 1).then_some(())
         });
     }
     check_tunnel(&mut stream);
     wait::until("the generations between to end", || {
-        (changing.figure("flick_services_older") == 1).then_some(())
+        (changing.figure("flick_draining_generations") == 1).then_some(())
     });
     check_tunnel(&mut stream);
     drop(stream);
     wait::until("the older generation to end", || {
-        (changing.figure("flick_services_older") == 0).then_some(())
+        (changing.figure("flick_draining_generations") == 0).then_some(())
     });
     changing.service.drained();
 }
@@ -230,7 +230,7 @@ fn a_tunnel_stays_with_the_generation_that_opened_it() {
 #[test]
 fn a_tunnel_and_a_body_that_do_not_end_are_cut_at_the_deadline() {
     let origin = Origin::start();
-    let deadline = ["--reload-deadline", "300ms"];
+    let deadline = ["--old-generation-timeout", "300ms"];
     let (changing, mut stream) = reloaded("underway-deadline", &origin, &deadline, balancer, open_tunnel);
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the tunnel is closed");
     let mut stalled = connect(changing.address());
@@ -242,7 +242,7 @@ fn a_tunnel_and_a_body_that_do_not_end_are_cut_at_the_deadline() {
     let _ = stalled.read_to_end(&mut told);
     assert!(told.is_empty() || told.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&told));
     wait::until("the older generations to end", || {
-        (changing.figure("flick_services_older") == 0).then_some(())
+        (changing.figure("flick_draining_generations") == 0).then_some(())
     });
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 2".to_owned()));
     changing.service.drained();

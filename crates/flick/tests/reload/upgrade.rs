@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::common::process::Orphan;
+use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
 use super::{balancer, connect, figure, get, load};
@@ -85,7 +85,7 @@ fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
     let (status, told, error) = asks("upgrade");
     assert_eq!(status, 0, "{at}: {error}");
     let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let second = Orphan(second.expect("it says which"));
+    let second = OwnedPid(second.expect("it says which"));
     assert_eq!(first.gone().code(), Some(0));
     // The new one answers, and goes on answering when the next cannot start.
     copied.program("nothing that compiles");
@@ -100,31 +100,38 @@ fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
 }
 
 #[test]
-fn a_user_who_may_not_make_the_socket_of_the_admin_side_lost_it_in_an_upgrade() {
+fn upgrade_keeps_an_admin_socket_that_the_user_may_not_create() {
     check_of_a_user("upgrade-user", |closed| format!("unix:{}", closed.join("admin").display()));
 }
 
 #[test]
-fn a_user_who_may_not_take_the_port_of_the_admin_side_lost_it_in_an_upgrade() {
+fn upgrade_keeps_an_admin_port_that_the_user_may_not_bind() {
     check_of_a_user("upgrade-port", |_| format!("127.0.0.1:{}", low_port()));
 }
 
 #[test]
-fn a_service_that_waited_for_a_new_process_did_not_hear_that_it_was_to_end() {
+fn exit_signal_interrupts_the_wait_for_a_new_process() {
     let copied = Copied::new("upgrade-hangs");
-    let service = copied.start(&["--confine", "off", "--admin", "0"]);
-    // Beside its place, so that nobody starts it half written.
+    let service = copied.start(&["--sandbox", "off", "--admin", "0"]);
+    // Written under another name, so that it is never started incomplete.
     let hangs = copied.write("hangs", "#!/bin/sh\n: > started\nexec sleep 100\n", 0o755);
     std::fs::rename(hangs, copied.tool()).expect("the directory is ours");
     service.signal("USR2");
     wait::until("the new process", || copied.0.join("started").exists().then_some(()));
-    assert_eq!(figure(service.admin_address(), "flick_generation"), 1, "the admin side answers meanwhile");
+    assert_eq!(
+        figure(service.admin_address(), "flick_config_generation"),
+        1,
+        "the admin endpoint answers meanwhile"
+    );
     let log = service.drained();
-    assert!(log.contains("not upgraded") && log.contains("told to end") && log.contains("drained"), "{log}");
+    assert!(
+        log.contains("the upgrade failed") && log.contains("told to exit") && log.contains("drained"),
+        "{log}"
+    );
 }
 
 #[test]
-fn an_upgrade_that_failed_took_the_file_of_a_socket_with_it() {
+fn failed_upgrade_keeps_socket_files() {
     let scratch = Scratch::new("upgrade-file");
     scratch.write("balancer.flick", &balancer(0));
     let (path, admin) = (scratch.path().join("socket"), scratch.path().join("admin"));
@@ -147,12 +154,12 @@ fn an_upgrade_that_failed_took_the_file_of_a_socket_with_it() {
     assert!(status == 1 && error.contains("balancer.flick"), "{error}");
     let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
-    // They are the new one's when there is one, and go with it.
+    // A new process that starts owns the files and removes them at its end.
     scratch.write("balancer.flick", &balancer(1));
     let (status, told, error) = common::run(&["upgrade", &admin_at]);
     assert_eq!(status, 0, "{error}");
     let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let second = Orphan(second.expect("it says which"));
+    let second = OwnedPid(second.expect("it says which"));
     assert_eq!(first.gone().code(), Some(0));
     let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");

@@ -1,7 +1,7 @@
 //! After warming up, the path of a message touches the heap not once: a whole service on loopback sockets, its worker's
 //! allocations counted turn by turn.
 
-use flick_counting::{Counting, allocations};
+use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage};
 use flick_testkit::scenario::{Scenario, parse};
@@ -11,7 +11,7 @@ use flick_testkit::service::server::answer;
 use super::subject;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Rounds before counting begins: tables are touched, connections are up.
 const WARM_UP_ROUNDS: u32 = 20;
@@ -106,7 +106,7 @@ backend 0 expects "GET /a HTTP/1.1\r\n" ... "\r\n\r\n", sends "HTTP/1.1 200 OK\r
 client a  expects "HTTP/1.1 200 OK\r\n" ... "ok", closes
 "#;
 /// What is played to binary servers without scenarios of their own.
-const ONE_NOOP: &str = "limit buffer_bytes 8912896\nclient a sends noop\nclient a expects noop ok, closes";
+const ONE_NOOP: &str = "limit buffer_memory 8912896\nclient a sends noop\nclient a expects noop ok, closes";
 /// Programs that are played something here, and what.
 const PLAYED_HERE: [(&str, &str); 6] = [
     ("http_balancer/by_address.flick", ONE_EXCHANGE),

@@ -52,8 +52,14 @@ fn check(
     let alone: Vec<Vec<(usize, Ailment)>> = alone.collect();
     let together: Vec<Vec<(usize, Ailment)>> = TOGETHER.iter().map(|ailments| ailments.to_vec()).collect();
     for (seed, requests, all) in seeds(SEEDS).flat_map(|seed| [(seed, 1, &alone), (seed, 6, &together)]) {
-        let case =
-            |subject| Case { subject, peers: &peers, servers: SERVERS, requests, eject_failures: 0, streams };
+        let case = |subject| Case {
+            subject,
+            peers: &peers,
+            servers: SERVERS,
+            requests,
+            outlier_consecutive_failures: 0,
+            streams,
+        };
         let bound =
             case(native).bound(seed).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {name}: {what}"));
         for server in 0..SERVERS {
@@ -113,12 +119,12 @@ fn bad_backends_redis() {
 
 #[test]
 fn bad_backends_mqtt() {
-    check("mqtt", &subject::example("mqtt_door/mqtt_door.flick"), true, Mqtt);
+    check("mqtt", &subject::example("mqtt_gateway/mqtt_gateway.flick"), true, Mqtt);
 }
 
 #[test]
 fn bad_backends_stomp() {
-    check("stomp", &subject::example("stomp_door/stomp_door.flick"), true, Stomp);
+    check("stomp", &subject::example("stomp_gateway/stomp_gateway.flick"), true, Stomp);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The services of `examples`, each through storms of faults from seeds, between peers of its own protocol that check
 //! every reply. What must hold is said in `flick_testkit::service::storm`, how the peers speak in `service::traffic`.
 //!
-//! A run plays 100 seeds of each; `cargo xtask storms --seeds 10000` plays as many. Every tenth is played by both engines, which must
+//! A run plays 100 seeds of each; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines, which must
 //! make the same run of it.
 
 use flick_testkit::service::seeds;
@@ -41,12 +41,12 @@ fn check(program: &str, servers: usize, traffic: &dyn Traffic) -> Outcome {
 }
 
 /// As `check`, with at least so many bytes of buffers.
-fn check_with(program: &str, servers: usize, buffer_bytes: u64, traffic: &dyn Traffic) -> Outcome {
+fn check_with(program: &str, servers: usize, buffer_memory: u64, traffic: &dyn Traffic) -> Outcome {
     let (native, interpreted) = subject::example(program);
     let mut sum = Outcome::default();
     for seed in seeds(SEEDS) {
         let storm = storm_of(seed, servers);
-        let storm = Storm { buffer_bytes: storm.buffer_bytes.max(buffer_bytes), ..storm };
+        let storm = Storm { buffer_memory: storm.buffer_memory.max(buffer_memory), ..storm };
         let run = |subject| storm::run_with(seed, &storm, subject, traffic);
         let outcome = run(&native).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {program}: {what}"));
         if seed.is_multiple_of(BOTH_EVERY) {
@@ -96,8 +96,8 @@ fn http_balancer_two_choices() {
 }
 
 #[test]
-fn http_busy() {
-    http("http_busy/http_busy.flick", 3, Kind::Balancer);
+fn http_overload_retry() {
+    http("http_overload_retry/http_overload_retry.flick", 3, Kind::Balancer);
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn http_filter() {
 }
 
 #[test]
-fn http_limiter() {
-    http("http_limiter/http_limiter.flick", 3, Kind::Limiter);
+fn http_rate_limiter() {
+    http("http_rate_limiter/http_rate_limiter.flick", 3, Kind::Limiter);
 }
 
 #[test]
@@ -191,14 +191,14 @@ fn packet_counter() {
 }
 
 #[test]
-fn mqtt_door() {
-    let outcome = check("mqtt_door/mqtt_door.flick", 3, &Peers::new(Mqtt));
+fn mqtt_gateway() {
+    let outcome = check("mqtt_gateway/mqtt_gateway.flick", 3, &Peers::new(Mqtt));
     assert!(outcome.answered > 0, "the test does something");
 }
 
 #[test]
-fn stomp_door() {
-    let outcome = check("stomp_door/stomp_door.flick", 3, &Peers::new(Stomp));
+fn stomp_gateway() {
+    let outcome = check("stomp_gateway/stomp_gateway.flick", 3, &Peers::new(Stomp));
     assert!(outcome.answered > 0, "the test does something");
 }
 

@@ -3,13 +3,13 @@
 //! them whole, none of them twice; a mapper that was told of success is in one; every connection ends; when the faults are
 //! over, a job goes through.
 //!
-//! A run plays 100 seeds; `cargo xtask storms --seeds 10000` plays as many. Every tenth is played by both engines, which must give the same.
+//! A run plays 100 seeds; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines, which must give the same.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use flick_net::sim::{Rng, SimConfig};
+use flick_net::sim::{SimConfig, SimRng};
 use flick_testkit::service::merging::{Config, End, Fate, Received, Reducer, Service};
 use flick_testkit::service::{MS, Subject, seeds};
 
@@ -54,7 +54,7 @@ enum Flaw {
 }
 
 impl Flaw {
-    fn random(rng: &mut Rng, per_mille: u32) -> Self {
+    fn random(rng: &mut SimRng, per_mille: u32) -> Self {
         if !rng.chance(per_mille) {
             return Self::None;
         }
@@ -70,7 +70,7 @@ struct Mapper {
     fate: Rc<RefCell<Fate>>,
 }
 
-fn words(rng: &mut Rng, number: usize) -> Counts {
+fn words(rng: &mut SimRng, number: usize) -> Counts {
     let mut words = Counts::new();
     let len = if rng.chance(100) { rng.between(1_000, 4_000) } else { rng.between(0, 80) };
     for _ in 0..len {
@@ -85,7 +85,7 @@ fn words(rng: &mut Rng, number: usize) -> Counts {
     words
 }
 
-fn mapper(service: &mut Service, rng: &mut Rng, number: usize, at_ns: u64, flaw: Flaw) -> Mapper {
+fn mapper(service: &mut Service, rng: &mut SimRng, number: usize, at_ns: u64, flaw: Flaw) -> Mapper {
     let words = words(rng, number);
     let mut bytes: Vec<u8> =
         words.iter().flat_map(|(word, count)| pair(word.as_bytes(), count.to_string().as_bytes())).collect();
@@ -138,7 +138,7 @@ fn streams_of(job: &Received, mappers: &[Mapper]) -> Result<BTreeSet<usize>, Str
 ///
 /// Errors: what did not hold.
 fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
-    let mut rng = Rng::new(seed ^ 0x4ad0);
+    let mut rng = SimRng::new(seed ^ 0x4ad0);
     let streams = rng.between(1, 6) as usize;
     let mut config = Config::new(seed * 3 + 1, rng.between(1, 3) as usize, streams);
     let (flaws_per_mille, resets_per_mille) = match seed % 4 {
@@ -159,9 +159,9 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
     service.run_for(1_500);
     service.calm();
     // Of those who are left over some may wait for others: a job goes through when so many more have come.
-    let before = service.totals().jobs_complete;
+    let before = service.totals().merges_completed;
     for _ in 0..streams.max(count) + streams {
-        if service.totals().jobs_complete > before && resets_per_mille == 0 {
+        if service.totals().merges_completed > before && resets_per_mille == 0 {
             break;
         }
         let at_ns = service.now_ns();
@@ -169,7 +169,7 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
         service.run_for(1_200);
     }
     let jobs = service.jobs();
-    if resets_per_mille == 0 && service.totals().jobs_complete == before {
+    if resets_per_mille == 0 && service.totals().merges_completed == before {
         return Err(format!("no job goes through after the faults: {:?}", service.totals()));
     }
     let mut told = BTreeSet::new();

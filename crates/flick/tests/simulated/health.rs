@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flick_net::sim::{Actor, PeerIo, Reach};
+use flick_net::sim::{Actor, PeerIo, Reachability};
 use flick_runtime::HealthLimits;
 use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
 
@@ -108,7 +108,7 @@ fn ranked(
     });
     for client in 0..seconds * CLIENTS_PER_S {
         let asking = Asking { books: Rc::clone(&books), heard: Vec::new() };
-        service.net.dial(&service.listen, (client + 1) * S / CLIENTS_PER_S, Box::new(asking));
+        service.net.connect(&service.listen, (client + 1) * S / CLIENTS_PER_S, Box::new(asking));
     }
     (service, books)
 }
@@ -132,8 +132,8 @@ fn comes_back_in_steps(policy: &str) {
         let (mut service, books) = service(subject, (&[1; 4], 12), &health, |_, _| false);
         let first = service.backends[0].clone();
         service.net.kill_at(S, &first);
-        service.net.set_down_at(S, &first, Reach::Refuse);
-        service.net.set_down_at(3 * S, &first, Reach::Up);
+        service.net.set_reachability_at(S, &first, Reachability::Refuse);
+        service.net.set_reachability_at(3 * S, &first, Reachability::Up);
         pass(&mut service, 13 * S);
         let books = books.borrow();
         assert!(books.told.len() as u64 == 12 * CLIENTS_PER_S, "everybody is told something");
@@ -172,12 +172,12 @@ fn a_backend_that_is_back_gets_its_share_in_steps() {
 }
 
 /// Out by the part of requests that fail.
-fn by_share(eject_percent: u32, eject_max_percent: u32) -> HealthLimits {
+fn by_share(outlier_failure_percent: u32, outlier_max_ejected_percent: u32) -> HealthLimits {
     HealthLimits {
-        eject_percent,
-        eject_max_percent,
-        eject_requests_min: 20,
-        eject_time: Duration::from_secs(60),
+        outlier_failure_percent,
+        outlier_max_ejected_percent,
+        outlier_min_requests: 20,
+        outlier_ejection_time: Duration::from_secs(60),
         ..HealthLimits::default()
     }
 }
@@ -187,7 +187,8 @@ fn out(health: &HealthLimits, fails: fn(usize, u64) -> bool, expected: usize) {
     check("round_robin", |subject| {
         let (mut service, books) = service(subject, (&[1; 4], 4), health, fails);
         pass(&mut service, 2 * S);
-        let out: Vec<usize> = (0..4).filter(|at| service.backend_counters[*at].out.get() == 1).collect();
+        let out: Vec<usize> =
+            (0..4).filter(|at| service.backend_counters[*at].unhealthy.get() == 1).collect();
         assert_eq!(out.len(), expected, "{out:?} with {health:?}");
         assert!(out.iter().all(|server| (0..4).any(|nth| fails(*server, nth))), "{out:?} with {health:?}");
         pass(&mut service, 5 * S);
@@ -230,11 +231,18 @@ fn retries_are_counted_one_by_one() {
         let (books, totals) = (books.borrow(), service.totals());
         let failed = books.told.iter().filter(|told| told.1 == 502).count() as u64;
         let had = books.of(1, 0, 2 * S);
-        println!("{had} hung up on, {} sent again, {} not", totals.retried, totals.retries_denied);
-        assert_eq!(totals.retried + totals.retries_denied, had, "each that failed is one or the other");
-        assert_eq!((totals.retries_denied, totals.failed_unavailable), (failed, failed));
+        println!("{had} hung up on, {} sent again, {} not", totals.requests_retried, totals.retries_denied);
+        assert_eq!(
+            totals.requests_retried + totals.retries_denied,
+            had,
+            "each that failed is one or the other"
+        );
+        assert_eq!((totals.retries_denied, totals.errors_unavailable), (failed, failed));
         let most = 10 + CLIENTS_PER_S / 5;
-        assert!((most - 2..=most).contains(&totals.retried), "ten, and a fifth of the requests of a second");
+        assert!(
+            (most - 2..=most).contains(&totals.requests_retried),
+            "ten, and a fifth of the requests of a second"
+        );
         drop(books);
         service
     });
@@ -270,7 +278,7 @@ fn of_backends_that_weigh_more_one_dies_and_the_others_share_its_part() {
             service(subject, (&[5, 1, 1, 3], 4), &HealthLimits::default(), |_, _| false);
         let first = service.backends[0].clone();
         service.net.kill_at(S, &first);
-        service.net.set_down_at(S, &first, Reach::Refuse);
+        service.net.set_reachability_at(S, &first, Reachability::Refuse);
         pass(&mut service, 5 * S);
         let books = books.borrow();
         assert!(books.told.iter().all(|(_, status)| *status == 200), "a GET does not notice");
@@ -291,8 +299,8 @@ fn backends_that_stand_in_are_asked_while_the_others_are_away_and_nobody_notices
             for at in [0, 1] {
                 let away = service.backends[at].clone();
                 service.net.kill_at((1 + at as u64) * S, &away);
-                service.net.set_down_at((1 + at as u64) * S, &away, Reach::Refuse);
-                service.net.set_down_at(4 * S, &away, Reach::Up);
+                service.net.set_reachability_at((1 + at as u64) * S, &away, Reachability::Refuse);
+                service.net.set_reachability_at(4 * S, &away, Reachability::Up);
             }
             pass(&mut service, 9 * S);
             let books = books.borrow();

@@ -23,14 +23,20 @@ fn may_fail(said: &[u8]) -> bool {
 /// Plays the same with both engines. Servers complain of a POST that they see twice.
 fn play(
     subjects: &(Subject, Subject),
-    (eject_failures, seed): (u32, u64),
+    (outlier_consecutive_failures, seed): (u32, u64),
     ailments: &[(usize, Ailment)],
     may_fail: fn(&[u8]) -> bool,
 ) -> Report {
     let peers = Peers::new(Http(Kind::Balancer));
     let one = |subject| {
-        let case =
-            Case { subject, peers: &peers, servers: SERVERS, requests: 1, eject_failures, streams: true };
+        let case = Case {
+            subject,
+            peers: &peers,
+            servers: SERVERS,
+            requests: 1,
+            outlier_consecutive_failures,
+            streams: true,
+        };
         case.survive(seed, ailments, may_fail)
             .unwrap_or_else(|what| panic!("FLICK_SEED={seed} {ailments:?}: {what}"))
     };

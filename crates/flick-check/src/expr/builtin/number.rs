@@ -1,25 +1,25 @@
-//! Built-ins on numbers, times and durations.
+//! Built-ins on integers, times and durations.
 
-use super::{Call, DECIMAL_BYTES_MAX, ENDPOINT_TEXT_MAX, HEX_BYTES_MAX, IPV4_TEXT_MAX, IPV6_TEXT_MAX};
-use crate::expr::{Exprs, range_of, recast, unknown};
+use super::{BuiltinCall, DECIMAL_BYTES_MAX, ENDPOINT_TEXT_MAX, HEX_BYTES_MAX, IPV4_TEXT_MAX, IPV6_TEXT_MAX};
+use crate::expr::{Exprs, recast, unknown};
 use crate::hir::{Builtin, Expr, ExprKind, Ty};
-use crate::range::{INT, Range, UINT};
-use crate::report;
+use crate::range::{INT, Range, UINT, range_of};
+use crate::{primitives, report};
 
 impl Exprs<'_> {
-    pub(super) fn extremum(&mut self, mut call: Call<'_>) -> Expr {
+    pub(super) fn extremum(&mut self, mut call: BuiltinCall<'_>) -> Expr {
         if let (a @ (Ty::Time | Ty::Duration), b) = (call.arg(0).clone(), call.arg(1).clone())
             && a == b
         {
             call.args = call.args.into_iter().map(|arg| recast(arg, INT.ty())).collect();
-            return recast(call.gives(INT.ty()), a);
+            return recast(call.returning(INT.ty()), a);
         }
         let (Some(a), Some(b)) = (range_of(call.arg(0)), range_of(call.arg(1))) else {
             let (a, b) = (self.items.describe(call.arg(0)), self.items.describe(call.arg(1)));
-            let help = format!("`{}` works on two numbers, two times or two durations", call.name);
+            let help = format!("`{}` takes two integers, two times or two durations", call.name);
             let of_list = matches!(call.arg(0), Ty::List { .. });
             let help =
-                if of_list { "go through the list: `fold x in xs, best = 0: max(best, x)`" } else { &help };
+                if of_list { "iterate over the list: `fold x in xs, best = 0: max(best, x)`" } else { &help };
             self.sink.push(report::types::operator(call.span.clone(), call.name, &a, &b, help));
             return unknown(call.span);
         };
@@ -37,16 +37,16 @@ impl Exprs<'_> {
         } else {
             Range { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }
         };
-        call.gives(range.ty())
+        call.returning(range.ty())
     }
 
-    pub(super) fn abs(&mut self, mut call: Call<'_>) -> Expr {
+    pub(super) fn abs(&mut self, mut call: BuiltinCall<'_>) -> Expr {
         if *call.arg(0) == Ty::Duration {
             call.args = call.args.into_iter().map(|arg| recast(arg, INT.ty())).collect();
-            return recast(call.gives(INT.ty()), Ty::Duration);
+            return recast(call.returning(INT.ty()), Ty::Duration);
         }
         let Some(range) = range_of(call.arg(0)) else {
-            self.refuse_argument(&call, 0, "`abs` works on a number or a duration");
+            self.reject_argument(&call, 0, "`abs` takes an integer or a duration");
             return unknown(call.span);
         };
         if range.lo >= 0 {
@@ -54,13 +54,13 @@ impl Exprs<'_> {
         }
         let least = if range.contains(0) { 0 } else { range.hi.abs() };
         let found = Range { lo: least, hi: range.hi.max(-range.lo) };
-        // The least number has no positive counterpart and stays itself.
+        // The minimum has no positive counterpart and stays negative.
         let found = if found.is_inside(INT) { found } else { INT };
-        call.gives(found.ty())
+        call.returning(found.ty())
     }
 
-    /// `str(n)`, which writes addresses too and leaves text as it is, and `hex(n)`.
-    pub(super) fn print_number(&mut self, mut call: Call<'_>) -> Expr {
+    /// `str(n)`, which also converts addresses and returns strings unchanged, and `hex(n)`.
+    pub(super) fn print_number(&mut self, mut call: BuiltinCall<'_>) -> Expr {
         if let (Builtin::Str, Ty::Bytes { text: true, .. }) = (call.builtin, call.arg(0)) {
             return Expr { span: call.span, ..call.args.swap_remove(0) };
         }
@@ -71,57 +71,57 @@ impl Exprs<'_> {
             _ => None,
         };
         if let Some(max) = address_max {
-            return call.gives(Ty::Bytes { max, text: true });
+            return call.returning(Ty::Bytes { max, text: true });
         }
         if range_of(call.arg(0)).is_none() {
             let help = match (call.arg(0), call.builtin) {
-                (Ty::Duration, _) => "say in which unit: `str(millis(d))`".to_owned(),
-                (Ty::Time, _) => "say since when: `str(unix(t))` gives the seconds since 1970".to_owned(),
-                (Ty::Bool, _) => "write both texts: `if flag: \"yes\" else: \"no\"`".to_owned(),
-                (Ty::Bytes { .. }, Builtin::Str) => "bytes are text with `text(...)`".to_owned(),
-                (_, Builtin::Str) => "`str` works on a number or an address".to_owned(),
-                _ => "`hex` works on a number".to_owned(),
+                (Ty::Duration, _) => "convert it to a unit first: `str(millis(d))`".to_owned(),
+                (Ty::Time, _) => "convert it first: `str(unix(t))` returns the seconds since 1970".to_owned(),
+                (Ty::Bool, _) => "write both strings: `if flag: \"yes\" else: \"no\"`".to_owned(),
+                (Ty::Bytes { .. }, Builtin::Str) => "convert bytes with `text(...)`".to_owned(),
+                (_, Builtin::Str) => "`str` takes an integer or an address".to_owned(),
+                _ => "`hex` takes an integer".to_owned(),
             };
-            self.refuse_argument(&call, 0, &help);
+            self.reject_argument(&call, 0, &help);
         }
         let max = if call.builtin == Builtin::Str { DECIMAL_BYTES_MAX } else { HEX_BYTES_MAX };
-        call.gives(Ty::Bytes { max, text: true })
+        call.returning(Ty::Bytes { max, text: true })
     }
 
-    pub(super) fn random(&mut self, call: Call<'_>) -> Expr {
+    pub(super) fn random(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Some(range) = range_of(call.arg(0)) else {
-            self.refuse_argument(&call, 0, "`random(n)` takes a number and gives one from 0 to n - 1");
+            self.reject_argument(&call, 0, "`random(n)` takes an integer and returns one from 0 to n - 1");
             return unknown(call.span);
         };
         if range.lo < 1 {
-            self.sink.push(report::values::random_of_nothing(call.args[0].span.clone()));
+            self.sink.push(report::values::random_argument(call.args[0].span.clone()));
         }
         if range.hi > INT.hi {
-            let target = "the bound of `random`";
-            let place = call.args[0].span.clone();
-            self.sink.push(report::bounds::int_too_wide(place, target, UINT, INT, None));
+            let target = "the argument of `random`";
+            let location = call.args[0].span.clone();
+            self.sink.push(report::bounds::int_too_wide(location, target, UINT, INT, None));
         }
-        call.gives(Range { lo: 0, hi: (range.hi - 1).clamp(0, INT.hi) }.ty())
+        call.returning(Range { lo: 0, hi: (range.hi - 1).clamp(0, INT.hi) }.ty())
     }
 
-    pub(super) fn in_units(&mut self, call: Call<'_>) -> Expr {
+    pub(super) fn in_units(&mut self, call: BuiltinCall<'_>) -> Expr {
         let is_fit = match call.builtin {
             Builtin::Unix => *call.arg(0) == Ty::Time,
             _ => matches!(call.arg(0), Ty::Time | Ty::Duration),
         };
         if !is_fit {
             let help = match (call.builtin, call.arg(0)) {
-                (_, Ty::Int { .. }) => "a number has no unit; `n * 1ms` makes a duration of it".to_owned(),
+                (_, Ty::Int { .. }) => "convert an integer to a duration first: `n * 1ms`".to_owned(),
                 (Builtin::Unix, _) => "`unix` takes a time, for example `unix(now())`".to_owned(),
                 _ => format!("`{}` takes a duration or a time", call.name),
             };
-            self.refuse_argument(&call, 0, &help);
+            self.reject_argument(&call, 0, &help);
         }
         let divisor = match call.builtin {
             Builtin::InUnits(ns) => i128::from(ns),
             _ => 1_000_000_000,
         };
-        call.gives(INT.div(Range::point(divisor)).ty())
+        call.returning(INT.div(Range::point(divisor)).ty())
     }
 
     /// `uint8(n)` and the like: the low bits.
@@ -132,7 +132,7 @@ impl Exprs<'_> {
         span: crate::hir::Span,
     ) -> Expr {
         let repr =
-            crate::types::sized_int(name).unwrap_or(crate::hir::IntRepr { width_bytes: 8, signed: true });
+            primitives::sized_int(name).unwrap_or(crate::hir::IntRepr { width_bytes: 8, signed: true });
         let target = Range::of_repr(repr);
         let found = match args.as_slice() {
             [_] => args.swap_remove(0),
@@ -157,19 +157,19 @@ impl Exprs<'_> {
             other => {
                 let help = match other {
                     Ty::Bytes { .. } => {
-                        "read a number from text with `parse_int(...)`; it is an option".to_owned()
+                        "parse a string with `parse_int(...)`, which returns an option".to_owned()
                     }
-                    Ty::Duration => "say in which unit: `millis(d)`".to_owned(),
-                    Ty::Time => "say since when: `unix(t)` gives the seconds since 1970".to_owned(),
-                    Ty::Bool => "write both numbers: `if flag: 1 else: 0`".to_owned(),
-                    _ => format!("`{name}` takes a number or a member of an enumeration"),
+                    Ty::Duration => "convert it to a unit: `millis(d)`".to_owned(),
+                    Ty::Time => "convert it: `unix(t)` returns the seconds since 1970".to_owned(),
+                    Ty::Bool => "write both integers: `if flag: 1 else: 0`".to_owned(),
+                    _ => format!("`{name}` takes an integer or a member of an enum"),
                 };
                 let found_text = self.items.describe(other);
                 let report = match other {
                     Ty::Option(inner) => {
                         report::values::may_be_none(found.span.clone(), &self.items.describe(inner))
                     }
-                    _ => report::types::prefix(found.span.clone(), name, &found_text, &help),
+                    _ => report::types::argument(found.span.clone(), name, &found_text, &help),
                 };
                 self.sink.push(report);
                 return Expr { kind: ExprKind::Int(0), ty: target.ty(), span };
@@ -179,7 +179,7 @@ impl Exprs<'_> {
     }
 }
 
-/// What is left of `value` when only the bits of `target` are kept.
+/// The low bits of `value` as a value of the range `target`.
 fn low_bits(value: i128, target: Range) -> i128 {
     let modulus = target.hi - target.lo + 1;
     (value - target.lo).rem_euclid(modulus) + target.lo

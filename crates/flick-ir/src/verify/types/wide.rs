@@ -1,7 +1,7 @@
 //! Types of operations that build, send, ask, keep or call the platform.
 
 use flick_abi::HostCall;
-use flick_abi::limits::{BUILT_BYTES_MAX, FRAME_SLOTS_MAX, ROOM_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::limits::{BUILT_BYTES_MAX, CAPACITY_CHECK_BYTES_MAX, FRAME_SLOTS_MAX, SPILL_WORDS_MAX};
 
 use super::{Checker, Class};
 use crate::data::{Inst, Op, Value};
@@ -19,7 +19,7 @@ impl Checker<'_, '_> {
         match op {
             Op::OutMark | Op::ResumeState => Some(Number),
             Op::Room { bytes } => {
-                if *bytes as usize > ROOM_BYTES_MAX {
+                if *bytes as usize > CAPACITY_CHECK_BYTES_MAX {
                     self.add(format!("no output ever has room for {bytes} bytes"));
                 }
                 Some(Class::Bool)

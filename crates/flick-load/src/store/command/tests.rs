@@ -1,15 +1,15 @@
-//! What each request is answered with: data in, data out, through `check`.
+//! The reply to each request: data in, data out, through `check`.
 
 use super::*;
 
-/// Sends each request of `talk` to one fresh keeper and compares its reply, as `status [extras] [key] [value]`.
+/// Sends each request of `talk` to one fresh handler and compares its reply, as `status [extras] [key] [value]`.
 #[track_caller]
 fn check(talk: &[(&str, &str)]) {
-    let mut keeper = Keeper::new(Table::new(100, 1 << 20, 1), 1_000);
+    let mut handler = RequestHandler::new(Table::new(100, 1 << 20, 1), 1_000);
     for (line, expected) in talk {
         let (header, body) = request(line);
         let mut out = Vec::new();
-        let then = keeper.answer(header, &body, 1_000, &mut out);
+        let then = handler.answer(header, &body, 1_000, &mut out);
         let mut seen = replies(&out);
         if then == Then::Close {
             seen.push_str(" close");
@@ -26,7 +26,7 @@ fn request(line: &str) -> (Header, Vec<u8>) {
     let (key, mut value) = (word(1).as_bytes(), word(2).as_bytes());
     let cas = word(3).parse().unwrap_or(0);
     let mut extras = Vec::new();
-    match opcode.loud() {
+    match opcode.non_quiet() {
         Opcode::Set | Opcode::Add | Opcode::Replace => extras.extend([0, 0, 0, 9, 0, 0, 0, 0]),
         Opcode::Increment | Opcode::Decrement => {
             extras.extend(word(2).parse::<u64>().unwrap().to_be_bytes());
@@ -86,7 +86,7 @@ fn items_are_written_read_and_removed() {
 }
 
 #[test]
-fn versions_guard_writes() {
+fn a_write_with_another_version_fails() {
     check(&[
         ("Set k v 4", "KeyNotFound"),
         ("Set k v", "NoError"),
@@ -98,7 +98,7 @@ fn versions_guard_writes() {
 }
 
 #[test]
-fn numbers_count() {
+fn increments_and_decrements() {
     let big = u64::MAX.to_string();
     check(&[
         ("Increment n 1", "NoError"),
@@ -116,7 +116,7 @@ fn numbers_count() {
 }
 
 #[test]
-fn the_rest_is_answered_or_refused() {
+fn other_opcodes_are_answered_or_refused() {
     check(&[
         ("Noop", "NoError"),
         ("Set k v", "NoError"),
@@ -134,7 +134,7 @@ fn the_rest_is_answered_or_refused() {
 }
 
 #[test]
-fn headers_that_cannot_be_followed_are_refused() {
+fn malformed_headers_are_refused() {
     let good = Header { magic: MAGIC_REQUEST, key_len: 3, body_len: 3, ..Header::default() };
     assert_eq!(refuse(&good), None);
     let close = Some((Status::InvalidArguments, Then::Close));

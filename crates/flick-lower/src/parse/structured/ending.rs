@@ -2,16 +2,16 @@
 //! Promises: facts are evaluated as soon as what they read is known, and before anything of the message is passed on; a
 //! head lies in one piece; what is streamed is never waited for.
 
-use flick_abi::MessageFlags;
-use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_LOUD, SLOT_TOTAL};
-use flick_check::hir::{CAUSE_MALFORMED, Expr, FieldId, FieldKind, ListEnd};
+use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
+use flick_abi::{FaultCause, MessageFlags};
+use flick_check::hir::{Expr, FieldId, FieldKind, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use super::Emitter;
 use super::list::{is_long, is_of_unit};
 use super::sizes::Sizes;
 use super::stage::Spot;
-use crate::body::{CAUSE_ARITHMETIC, CAUSE_CHECK, Mode};
+use crate::body::Mode;
 use crate::interval::Interval;
 use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
 use crate::parse::plan::{Role, role_checks};
@@ -49,7 +49,7 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
     let own: &[(&Option<Expr>, u64)] = match role {
         Role::Request => &[
             (&facts.ends, MessageFlags::ENDS),
-            (&facts.mute, MessageFlags::MUTE),
+            (&facts.mute, MessageFlags::ONE_WAY),
             (&facts.retry, MessageFlags::RETRY),
             (&facts.whole, MessageFlags::WHOLE),
         ],
@@ -133,7 +133,7 @@ impl Emitter<'_, '_> {
                 self.body.set_slot(SLOT_ECHO_READY as u16, yes);
             }
             What::RoleCheck(index) => {
-                self.body.expect_expr(role_checks(info, self.role)[index], last, CAUSE_CHECK);
+                self.body.expect_expr(role_checks(info, self.role)[index], last, FaultCause::Malformed);
             }
             What::Flags => {
                 let flags = flags(info, self.role);
@@ -146,12 +146,12 @@ impl Emitter<'_, '_> {
             What::Loud | What::Keep => {
                 let facts = &info.unit.facts;
                 let (expr, slot) = match (what, &facts.loud, &facts.keep) {
-                    (What::Loud, Some((_, expr)), _) => (expr, SLOT_LOUD),
+                    (What::Loud, Some((_, expr)), _) => (expr, SLOT_NON_QUIET),
                     (What::Keep, _, Some(expr)) => (expr, SLOT_ASKED),
                     _ => panic!("the facts of a unit stay what they are"),
                 };
                 let num = self.number_of(expr);
-                let num = self.body.check_range(num, word_of(num), last, CAUSE_ARITHMETIC);
+                let num = self.body.check_range(num, word_of(num), last, FaultCause::Arithmetic);
                 let value = self.body.narrow(num).value();
                 self.body.set_slot(slot as u16, value);
             }
@@ -190,7 +190,7 @@ impl Emitter<'_, '_> {
         let cause = self.info.field(id).cause;
         let value = self.body.expr(length).num();
         let most = i128::from(i64::MAX).max(value.range.hi);
-        let arithmetic = if cause == CAUSE_MALFORMED { CAUSE_ARITHMETIC } else { cause };
+        let arithmetic = if cause == FaultCause::Malformed { FaultCause::Arithmetic } else { cause };
         let value = self.body.check_range(value, Interval::new(0, most), id.0, arithmetic);
         let narrower = self.needs.view_max(id).filter(|_| !self.needs.is_optional(id));
         let value = match max_bytes.into_iter().chain(narrower).min() {
@@ -350,7 +350,7 @@ impl Emitter<'_, '_> {
         if !some && !self.has_parts {
             let zero = self.body.f.int(0);
             let is_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, total);
-            self.body.expect(is_some, self.field, CAUSE_ARITHMETIC);
+            self.body.expect(is_some, self.field, FaultCause::Arithmetic);
         }
         self.body.set_slot(SLOT_HEAD as u16, head);
         self.body.set_slot(SLOT_TOTAL as u16, total);

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_CUTS;
-use flick_check::hir::{CAUSE_TOO_LONG, FieldId, FieldKind, Item, Keyed};
+use flick_check::hir::{FieldId, FieldKind, Item, Keyed};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -177,7 +178,7 @@ impl Emitter<'_, '_> {
         }
         if keyed.cut.contains(&key) {
             let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
-            self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
+            self.body.expect(has_room, id.0, FaultCause::TooLong);
         }
     }
 
@@ -227,7 +228,7 @@ impl Emitter<'_, '_> {
             to_place = self.body.f.binary(Type::Bool, Binary::And, to_place, taken);
         }
         let is_kept = self.body.f.define(Type::Bool, Op::Not(to_place));
-        self.body.expect(is_kept, id.0, CAUSE_TOO_LONG);
+        self.body.expect(is_kept, id.0, FaultCause::TooLong);
     }
 
     /// Evaluates the flags that follow from a key for one occurrence of it.
@@ -296,7 +297,7 @@ impl Emitter<'_, '_> {
         }
         let start = self.get_key(Key::Start(id));
         let has_room = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
-        self.body.expect(has_room, id.0, CAUSE_TOO_LONG);
+        self.body.expect(has_room, id.0, FaultCause::TooLong);
         self.body.f.jump(listed, Vec::new());
         self.body.f.go_on_in(listed);
     }

@@ -2,9 +2,10 @@
 //! Promises: an element goes forward by at least a byte, and the number of elements is bounded by the list, by the head
 //! or by what one call sees; a stage inside an element is entered through the head of the loop.
 
+use flick_abi::FaultCause;
 use flick_abi::frame::{SLOT_ITEMS, SLOT_STATE};
 use flick_abi::limits::ITEMS_MAX;
-use flick_check::hir::{CAUSE_MALFORMED, CAUSE_TOO_LONG, FieldId, FieldKind, Item, List, ListEnd};
+use flick_check::hir::{FieldId, FieldKind, Item, List, ListEnd};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -313,7 +314,7 @@ impl Emitter<'_, '_> {
                 let rest = self.body.f.binary(Type::Int, Binary::Add, rest, opens.value());
                 let most = self.body.f.int(ELEMENTS_MAX as i64);
                 let fits = self.body.f.binary(Type::Bool, Binary::LeS, rest, most);
-                self.body.expect(fits, id.0, CAUSE_TOO_LONG);
+                self.body.expect(fits, id.0, FaultCause::TooLong);
                 self.keep(Key::Rest(id), rest);
             }
             ListEnd::Last(last) => {
@@ -387,7 +388,7 @@ impl Emitter<'_, '_> {
     pub fn push_item(&mut self, id: FieldId, value: Value) {
         let (count, most) = (self.get(SLOT_ITEMS), self.body.f.int(ITEMS_MAX as i64));
         let fits = self.body.f.binary(Type::Bool, Binary::LtS, count, most);
-        self.body.expect(fits, id.0, CAUSE_TOO_LONG);
+        self.body.expect(fits, id.0, FaultCause::TooLong);
         self.body.f.effect(Op::ItemPush(value));
     }
 
@@ -397,7 +398,7 @@ impl Emitter<'_, '_> {
         self.body.f.go_on_in(inside);
         let Some((_, default)) = scope.cases.first().copied() else {
             // Nothing in it waits: then nobody comes back.
-            let never = self.body.fault_block(id.0, CAUSE_MALFORMED);
+            let never = self.body.fault_block(id.0, FaultCause::Malformed);
             return self.body.f.jump(never, Vec::new());
         };
         let states: Vec<i64> = scope.cases.iter().map(|(state, _)| *state).collect();

@@ -4,11 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd, ViewField};
+use flick_check::hir::{
+    Channel, DecodedField, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd,
+};
+use flick_check::walk;
 
 use crate::parse::plan::{Role, role_checks};
 use crate::unit::{Key, UnitInfo};
-use crate::walk::{keys_of, walk_expr};
+use crate::walk::keys_of;
 
 /// Further values of a key that names what is cut, besides the first.
 pub const FURTHER_MAX: u32 = 3;
@@ -23,7 +26,7 @@ pub struct Needs {
     /// Lists whose elements become items.
     pub read_lists: BTreeSet<FieldId>,
     /// Fields of the view, by number.
-    pub view: BTreeMap<FieldId, ViewField>,
+    pub view: BTreeMap<FieldId, DecodedField>,
     /// Flags that are kept and follow from a key: flag, list, key.
     pub flags: Vec<(FieldId, FieldId, u32)>,
     /// Variables that are kept and summed over elements: variable, list.
@@ -35,7 +38,7 @@ pub struct Needs {
 impl Needs {
     /// Finds them.
     pub fn new(info: &UnitInfo<'_>, body: &[Item], role: Role, channel: &Channel) -> Self {
-        let view: BTreeMap<FieldId, ViewField> =
+        let view: BTreeMap<FieldId, DecodedField> =
             channel.view.iter().map(|field| (field.field, *field)).collect();
         let read_lists: BTreeSet<FieldId> =
             view.keys().copied().filter(|id| is_read_list(info, *id)).collect();
@@ -90,7 +93,7 @@ fn is_read_list(info: &UnitInfo<'_>, field: FieldId) -> bool {
 fn outside_keys(
     info: &UnitInfo<'_>,
     role: Role,
-    view: &BTreeMap<FieldId, ViewField>,
+    view: &BTreeMap<FieldId, DecodedField>,
     read_lists: &BTreeSet<FieldId>,
 ) -> BTreeSet<Key> {
     let facts = &info.unit.facts;
@@ -249,7 +252,7 @@ impl Finder<'_, '_> {
         let field = self.info.field(id);
         for check in &field.requires {
             self.expr(check);
-            walk_expr(check, &mut |inner| {
+            walk::expr(check, &mut |inner| {
                 if matches!(inner.kind, ExprKind::Dollar) {
                     self.open.push(Key::Field(id));
                 }

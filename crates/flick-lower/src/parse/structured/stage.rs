@@ -3,6 +3,7 @@
 //! the cursor; a stage inside a list is entered through the list's head, so every loop stays a natural one; no head
 //! grows beyond what its fields' bounds say together (`longest_head`).
 
+use flick_abi::FaultCause;
 use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
 use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 use flick_check::hir::{Field, FieldId, FieldKind};
@@ -10,7 +11,6 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::text::Trail;
 use super::{Emitter, Needs};
-use crate::body::CAUSE_TOO_LONG;
 use crate::unit::{Key, UnitInfo};
 
 /// A place in the message and what is known of it.
@@ -201,7 +201,7 @@ impl Emitter<'_, '_> {
             let place = self.place(self.at);
             let allowed = self.body.f.int((longest - bytes) as i64);
             let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, allowed);
-            self.body.expect(fits, self.field, CAUSE_TOO_LONG);
+            self.body.expect(fits, self.field, FaultCause::TooLong);
             self.at.most = longest - bytes;
         }
         self.head_bytes_max = self.head_bytes_max.max(self.at.most + bytes);

@@ -2,8 +2,9 @@
 //! Promises: no byte is searched twice, wherever the input is cut; whether something is too long never depends on how
 //! much is there.
 
+use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_SCAN;
-use flick_check::hir::{CAUSE_TOO_LONG, ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal};
+use flick_check::hir::{ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal};
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
 use super::stage::Spot;
@@ -475,7 +476,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Goes on behind `bytes`, which are there, if they are these.
-    pub fn expect_bytes(&mut self, bytes: &[u8], nocase: bool, cause: u32) {
+    pub fn expect_bytes(&mut self, bytes: &[u8], nocase: bool, cause: FaultCause) {
         let same = self.compare_bytes(bytes, nocase);
         for cond in same {
             self.body.expect(cond, self.field, cause);
@@ -554,7 +555,7 @@ impl Emitter<'_, '_> {
     fn cut(&mut self, start: Spot) {
         let (start, end) = (self.place(start), self.place(self.at));
         let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
-        self.body.expect(has_room, self.field, CAUSE_TOO_LONG);
+        self.body.expect(has_room, self.field, FaultCause::TooLong);
     }
 
     fn is_byte(&mut self, found: Value, byte: u8, nocase: bool) -> Value {
@@ -581,7 +582,7 @@ impl Emitter<'_, '_> {
     }
 
     /// A number in an expression of the grammar, within `allowed`.
-    pub fn exact_number(&mut self, expr: &Expr, field: FieldId, allowed: Interval, cause: u32) -> Num {
+    pub fn exact_number(&mut self, expr: &Expr, field: FieldId, allowed: Interval, cause: FaultCause) -> Num {
         let value = self.body.expr(expr).num();
         let value = self.body.check_range(value, allowed, field.0, cause);
         self.body.narrow(value)

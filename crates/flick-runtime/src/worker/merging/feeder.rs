@@ -34,8 +34,8 @@ impl<D: Driver> Worker<D> {
             let Some(leaf) = merging.hub.join(merging.index) else { return false };
             let stream = leaf.stream;
             tracing::debug!(stream, "a stream begins");
-            worker.counters.sessions_accepted.add(1);
-            worker.counters.sessions_open.add(1);
+            worker.counters.connections_accepted.add(1);
+            worker.counters.connections_open.add(1);
             worker.roles[conn.index as usize] = Role::Stream(stream);
             merging.feeders[stream as usize] = Some(Feeder {
                 conn: Some(conn),
@@ -108,7 +108,7 @@ impl<D: Driver> Worker<D> {
         if ring.publish() {
             merging.hub.call_behind(merging.hub.tree.feeder(stream));
         }
-        is_full &= ring.wait();
+        is_full &= ring.prepare_wait();
         if feeder.receiving == is_full
             && !feeder.eof
             && (is_full || is_empty)

@@ -2,13 +2,13 @@
 //! Promises: the reducer sees a good end only behind the whole result; a job is complete only when the reducer has
 //! been handed everything and has not complained.
 
-use flick_buffers::{Class, LARGE_BYTES};
+use flick_buffers::{BufClass, LARGE_BYTES};
 use flick_net::{Driver, Handle};
 use flick_ring::Consumer;
 
 use super::{Flow, Merging, Role, Worker};
 use crate::limits::{MERGE_FLUSH_TICK_MS, MERGE_LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
-use crate::merge::{Ending, SinkAt};
+use crate::merge::{JobEnd, SinkAt};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
             worker.roles[conn.index as usize] = Role::Sink;
             merging.sink = Some(Sink { conn: Some(conn), ring, state: State::Up, acknowledged: false });
             worker.driver.receive(conn, true);
-            worker.counters.links_connected.add(1);
+            worker.counters.backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
             Some(())
@@ -60,7 +60,7 @@ impl<D: Driver> Worker<D> {
             if let Some(conn) = sink.conn {
                 worker.driver.receive(conn, true);
             }
-            worker.counters.links_connected.add(1);
+            worker.counters.backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
         });
@@ -92,7 +92,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn sink_left(&mut self, conn: Option<Handle>) {
-        self.counters.links_failed.add(1);
+        self.counters.backend_connections_closed.add(1);
         if let Some(conn) = conn {
             self.driver.close(conn);
         }
@@ -101,7 +101,7 @@ impl<D: Driver> Worker<D> {
     /// The reducer cannot be reached, or has gone away.
     pub(in crate::worker) fn sink_failed(&mut self) {
         self.with_merging(|worker, merging| {
-            worker.counters.links_failed.add(1);
+            worker.counters.backend_connections_closed.add(1);
             let Some(mut sink) = merging.sink.take() else { return };
             sink.conn = None;
             // One that waited for a job and got none of it may be followed by another.
@@ -120,7 +120,7 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return Flow::Stop;
         }
-        let Some(buf) = self.pool.alloc(Class::Large) else {
+        let Some(buf) = self.pool.alloc(BufClass::Large) else {
             self.counters.exhausted.add(1);
             self.fail_merge(merging);
             return Flow::Stop;
@@ -155,7 +155,7 @@ impl<D: Driver> Worker<D> {
             self.look_after_sink(merging);
             return Flow::Stop;
         }
-        if is_starved && sink.ring.wait() { Flow::Stop } else { Flow::Go }
+        if is_starved && sink.ring.prepare_wait() { Flow::Stop } else { Flow::Go }
     }
 
     /// Dials the reducer, if the present job has all its streams.
@@ -202,7 +202,7 @@ impl<D: Driver> Worker<D> {
         match sink.state {
             State::Connecting { deadline_ns } if deadline_ns <= now_ns => {
                 tracing::warn!("the reducer does not answer: a merge failed");
-                self.counters.links_failed.add(1);
+                self.counters.backend_connections_closed.add(1);
                 self.fail_merge(merging);
             }
             State::Connecting { .. } | State::Up => {}
@@ -211,8 +211,8 @@ impl<D: Driver> Worker<D> {
                 let give_up_ns = give_up_ns.or(is_out.then_some(now_ns + MERGE_LINGER_MS * MS));
                 if is_out && (sink.acknowledged || give_up_ns.is_some_and(|due| due <= now_ns)) {
                     merging.is_running = false;
-                    if merging.hub.end(Ending::Complete) {
-                        self.counters.jobs_complete.add(1);
+                    if merging.hub.end(JobEnd::Complete) {
+                        self.counters.merges_completed.add(1);
                     }
                     return;
                 }

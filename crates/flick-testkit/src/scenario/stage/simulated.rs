@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use flick_net::Endpoint;
-use flick_net::sim::{Actor, PeerIo, Reach, SimConfig};
+use flick_net::sim::{Actor, PeerIo, Reachability, SimConfig};
 
 use super::{Command, PeerId, Reachable, Stage, limits, timeouts};
 use crate::scenario::{Happening, Scenario, What};
@@ -166,7 +166,7 @@ impl Stage for Simulated {
     fn open(&mut self) -> PeerId {
         let puppet = Puppet::new(&self.peers, &self.log, None);
         let (id, now_ns) = (puppet.id, self.service.net.now_ns());
-        self.service.net.dial(&self.service.listen, now_ns, Box::new(puppet));
+        self.service.net.connect(&self.service.listen, now_ns, Box::new(puppet));
         id
     }
 
@@ -191,11 +191,11 @@ impl Stage for Simulated {
     fn set_reach(&mut self, backend: usize, reach: Reachable) {
         let server = self.service.backends[backend].clone();
         let reach = match reach {
-            Reachable::Yes => Reach::Up,
-            Reachable::Refuses => Reach::Refuse,
-            Reachable::Vanished => Reach::BlackHole,
+            Reachable::Yes => Reachability::Up,
+            Reachable::Refuses => Reachability::Refuse,
+            Reachable::Vanished => Reachability::BlackHole,
         };
-        self.service.net.set_down(&server, reach);
+        self.service.net.set_reachability(&server, reach);
     }
 
     fn drain(&mut self, within_ms: u64) {

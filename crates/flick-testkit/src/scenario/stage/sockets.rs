@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns};
-use flick_runtime::access::Access;
+use flick_runtime::access_log::AccessLog;
+use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
-use flick_runtime::ways::Ways;
-use flick_runtime::{Audit, Counters, Shared, Worker, WorkerConfig};
+use flick_runtime::{Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
@@ -119,7 +119,7 @@ pub struct Sockets {
     turned: Instant,
     longest: Duration,
     driver_bufs: u32,
-    last_audit: Audit,
+    last_audit: WorkerAudit,
     gauge: fn() -> u64,
     gauged: u64,
 }
@@ -179,7 +179,7 @@ impl Sockets {
         let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
         let backend_counters = setup.backend_counters();
-        let ways = Arc::new(Ways::of(&setup.program));
+        let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let state = Arc::new(state);
@@ -190,12 +190,12 @@ impl Sockets {
             state: Arc::clone(&state),
             counters: Arc::clone(&counters),
             backend_counters: Arc::new(backend_counters),
-            ways,
+            edge_counters,
             workers: 1,
             index: 0,
             hub: None,
             // Of every request, and nobody reads it: what it does when its ring is full is seen, too.
-            access: Some(Access { sample: NonZeroU32::MIN, port: Arc::default() }.tap("stage", 0)),
+            access: Some(AccessLog { sample: NonZeroU32::MIN, port: Arc::default() }.sink("stage", 0)),
             seed: 1,
             time_slices: true,
         };
@@ -217,7 +217,7 @@ impl Sockets {
             turned: Instant::now(),
             longest: Duration::ZERO,
             driver_bufs,
-            last_audit: Audit::default(),
+            last_audit: WorkerAudit::default(),
             gauge: || 0,
             gauged: 0,
         }))
@@ -238,7 +238,7 @@ impl Stage for Sockets {
         self.longest = self.longest.max(self.turned - last);
         if let Some(worker) = &mut self.worker {
             let before = (self.gauge)();
-            let goes_on = worker.turn(Some(TURN)).expect("the kernel does not fail us");
+            let goes_on = worker.run_once(Some(TURN)).expect("the kernel does not fail us");
             self.gauged += (self.gauge)() - before;
             self.last_audit = worker.audit();
             if !goes_on {
@@ -304,6 +304,6 @@ impl Stage for Sockets {
     }
 
     fn expect_quiet(&self) -> Result<(), String> {
-        expect_quiet(&self.last_audit, self.counters.sessions_open.get(), self.driver_bufs)
+        expect_quiet(&self.last_audit, self.counters.connections_open.get(), self.driver_bufs)
     }
 }

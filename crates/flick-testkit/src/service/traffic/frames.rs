@@ -1,7 +1,7 @@
 //! Frames of a length and so many bytes, through what passes frames on: lines in frames.
 //! Promises: those of [`super::lines::Lines`].
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::lines::Lines;
 use super::{Answer, Cut, Judged, Protocol, Request, Seat};
@@ -31,12 +31,12 @@ impl Protocol for Frames {
         true
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
         let framed = |line: Request| Request { bytes: frame(&line.bytes), reply: frame(&line.reply), ..line };
         Lines::any().requests(rng, client, storm, is_last).into_iter().map(framed).collect()
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         Lines::any().nonsense(rng)
     }
 

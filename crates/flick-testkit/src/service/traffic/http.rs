@@ -1,8 +1,8 @@
-//! HTTP for storms: requests whose path says what the reply is to be, of every framing there is, both ways.
+//! HTTP for storms: requests whose path says what the reply is to be, of every framing there is, both edge_counters.
 //! Promises: both sides read strictly (`http::strict`); a body's bytes tell whose it is, whole or in chunks.
 //! Refuses: tunnels; those have tests of their own.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, fill, random_len, shown};
 use crate::http::Asked;
@@ -115,7 +115,7 @@ impl Http {
         }
     }
 
-    fn one(self, rng: &mut Rng, client: u64, at: u64, huge_per_mille: u32) -> Request {
+    fn one(self, rng: &mut SimRng, client: u64, at: u64, huge_per_mille: u32) -> Request {
         let method =
             ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "DELETE"][rng.between(0, 7) as usize];
         let has_body = matches!(method, "POST" | "PUT");
@@ -161,8 +161,8 @@ impl Http {
         Request { bytes, reply: reply.into_bytes(), kind, owed: Owed::Reply }
     }
 
-    /// Makes the last request end its connection in one of the ways there are.
-    fn ending(rng: &mut Rng, request: &mut Request) {
+    /// Makes the last request end its connection in one of the edge_counters there are.
+    fn ending(rng: &mut SimRng, request: &mut Request) {
         let with = |bytes: &[u8], old: &str, new: &str| {
             let text = String::from_utf8_lossy(bytes).into_owned();
             text.replacen(old, new, 1).into_bytes()
@@ -222,7 +222,7 @@ impl Protocol for Http {
         }
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
         let count = if is_last { 6 * storm.servers as u64 + 1 } else { rng.between(1, storm.requests) };
         let mut requests: Vec<Request> =
             (0..count).map(|at| self.one(rng, client, at, storm.huge_per_mille)).collect();
@@ -232,7 +232,7 @@ impl Protocol for Http {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         let smuggled =
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n";
         match rng.between(0, 5) {

@@ -2,7 +2,7 @@
 //! Promises: a server sees the bytes of one client on each connection, in their order and without a gap; so does a
 //! client of what its server says.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, random_len};
 use crate::service::storm::Storm;
@@ -43,8 +43,8 @@ impl Protocol for Lines {
         true
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
-        let one = |rng: &mut Rng, at: u64| {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+        let one = |rng: &mut SimRng, at: u64| {
             let name = format!("{client}-{at}");
             let mut some = || random_len(rng, storm.huge_per_mille).min(self.len_max);
             let (len, back) = (some(), some());
@@ -55,7 +55,7 @@ impl Protocol for Lines {
         (0..rng.between(1, storm.requests)).map(|at| one(rng, at)).collect()
     }
 
-    fn nonsense(&self, _rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, _rng: &mut SimRng) -> Vec<u8> {
         // Nothing is, to a relay.
         Vec::new()
     }
@@ -114,7 +114,7 @@ impl Protocol for Captures {
         true
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let silence = |bytes: Vec<u8>| Request { bytes, reply: vec![], kind: 0, owed: Owed::Silence };
         let packets: Vec<Request> = (0..rng.between(1, storm.requests))
             .map(|at| silence(packet(&format!("{client}-{at}"), random_len(rng, storm.huge_per_mille))))
@@ -122,7 +122,7 @@ impl Protocol for Captures {
         [vec![silence(FILE_HEADER.to_vec())], packets].concat()
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 1) {
             // A big-endian capture's number; more kept than was there.
             0 => [0xa1, 0xb2, 0xc3, 0xd4].repeat(6),

@@ -2,7 +2,7 @@
 //! Promises: a reply tells its request by opaque, tag and value. What else a client may do is tested with
 //! `service::client`.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, random_len, shown};
 use crate::service::memcached::{Cmd, REQUEST, opcode, status, value_of};
@@ -25,9 +25,9 @@ fn read(bytes: &[u8]) -> Result<Cmd, String> {
 }
 
 impl Protocol for MemcachedBinary {
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
         let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
-        let one = |rng: &mut Rng, at: u64| {
+        let one = |rng: &mut SimRng, at: u64| {
             let kind = [opcode::GET, opcode::GET, opcode::SET, opcode::DELETE][rng.between(0, 3) as usize];
             let key = format!("key-{client}-{at}#{}", random_len(rng, storm.huge_per_mille));
             let value = if kind == opcode::SET { value_of(key.as_bytes()) } else { Vec::new() };
@@ -42,7 +42,7 @@ impl Protocol for MemcachedBinary {
         (0..count).map(|at| one(rng, at)).collect()
     }
 
-    fn nonsense(&self, _rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, _rng: &mut SimRng) -> Vec<u8> {
         b"GET / HTTP/1.0\r\n\r\n".to_vec()
     }
 

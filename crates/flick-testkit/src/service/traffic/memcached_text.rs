@@ -2,7 +2,7 @@
 //! as far as the protocol lets it.
 //! Promises: a value tells its key; numbers and meta replies are made of the key, too.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, line_of, random_len};
 use crate::service::storm::Storm;
@@ -101,12 +101,12 @@ pub(super) fn reply_cut(is_several: bool, input: &[u8]) -> Cut {
 
 /// Whether a reply ends in the platform's failure.
 pub(super) fn is_failure(reply: &[u8]) -> bool {
-    let lines = ["backend unavailable", "backend timed out", "too busy", "no copy answers"];
+    let lines = ["backend unavailable", "backend timed out", "too busy", "no replica answers"];
     lines.iter().any(|text| reply.ends_with(format!("SERVER_ERROR {text}\r\n").as_bytes()))
 }
 
 impl MemcachedText {
-    fn key(self, rng: &mut Rng, name: &str, huge_per_mille: u32) -> String {
+    fn key(self, rng: &mut SimRng, name: &str, huge_per_mille: u32) -> String {
         let len = random_len(rng, huge_per_mille);
         let len = if self.0 == Kind::Sharded { len } else { len.min(ASKED_BYTES_MAX) };
         match rng.between(0, 7) {
@@ -116,7 +116,7 @@ impl MemcachedText {
         }
     }
 
-    fn one(self, rng: &mut Rng, name: &str, huge_per_mille: u32) -> Request {
+    fn one(self, rng: &mut SimRng, name: &str, huge_per_mille: u32) -> Request {
         let key = self.key(rng, name, huge_per_mille);
         let silent = if rng.chance(200) { " noreply" } else { "" };
         let end = if rng.chance(100) { "\n" } else { "\r\n" };
@@ -161,7 +161,7 @@ impl MemcachedText {
 }
 
 impl Protocol for MemcachedText {
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
         let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
         let mut requests: Vec<Request> =
             (0..count).map(|at| self.one(rng, &format!("{client}-{at}"), storm.huge_per_mille)).collect();
@@ -176,7 +176,7 @@ impl Protocol for MemcachedText {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 3) {
             0 => b"GET / HTTP/1.0\r\n\r\n".to_vec(),
             1 => b"bogus\r\n".to_vec(),

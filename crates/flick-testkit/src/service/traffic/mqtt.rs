@@ -2,7 +2,7 @@
 //! send on.
 //! Promises: what a broker sends to a client tells which client and which packet it answers; `$` topics reach nobody.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::lines::follow;
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, random_len};
@@ -70,7 +70,7 @@ impl Protocol for Mqtt {
         true
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let name = |at: u64| format!("{client}-{at}");
         let hello = [&text("MQTT")[..], &[4, 2, 0, 60], &text(&name(0))].concat();
         let first = Request {
@@ -79,7 +79,7 @@ impl Protocol for Mqtt {
             kind: u32::from(CONNECT),
             owed: Owed::Reply,
         };
-        let one = |rng: &mut Rng, at: u64| {
+        let one = |rng: &mut SimRng, at: u64| {
             let (name, id) = (name(at), (at as u16).to_be_bytes());
             let len = random_len(rng, storm.huge_per_mille);
             let payload = [format!("{name} ").as_bytes(), &fill(&name, len)].concat();
@@ -113,7 +113,7 @@ impl Protocol for Mqtt {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 2) {
             0 => vec![0x00, 0x00],
             1 => vec![0x36, 0x02, 0x00, 0x00],

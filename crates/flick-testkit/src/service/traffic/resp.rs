@@ -1,7 +1,7 @@
 //! Redis's protocol for storms: commands of one key and of several, replies of every shape, made of the keys they answer.
 //! Promises: a reply tells its key wherever the command lets it.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, line_of, random_len};
 use crate::service::storm::Storm;
@@ -110,7 +110,7 @@ fn words(input: &[u8]) -> Result<(Vec<Vec<u8>>, usize), Cut> {
     if input.len() < at { Err(Cut::More) } else { Ok((words, at)) }
 }
 
-fn one(rng: &mut Rng, name: &str, huge_per_mille: u32) -> Request {
+fn one(rng: &mut SimRng, name: &str, huge_per_mille: u32) -> Request {
     let len = random_len(rng, huge_per_mille);
     let key = if rng.chance(150) { format!("{MISS}-{name}") } else { format!("key-{name}#{len}") };
     let several: Vec<String> = (0..rng.between(1, 6))
@@ -145,7 +145,7 @@ fn one(rng: &mut Rng, name: &str, huge_per_mille: u32) -> Request {
 }
 
 impl Protocol for Resp {
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
         let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
         let mut requests: Vec<Request> =
             (0..count).map(|at| one(rng, &format!("{client}-{at}"), storm.huge_per_mille)).collect();
@@ -156,7 +156,7 @@ impl Protocol for Resp {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 3) {
             0 => b"*2\r\n$3\r\nGET\r\n$-1\r\n".to_vec(),
             1 => b"*99999999999\r\n".to_vec(),

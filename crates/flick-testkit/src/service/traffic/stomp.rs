@@ -1,7 +1,7 @@
 //! STOMP for storms: frames with and without a length, heart-beats between them, receipts from the server.
 //! Promises: a receipt and a message tell which frame they answer.
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::lines::follow;
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, random_len};
@@ -49,7 +49,7 @@ impl Protocol for Stomp {
         true
     }
 
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let name = |at: u64| format!("{client}-{at}");
         let host = format!("{}.example.org", rng.between(0, 99));
         let bytes = frame("CONNECT", &[("host", &host), ("x", &name(0))], b"", false);
@@ -69,7 +69,7 @@ impl Protocol for Stomp {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 2) {
             0 => b"send\n\n\0".to_vec(),
             1 => b"SEND\nno colon\n\n\0".to_vec(),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use flick_net::sim::Rng;
+use flick_net::sim::SimRng;
 
 use super::memcached_text::reply_cut;
 use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line_of};
@@ -63,7 +63,7 @@ fn model(items: &mut BTreeMap<String, Vec<u8>>, words: &[&str], data: &[u8]) -> 
 }
 
 impl Protocol for Store {
-    fn requests(&self, rng: &mut Rng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
         let mut items = BTreeMap::new();
         let mut requests = Vec::new();
         for at in 0..rng.between(1, 2 * storm.requests) {
@@ -97,7 +97,7 @@ impl Protocol for Store {
         requests
     }
 
-    fn nonsense(&self, rng: &mut Rng) -> Vec<u8> {
+    fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         match rng.between(0, 2) {
             0 => b"GET / HTTP/1.0\r\n\r\n".to_vec(),
             1 => b"get \x00\r\n".to_vec(),

@@ -1,28 +1,28 @@
-//! The result of `flick check` for other programs.
+//! The output of `flick check --json`.
 
 use flick_check::{Diagnostic, Severity, Sources, hir};
 use serde::Serialize;
 
-use super::bounds::Needs;
+use super::bounds::ResourceBounds;
 
-/// Everything, in one object.
+/// The whole result, as one object.
 #[derive(Debug, Serialize)]
-pub struct Told<'a> {
+pub struct CheckResult<'a> {
     ok: bool,
     process: Option<&'a str>,
     channels: Vec<Channel<'a>>,
-    bounds: Option<&'a Needs>,
+    bounds: Option<&'a ResourceBounds>,
+    /// The processes of the program but the first, which is above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    /// The program's further processes; the first one stands above.
     further: Vec<Process<'a>>,
-    diagnostics: Vec<Mistake<'a>>,
+    diagnostics: Vec<JsonDiagnostic<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct Process<'a> {
     process: &'a str,
     channels: Vec<Channel<'a>>,
-    bounds: Option<&'a Needs>,
+    bounds: Option<&'a ResourceBounds>,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ struct Channel<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Mistake<'a> {
+struct JsonDiagnostic<'a> {
     code: &'a str,
     severity: &'static str,
     file: &'a str,
@@ -46,15 +46,15 @@ struct Mistake<'a> {
     help: &'a [String],
 }
 
-impl<'a> Told<'a> {
-    /// Gathers it.
+impl<'a> CheckResult<'a> {
+    /// Collects the result.
     pub fn new(
         program: Option<&'a hir::Program>,
-        bounds: &'a [Needs],
+        bounds: &'a [ResourceBounds],
         diagnostics: &'a [Diagnostic],
         sources: &'a Sources,
     ) -> Self {
-        let told = |(number, program): (usize, &'a hir::Program)| {
+        let process = |(index, program): (usize, &'a hir::Program)| {
             let process = program.process.as_ref()?;
             let unit = |id: Option<hir::UnitId>| id.map(|id| program.units[id.0 as usize].name.as_str());
             let channel = |channel: &'a hir::Channel| Channel {
@@ -64,15 +64,15 @@ impl<'a> Told<'a> {
                 sends: unit(channel.sends),
             };
             let channels = process.channels.iter().map(channel).collect();
-            Some(Process { process: &process.name, channels, bounds: bounds.get(number) })
+            Some(Process { process: &process.name, channels, bounds: bounds.get(index) })
         };
         let programs = program.into_iter().flat_map(hir::Program::each);
-        let mut processes = programs.enumerate().filter_map(told);
+        let mut processes = programs.enumerate().filter_map(process);
         let first = processes.next();
-        let mistake = |diagnostic: &'a Diagnostic| {
+        let to_json = |diagnostic: &'a Diagnostic| {
             let span = &diagnostic.span;
             let (line, column) = sources.line_column(span.file, span.range.start);
-            Mistake {
+            JsonDiagnostic {
                 code: diagnostic.code,
                 severity: if diagnostic.severity == Severity::Error { "error" } else { "warning" },
                 file: sources.get(span.file).map_or("", |source| source.name.as_str()),
@@ -90,12 +90,12 @@ impl<'a> Told<'a> {
             bounds: first.as_ref().and_then(|first| first.bounds),
             channels: first.map_or_else(Vec::new, |first| first.channels),
             further: processes.collect(),
-            diagnostics: diagnostics.iter().map(mistake).collect(),
+            diagnostics: diagnostics.iter().map(to_json).collect(),
         }
     }
 
-    /// One line of JSON.
+    /// The result as one line of JSON.
     pub fn text(&self) -> String {
-        serde_json::to_string(self).expect("strings, numbers and lists always have a JSON form")
+        serde_json::to_string(self).expect("strings, numbers and lists are valid JSON")
     }
 }

@@ -11,7 +11,7 @@ pub fn show(scene: &Scene<'_>) {
         "{} clients, one proxy ({}), {} {}",
         scene.connections,
         scene.platform.io(),
-        scene.platform.metrics().backends.len(),
+        scene.platform.snapshot().backends.len(),
         scene.backends
     );
     let start = Instant::now();
@@ -42,7 +42,7 @@ pub fn show(scene: &Scene<'_>) {
 
 /// The share of requests each backend got so far, from 0 to 1.
 pub fn shares(scene: &Scene<'_>) -> Vec<f64> {
-    let backends = scene.platform.metrics().backends;
+    let backends = scene.platform.snapshot().backends;
     let total: u64 = backends.iter().map(|backend| backend.requests).sum();
     backends.iter().map(|backend| backend.requests as f64 / total.max(1) as f64).collect()
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flick_load::store::{Store, StoreHandle};
+use flick_load::store::{EmbeddedStore, StoreHandle};
 use flick_net::Endpoint;
 
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ impl Stores {
             match kind {
                 Kind::Embedded => {
                     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-                    let store = Store::start(any_port)
+                    let store = EmbeddedStore::start(any_port)
                         .map_err(|error| Failure::failed(format!("cannot start a store: {error}")))?;
                     stores.addresses.push(store.addr());
                     stores._embedded.push(store);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use flick_load::load::Snapshot;
+use flick_load::load::LoadSnapshot;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -65,7 +65,7 @@ fn ends(event: &Event) -> bool {
 struct Picture<'a> {
     scene: &'a Scene<'a>,
     rates: &'a VecDeque<u64>,
-    now: &'a Snapshot,
+    now: &'a LoadSnapshot,
     shares: Vec<f64>,
     elapsed: Duration,
 }

@@ -1,6 +1,6 @@
-//! The admin side of a running service: what the platform counts, in the words of `flick-admin`.
-//! Promises: reads only; what it shows of a service is one moment of it, as far as counters of several threads can be. A
-//! process that takes another's place has the socket and, where the file is not its own to read, the token of that one.
+//! The admin endpoint of a running process: converts the platform's counters to the state of `flick-admin`.
+//! Promises: only reads; the new process of an upgrade inherits the socket of the endpoint and, if it may not read the
+//! token file, the token.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,44 +17,44 @@ use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
 use flick_net::PeerAddr;
-use flick_runtime::census::Listed;
-use flick_runtime::ways::WayTotals;
-use flick_runtime::{BackendTotals, Snapshot, Totals, Watch};
+use flick_runtime::edge_counters::EdgeTotals;
+use flick_runtime::session_list::SessionInfo;
+use flick_runtime::{BackendTotals, ServiceStats, StatsSnapshot, Totals};
 use tracing::{info, warn};
 
-use super::seen::Seen;
+use super::observed_state::ObservedState;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// Counters of the platform that go down too.
-const GAUGES: &[&str] = &["sessions_open"];
+/// Platform counters that are gauges.
+const GAUGES: &[&str] = &["connections_open"];
 
-/// Counters of a thread's time: of a service that has its threads for itself nobody counts them.
-const OF_SHARED_THREADS: &[&str] = &["turns", "busy_ns", "share_waits"];
+/// Counters of thread time, which a service that does not share its threads does not maintain.
+const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];
 
-/// One service to show.
-pub struct View {
-    watch: Watch,
+/// A service of the current generation.
+pub struct ObservedService {
+    watch: ServiceStats,
     graph: graph::Graph,
 }
 
-impl View {
-    /// Of this service, which runs this module.
-    pub fn new(watch: Watch, module: &Module) -> Self {
+impl ObservedService {
+    /// The service behind `watch`, which runs `module`.
+    pub fn new(watch: ServiceStats, module: &Module) -> Self {
         Self { watch, graph: graph::graph(module) }
     }
 
-    /// What is counted.
-    pub fn watch(&self) -> &Watch {
+    /// Its counters.
+    pub fn watch(&self) -> &ServiceStats {
         &self.watch
     }
 
-    /// What is counted, alone.
-    pub fn into_watch(self) -> Watch {
+    /// Its counters, without the task graph.
+    pub fn into_watch(self) -> ServiceStats {
         self.watch
     }
 
-    /// Whether new clients should come. Errors: why not.
+    /// Whether the service is ready for clients. Errors: why not.
     pub fn ready(&self) -> Result<(), String> {
         if self.watch.is_draining() {
             return Err(format!("{} is draining", self.watch.name()));
@@ -64,23 +64,26 @@ impl View {
         }
         let snapshot = self.watch.snapshot();
         let workers = snapshot.workers.len() as u64;
-        let listed = || snapshot.backends.iter().filter(|backend| !backend.is_leaving);
-        let are_all = |channel: &str, is_so: &dyn Fn(&BackendTotals) -> bool| {
-            listed().filter(|backend| backend.channel == channel).all(is_so)
+        let listed = || snapshot.backends.iter().filter(|backend| !backend.is_draining);
+        let all = |channel: &str, predicate: &dyn Fn(&BackendTotals) -> bool| {
+            listed().filter(|backend| backend.channel == channel).all(predicate)
         };
         for BackendTotals { channel, .. } in listed() {
-            if are_all(channel, &|backend| backend.is_watched && backend.up == 0) {
+            if all(channel, &|backend| backend.is_monitored && backend.up == 0) {
                 return Err(format!("{}: no backend of `{channel}` is up", self.watch.name()));
             }
-            if are_all(channel, &|backend| backend.out >= workers || backend.is_watched && backend.up == 0) {
-                return Err(format!("{}: every backend of `{channel}` is out or down", self.watch.name()));
+            if all(channel, &|backend| {
+                backend.unhealthy >= workers || backend.is_monitored && backend.up == 0
+            }) {
+                let name = self.watch.name();
+                return Err(format!("{name}: every backend of `{channel}` is ejected or down"));
             }
         }
         Ok(())
     }
 
-    /// The service, with these counts; without those of a thread's time where nobody counts them.
-    pub fn service(&self, snapshot: &Snapshot, is_alone: bool) -> Service {
+    /// The state of the service. `is_alone`: it does not share its threads.
+    pub fn service(&self, snapshot: &StatsSnapshot, is_alone: bool) -> Service {
         let watch = &self.watch;
         Service {
             name: watch.name().to_owned(),
@@ -91,69 +94,75 @@ impl View {
                 .map(|(channel, at)| (channel.clone(), at.to_string()))
                 .collect(),
             io: watch.io().to_owned(),
-            sessions_max: watch.sessions_max().into(),
+            max_connections: watch.max_connections().into(),
             counters: counters(&snapshot.totals, is_alone),
             times: times(&snapshot.times),
             workers: snapshot.workers.iter().map(|each| worker(each, is_alone)).collect(),
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
-            graph: tasks(&self.graph, |edge| counted(watch.program(), snapshot.ways.as_ref()?, edge)),
+            graph: tasks(&self.graph, |edge| {
+                counted(watch.program(), snapshot.edge_counters.as_ref()?, edge)
+            }),
         }
     }
 }
 
-/// What the process before leaves of its admin side.
+/// The admin endpoint of the old process of an upgrade.
 #[derive(Debug, Default)]
-pub struct Inherited {
-    /// Where it was asked for, and the socket that listens there.
+pub struct InheritedAdmin {
+    /// Its address as set, and the listening socket.
     pub socket: Option<(Address, OwnedFd)>,
-    /// What a reader of the state must show.
+    /// Its token.
     pub token: Option<String>,
 }
 
-/// Opens the admin side, if one is asked for: what comes waits until it is told to serve.
+/// Opens the admin endpoint, if one is set. Requests wait until `Server::serve`.
 ///
-/// Errors: its address cannot be had, or others could read it.
-pub fn open(settings: &Settings, inherited: Inherited, source: Arc<Seen>) -> Result<Option<Server>, Failure> {
+/// Errors: its address is not available; other machines could reach it without a token.
+pub fn open(
+    settings: &Settings,
+    inherited: InheritedAdmin,
+    observed: Arc<ObservedState>,
+) -> Result<Option<Server>, Failure> {
     let Some(address) = settings.admin.clone() else { return Ok(None) };
     let opened = inherited.socket.filter(|(at, _)| *at == address).map(|(_, socket)| socket);
     let shown = address.to_string();
     let config = Config { address, token: inherited.token };
-    let server = Server::open(config, opened, source).map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidInput => Failure::usage(format!(
-            "{error}; give one with --admin-token-file FILE, or listen on this machine only"
-        )),
-        _ => Failure::failed(format!("cannot show the admin side on {shown}: {error}")),
+    let server = Server::open(config, opened, observed).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            Failure::usage(format!("{error}; set --admin-token-file FILE, or listen on the loopback"))
+        }
+        _ => Failure::failed(format!("cannot open the admin endpoint at {shown}: {error}")),
     })?;
-    info!(address = %server.address(), "admin");
+    info!(address = %server.address(), "admin endpoint");
     Ok(Some(server))
 }
 
-/// The token that readers must show, if they must.
+/// The token of the admin endpoint, if one is set.
 ///
-/// Errors: as of [`token_in`], shown where the settings file names it.
+/// Errors: as [`token_in`], reported at the line of the settings file.
 pub fn token(settings: &Settings, known: Option<String>) -> Result<Option<String>, Failure> {
     let token = settings.admin_token_file.as_deref().map(|path| token_in(path, known));
     token.transpose().map_err(|failure| settings.at_token(failure))
 }
 
-/// The token in a file; one that is known from before where a user who has been become may not read the file.
+/// Reads the token in a file, or keeps the `known` one if the user that flick switched to may not read the file.
 ///
-/// Errors: there is none.
+/// Errors: the file cannot be read or has no token.
 fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
     let is_denied = || File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match known {
         Some(known) if is_denied() => {
             let path = path.display();
-            warn!(%path, "this process may not read the token any more: the one before holds");
+            warn!(%path, "cannot read the token file; the token stays the same");
             Ok(known)
         }
         _ => read_token(path),
     }
 }
 
-/// Reads the first line of a file.
+/// Reads a token from the first line of a file.
 pub fn read_token(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the token in {}: {error}", path.display())))?;
@@ -161,7 +170,7 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
     let is_visible = token.bytes().all(|byte| byte.is_ascii_graphic());
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !is_visible {
         return Err(Failure::usage(format!(
-            "{} holds no token: its first line must be 1 to {TOKEN_BYTES_MAX} visible characters of ASCII",
+            "{} has no token: its first line must be 1 to {TOKEN_BYTES_MAX} printable ASCII characters",
             path.display()
         )));
     }
@@ -184,20 +193,21 @@ fn counters(totals: &Totals, is_alone: bool) -> Vec<Counter> {
     .collect()
 }
 
-fn times(times: &flick_runtime::latencies::Times) -> Times {
+fn times(times: &flick_runtime::latency::LatencyTotals) -> Times {
     Times { sum_ns: times.sum_ns(), buckets: times.filled().collect() }
 }
 
 fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> Worker {
     let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
     let values = values.map(|(_, value)| value as i64);
-    let tasks = worker.tasks.iter().zip(flick_runtime::tasks::KINDS).map(|(totals, (_, kind))| TaskRuns {
-        kind: kind.to_owned(),
-        runs: totals.runs,
-        busy_ns: totals.busy_ns,
-        slices_exceeded: totals.slices_exceeded,
-        stolen: totals.stolen,
-    });
+    let tasks =
+        worker.tasks.iter().zip(flick_runtime::task_counters::KINDS).map(|(totals, (_, kind))| TaskRuns {
+            kind: kind.to_owned(),
+            runs: totals.runs,
+            busy_ns: totals.busy_ns,
+            slices_exceeded: totals.slices_exceeded,
+            stolen: totals.stolen,
+        });
     Worker {
         values: values.collect(),
         times: times(&worker.times),
@@ -213,20 +223,20 @@ fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
         address: backend.endpoint.to_string(),
         requests: backend.requests,
         failures: backend.failures,
-        up: backend.up,
-        is_leaving: backend.is_leaving,
-        out: backend.out,
-        failing: backend.failing,
+        workers_connected: backend.up,
+        is_draining: backend.is_draining,
+        workers_ejected: backend.unhealthy,
+        workers_failing: backend.health_checks_failing,
         ejections: backend.ejections,
-        check_failures: backend.check_failures,
-        shed: backend.shed,
-        is_watched: backend.is_watched,
+        health_check_failures: backend.health_check_failures,
+        rejected: backend.shed,
+        is_monitored: backend.is_monitored,
         times: times(&backend.times),
     }
 }
 
-/// A client of this service.
-pub fn session(service: &str, listed: &Listed) -> Session {
+/// A client of a service.
+pub fn session(service: &str, listed: &SessionInfo) -> Session {
     let client = match listed.client {
         PeerAddr::Tcp(address) => address.to_string(),
         PeerAddr::Unix => "unix".to_owned(),
@@ -236,15 +246,15 @@ pub fn session(service: &str, listed: &Listed) -> Session {
         worker: listed.worker as u64,
         client,
         age_ms: listed.age_ms,
-        quiet_ms: listed.quiet_ms,
+        idle_ms: listed.quiet_ms,
         state: listed.state.to_owned(),
-        under_way: listed.under_way.into(),
+        inflight: listed.under_way.into(),
         bytes_in: listed.bytes_in,
         bytes_out: listed.bytes_out,
     }
 }
 
-fn program(watch: &Watch) -> Vec<Counter> {
+fn program(watch: &ServiceStats) -> Vec<Counter> {
     let each = watch.state().counters().into_iter();
     each.map(|counter| Counter {
         name: counter.name,
@@ -255,7 +265,7 @@ fn program(watch: &Watch) -> Vec<Counter> {
     .collect()
 }
 
-fn dictionaries(watch: &Watch) -> Vec<Dictionary> {
+fn dictionaries(watch: &ServiceStats) -> Vec<Dictionary> {
     let each = watch.state().dict_reports().into_iter();
     each.map(|dict| Dictionary {
         name: dict.name,
@@ -271,7 +281,7 @@ fn dictionaries(watch: &Watch) -> Vec<Dictionary> {
     .collect()
 }
 
-/// A task graph in the words of the admin side, with counts on its edges.
+/// Converts a task graph, with counts on its edges.
 fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> Graph {
     let task = |task: &graph::Task| Task {
         role: task.kind.role().to_owned(),
@@ -293,12 +303,12 @@ fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> G
     Graph { tasks: graph.tasks.iter().map(task).collect(), edges: graph.edges.iter().map(edge).collect() }
 }
 
-/// Puts its count on an edge along which messages go.
-fn counted(program: &Program, ways: &WayTotals, edge: &graph::Edge) -> Option<u64> {
+/// Count of messages along an edge; `None` for an edge to state.
+fn counted(program: &Program, counters: &EdgeTotals, edge: &graph::Edge) -> Option<u64> {
     match (edge.kind, edge.channel) {
         (EdgeKind::Keeps, _) => None,
-        (EdgeKind::Sends, None) => Some(ways.started(program, edge.start)),
-        (EdgeKind::Sends, Some(channel)) => Some(ways.sent(program, edge.start, channel)),
-        (EdgeKind::Asks, channel) => Some(ways.asked(program, edge.start, channel?)),
+        (EdgeKind::Sends, None) => Some(counters.started(program, edge.start)),
+        (EdgeKind::Sends, Some(channel)) => Some(counters.sent(program, edge.start, channel)),
+        (EdgeKind::Asks, channel) => Some(counters.asked(program, edge.start, channel?)),
     }
 }

@@ -1,7 +1,7 @@
-//! The services that run now, and those before them that still serve somebody.
-//! Promises: a reload happens whole or not at all: what cannot be read, compiled or opened changes nothing and says why;
-//! at most [`GENERATIONS_MAX`] older generations are there, beyond which the oldest is told to end at once.
-//! Refuses: settings that belong to the process: they take effect at the next start, and the log and the answer say which.
+//! The current generation of services, and older ones that still serve clients.
+//! Promises: a reload is atomic: if anything cannot be read, compiled or opened, nothing changes and the error says why;
+//! at most [`GENERATIONS_MAX`] older generations exist, beyond which the oldest closes its clients.
+//! Refuses: to change settings of the process; they take effect at the next start, and the log and the response name them.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,33 +13,33 @@ use std::time::{Duration, SystemTime};
 
 use flick_admin::Address;
 use flick_net::IoKind;
-use flick_runtime::memory::Part;
-use flick_runtime::{Outcome, Platform, State};
+use flick_runtime::memory::MemoryPart;
+use flick_runtime::{ExitReport, Platform, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
-use super::backends::Opened;
+use super::backends::DiscoveredChannel;
+use super::observed_state::ObservedState;
 use super::prepare::Prepared;
-use super::pulse::Watchdog;
-use super::seen::Seen;
-use super::{admin, backends, not_started, open_files};
+use super::watchdog::Watchdog;
+use super::{admin, backends, open_files, start_failure};
 use crate::access::AccessLog;
-use crate::confine::{InForce, User};
 use crate::failure::Failure;
-use crate::holding::Held;
+use crate::hot_restart::{HandedResources, InheritedResources, NewProcess};
+use crate::sandbox::{ActiveSandbox, User};
 use crate::settings::{RunFlags, Settings};
 use crate::sources::{Known, Watchers};
+use crate::state_dir_lock::StateDirLocks;
 use crate::sys;
-use crate::takeover::{Bequest, Legacy, Successor};
 
-/// Older generations that may still serve somebody.
+/// Maximum number of older generations.
 const GENERATIONS_MAX: usize = 8;
 
-/// What a reload compiles with: a quarter of a core that somebody who serves wants all of.
+/// Priority of the compiler thread of a reload: a quarter of a core that a worker keeps busy.
 const COMPILER_NICE: i32 = 5;
 
-/// How long whoever asked for an upgrade may take to hear that it worked, when nobody else is left.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long the old process of an upgrade waits for its last admin responses to be delivered.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// All generations of the services.
 pub struct Generations {
@@ -47,70 +47,72 @@ pub struct Generations {
     settings: Settings,
     current: Platform,
     older: Vec<Older>,
-    /// Reads lists of backends for the current one.
+    /// Update the backend lists of the current generation.
     watchers: Watchers,
-    /// What they read last.
+    /// The lists that the watchers read last.
     known: Known,
-    seen: Arc<Seen>,
-    /// Its dictionaries, as far as memory goes.
-    dicts: Vec<Part>,
-    /// What the process has given up, once it has.
-    in_force: Option<InForce>,
-    /// Where the current one keeps dictionaries.
-    held: Held,
+    observed: Arc<ObservedState>,
+    /// Memory of the current dictionaries.
+    dicts: Vec<MemoryPart>,
+    /// The active sandbox, once there is one.
+    sandbox: Option<ActiveSandbox>,
+    /// Locks on the state directories of the current generation.
+    locks: StateDirLocks,
+    /// Files that the current generation was made of.
     files: Vec<PathBuf>,
-    /// Programs that the settings named when a reload failed.
-    wanted: Vec<PathBuf>,
+    /// Programs named by the settings of a reload that failed.
+    failed_files: Vec<PathBuf>,
     read_at: SystemTime,
     admin: Option<flick_admin::Server>,
-    /// Where the process before had its own, if that is elsewhere.
-    admin_before: Option<Address>,
-    /// What the admin side was asked before another process had its address: to have that process, for one.
-    answers: Option<flick_admin::Answers>,
-    /// This binary, as it was called when it was started: a new one may lie there since.
+    /// Address of the old process's admin endpoint, if this process has another one.
+    old_admin_address: Option<Address>,
+    /// Responses of the admin endpoint that were in progress when the new process took it over, for example to the
+    /// request for the upgrade.
+    responses: Option<flick_admin::Responses>,
+    /// Path of the binary at the start; a newer one may be there by now.
     binary: Option<PathBuf>,
-    /// The process that has our place.
-    successor: Option<Successor>,
-    /// The first panic of an older generation, which ends with the process.
+    /// The process that replaces this one.
+    new_process: Option<NewProcess>,
+    /// The first panic of an older generation, which is resumed at the end.
     panic: Option<Box<dyn std::any::Any + Send>>,
     watchdog: Watchdog,
-    /// Ends last: it writes what all have noted.
+    /// Dropped last: its thread writes the records of all generations.
     access: AccessLog,
 }
 
 /// A generation that was replaced.
 struct Older {
     platform: Platform,
-    /// Its clients have backends that may still leave their lists.
-    _lists: Watchers,
+    /// Its remaining clients follow changes of backend lists.
+    _watchers: Watchers,
 }
 
 impl Generations {
-    /// Starts the first.
+    /// Starts the first generation.
     ///
-    /// Errors: what cannot be opened.
+    /// Errors: a socket or file cannot be opened.
     pub fn start(
         flags: RunFlags,
         prepared: Prepared,
-        legacy: Legacy,
-        seen: Arc<Seen>,
+        inherited: InheritedResources,
+        observed: Arc<ObservedState>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
         let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
-        let Legacy { estate, held, admin: inherited } = legacy;
+        let InheritedResources { handoff, locks, admin: inherited } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
         let binary = std::env::current_exe().ok();
-        let current = Platform::start_with(services, estate).map_err(not_started)?;
-        let known = Known::of(opened.iter().flatten().map(Opened::reader));
+        let current = Platform::start_with(services, handoff).map_err(start_failure)?;
+        let known = Known::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let watchers = backends::watch(&current, opened)?;
-        seen.show(current.watches(), &modules);
-        let watchdog = Watchdog::new(settings.hang_after);
-        let (older, answers, successor, panic) = (Vec::new(), None, None, None);
-        // A socket that is not wanted any more is closed here, and its file goes when this process has the other's place.
-        let before = inherited.socket.as_ref().map(|(at, _)| at.clone());
-        let admin_before = before.filter(|at| settings.admin.as_ref() != Some(at));
-        let admin = admin::open(&settings, inherited, Arc::clone(&seen))?;
+        observed.set_current(current.stats(), &modules);
+        let watchdog = Watchdog::new(settings.watchdog_timeout);
+        let (older, responses, new_process, panic) = (Vec::new(), None, None, None);
+        // An inherited socket that is not needed is closed here; its file is removed in `serve_admin`.
+        let old_address = inherited.socket.as_ref().map(|(at, _)| at.clone());
+        let old_admin_address = old_address.filter(|at| settings.admin.as_ref() != Some(at));
+        let admin = admin::open(&settings, inherited, Arc::clone(&observed))?;
         Ok(Self {
             flags,
             settings,
@@ -118,235 +120,237 @@ impl Generations {
             older,
             watchers,
             known,
-            seen,
+            observed,
             dicts,
-            in_force: None,
-            held,
+            sandbox: None,
+            locks,
             files,
-            wanted: Vec::new(),
+            failed_files: Vec::new(),
             read_at: begun,
             admin,
-            admin_before,
-            answers,
+            old_admin_address,
+            responses,
             binary,
-            successor,
+            new_process,
             panic,
             watchdog,
             access,
         })
     }
 
-    /// From here on answers on the admin side; the process before has ended its own.
+    /// Starts answering at the admin endpoint, once the old process has stopped.
     pub fn serve_admin(&mut self) {
-        if let Some(Address::Unix(path)) = self.admin_before.take() {
-            // Somebody may have removed it before us, which is what we want.
+        if let Some(Address::Unix(path)) = self.old_admin_address.take() {
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
         self.admin.iter_mut().for_each(flick_admin::Server::serve);
     }
 
-    /// Says where clients can connect.
-    pub fn tell_addresses(&self) {
-        tell_addresses(&self.current, self.settings.workers);
+    /// Logs where the services listen.
+    pub fn log_addresses(&self) {
+        log_addresses(&self.current, self.settings.workers);
     }
 
-    /// The settings that hold now.
+    /// The current settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// When the files were last begun to be read.
+    /// When the last read of the files began.
     pub fn read_at(&self) -> SystemTime {
         self.read_at
     }
 
-    /// The files that the services that run now were made of, and those that were named when the last reload failed.
+    /// The files of the current generation, and those named by the last reload if it failed.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.files.iter().chain(&self.wanted).cloned().collect()
+        self.files.iter().chain(&self.failed_files).cloned().collect()
     }
 
-    /// Reads everything again and goes on with it. Says what has changed, in words.
+    /// Reads programs and settings again and starts a new generation. Returns what has changed.
     ///
     /// Errors: why nothing has changed.
     pub fn reload(&mut self) -> Result<String, String> {
-        let outcome = self.try_reload().map_err(|failure| match &self.in_force {
-            Some(in_force) => in_force.explain(failure.text()),
+        let result = self.try_reload().map_err(|failure| match &self.sandbox {
+            Some(sandbox) => sandbox.explain(failure.text()),
             None => failure.text(),
         });
-        match &outcome {
-            Ok(told) => {
-                self.wanted.clear();
-                info!(generation = self.seen.generation(), "reloaded: {told}");
+        match &result {
+            Ok(changes) => {
+                self.failed_files.clear();
+                info!(generation = self.observed.generation(), "reloaded: {changes}");
             }
-            Err(why) => {
-                let named = Settings::resolve(self.flags.clone());
-                self.wanted = named.map_or_else(
+            Err(error) => {
+                let settings = Settings::resolve(self.flags.clone());
+                self.failed_files = settings.map_or_else(
                     |_| Vec::new(),
-                    |settings| settings.entries.into_iter().map(|own| own.program).collect(),
+                    |settings| settings.programs.into_iter().map(|own| own.program).collect(),
                 );
-                self.seen.failed();
-                warn!("not reloaded, everything goes on as before: {why}");
+                self.observed.reload_failed();
+                warn!("the reload failed and changed nothing: {error}");
             }
         }
-        outcome
+        result
     }
 
-    /// What the process has given up.
-    pub fn confined(&mut self, in_force: InForce) {
-        self.seen.confined(in_force.line());
-        self.in_force = Some(in_force);
+    /// Sets the active sandbox.
+    pub fn set_sandbox(&mut self, sandbox: ActiveSandbox) {
+        self.observed.set_sandbox(sandbox.summary());
+        self.sandbox = Some(sandbox);
     }
 
     fn try_reload(&mut self) -> Result<String, Failure> {
         self.read_at = SystemTime::now();
         let mut prepared = self.prepare()?;
-        // Listening sockets that are taken over fit one kind of driver only.
+        // The inherited listening sockets fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
         let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
-        // A list that neither its source gives nor the services know that run now would begin empty.
+        // A list that neither its source nor the current generation provides would be empty.
         backends::complete(&opened)?;
         let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
         let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
         let token = admin::token(&settings, known)?;
-        open_files::provide(&services)?;
-        let held = Held::take(&services, &self.held)?;
-        let estate = self
+        open_files::raise_limit(&services)?;
+        let locks = StateDirLocks::lock(&services, &self.locks)?;
+        let handoff = self
             .current
-            .estate()
-            .map_err(|error| Failure::failed(format!("cannot take the listening sockets over: {error}")))?;
+            .handoff()
+            .map_err(|error| Failure::failed(format!("cannot inherit the listening sockets: {error}")))?;
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
-        let next = Platform::start_with(services, estate).map_err(not_started)?;
+        let next = Platform::start_with(services, handoff).map_err(start_failure)?;
         self.access.write_to(log);
-        let known = Known::of(opened.iter().flatten().map(Opened::reader));
-        let kept = kept(&next, &opened);
-        let mut before_lists = Watchers::default();
+        let known = Known::of(opened.iter().flatten().map(DiscoveredChannel::reader));
+        let stale = stale_lists(&next, &opened);
+        let mut old_watchers = Watchers::default();
         match backends::watch(&next, opened) {
             Ok(watchers) => {
-                (before_lists, self.known) = (std::mem::replace(&mut self.watchers, watchers), known)
+                (old_watchers, self.known) = (std::mem::replace(&mut self.watchers, watchers), known)
             }
-            Err(failure) => warn!("lists of backends stay as they are: {}", failure.text()),
+            Err(failure) => warn!("backend lists are no longer updated: {}", failure.text()),
         }
         let later = only_at_start(&self.settings, &settings).into_iter().map(|name| {
-            warn!(setting = name, "takes effect at the next start only");
+            warn!(setting = name, "the setting takes effect at the next start only");
             format!("`{name}` takes effect at the next start only")
         });
-        let told: Vec<String> = std::iter::once(self.changes(&next)).chain(kept).chain(later).collect();
-        let told = told.join("; ");
-        tell_addresses(&next, settings.workers);
-        let deadline = settings.reload_deadline;
-        // Who is being replaced already hands over to the newest before the current one begins to leave.
-        self.older.iter_mut().for_each(|older| older.platform.replace(&next, deadline));
-        self.seen.show(next.watches(), &modules);
+        let changes: Vec<String> = std::iter::once(self.changes(&next)).chain(stale).chain(later).collect();
+        let changes = changes.join("; ");
+        settings.warn_deprecated();
+        log_addresses(&next, settings.workers);
+        let timeout = settings.old_generation_timeout;
+        // Older generations hand over to the newest one, before the current one starts to drain.
+        self.older.iter_mut().for_each(|older| older.platform.replace(&next, timeout));
+        self.observed.set_current(next.stats(), &modules);
         let mut before = std::mem::replace(&mut self.current, next);
-        before.replace(&self.current, deadline);
-        self.older.push(Older { platform: before, _lists: before_lists });
-        // The one before writes nothing any more: what it kept elsewhere is free.
-        self.held = held;
-        self.watchdog = Watchdog::new(settings.hang_after);
+        before.replace(&self.current, timeout);
+        self.older.push(Older { platform: before, _watchers: old_watchers });
+        // The old generation writes no more snapshots, so its other directories are unlocked.
+        self.locks = locks;
+        self.watchdog = Watchdog::new(settings.watchdog_timeout);
         if self.older.len() > GENERATIONS_MAX {
-            warn!("the oldest of {} generations is told to end at once", self.older.len());
+            warn!("closing the clients of the oldest of {} old generations", self.older.len());
             self.older[0].platform.drain(Duration::ZERO);
         }
         if let (Some(admin), Some(token)) = (&self.admin, token) {
             admin.set_token(token);
         }
-        // What holds from the next start on does not hold before, where a new process is told what this one has.
+        // These take effect at the next start; until then a new process inherits the current values.
         settings.admin = self.settings.admin.take();
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
         (self.settings, self.files, self.dicts) = (settings, files, dicts);
-        Ok(told)
+        Ok(changes)
     }
 
-    /// Reads and compiles what comes next, behind the work of what runs: on a thread of its own, because a priority that was
-    /// lowered is not had again. Nothing of what runs is touched, so that not even a broken invariant of the compiler can harm it.
+    /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A panic of
+    /// the compiler does not affect the running services.
     fn prepare(&self) -> Result<Prepared, Failure> {
-        let (flags, port, known, there) = (&self.flags, self.access.port(), &self.known, &self.dicts);
+        let (flags, port, known, dicts) = (&self.flags, self.access.port(), &self.known, &self.dicts);
         let prepare = || {
-            // Without the right to it the priority is what it was.
+            // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port, known, there)
+            Prepared::new(flags, &port, known, dicts)
         };
         thread::scope(|scope| {
             let compiler =
                 thread::Builder::new().name("flick-compiler".to_owned()).spawn_scoped(scope, prepare);
             let compiler = compiler
-                .map_err(|error| Failure::failed(format!("cannot start a thread to compile in: {error}")))?;
-            compiler.join().map_err(|_| {
-                Failure::failed("the compiler broke an invariant of its own; standard error says which")
-            })?
+                .map_err(|error| Failure::failed(format!("cannot start a compiler thread: {error}")))?;
+            compiler
+                .join()
+                .map_err(|_| Failure::failed("the compiler panicked; standard error has the message"))?
         })
     }
 
-    /// Starts the binary that lies where this one did, with the same arguments; it takes the listening sockets and the clients
-    /// over. Says which process it is. The new process is not waited for any more once this one is to end.
+    /// Starts the binary at the path of this one, with the same arguments, and hands it the listening sockets and the
+    /// clients. Returns its process id. Stops waiting for it when this process must exit.
     ///
-    /// Errors: why everything goes on as before.
-    pub fn upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
-        let outcome = self.try_upgrade(is_to_end);
-        match &outcome {
-            Ok(told) => info!("upgraded: {told}"),
-            Err(why) => warn!("not upgraded, everything goes on as before: {why}"),
+    /// Errors: why nothing has changed.
+    pub fn upgrade(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        let result = self.try_upgrade(must_exit);
+        match &result {
+            Ok(process) => info!("upgraded: {process}"),
+            Err(error) => warn!("the upgrade failed and changed nothing: {error}"),
         }
-        outcome
+        result
     }
 
-    fn try_upgrade(&mut self, is_to_end: &mut dyn FnMut() -> bool) -> Result<String, String> {
-        if self.in_force.as_ref().is_some_and(InForce::starts_nothing) {
-            let why = "this process is confined strictly and starts no other; end it and start it anew";
-            return Err(why.to_owned());
+    fn try_upgrade(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        if self.sandbox.as_ref().is_some_and(ActiveSandbox::forbids_upgrades) {
+            return Err(
+                "`--sandbox strict` does not allow starting a process; restart flick instead".to_owned()
+            );
         }
-        let Some(binary) = &self.binary else { return Err("nobody knows where the binary lies".to_owned()) };
-        let estate = self.current.estate();
-        let estate = estate.map_err(|error| format!("cannot pass the listening sockets on: {error}"))?;
+        let Some(binary) = &self.binary else {
+            return Err("the path of the running binary is unknown".to_owned());
+        };
+        let handoff = self.current.handoff();
+        let handoff = handoff.map_err(|error| format!("cannot hand over the listening sockets: {error}"))?;
         let unsaved = self.current.save_snapshots();
         if unsaved > 0 {
-            return Err(format!(
-                "snapshots cannot be written for the new process: {unsaved}; the log says why"
-            ));
+            return Err(format!("cannot write {unsaved} snapshots for the new process; see the log"));
         }
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
-        let bequest = Bequest { estate: &estate, held: &self.held, admin };
-        let successor = Successor::start(binary, &arguments, &bequest, is_to_end)?;
-        // Who asks from here on is heard by the new process, which listens on the same socket.
-        self.answers = self.admin.take().map(flick_admin::Server::give_away);
-        let deadline = self.settings.reload_deadline;
+        let resources = HandedResources { handoff: &handoff, locks: &self.locks, admin };
+        let new_process = NewProcess::start(binary, &arguments, &resources, must_exit)?;
+        // The new process answers further admin requests; it listens on the same socket.
+        self.responses = self.admin.take().map(flick_admin::Server::hand_over);
+        let timeout = self.settings.old_generation_timeout;
         for platform in self.older.iter_mut().map(|older| &mut older.platform).chain([&mut self.current]) {
-            platform.give_away(deadline, |service| successor.heir_of(service));
+            platform.hand_off(timeout, |service| new_process.successor_of(service));
         }
-        // The new process has the same hold, and it alone writes there: whoever is still served here must not keep others out
-        // when that one has ended.
-        self.held = Held::default();
-        let told = format!("process {}", successor.pid());
-        self.successor = Some(successor);
-        Ok(told)
+        // The new process shares the locks and is the only one to write. This process must not hold them after the new
+        // one has ended.
+        self.locks = StateDirLocks::default();
+        let process = format!("process {}", new_process.pid());
+        self.new_process = Some(new_process);
+        Ok(process)
     }
 
-    /// The process that has this one's place.
-    pub fn successor(&self) -> Option<u32> {
-        self.successor.as_ref().map(Successor::pid)
+    /// Id of the process that replaces this one.
+    pub fn new_process(&self) -> Option<u32> {
+        self.new_process.as_ref().map(NewProcess::pid)
     }
 
-    /// Passes a signal on to the process that has this one's place, if there is one.
-    pub fn pass_on(&self, signal: i32) {
-        self.successor.iter().for_each(|successor| successor.signal(signal));
+    /// Forwards a signal to the process that replaces this one.
+    pub fn forward_signal(&self, signal: i32) {
+        self.new_process.iter().for_each(|new_process| new_process.signal(signal));
     }
 
-    /// The files of logs may have been moved away; whoever has this process's place writes there, too.
+    /// Reopens the access log, here and in the process that replaces this one.
     pub fn reopen_logs(&mut self) {
-        self.pass_on(SIGUSR1);
+        self.forward_signal(SIGUSR1);
         self.access.reopen(self.settings.user.as_ref());
     }
 
-    /// Takes in a client from the process whose place this one took.
-    pub fn take_in(&self, service: &str, worker: usize, socket: OwnedFd) {
-        if self.current.take_in(service, worker, socket).is_err() {
-            warn!(service, "a client of the process before this one finds no service");
+    /// Adopts a client of the old process.
+    pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) {
+        if self.current.adopt_client(service, worker, socket).is_err() {
+            warn!(service, "closed a client of the old process: there is no such service");
         }
     }
 
-    /// What is different with these services, in words.
+    /// Describes how `next` differs from the current generation.
     fn changes(&self, next: &Platform) -> String {
         let at = |platform: &Platform| -> Vec<String> {
             let each = platform.services().iter().flat_map(|service| {
@@ -370,30 +374,30 @@ impl Generations {
         parts.join("; ")
     }
 
-    /// When [`Generations::look_after_workers`] is due, if it ever is.
-    pub fn look_due_in(&self) -> Option<Duration> {
+    /// Time until [`Generations::check_workers`] is due; `None`: never.
+    pub fn watchdog_due_in(&self) -> Option<Duration> {
         self.watchdog.due_in()
     }
 
-    /// Looks whether workers hang, if it is time for that, and has those turn that sleep.
-    pub fn look_after_workers(&mut self) {
+    /// Checks for stalled workers if it is due, and wakes those that may only sleep.
+    pub fn check_workers(&mut self) {
         if !self.watchdog.is_due() {
             return;
         }
         let services = self.current.services();
         let all = services.iter().flat_map(|service| {
-            service.turns().into_iter().enumerate().map(move |(worker, turns)| (service, worker, turns))
+            service.loops().into_iter().enumerate().map(move |(worker, loops)| (service, worker, loops))
         });
         let all: Vec<_> = all.collect();
-        let seen = self.watchdog.look(&all.iter().map(|(_, _, turns)| *turns).collect::<Vec<_>>());
-        for at in seen.rouse {
-            all[at].0.rouse(all[at].1);
+        let checked = self.watchdog.check(&all.iter().map(|(_, _, loops)| *loops).collect::<Vec<_>>());
+        for at in checked.wake {
+            all[at].0.wake_worker(all[at].1);
         }
-        let hung = seen.hung.iter().map(|at| (all[*at].0.name().to_owned(), all[*at].1));
-        self.seen.hang(hung.collect());
+        let stalled = checked.stalled.iter().map(|at| (all[*at].0.name().to_owned(), all[*at].1));
+        self.observed.set_stalled(stalled.collect());
     }
 
-    /// Sees older generations out that have ended.
+    /// Removes older generations that have ended.
     pub fn reap(&mut self) {
         let mut at = 0;
         while at < self.older.len() {
@@ -402,22 +406,22 @@ impl Generations {
                 continue;
             }
             let Older { platform: ended, .. } = self.older.remove(at);
-            let watches = ended.watches();
+            let watches = ended.stats();
             match catch_unwind(AssertUnwindSafe(|| ended.wait())) {
                 Ok(outcome) => outcome.errors.iter().for_each(|error| warn!(%error, "a worker ended")),
                 Err(panic) => self.panic = self.panic.take().or(Some(panic)),
             }
-            self.seen.forget(&watches);
-            sys::give_memory_back();
+            self.observed.remove(&watches);
+            sys::trim_memory();
         }
     }
 
-    /// Whether the services that run now have ended.
+    /// Whether the current generation has ended.
     pub fn is_finished(&self) -> bool {
         self.current.is_finished()
     }
 
-    /// Whether older ones still serve somebody.
+    /// Whether older generations still serve clients.
     pub fn has_older(&self) -> bool {
         !self.older.is_empty()
     }
@@ -426,37 +430,38 @@ impl Generations {
         std::iter::once(&self.current).chain(self.older.iter().map(|older| &older.platform))
     }
 
-    /// Clients, of all generations.
-    pub fn sessions_open(&self) -> u64 {
-        self.all().map(|platform| platform.metrics().totals.sessions_open).sum()
+    /// Number of client connections of all generations.
+    pub fn client_connections(&self) -> u64 {
+        self.all().map(|platform| platform.snapshot().totals.connections_open).sum()
     }
 
-    /// Takes no new clients, and ends all generations when their clients are served.
-    pub fn drain(&self, deadline: Duration) {
-        self.all().for_each(|platform| platform.drain(deadline));
+    /// Drains all generations: no new clients, and the end when all clients are served.
+    pub fn drain(&self, timeout: Duration) {
+        self.all().for_each(|platform| platform.drain(timeout));
     }
 
-    /// Ends all at once.
+    /// Stops all generations at once.
     pub fn stop(&self) {
         self.all().for_each(Platform::stop);
     }
 
-    /// The end of the current generation, with what those before it had counted; and what its programs share.
-    pub fn wait(self) -> (Outcome, Vec<Arc<State>>) {
+    /// Waits for the end of the current generation. Returns its totals, with those of the older ones, and the state of
+    /// its programs.
+    pub fn wait(self) -> (ExitReport, Vec<Arc<State>>) {
         let services = self.current.services().iter().filter(|service| service.is_first_of_program());
         let states = services.map(|service| Arc::clone(service.state())).collect();
         let mut outcome = self.current.wait();
-        if let Some(successor) = self.successor {
-            successor.finish();
+        if let Some(new_process) = self.new_process {
+            new_process.finish();
         }
-        if let Some(answers) = self.answers {
-            answers.finish(ANSWER_TIME_MAX);
+        if let Some(responses) = self.responses {
+            responses.finish(RESPONSE_TIME_MAX);
         }
         if let Some(panic) = self.panic {
             std::panic::resume_unwind(panic);
         }
         for (name, totals) in &mut outcome.services {
-            if let Some(earlier) = self.seen.earlier(name) {
+            if let Some(earlier) = self.observed.ended_totals(name) {
                 totals.merge(&earlier.totals);
                 outcome.totals.merge(&earlier.totals);
             }
@@ -465,7 +470,7 @@ impl Generations {
     }
 }
 
-fn tell_addresses(platform: &Platform, workers: usize) {
+fn log_addresses(platform: &Platform, workers: usize) {
     for service in platform.services() {
         for (channel, address) in service.addresses() {
             let process = service.name();
@@ -474,21 +479,21 @@ fn tell_addresses(platform: &Platform, workers: usize) {
     }
 }
 
-/// Lists of backends that could not be read and begin as they were, in words.
-fn kept(platform: &Platform, opened: &[Vec<Opened>]) -> Vec<String> {
+/// Describes the backend lists that could not be read and keep their old contents.
+fn stale_lists(platform: &Platform, opened: &[Vec<DiscoveredChannel>]) -> Vec<String> {
     let services = platform.services().iter().zip(opened);
     let each =
         services.flat_map(|(service, opened)| opened.iter().map(move |opened| (service.name(), opened)));
-    let kept = each.filter_map(|(service, opened)| Some((service, opened, opened.kept.as_ref()?)));
-    let told = kept.map(|(service, opened, error)| {
+    let stale = each.filter_map(|(service, opened)| Some((service, opened, opened.kept.as_ref()?)));
+    let described = stale.map(|(service, opened, error)| {
         let (channel, source) = (opened.channel(), opened.reader().source());
-        warn!(service, channel, %source, error, "the list of backends cannot be read and begins as it was");
-        format!("the list of {service}.{channel} stays as it was: {error}")
+        warn!(service, channel, %source, error, "cannot read the backend list; it keeps its old contents");
+        format!("the backend list of {service}.{channel} keeps its old contents: {error}")
     });
-    told.collect()
+    described.collect()
 }
 
-/// Names of settings that belong to the process and have changed.
+/// Names of changed settings that take effect at the next start.
 fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
     let changed = [
         ("io", before.io != after.io),
@@ -496,7 +501,7 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("admin.token_file", before.admin_token_file.is_some() && after.admin_token_file.is_none()),
         ("user", before.user.as_ref().map(User::ids) != after.user.as_ref().map(User::ids)),
         ("perf_map", before.perf_map != after.perf_map),
-        ("confine", before.confine != after.confine),
+        ("sandbox", before.sandbox != after.sandbox),
         ("log", before.log != after.log),
     ];
     changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()

@@ -1,38 +1,38 @@
-//! What `flick top` shows, as rows of text: rates and latencies between two states.
-//! Promises: of a service that was started anew between them, rates are unknown rather than wrong.
+//! The tables of `flick top`: rates and latencies between two states.
+//! Promises: rates of a process that was restarted between the states are unknown, not wrong.
 
 use std::fmt::Write;
 
 use flick_admin::State;
 use flick_admin::state::{Backend, Service, TaskRuns, Times};
 
-/// Of one moment.
+/// The tables at one moment.
 pub struct Figures {
-    /// The process.
+    /// A line about the process.
     pub title: String,
-    /// Services, backends, programs, faults.
+    /// Services, tasks, backends, program counters, recent events.
     pub tables: Vec<Table>,
-    /// Requests a second of all services, if known.
+    /// Requests per second of all services, if known.
     pub rate: Option<u64>,
 }
 
-/// Rows under heads; the first column holds names.
+/// A table; its first column has names.
 pub struct Table {
-    /// What is in it.
+    /// Its title.
     pub title: &'static str,
-    /// Heads of its columns.
+    /// Titles of its columns.
     pub heads: &'static [&'static str],
-    /// As many cells in each as there are heads.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Counters that say how often the platform answered instead of a backend.
-const FAILURES: &[&str] = &["failed_unavailable", "failed_timeout", "failed_overload", "failed_malformed"];
-/// Faults that are shown.
-const FAULTS_SHOWN_MAX: usize = 10;
+/// Counters of requests that flick answered with an error.
+const ERRORS: &[&str] = &["errors_unavailable", "errors_timeout", "errors_overload", "errors_malformed"];
+/// Number of recent events that are shown.
+const EVENTS_SHOWN_MAX: usize = 10;
 
 impl Figures {
-    /// Of `now`, with rates since `before`.
+    /// The tables of `now`, with rates since `before`.
     pub fn of(now: &State, before: Option<&State>) -> Self {
         let before = before.filter(|before| {
             before.process.id == now.process.id && before.process.uptime_ms < now.process.uptime_ms
@@ -51,16 +51,16 @@ impl Figures {
             })
             .collect();
         let rate = pairs.iter().map(Pair::requests_rate).sum();
-        let tables = vec![services(&pairs), tasks(&pairs), backends(&pairs), programs(&pairs), faults(now)];
+        let tables = vec![services(&pairs), tasks(&pairs), backends(&pairs), programs(&pairs), events(now)];
         let tables = tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
         Self { title: title(now, before, elapsed_ms), tables, rate }
     }
 
-    /// All of it as text.
+    /// All tables as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.title);
         for table in &self.tables {
-            // A text is written to without errors.
+            // Writing to a `String` does not fail.
             let _ = writeln!(out, "\n{}", table.title);
             let widths = table.widths();
             let heads = table.heads.iter().map(|head| (*head).to_owned()).collect();
@@ -76,7 +76,7 @@ impl Figures {
 }
 
 impl Table {
-    /// Of each column: its longest cell.
+    /// Width of each column: its longest cell.
     pub fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
@@ -86,7 +86,7 @@ impl Table {
     }
 }
 
-/// A service now and before.
+/// A service in both states.
 struct Pair<'a> {
     now: &'a Service,
     before: Option<&'a Service>,
@@ -103,33 +103,34 @@ impl Pair<'_> {
         self.rate(counter(self.now, "requests"), self.before.map(|before| counter(before, "requests")))
     }
 
-    fn failures_rate(&self) -> Option<u64> {
-        self.rate(failures(self.now), self.before.map(failures))
+    fn errors_rate(&self) -> Option<u64> {
+        self.rate(errors(self.now), self.before.map(errors))
     }
 }
 
 fn services(pairs: &[Pair<'_>]) -> Table {
     let row = |pair: &Pair<'_>| {
         let [median, p99] = latencies(&pair.now.times, pair.before.map(|before| &before.times));
-        let sessions = format!("{} of {}", counter(pair.now, "sessions_open"), pair.now.sessions_max);
+        let connections =
+            format!("{} of {}", counter(pair.now, "connections_open"), pair.now.max_connections);
         vec![
             pair.now.name.clone(),
             shown(pair.requests_rate()),
             median,
             p99,
-            shown(pair.failures_rate()),
-            sessions,
+            shown(pair.errors_rate()),
+            connections,
             counter(pair.now, "requests").to_string(),
         ]
     };
     Table {
         title: "Services",
-        heads: &["name", "requests/s", "median", "p99", "failed/s", "sessions", "requests"],
+        heads: &["service", "requests/s", "p50", "p99", "errors/s", "client connections", "requests"],
         rows: pairs.iter().map(row).collect(),
     }
 }
 
-/// Tasks of those kinds that have run, over all workers.
+/// Task runs by kind, over all workers.
 fn tasks(pairs: &[Pair<'_>]) -> Table {
     let rows = pairs.iter().flat_map(|pair| {
         let kinds = pair.now.workers.first().map_or(&[][..], |worker| &worker.tasks);
@@ -156,7 +157,7 @@ fn tasks(pairs: &[Pair<'_>]) -> Table {
     });
     Table {
         title: "Tasks",
-        heads: &["kind", "runs/s", "time each", "% of a core", "slices exceeded/s", "stolen"],
+        heads: &["task", "runs/s", "mean time", "% of a core", "slices exceeded/s", "stolen"],
         rows: rows.collect(),
     }
 }
@@ -166,13 +167,16 @@ fn backends(pairs: &[Pair<'_>]) -> Table {
         let same = |old: &&Backend| old.channel == backend.channel && old.address == backend.address;
         let before = pair.before.and_then(|before| before.backends.iter().find(same));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
-        let state = match (backend.is_watched, backend.up as usize) {
-            _ if backend.is_leaving => "leaving".to_owned(),
-            _ if backend.out > 0 => format!("out on {} of {}", backend.out, pair.now.workers.len()),
-            _ if backend.failing > 0 => "fails its checks".to_owned(),
-            (false, _) => "by session".to_owned(),
+        let workers = pair.now.workers.len();
+        let state = match (backend.is_monitored, backend.workers_connected as usize) {
+            _ if backend.is_draining => "draining".to_owned(),
+            _ if backend.workers_ejected > 0 => {
+                format!("ejected by {} of {workers}", backend.workers_ejected)
+            }
+            _ if backend.workers_failing > 0 => "health check fails".to_owned(),
+            (false, _) => "per client".to_owned(),
             (true, 0) => "down".to_owned(),
-            (true, up) if up < pair.now.workers.len() => format!("up on {up} of {}", pair.now.workers.len()),
+            (true, connected) if connected < workers => format!("up on {connected} of {workers}"),
             (true, _) => "up".to_owned(),
         };
         vec![
@@ -187,7 +191,7 @@ fn backends(pairs: &[Pair<'_>]) -> Table {
     let rows = pairs.iter().flat_map(|pair| pair.now.backends.iter().map(move |backend| row(pair, backend)));
     Table {
         title: "Backends",
-        heads: &["backend", "state", "requests/s", "median", "p99", "failures/s"],
+        heads: &["backend", "state", "requests/s", "p50", "p99", "errors/s"],
         rows: rows.collect(),
     }
 }
@@ -201,16 +205,16 @@ fn programs(pairs: &[Pair<'_>]) -> Table {
             vec![format!("{}.{}", pair.now.name, counter.name), counter.value.to_string(), shown(rate)]
         })
     });
-    Table { title: "Counters of programs", heads: &["name", "now", "change/s"], rows: rows.collect() }
+    Table { title: "Program counters", heads: &["name", "value", "change/s"], rows: rows.collect() }
 }
 
-fn faults(now: &State) -> Table {
-    let latest = now.faults.iter().rev().take(FAULTS_SHOWN_MAX);
-    let rows = latest.map(|fault| {
-        let ago_s = now.process.now_ms.saturating_sub(fault.at_ms) / 1000;
-        vec![format!("{}: {}", fault.level, fault.text), format!("{ago_s} s ago")]
+fn events(now: &State) -> Table {
+    let latest = now.events.iter().rev().take(EVENTS_SHOWN_MAX);
+    let rows = latest.map(|event| {
+        let ago_s = now.process.now_ms.saturating_sub(event.at_ms) / 1000;
+        vec![format!("{}: {}", event.level, event.text), format!("{ago_s} s ago")]
     });
-    Table { title: "Latest faults", heads: &["what", "when"], rows: rows.collect() }
+    Table { title: "Recent warnings and errors", heads: &["event", "time"], rows: rows.collect() }
 }
 
 fn title(now: &State, before: Option<&State>, elapsed_ms: u64) -> String {
@@ -233,8 +237,8 @@ fn counter(service: &Service, name: &str) -> u64 {
     found.map_or(0, |counter| counter.value.max(0) as u64)
 }
 
-fn failures(service: &Service) -> u64 {
-    FAILURES.iter().map(|name| counter(service, name)).sum()
+fn errors(service: &Service) -> u64 {
+    ERRORS.iter().map(|name| counter(service, name)).sum()
 }
 
 fn shown(rate: Option<u64>) -> String {
@@ -269,7 +273,7 @@ mod tests {
             channel: "backends".to_owned(),
             address: "127.0.0.1:1".to_owned(),
             requests: requests as u64,
-            is_watched: true,
+            is_monitored: true,
             times: times.clone(),
             ..Backend::default()
         };
@@ -287,13 +291,13 @@ mod tests {
 
     fn check(before: Option<&State>, now: &State, words: &[&str]) {
         let text = Figures::of(now, before).text();
-        let line = text.lines().find(|line| line.starts_with("Proxy ")).expect("the service has a line");
+        let line = text.lines().find(|line| line.starts_with("Proxy ")).expect("the service has a row");
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), words, "{text}");
         assert!(text.contains("Proxy.backends[0] 127.0.0.1:1   down"), "{text}");
     }
 
     #[test]
-    fn rates_and_latencies_are_those_between_two_states() {
+    fn rates_between_two_states() {
         let before = state(1000, 500, &[(99_999, 500)]);
         let now = state(3000, 2500, &[(99_999, 1490), (4_000_000, 1000), (20_000_000, 10)]);
         check(
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_earlier_state_of_the_same_process_there_are_no_rates() {
+    fn no_rates_without_an_earlier_state_of_the_same_process() {
         let now = state(500, 3, &[(99_999, 3)]);
         let words = ["Proxy", "-", "-", "-", "-", "0", "of", "0", "3"];
         check(None, &now, &words);

@@ -1,6 +1,6 @@
-//! The figures as a live picture.
-//! Promises: the terminal is as it was afterwards, also after a panic (`ratatui::init` sees to that); a service that
-//! does not answer for a moment leaves the last picture, and says so.
+//! The terminal interface of `flick top`.
+//! Promises: restores the terminal, also after a panic (`ratatui::init`); while the service does not respond, the last
+//! figures stay, with a note.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,17 +14,17 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
 
-use super::EVERY;
+use super::INTERVAL;
 use super::figures::{self, Figures};
-use super::layout::{Layout, Part};
+use super::layout::{Layout, TableRows};
 use crate::failure::{Failure, Outcome};
 
-/// Rates kept for the sparkline: more than any terminal is wide.
+/// Rates kept for the sparkline: more than the width of any terminal.
 const HISTORY_MAX: usize = 512;
-/// What keys do.
-const KEYS: &str = "q ends; up, down, j, k, Page Up, Page Down, Home, End: more";
+/// The keys.
+const KEYS: &str = "q quits; up, down, j, k, Page Up, Page Down, Home, End scroll";
 
-/// Shows what `read` gives until `q`, Escape or Ctrl-C.
+/// Shows the states that `read` returns, until `q`, Escape or Ctrl-C.
 pub fn show(first: State, read: &dyn Fn() -> Result<State, Failure>) -> Outcome {
     let failed = |error: io::Error| Failure::failed(format!("the terminal does not work: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
@@ -33,20 +33,20 @@ pub fn show(first: State, read: &dyn Fn() -> Result<State, Failure>) -> Outcome 
     outcome.map_err(failed)
 }
 
-/// What one event asks for.
+/// The action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    /// To end.
-    End,
-    /// To scroll.
-    Scroll(Way),
-    /// To draw what there is again, for another size.
-    Draw,
+enum Action {
+    /// Quit.
+    Quit,
+    /// Scroll the tables.
+    Scroll(Direction),
+    /// Draw again, for another size.
+    Redraw,
 }
 
-/// Where to.
+/// A scroll direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Down,
     Up,
     PageDown,
@@ -55,9 +55,9 @@ enum Way {
     Last,
 }
 
-impl Way {
-    /// Steps down afterwards.
-    fn from(self, steps: usize, layout: &Layout) -> usize {
+impl Direction {
+    /// The scroll offset afterwards.
+    fn apply(self, steps: usize, layout: &Layout) -> usize {
         let (page, last) = (layout.page(), layout.steps_max());
         let steps = match self {
             Self::Down => steps + 1,
@@ -78,27 +78,29 @@ fn draw_all(
 ) -> io::Result<()> {
     let mut rates = VecDeque::with_capacity(HISTORY_MAX);
     let mut figures = Figures::of(&first, None);
-    let (mut before, mut is_lost, mut steps) = (first, false, 0);
+    let (mut before, mut is_stale, mut steps) = (first, false, 0);
     loop {
-        let due = Instant::now() + EVERY;
+        let due = Instant::now() + INTERVAL;
         loop {
             let mut layout = Layout::default();
             terminal.draw(|frame| {
-                layout = draw(frame, &figures, rates.make_contiguous(), is_lost, steps);
+                layout = draw(frame, &figures, rates.make_contiguous(), is_stale, steps);
             })?;
-            match wish(due)? {
+            match next_action(due)? {
                 None => break,
-                Some(Wish::End) => return Ok(()),
-                Some(Wish::Draw) => {}
-                // What a larger screen or a shorter list has taken back does not have to be gone back.
-                Some(Wish::Scroll(way)) => steps = way.from(steps.min(layout.steps_max()), &layout),
+                Some(Action::Quit) => return Ok(()),
+                Some(Action::Redraw) => {}
+                // A larger screen or a shorter table may have reduced the offset.
+                Some(Action::Scroll(direction)) => {
+                    steps = direction.apply(steps.min(layout.steps_max()), &layout)
+                }
             }
         }
         let Ok(now) = read() else {
-            is_lost = true;
+            is_stale = true;
             continue;
         };
-        is_lost = false;
+        is_stale = false;
         figures = Figures::of(&now, Some(&before));
         before = now;
         if rates.len() == HISTORY_MAX {
@@ -108,43 +110,43 @@ fn draw_all(
     }
 }
 
-/// The next thing that is asked for; nothing until `due`.
-fn wish(due: Instant) -> io::Result<Option<Wish>> {
+/// The next action; `None` if there is none until `due`.
+fn next_action(due: Instant) -> io::Result<Option<Action>> {
     while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| *left > Duration::ZERO) {
         if event::poll(left)?
-            && let Some(wish) = asked_by(&event::read()?)
+            && let Some(action) = action_of(&event::read()?)
         {
-            return Ok(Some(wish));
+            return Ok(Some(action));
         }
     }
     Ok(None)
 }
 
-/// In raw mode the terminal sends Ctrl-C as a key.
-fn asked_by(event: &Event) -> Option<Wish> {
+/// The action of an event. In raw mode the terminal sends Ctrl-C as a key.
+fn action_of(event: &Event) -> Option<Action> {
     let key = match event {
-        Event::Resize(..) => return Some(Wish::Draw),
+        Event::Resize(..) => return Some(Action::Redraw),
         Event::Key(key) if key.kind != KeyEventKind::Release => key,
         _ => return None,
     };
     Some(match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Wish::End,
-        KeyCode::Char('q') | KeyCode::Esc => Wish::End,
-        KeyCode::Down | KeyCode::Char('j') => Wish::Scroll(Way::Down),
-        KeyCode::Up | KeyCode::Char('k') => Wish::Scroll(Way::Up),
-        KeyCode::PageDown => Wish::Scroll(Way::PageDown),
-        KeyCode::PageUp => Wish::Scroll(Way::PageUp),
-        KeyCode::Home => Wish::Scroll(Way::First),
-        KeyCode::End => Wish::Scroll(Way::Last),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Action::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
+        KeyCode::Down | KeyCode::Char('j') => Action::Scroll(Direction::Down),
+        KeyCode::Up | KeyCode::Char('k') => Action::Scroll(Direction::Up),
+        KeyCode::PageDown => Action::Scroll(Direction::PageDown),
+        KeyCode::PageUp => Action::Scroll(Direction::PageUp),
+        KeyCode::Home => Action::Scroll(Direction::First),
+        KeyCode::End => Action::Scroll(Direction::Last),
         _ => return None,
     })
 }
 
-/// Draws it, scrolled by so many steps, and says what went where.
-fn draw(frame: &mut Frame<'_>, figures: &Figures, rates: &[u64], is_lost: bool, steps: usize) -> Layout {
+/// Draws the figures, scrolled by `steps` rows. Returns the layout.
+fn draw(frame: &mut Frame<'_>, figures: &Figures, rates: &[u64], is_stale: bool, steps: usize) -> Layout {
     let lengths: Vec<usize> = figures.tables.iter().map(|table| table.rows.len()).collect();
     let layout = Layout::new(frame.area().height, &lengths, steps);
-    let tables = layout.parts.iter().map(|part| part.rows + layout.beside());
+    let tables = layout.tables.iter().map(|table| table.rows + layout.beside());
     let heights = [1, layout.graph].into_iter().chain(tables).map(|rows| Constraint::Length(rows as u16));
     let heights: Vec<Constraint> = heights.chain([Constraint::Fill(1), Constraint::Length(1)]).collect();
     let areas = ratatui::layout::Layout::vertical(heights).split(frame.area());
@@ -152,16 +154,16 @@ fn draw(frame: &mut Frame<'_>, figures: &Figures, rates: &[u64], is_lost: bool, 
     if layout.graph > 0 {
         draw_rates(frame, rates, areas[1]);
     }
-    for ((table, part), area) in figures.tables.iter().zip(&layout.parts).zip(&areas[2..]) {
-        draw_table(frame, table, *part, layout.is_framed, *area);
+    for ((table, visible), area) in figures.tables.iter().zip(&layout.tables).zip(&areas[2..]) {
+        draw_table(frame, table, *visible, layout.is_framed, *area);
     }
     let left_out = match layout.tables_left_out {
         0 => String::new(),
-        1 => "1 table more; ".to_owned(),
-        count => format!("{count} tables more; "),
+        1 => "1 more table; ".to_owned(),
+        count => format!("{count} more tables; "),
     };
-    let foot = match is_lost {
-        true => Paragraph::new(format!("no answer: this is from before; {left_out}{KEYS}")).red(),
+    let foot = match is_stale {
+        true => Paragraph::new(format!("no response, the figures are old; {left_out}{KEYS}")).red(),
         false => Paragraph::new(format!("{left_out}{KEYS}")).dim(),
     };
     frame.render_widget(foot, areas[areas.len() - 1]);
@@ -176,7 +178,13 @@ fn draw_rates(frame: &mut Frame<'_>, rates: &[u64], area: Rect) {
     frame.render_widget(line, area);
 }
 
-fn draw_table(frame: &mut Frame<'_>, table: &figures::Table, part: Part, is_framed: bool, area: Rect) {
+fn draw_table(
+    frame: &mut Frame<'_>,
+    table: &figures::Table,
+    visible: TableRows,
+    is_framed: bool,
+    area: Rect,
+) {
     let widths: Vec<Constraint> = table
         .widths()
         .into_iter()
@@ -186,7 +194,7 @@ fn draw_table(frame: &mut Frame<'_>, table: &figures::Table, part: Part, is_fram
             _ => Constraint::Length(width as u16),
         })
         .collect();
-    let rows = table.rows.iter().skip(part.before).take(part.rows).map(|row| {
+    let rows = table.rows.iter().skip(visible.before).take(visible.rows).map(|row| {
         let is_bad = row.iter().any(|cell| cell == "down" || cell.starts_with("error"));
         let line = Row::new(row.iter().map(String::as_str));
         if is_bad { line.style(Style::new().fg(Color::Red)) } else { line }
@@ -194,7 +202,7 @@ fn draw_table(frame: &mut Frame<'_>, table: &figures::Table, part: Part, is_fram
     let mut block = Block::new()
         .borders(if is_framed { Borders::ALL } else { Borders::TOP })
         .title(format!(" {} ", table.title));
-    let left_out = part.left_out();
+    let left_out = visible.left_out();
     if !left_out.is_empty() {
         block = block.title(Line::from(format!(" {left_out} ")).right_aligned().bold());
     }
@@ -207,15 +215,15 @@ fn draw_table(frame: &mut Frame<'_>, table: &figures::Table, part: Part, is_fram
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Way, Wish, asked_by};
+    use super::{Action, Direction, Layout, action_of};
     use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
 
-    fn pressed(code: KeyCode, modifiers: KeyModifiers) -> Option<Wish> {
-        asked_by(&Event::Key(ratatui::crossterm::event::KeyEvent::new(code, modifiers)))
+    fn pressed(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
+        action_of(&Event::Key(ratatui::crossterm::event::KeyEvent::new(code, modifiers)))
     }
 
     #[test]
-    fn keys_go_down_and_up_and_no_further_than_there_is_something() {
+    fn keys_scroll_within_the_tables() {
         let layout = Layout::new(24, &[5, 9, 4], 0);
         let mut steps = 0;
         for (code, expected) in [
@@ -231,22 +239,22 @@ mod tests {
             (KeyCode::Down, 5),
             (KeyCode::Home, 0),
         ] {
-            let Some(Wish::Scroll(way)) = pressed(code, KeyModifiers::NONE) else {
+            let Some(Action::Scroll(direction)) = pressed(code, KeyModifiers::NONE) else {
                 panic!("{code:?} scrolls");
             };
-            steps = way.from(steps, &layout);
+            steps = direction.apply(steps, &layout);
             assert_eq!(steps, expected, "{code:?}");
         }
-        assert_eq!(Way::Down.from(7, &layout), 5);
+        assert_eq!(Direction::Down.apply(7, &layout), 5);
     }
 
     #[test]
-    fn others_end_it_or_do_nothing() {
+    fn other_keys_quit_or_do_nothing() {
         for code in [KeyCode::Esc, KeyCode::Char('q')] {
-            assert_eq!(pressed(code, KeyModifiers::NONE), Some(Wish::End), "{code:?}");
+            assert_eq!(pressed(code, KeyModifiers::NONE), Some(Action::Quit), "{code:?}");
         }
-        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::End));
+        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(asked_by(&Event::Resize(80, 24)), Some(Wish::Draw));
+        assert_eq!(action_of(&Event::Resize(80, 24)), Some(Action::Redraw));
     }
 }

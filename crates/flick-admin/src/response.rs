@@ -1,0 +1,305 @@
+//! Routing of requests, authorization, and responses.
+//! Promises: whatever shows the state or changes something needs the token, if one is set; without a token, on TCP,
+//! only requests for `localhost` or an IP address are answered, so that no other web page can read the state through
+//! a host name of its own (DNS rebinding).
+//! Source: `/healthz` and `/readyz` as Kubernetes probes them.
+
+use std::net::IpAddr;
+
+use crate::metrics::{self, Detail, Format};
+use crate::request::{CSRF_HEADER, Malformed, Request};
+use crate::server::{AdminCommand, StateProvider};
+
+/// The admin page, with its style and script.
+const PAGE: &str = include_str!("page.html");
+/// The page loads nothing from other origins, and cannot be framed.
+const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; \
+                           script-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
+                           frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n";
+
+/// Who may send requests.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessPolicy {
+    /// The bearer token, if one is required.
+    pub(crate) token: Option<String>,
+    /// Whether only requests for `localhost` or an IP address are answered.
+    pub(crate) requires_local_host: bool,
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: &'static str,
+    content_type: &'static str,
+    extra_headers: &'static str,
+    body: String,
+    has_body: bool,
+}
+
+impl Response {
+    /// A line of text.
+    pub(crate) fn plain(status: &'static str, text: &str) -> Self {
+        let body = format!("{text}\n");
+        Self { status, content_type: "text/plain; charset=utf-8", extra_headers: "", body, has_body: true }
+    }
+
+    fn ok(content_type: &'static str, body: String) -> Self {
+        Self { status: "200 OK", content_type, extra_headers: "", body, has_body: true }
+    }
+
+    /// The bytes to send.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut text = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{}\r\n",
+            self.status,
+            self.content_type,
+            self.body.len(),
+            self.extra_headers
+        );
+        if self.has_body {
+            text.push_str(&self.body);
+        }
+        text.into_bytes()
+    }
+}
+
+/// The response to a request.
+pub(crate) fn respond(
+    request: Result<&Request<'_>, Malformed>,
+    policy: &AccessPolicy,
+    provider: &dyn StateProvider,
+) -> Response {
+    let Ok(request) = request else {
+        return Response::plain("400 Bad Request", "malformed HTTP request");
+    };
+    let mut response = match request.method {
+        "GET" | "HEAD" => get(request, policy, provider),
+        "POST" if command(request.path).is_some() => post(request, policy, provider),
+        _ => {
+            let refused = Response::plain("405 Method Not Allowed", "only GET is allowed here");
+            Response { extra_headers: "Allow: GET, HEAD\r\n", ..refused }
+        }
+    };
+    response.has_body = request.method != "HEAD";
+    response
+}
+
+/// The command of a path.
+fn command(path: &str) -> Option<AdminCommand> {
+    match path {
+        "/api/reload" => Some(AdminCommand::Reload),
+        "/api/upgrade" => Some(AdminCommand::Upgrade),
+        _ => None,
+    }
+}
+
+fn post(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
+    if let Some(refused) = refusal(request, policy, true) {
+        return refused;
+    }
+    if !request.has_csrf_header {
+        return Response::plain(
+            "403 Forbidden",
+            &format!("the header `{CSRF_HEADER}` is missing; any value will do"),
+        );
+    }
+    match command(request.path).map(|command| provider.execute(command)) {
+        Some(Ok(result)) => Response::plain("200 OK", &result),
+        Some(Err(error)) => Response::plain("409 Conflict", &error),
+        None => Response::plain("404 Not Found", "there is no such command"),
+    }
+}
+
+/// The response to a request that is not authorized.
+fn refusal(request: &Request<'_>, policy: &AccessPolicy, needs_token: bool) -> Option<Response> {
+    if policy.requires_local_host && !request.host.is_none_or(is_local_host) {
+        let text = "use `localhost` or an IP address as the host, or set a token";
+        return Some(Response::plain("421 Misdirected Request", text));
+    }
+    (needs_token && !has_token(policy, request.bearer)).then(|| {
+        let refused =
+            Response::plain("401 Unauthorized", "the header `Authorization: Bearer TOKEN` is required");
+        Response { extra_headers: "WWW-Authenticate: Bearer realm=\"flick\"\r\n", ..refused }
+    })
+}
+
+fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
+    let needs_token = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions");
+    if let Some(refused) = refusal(request, policy, needs_token) {
+        return refused;
+    }
+    match request.path {
+        "/" => page(),
+        "/metrics" => {
+            let format = Format::negotiate(request.accept);
+            let detail = if request.has_flag("per_worker") { Detail::PerWorker } else { Detail::Service };
+            Response::ok(format.content_type(), metrics::text(&provider.state(), format, detail))
+        }
+        "/api/state" => json(&provider.state()),
+        "/api/sessions" => json(&provider.sessions()),
+        "/healthz" => match provider.alive() {
+            Ok(()) => Response::plain("200 OK", "ok"),
+            Err(error) => Response::plain("503 Service Unavailable", &error),
+        },
+        "/readyz" => match provider.ready() {
+            Ok(()) => Response::plain("200 OK", "ready"),
+            Err(error) => Response::plain("503 Service Unavailable", &error),
+        },
+        _ => Response::plain(
+            "404 Not Found",
+            "the paths are /, /metrics, /healthz, /readyz, /api/state and /api/sessions",
+        ),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(json) => Response::ok("application/json", json),
+        Err(error) => panic!("the state consists of numbers and strings, which are valid JSON: {error}"),
+    }
+}
+
+fn page() -> Response {
+    let page = Response::ok("text/html; charset=utf-8", PAGE.to_owned());
+    Response { extra_headers: PAGE_POLICY, ..page }
+}
+
+/// Whether the request has the token, if one is required. Compares in constant time.
+fn has_token(policy: &AccessPolicy, bearer: Option<&str>) -> bool {
+    let Some(token) = &policy.token else { return true };
+    let bearer = bearer.unwrap_or("");
+    let pairs = token.bytes().zip(bearer.bytes().chain(std::iter::repeat(0)));
+    let differences = pairs.fold(0, |differences, (a, b)| differences | (a ^ b));
+    (differences == 0) & (token.len() == bearer.len())
+}
+
+/// Whether a host is `localhost` or an IP address, with or without a port.
+fn is_local_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(""),
+        None => host.split(':').next().unwrap_or(""),
+    };
+    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Sessions, State};
+
+    struct Fixed(Result<(), String>);
+
+    impl StateProvider for Fixed {
+        fn state(&self) -> State {
+            State { version: "1".to_owned(), ..State::default() }
+        }
+
+        fn sessions(&self) -> Sessions {
+            Sessions { open: 7, ..Sessions::default() }
+        }
+
+        fn alive(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn ready(&self) -> Result<(), String> {
+            self.0.clone()
+        }
+
+        fn execute(&self, _command: AdminCommand) -> Result<String, String> {
+            self.0.clone().map(|()| "done".to_owned())
+        }
+    }
+
+    fn check(token: Option<&str>, head: &str, status: &str) -> String {
+        let requires_local_host = token.is_none();
+        let policy = AccessPolicy { token: token.map(str::to_owned), requires_local_host };
+        let head = format!("{head}\r\n\r\n");
+        let request = Request::parse(head.as_bytes()).map(|request| request.expect("a complete head"));
+        let response =
+            respond(request.as_ref().map_err(|error| *error), &policy, &Fixed(Err("draining".to_owned())));
+        let text = String::from_utf8(response.bytes()).expect("responses are text");
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {text}");
+        text
+    }
+
+    #[test]
+    fn every_path_has_a_response() {
+        for (path, status, piece) in [
+            ("/", "200", "<!doctype html>"),
+            ("/metrics", "200", "# TYPE flick_build_info gauge\n"),
+            ("/api/state", "200", "\"version\":\"1\""),
+            ("/api/sessions", "200", "\"open\":7"),
+            ("/healthz", "200", "ok"),
+            ("/readyz", "503", "draining"),
+            ("/else", "404", "/metrics"),
+        ] {
+            let text = check(None, &format!("GET {path} HTTP/1.1"), status);
+            assert!(text.contains(piece), "{path}: {text}");
+            let head = check(None, &format!("HEAD {path} HTTP/1.1"), status);
+            assert!(head.ends_with("\r\n\r\n") && text.starts_with(&head), "{path}: {head}");
+        }
+        check(None, "POST /metrics HTTP/1.1", "405");
+        check(None, "nonsense", "400");
+    }
+
+    #[test]
+    fn metrics_format_follows_accept() {
+        let accept = "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text; version=1.0.0";
+        let text = check(None, accept, "200");
+        assert!(text.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        let text = check(None, "GET /metrics HTTP/1.1", "200");
+        assert!(text.contains("Content-Type: text/plain; version=0.0.4"), "{text}");
+        assert!(!text.contains("# EOF"), "{text}");
+    }
+
+    #[test]
+    fn commands_need_the_token_and_the_csrf_header() {
+        for (token, headers, status) in [
+            (None, "", "403"),
+            (None, "\r\nX-Flick-Ask: yes", "409"),
+            (None, "\r\nX-Flick-Ask: yes\r\nHost: evil.example", "421"),
+            (Some("t"), "\r\nX-Flick-Ask: yes", "401"),
+            (Some("t"), "\r\nX-Flick-Ask: yes\r\nAuthorization: Bearer t", "409"),
+        ] {
+            check(token, &format!("POST /api/reload HTTP/1.1{headers}"), status);
+        }
+        check(None, "GET /api/reload HTTP/1.1", "404");
+        check(None, "OPTIONS /api/reload HTTP/1.1", "405");
+    }
+
+    #[test]
+    fn state_needs_the_token_and_probes_do_not() {
+        for (header, status) in [
+            ("", "401"),
+            ("\r\nAuthorization: Bearer abd", "401"),
+            ("\r\nAuthorization: Bearer ab", "401"),
+            ("\r\nAuthorization: Bearer abcd", "401"),
+            ("\r\nAuthorization: Basic abc", "401"),
+            ("\r\nAuthorization: Bearer abc", "200"),
+        ] {
+            for path in ["/metrics", "/api/state", "/api/sessions"] {
+                check(Some("abc"), &format!("GET {path} HTTP/1.1{header}"), status);
+            }
+            check(Some("abc"), &format!("GET /healthz HTTP/1.1{header}"), "200");
+            check(Some("abc"), &format!("GET / HTTP/1.1{header}"), "200");
+        }
+        check(Some("abc"), "GET /metrics HTTP/1.1\r\nAuthorization: Bearer abc\0", "400");
+    }
+
+    #[test]
+    fn other_host_names_are_rejected_without_a_token() {
+        for (host, status) in [
+            ("127.0.0.1:9900", "200"),
+            ("localhost:9900", "200"),
+            ("[::1]:9900", "200"),
+            ("evil.example:9900", "421"),
+            ("localhost.evil.example", "421"),
+        ] {
+            check(None, &format!("GET /api/state HTTP/1.1\r\nHost: {host}"), status);
+        }
+        check(Some("t"), "GET /healthz HTTP/1.1\r\nHost: proxy.example", "200");
+    }
+}

@@ -1,0 +1,50 @@
+//! The queue of closed connections that wait for their peer to end its side too.
+//! Promises: bounded in number and time; the oldest is given up first.
+//! Source: RFC 9112 §9.6 (lingering close).
+
+use std::collections::VecDeque;
+
+use crate::driver::Handle;
+use crate::limits::LINGER_NS_MAX;
+
+/// The lingering connections, oldest first.
+pub(crate) struct LingerQueue {
+    queue: VecDeque<Lingerer>,
+    lingerers_max: usize,
+}
+
+struct Lingerer {
+    conn: Handle,
+    deadline_ns: u64,
+}
+
+impl LingerQueue {
+    pub(crate) fn new(lingerers_max: u32) -> LingerQueue {
+        let lingerers_max = lingerers_max as usize;
+        LingerQueue { queue: VecDeque::with_capacity(lingerers_max), lingerers_max }
+    }
+
+    /// Adds a connection; false when the queue is full (connections that ended early still count).
+    pub(crate) fn push(&mut self, conn: Handle, now_ns: u64) -> bool {
+        let fits = self.queue.len() < self.lingerers_max;
+        if fits {
+            self.queue.push_back(Lingerer { conn, deadline_ns: now_ns + LINGER_NS_MAX });
+        }
+        fits
+    }
+
+    /// Returns when the oldest is to be given up.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.queue.front().map(|lingerer| lingerer.deadline_ns)
+    }
+
+    /// Takes one whose deadline has passed; its handle may be dead already.
+    pub(crate) fn pop_expired(&mut self, now_ns: u64) -> Option<Handle> {
+        if self.deadline_ns()? <= now_ns { self.pop_oldest() } else { None }
+    }
+
+    /// Takes the oldest; its handle may be dead already.
+    pub(crate) fn pop_oldest(&mut self) -> Option<Handle> {
+        self.queue.pop_front().map(|lingerer| lingerer.conn)
+    }
+}

@@ -1,0 +1,34 @@
+//! What an epoll registration stands for, as its 64 bits of data.
+
+use rustix::event::epoll;
+
+use crate::driver::Handle;
+use crate::table::GENERATION_END;
+
+const WAKER_TOKEN: u64 = u64::MAX;
+
+pub(super) enum EpollToken {
+    Waker,
+    Listener(u32),
+    Conn(Handle),
+}
+
+impl EpollToken {
+    pub(super) fn pack(self) -> epoll::EventData {
+        epoll::EventData::new_u64(match self {
+            EpollToken::Waker => WAKER_TOKEN,
+            EpollToken::Listener(index) => u64::from(GENERATION_END) << 32 | u64::from(index),
+            EpollToken::Conn(conn) => u64::from(conn.generation) << 32 | u64::from(conn.index),
+        })
+    }
+
+    pub(super) fn unpack(data: epoll::EventData) -> EpollToken {
+        let word = data.u64();
+        let (generation, index) = ((word >> 32) as u32, word as u32);
+        match generation {
+            _ if word == WAKER_TOKEN => EpollToken::Waker,
+            GENERATION_END => EpollToken::Listener(index),
+            _ => EpollToken::Conn(Handle { index, generation }),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! The io_uring driver: what it keeps, and the platform's calls.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use flick_buffers::{Pool, Slice};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::probe::{ProbeSchedule, ProbeState};
+use super::requests::{ListenerState, Receive, Requests, UringListener};
+use super::sys::Ring;
+use super::token::RequestToken;
+use crate::address::Endpoint;
+use crate::clock::monotonic_ns;
+use crate::conn::quota::SendQuota;
+use crate::conn::slices::SliceSlab;
+use crate::conn::{Conn, Conns, Then};
+use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
+use crate::fault::ConnFault;
+use crate::limits::{ACCEPTS_PARKED_MAX, STASH_SLICES_MAX};
+use crate::listen::ListenSocket;
+use crate::listeners::{Accepting, Listeners};
+use crate::queue_delay::{QueueDelay, QueueDelayMeter};
+use crate::slot_queue::SlotQueue;
+use crate::socket::{self, ConnectStart};
+use crate::waker::Waker;
+
+/// Kernel sockets through io_uring.
+pub struct UringDriver {
+    /// First, so that it is dropped first: it waits until the kernel releases sockets and output.
+    pub(super) ring: Ring,
+    pub(super) limits: DriverLimits,
+    pub(super) conns: Conns<Requests>,
+    pub(super) listeners: Listeners<UringListener>,
+    /// The nodes of [`Requests::stash`].
+    pub(super) stashes: SliceSlab,
+    pub(super) quota: SendQuota,
+    pub(super) queue_meter: QueueDelayMeter,
+    pub(super) queue_delay: QueueDelay,
+    /// Connections whose receive is to be armed.
+    pub(super) unarmed: SlotQueue,
+    /// The same, but no buffer was left for them last time: they come first.
+    pub(super) starved: SlotQueue,
+    pub(super) probes: ProbeSchedule,
+    pub(super) waker: Waker,
+    pub(super) wake_path: WakePath,
+    pub(super) now_ns: u64,
+    pub(super) waited_ns: u64,
+}
+
+/// How a wake-up reaches the driver.
+pub(super) enum WakePath {
+    /// The ring polls the waker's eventfd.
+    Ring { is_armed: bool },
+    /// A [`crate::Poller`] watches the waker's eventfd, and this one, which the ring signals.
+    Poller(OwnedFd),
+}
+
+impl UringDriver {
+    /// Builds the ring and allocates everything the driver will ever need.
+    ///
+    /// Errors: those of io_uring_setup(2) and io_uring_register(2): the kernel is too old, or a policy denies io_uring.
+    pub fn new(limits: DriverLimits) -> io::Result<UringDriver> {
+        let limits = checked(limits)?;
+        Ok(UringDriver {
+            ring: Ring::new()?,
+            limits,
+            conns: Conns::new(&limits, limits.conns_max),
+            listeners: Listeners::new(),
+            stashes: SliceSlab::new(STASH_SLICES_MAX),
+            quota: SendQuota::unlimited(),
+            queue_meter: QueueDelayMeter::new(),
+            queue_delay: QueueDelay::None,
+            unarmed: SlotQueue::new(limits.conns_max),
+            starved: SlotQueue::new(limits.conns_max),
+            probes: ProbeSchedule::new(monotonic_ns()),
+            waker: Waker::with_eventfd()?,
+            wake_path: WakePath::Ring { is_armed: false },
+            now_ns: monotonic_ns(),
+            waited_ns: 0,
+        })
+    }
+
+    /// Makes the ring signal an eventfd, by an edge, whenever there is something to poll for.
+    ///
+    /// Errors: those of eventfd(2) and io_uring_register(2).
+    pub fn use_eventfd(&mut self) -> io::Result<()> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        self.ring.signal(&eventfd)?;
+        self.wake_path = WakePath::Poller(eventfd);
+        Ok(())
+    }
+
+    /// Returns the eventfds of [`UringDriver::use_eventfd`]: the ring's, and the waker's own. A wake-up through the
+    /// ring would signal one eventfd from within the signalling of another, which the kernel delays (by milliseconds)
+    /// the first time and forgets the second time (seen on 6.18).
+    pub fn eventfds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let ring = match &self.wake_path {
+            WakePath::Ring { .. } => None,
+            WakePath::Poller(eventfd) => Some(eventfd.as_fd()),
+        };
+        ring.into_iter().chain(self.waker.fd())
+    }
+
+    /// Returns whether the poll itself must look at the waker, because the ring does not.
+    pub(super) fn polls_waker(&self) -> bool {
+        matches!(self.wake_path, WakePath::Poller(_))
+    }
+
+    pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {
+        (&mut self.limits, &mut self.quota)
+    }
+
+    /// Returns a handle with which other threads end this driver's wait.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Does what the connection core asks for.
+    pub(super) fn apply(&mut self, index: u32, then: Then) {
+        match then {
+            Then::Nothing => {}
+            Then::ShutDownWrite | Then::Linger => {
+                let Some(conn) = self.conns.at(index) else { return };
+                socket::shutdown_write(&conn.part.socket);
+                if then == Then::Linger {
+                    self.unarmed.push(index);
+                }
+            }
+            Then::Close | Then::Drop => self.end(index),
+        }
+    }
+
+    /// Fails a connection. What arrived before is delivered first, if it is wanted.
+    pub(super) fn fail(&mut self, index: u32, fault: ConnFault) {
+        let then = self.conns.fail(index, fault);
+        self.conns.ready.push(index);
+        self.cancel_receive(index);
+        self.apply(index, then);
+    }
+
+    /// Cancels an armed receive. After a fault: a healthy peer might send forever; a dead one's receive may never end,
+    /// because the kernel (seen on 6.18) misses a reset right behind data. Receiving again, up to the end, finds it.
+    pub(super) fn cancel_receive(&mut self, index: u32) {
+        let Some(conn) = self.conns.at_mut(index).filter(|conn| conn.is_live()) else { return };
+        if conn.part.receive.is_armed() {
+            conn.part.receive.cancel();
+            self.ring.cancel(RequestToken::Receive(index), RequestToken::Ignored);
+        }
+    }
+
+    /// Ends a connection: the handle is dead at once, the slot is free after the last result.
+    pub(super) fn end(&mut self, index: u32) {
+        self.conns.kill(index);
+        let Some(conn) = self.conns.at_mut(index) else { return };
+        self.stashes.clear(&mut conn.part.stash);
+        if conn.part.count == 0 {
+            self.free(index);
+        } else {
+            self.ring.cancel_all(&conn.part.socket, RequestToken::Ignored);
+        }
+    }
+
+    /// Frees the slot of a connection that has no request left.
+    pub(super) fn free(&mut self, index: u32) {
+        if let Some(mut part) = self.remove(index) {
+            self.stashes.clear(&mut part.stash);
+        }
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Requests> {
+        let mut part = self.conns.remove(index)?;
+        assert!(part.count == 0, "the kernel has released a socket that is closed");
+        self.probes.set(&mut part.probe, ProbeState::Unneeded);
+        self.accept_with_free_slot();
+        Some(part)
+    }
+
+    /// Resumes the listeners that wait for a slot.
+    fn accept_with_free_slot(&mut self) {
+        for id in self.listeners.ids() {
+            if self.listeners.get(id).is_some_and(|listener| listener.is(Accepting::WaitsForSlot)) {
+                self.accept(id, true);
+            }
+        }
+    }
+
+    /// Returns whether a slot is free; ends lingering connections if theirs are needed. Often a slot becomes free only
+    /// in a later poll, when the kernel has released the connection.
+    pub(super) fn free_slot(&mut self) -> bool {
+        while self.conns.is_full() {
+            let Some(oldest) = self.conns.oldest_lingerer() else { return false };
+            self.end(oldest);
+        }
+        true
+    }
+}
+
+impl Driver for UringDriver {
+    fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
+        self.listen_on(ListenSocket::open(at)?)
+    }
+
+    fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        socket::set_blocking(&socket, true)?;
+        let id = self.listeners.insert(UringListener::new(socket))?;
+        self.accept(id, true);
+        Ok(id)
+    }
+
+    fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint> {
+        let socket = self.listeners.get(listener).and_then(UringListener::socket);
+        socket.map(|socket| socket.local_addr().clone()).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn accept(&mut self, id: ListenerId, on: bool) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        listener.set_accepting(if on { Accepting::On } else { Accepting::Off });
+        let Some(socket) = listener.socket() else { return };
+        if on && !listener.is_armed {
+            self.ring.accept(socket, RequestToken::Accept(id));
+            listener.is_armed = true;
+        } else if !on && listener.is_armed {
+            self.ring.cancel(RequestToken::Accept(id), RequestToken::Ignored);
+        }
+    }
+
+    fn close_listener(&mut self, id: ListenerId) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        listener.parked.clear();
+        if listener.is_armed {
+            // Waited for, because a socket with a request on it still listens.
+            self.ring.cancel_now(RequestToken::Accept(id));
+            listener.state = ListenerState::Closed;
+        } else {
+            self.listeners.remove(id);
+        }
+    }
+
+    fn drain_listener(&mut self, id: ListenerId) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let before = std::mem::replace(&mut listener.state, ListenerState::Draining);
+        if let ListenerState::Listening { socket, .. } = before
+            && listener.is_armed
+        {
+            self.ring.cancel_now(RequestToken::Accept(id));
+            // The kernel wakes one of all that wait on a socket. That may have been this driver, which no longer waits:
+            // the others would be woken only for the next peer.
+            let pending = std::iter::from_fn(|| socket::accept_if_any(&socket));
+            listener.parked.extend(pending.take(ACCEPTS_PARKED_MAX));
+        }
+        self.remove_if_drained(id);
+    }
+
+    fn is_draining_listeners(&self) -> bool {
+        self.listeners.iter().any(UringListener::is_draining)
+    }
+
+    fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
+        if !self.free_slot() {
+            return Err(io::Error::from_raw_os_error(libc::ENFILE));
+        }
+        let (socket, start) = socket::start_connect(to)?;
+        socket::set_blocking(&socket, true)?;
+        let handle = self.conns.insert(Requests::new(socket), false);
+        match start {
+            ConnectStart::Failed(fault) => self.fail(handle.index, fault),
+            ConnectStart::Done => self.end_connect(handle.index),
+            ConnectStart::Pending => {
+                let conn = self.conns.get_mut(handle).expect("inserted just above");
+                conn.part.count += 1;
+                self.ring.watch(&conn.part.socket, libc::POLLOUT, false, RequestToken::Connect(handle.index));
+            }
+        }
+        Ok(handle)
+    }
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        if !self.free_slot() {
+            return Err(io::Error::from_raw_os_error(libc::ENFILE));
+        }
+        socket::set_blocking(&socket, true)?;
+        Ok(self.conns.insert(Requests::new(socket), true))
+    }
+
+    fn detach(&mut self, conn: Handle) -> Detached {
+        if !self.conns.is_detachable(conn) {
+            return Detached::Refused;
+        }
+        let Some(state) = self.conns.get(conn) else { return Detached::Refused };
+        if !state.part.stash.is_empty() {
+            return Detached::HasInput;
+        }
+        if state.part.count > 0 || state.has_output() {
+            return Detached::Busy;
+        }
+        if socket::set_blocking(&state.part.socket, false).is_err() {
+            return Detached::Refused;
+        }
+        Detached::Socket(self.remove(conn.index).expect("it is in the table").socket)
+    }
+
+    fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
+        let must_wake = match &self.wake_path {
+            WakePath::Ring { is_armed } => !is_armed,
+            WakePath::Poller(_) => self.waker.is_requested(),
+        };
+        let must_arm = (!self.unarmed.is_empty() || !self.starved.is_empty()) && self.ring.can_provide(pool);
+        let has_work = !self.conns.ready.is_empty() || !self.conns.dirty.is_empty() || self.has_parked();
+        if must_wake || must_arm || has_work || self.ring.has_work() || self.ring.completions() > 0 {
+            return Some(Duration::ZERO);
+        }
+        self.wait_time(timeout)
+    }
+
+    fn receive(&mut self, conn: Handle, on: bool) {
+        if self.conns.set_receiving(conn, on).is_none() {
+            return;
+        }
+        if on {
+            self.conns.ready.push(conn.index);
+        } else {
+            self.cancel_receive(conn.index);
+        }
+    }
+
+    fn send(&mut self, conn: Handle, data: Slice) {
+        if self.conns.send(conn, data).is_err() {
+            self.fail(conn.index, ConnFault::Exhausted);
+        }
+    }
+
+    fn set_corked(&mut self, conn: Handle, on: bool) {
+        self.conns.set_corked(conn, on);
+    }
+
+    fn backlog_bytes(&self, conn: Handle) -> usize {
+        self.conns.backlog_bytes(conn)
+    }
+
+    fn is_hung_up(&self, conn: Handle) -> bool {
+        self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.part.socket))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.start_sends();
+        if self.ring.has_work() { self.ring.enter(0, None) } else { Ok(()) }
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.waited_ns
+    }
+
+    fn queue_delay(&self) -> QueueDelay {
+        self.queue_delay
+    }
+
+    fn is_flushing(&self) -> bool {
+        self.conns.is_flushing()
+    }
+
+    fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
+        self.conns.set_watermarks(high_bytes, low_bytes);
+    }
+
+    fn shutdown(&mut self, conn: Handle) {
+        let then = self.conns.shutdown(conn);
+        self.apply(conn.index, then);
+    }
+
+    fn close(&mut self, conn: Handle) {
+        if let Some(state) = self.conns.get_mut(conn).filter(|conn| conn.is_live()) {
+            self.stashes.clear(&mut state.part.stash);
+        }
+        let then = self.conns.close(conn, self.now_ns);
+        self.apply(conn.index, then);
+    }
+
+    fn abort(&mut self, conn: Handle) {
+        let state = self.conns.get(conn).filter(|conn: &&Conn<Requests>| !conn.is_dead());
+        if let Some(state) = state {
+            socket::reset_on_close(&state.part.socket);
+            self.end(conn.index);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn poll(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
+        self.run_poll(pool, timeout, events)
+    }
+}
+
+impl Requests {
+    /// Counts a receive request, and says that it is armed.
+    pub(super) fn arm_receive(&mut self) {
+        self.receive = Receive::Armed { is_fed: false };
+        self.count += 1;
+    }
+}

@@ -1,0 +1,71 @@
+//! A reset that the kernel does not report is found by a probe.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use flick_buffers::{Pool, PoolConfig};
+
+use super::driver::UringDriver;
+use super::probe::ProbeState;
+use super::token::RequestToken;
+use crate::driver::{Driver, DriverEvent, DriverLimits};
+use crate::limits::PROBES_MAX;
+
+const LIMITS: DriverLimits =
+    DriverLimits { conns_max: 2048, output_slices_max: 8, events_max: 64, receive_bytes: 16384 };
+/// How long a probe or two may take.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A connection whose peer has sent data and a reset, and whose receive reports nothing, behind `others` other
+/// connections.
+fn check(others: u32) {
+    let mut driver = match UringDriver::new(LIMITS) {
+        Ok(driver) => driver,
+        Err(why) => return eprintln!("not tested: {why}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = listener.local_addr().expect("it listens");
+    let (quiet, _silent) = UnixStream::pair().expect("a pair of sockets");
+    for _ in 0..others {
+        driver.adopt(quiet.try_clone().expect("a descriptor").into()).expect("a slot is free");
+    }
+    let mut peer = TcpStream::connect(at).expect("it listens");
+    let (mut socket, _) = listener.accept().expect("a peer has connected");
+    let handle = driver.adopt(socket.try_clone().expect("a descriptor").into()).expect("a slot is free");
+    // The kernel's fault, imitated: the receive that is armed is one of another socket, and reports nothing.
+    let conn = driver.conns.set_receiving(handle, true).expect("adopted just above");
+    conn.part.arm_receive();
+    driver.probes.set(&mut conn.part.probe, ProbeState::Recent);
+    assert!(driver.ring.provide(&pool), "there are buffers");
+    driver.ring.receive(&quiet, RequestToken::Receive(handle.index));
+    // Closing with unread input makes the kernel send a reset.
+    socket.write_all(b"unread").expect("it is connected");
+    peer.write_all(b"data").expect("it is connected");
+    drop(peer);
+    let (mut came, mut events, end) = (Vec::new(), Vec::with_capacity(64), Instant::now() + PROBE_TIME_MAX);
+    let is_end = |event: &DriverEvent| matches!(event, DriverEvent::Failed { .. } | DriverEvent::Eof { .. });
+    while !came.iter().any(is_end) {
+        assert!(Instant::now() < end, "the end is not reported, only {came:?}");
+        driver.poll(&pool, None, &mut events).expect("a poll does not fail");
+        came.append(&mut events);
+    }
+    assert!(driver.probes.due_ns().is_none(), "no connection is left to probe");
+    let data = came.iter().find_map(|event| match event {
+        DriverEvent::Data { data, .. } => Some(data.bytes().to_vec()),
+        _ => None,
+    });
+    assert_eq!(data.as_deref(), Some(b"data".as_slice()), "the input before the reset is delivered");
+}
+
+#[test]
+fn a_probe_finds_a_reset_that_the_kernel_does_not_report() {
+    check(0);
+}
+
+#[test]
+fn probes_reach_a_connection_behind_many_others() {
+    check(PROBES_MAX + PROBES_MAX / 2);
+}

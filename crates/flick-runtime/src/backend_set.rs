@@ -1,0 +1,340 @@
+//! Which addresses the elements of each channel have at the moment, and how that changes while a service runs.
+//! Promises: a list is whole or not there: a worker sees the old one or the new one, between two turns; no lock is
+//! taken unless the list has changed; an address that stays keeps its place, and with it its connections.
+//! Refuses: more elements than capacity was made for before the start.
+
+pub mod load_balancer;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flick_net::Endpoint;
+
+use crate::config::BackendAddress;
+use load_balancer::LoadBalancer;
+
+/// The lists of all channels at one moment.
+#[derive(Debug)]
+pub struct BackendSet {
+    version: u64,
+    /// By channel: where its part of `members` begins, and how long it is.
+    spans: Vec<(u32, u32)>,
+    /// By channel and element: the slot.
+    members: Vec<u32>,
+    /// By channel: number of elements as rules see it.
+    lens: Vec<u64>,
+    slots: Vec<Slot>,
+    places: Arc<LoadBalancer>,
+}
+
+/// ChannelCapacity for one backend.
+#[derive(Clone, Debug, Default)]
+pub struct Slot {
+    /// Who has it, or had it last.
+    pub endpoint: Option<Endpoint>,
+    /// What that one weighs.
+    pub weight: u32,
+    /// Its rank.
+    pub rank: u16,
+    /// Which element that is; `None`: it has left the list.
+    pub element: Option<u64>,
+    /// The version in which it left.
+    left: u64,
+}
+
+impl BackendSet {
+    /// The slot of an element; `None` outside the list.
+    pub fn slot_of(&self, channel: u32, element: u64) -> Option<u32> {
+        let (first, count) = *self.spans.get(channel as usize)?;
+        (element < u64::from(count)).then(|| self.members[first as usize + element as usize])
+    }
+
+    /// By channel: number of elements as rules see it. An empty list counts as one element that is not there.
+    pub fn lens(&self) -> &[u64] {
+        &self.lens
+    }
+
+    /// All slots.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Where picks of elements fall.
+    pub fn places(&self) -> &Arc<LoadBalancer> {
+        &self.places
+    }
+
+    /// Counts the lists.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The list of a channel.
+    pub fn list(&self, channel: usize) -> impl Iterator<Item = BackendAddress> {
+        let (first, count) = self.spans.get(channel).copied().unwrap_or_default();
+        let members = &self.members[first as usize..(first + count) as usize];
+        members.iter().filter_map(|slot| {
+            let slot = &self.slots[*slot as usize];
+            Some(BackendAddress { endpoint: slot.endpoint.clone()?, weight: slot.weight, rank: slot.rank })
+        })
+    }
+}
+
+/// ChannelCapacity for the backends of one channel.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelCapacity {
+    /// Its slots.
+    pub slots: Range<u32>,
+    /// Most elements of a list.
+    pub elements_max: u32,
+    /// It is no array: exactly one address.
+    pub is_single: bool,
+}
+
+/// Where the latest lists are to be seen.
+#[derive(Debug)]
+pub struct BackendSetPublisher {
+    version: AtomicU64,
+    latest: Mutex<Arc<BackendSet>>,
+    /// By channel.
+    capacities: Vec<ChannelCapacity>,
+}
+
+impl BackendSetPublisher {
+    /// The first lists, by channel. Panics when there is no capacity for one.
+    pub fn new(capacities: Vec<ChannelCapacity>, lists: &[Vec<BackendAddress>]) -> Self {
+        let slots = capacities.iter().map(|capacity| capacity.slots.end).max().unwrap_or(0) as usize;
+        let mut first = BackendSet {
+            version: 0,
+            slots: vec![Slot::default(); slots],
+            ..BackendSet::empty(capacities.len())
+        };
+        let lists: Vec<Vec<BackendAddress>> = lists.iter().map(|list| ranked(list)).collect();
+        for (channel, list) in lists.iter().enumerate() {
+            assert!(list.len() <= capacities[channel].slots.len(), "the first list has capacity");
+            seat(&mut first.slots, &capacities[channel], list, 0);
+        }
+        first.number(&capacities, &lists);
+        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(first)), capacities }
+    }
+
+    /// Nothing is dialled; channels have these lengths.
+    pub fn of_lens(lens: Vec<u64>) -> Self {
+        let roster = BackendSet { lens, ..BackendSet::empty(0) };
+        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(roster)), capacities: Vec::new() }
+    }
+
+    /// The number of the latest lists.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The latest lists.
+    pub fn latest(&self) -> Arc<BackendSet> {
+        Arc::clone(&self.latest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// By channel: its capacity.
+    pub fn capacities(&self) -> &[ChannelCapacity] {
+        &self.capacities
+    }
+
+    /// Gives a channel a new list. SuccessorWorkers take it over when they are next awake. Whether anything is new.
+    ///
+    /// Errors: there is no capacity for so many.
+    pub fn publish(&self, channel: usize, list: &[BackendAddress]) -> Result<bool, String> {
+        let capacity = self.capacities.get(channel).filter(|capacity| !capacity.slots.is_empty());
+        let capacity = capacity.ok_or("it is not a channel of backends")?;
+        if capacity.is_single && list.len() > 1 {
+            return Err(format!("it is a single channel, and {} addresses were given", list.len()));
+        }
+        if list.len() > capacity.elements_max as usize {
+            return Err(format!(
+                "{} addresses are too many: there is capacity for {} (`--max-backends`)",
+                list.len(),
+                capacity.elements_max
+            ));
+        }
+        let list = ranked(list);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.list(channel).eq(list.iter().cloned()) {
+            return Ok(false);
+        }
+        let version = latest.version + 1;
+        let mut slots = latest.slots.clone();
+        seat(&mut slots, capacity, &list, version);
+        let of = |other| if other == channel { list.to_vec() } else { latest.list(other).collect() };
+        let lists: Vec<Vec<BackendAddress>> = (0..self.capacities.len()).map(of).collect();
+        let mut next = BackendSet { version, slots, ..BackendSet::empty(self.capacities.len()) };
+        next.number(&self.capacities, &lists);
+        *latest = Arc::new(next);
+        self.version.store(version, Ordering::Release);
+        Ok(true)
+    }
+}
+
+impl BackendSet {
+    fn empty(channels: usize) -> Self {
+        Self {
+            version: 0,
+            spans: vec![(0, 0); channels],
+            members: Vec::new(),
+            lens: vec![1; channels],
+            slots: Vec::new(),
+            places: Arc::default(),
+        }
+    }
+
+    /// Works out what follows from who has which slot.
+    fn number(&mut self, capacities: &[ChannelCapacity], lists: &[Vec<BackendAddress>]) {
+        for (channel, capacity) in capacities.iter().enumerate() {
+            let mut own: Vec<(u64, u32)> = capacity
+                .slots
+                .clone()
+                .filter_map(|slot| Some((self.slots[slot as usize].element?, slot)))
+                .collect();
+            own.sort_unstable();
+            self.spans[channel] = (self.members.len() as u32, own.len() as u32);
+            let is_of_array = |member: &&BackendAddress| member.rank == lists[channel][0].rank;
+            self.lens[channel] = (lists[channel].iter().filter(is_of_array).count() as u64).max(1);
+            self.members.extend(own.iter().map(|(_, slot)| *slot));
+        }
+        self.places = Arc::new(LoadBalancer::new(lists));
+    }
+}
+
+/// A list with those of the array in front.
+fn ranked(list: &[BackendAddress]) -> Vec<BackendAddress> {
+    let mut list = list.to_vec();
+    list.sort_by_key(|member| member.rank);
+    list
+}
+
+/// Gives each address of a list a slot of the channel: the one that it has or had, or else one that nobody ever had, or else
+/// the one whose owner left first.
+fn seat(slots: &mut [Slot], capacity: &ChannelCapacity, list: &[BackendAddress], version: u64) {
+    let range = capacity.slots.start as usize..capacity.slots.end as usize;
+    let own = &mut slots[range];
+    let was: Vec<bool> = own.iter().map(|slot| slot.element.is_some()).collect();
+    own.iter_mut().for_each(|slot| slot.element = None);
+    let mut homeless = Vec::new();
+    for (element, member) in list.iter().enumerate() {
+        let known = (0..own.len())
+            .filter(|at| own[*at].element.is_none() && own[*at].endpoint.as_ref() == Some(&member.endpoint))
+            .max_by_key(|at| was[*at]);
+        match known {
+            Some(at) => {
+                let slot = &mut own[at];
+                (slot.element, slot.weight, slot.rank) = (Some(element as u64), member.weight, member.rank);
+            }
+            None => homeless.push((element, member)),
+        }
+    }
+    for (at, slot) in own.iter_mut().enumerate() {
+        if was[at] && slot.element.is_none() {
+            slot.left = version;
+        }
+    }
+    for (element, member) in homeless {
+        let free = own.iter_mut().filter(|slot| slot.element.is_none());
+        let slot = free.min_by_key(|slot| (slot.endpoint.is_some(), slot.left));
+        let slot = slot.expect("a channel has more slots than elements");
+        let BackendAddress { endpoint, weight, rank } = member.clone();
+        *slot = Slot { endpoint: Some(endpoint), weight, rank, element: Some(element as u64), left: 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BackendAddress, BackendSetPublisher, ChannelCapacity};
+    use flick_net::Endpoint;
+
+    fn list(ports: &[u16]) -> Vec<BackendAddress> {
+        ports.iter().map(|port| Endpoint::Tcp(([10, 0, 0, 1], *port).into()).into()).collect()
+    }
+
+    /// Slots by element after each of the lists.
+    fn check(elements_max: u32, lists: &[&[u16]], expected: &[&[u32]]) {
+        let capacities = vec![
+            ChannelCapacity::default(),
+            ChannelCapacity { slots: 0..2 * elements_max, elements_max, is_single: false },
+        ];
+        let board = BackendSetPublisher::new(capacities, &[Vec::new(), list(lists[0])]);
+        for (at, (ports, expected)) in lists.iter().zip(expected).enumerate() {
+            if at > 0 {
+                assert_eq!(board.publish(1, &list(ports)), Ok(true), "list {at}");
+            }
+            let roster = board.latest();
+            let slots: Vec<u32> =
+                (0..ports.len() as u64).map(|element| roster.slot_of(1, element).expect("a slot")).collect();
+            assert_eq!(slots, *expected, "list {at}: {ports:?}");
+            assert_eq!(roster.slot_of(1, ports.len() as u64), None);
+            assert_eq!(roster.lens(), [1, ports.len().max(1) as u64]);
+            assert_eq!((roster.version(), board.version()), (at as u64, at as u64));
+            assert!(roster.list(1).eq(list(ports)));
+        }
+    }
+
+    #[test]
+    fn who_stays_keeps_its_slot_and_who_comes_back_gets_it_back() {
+        check(
+            3,
+            &[&[1, 2, 3], &[3, 1], &[4, 3, 1], &[2, 4], &[]],
+            &[&[0, 1, 2], &[2, 0], &[3, 2, 0], &[1, 3], &[]],
+        );
+    }
+
+    #[test]
+    fn the_slot_of_the_one_that_left_first_is_given_away_first() {
+        check(1, &[&[1], &[2], &[3], &[1]], &[&[0], &[1], &[0], &[1]]);
+    }
+
+    #[test]
+    fn who_only_weighs_more_keeps_its_slot_and_that_is_news() {
+        let capacities = vec![ChannelCapacity { slots: 0..6, elements_max: 3, is_single: false }];
+        let board = BackendSetPublisher::new(capacities, &[list(&[1, 2, 3])]);
+        let mut heavier = list(&[1, 2, 3]);
+        heavier[1].weight = 5;
+        assert_eq!(board.publish(0, &heavier), Ok(true));
+        assert!(board.latest().list(0).eq(heavier.clone()));
+        assert_eq!(
+            (0..3).map(|at| board.latest().slot_of(0, at)).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2)]
+        );
+        assert_eq!(board.publish(0, &heavier), Ok(false));
+    }
+
+    #[test]
+    fn who_stands_in_for_others_is_behind_the_array() {
+        let capacities = vec![ChannelCapacity { slots: 0..8, elements_max: 4, is_single: false }];
+        let mut given = list(&[1, 2, 3, 4]);
+        (given[0].rank, given[2].rank) = (1, 1);
+        let board = BackendSetPublisher::new(capacities, &[given.clone()]);
+        assert_eq!(board.latest().lens(), [2]);
+        let ports: Vec<String> = board.latest().list(0).map(|member| member.to_string()).collect();
+        assert_eq!(ports, ["10.0.0.1:2", "10.0.0.1:4", "10.0.0.1:1 backup", "10.0.0.1:3 backup"]);
+        assert_eq!(board.publish(0, &given), Ok(false), "nothing is new");
+        given[2].rank = 0;
+        assert_eq!((board.publish(0, &given), board.latest().lens()), (Ok(true), &[3_u64][..]));
+    }
+
+    #[test]
+    fn an_address_may_stand_in_a_list_twice() {
+        check(2, &[&[1, 1], &[1], &[1, 1]], &[&[0, 1], &[1], &[1, 0]]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_changes_nothing() {
+        let capacities = vec![
+            ChannelCapacity { slots: 0..4, elements_max: 2, is_single: false },
+            ChannelCapacity { slots: 4..6, elements_max: 1, is_single: true },
+        ];
+        let board = BackendSetPublisher::new(capacities, &[list(&[1]), list(&[9])]);
+        let refused = board.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
+        assert!(refused.contains("capacity for 2"), "{refused}");
+        assert!(board.publish(1, &list(&[1, 2])).is_err() && board.publish(2, &list(&[1])).is_err());
+        assert_eq!(board.publish(0, &list(&[1])), Ok(false), "nothing is new");
+        assert_eq!(board.version(), 0);
+    }
+}

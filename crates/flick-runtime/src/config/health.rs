@@ -1,0 +1,73 @@
+//! What an operator may set about backends that fail, and about requests that are sent again.
+
+use std::time::Duration;
+
+/// What an operator may set about backends that fail.
+#[derive(Clone, Debug)]
+pub struct HealthLimits {
+    /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
+    pub outlier_consecutive_failures: u32,
+    /// The part of its requests that must fail before a backend gets no more for a while, in percent; 0: whatever their part.
+    pub outlier_failure_percent: u32,
+    /// Requests of the last ten seconds without which that part says nothing.
+    pub outlier_min_requests: u32,
+    /// For how long, the first time; the next time soon after that it is twice as long.
+    pub outlier_ejection_time: Duration,
+    /// The part of a channel's backends that may be out at one time, in percent.
+    pub outlier_max_ejected_percent: u32,
+    /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
+    pub slow_start: Duration,
+    /// Clients that wait for a connection to one backend over all workers, beyond which further ones are told at once that it is
+    /// busy; 0: no bound.
+    pub max_pending_per_backend: u32,
+    /// Requests under way on one backend over all workers, beyond which further ones fail at once; 0: no bound.
+    pub max_requests_per_backend: u32,
+    /// How often each worker checks each backend; zero: never.
+    pub health_check_interval: Duration,
+    /// How long a check may take.
+    pub health_check_timeout: Duration,
+    /// What is sent; empty: a check is over when the connection is up.
+    pub health_check_send: Vec<u8>,
+    /// What the answer must begin with.
+    pub health_check_expect: Vec<u8>,
+    /// Checks that must fail in a row before a backend gets no more requests.
+    pub health_check_fall: u32,
+    /// Checks that must succeed in a row before it gets some again.
+    pub health_check_rise: u32,
+}
+
+impl Default for HealthLimits {
+    fn default() -> Self {
+        Self {
+            outlier_consecutive_failures: 0,
+            outlier_failure_percent: 0,
+            outlier_min_requests: 20,
+            outlier_ejection_time: Duration::from_secs(10),
+            outlier_max_ejected_percent: 50,
+            slow_start: Duration::ZERO,
+            max_pending_per_backend: 0,
+            max_requests_per_backend: 0,
+            health_check_interval: Duration::ZERO,
+            health_check_timeout: Duration::from_secs(1),
+            health_check_send: Vec::new(),
+            health_check_expect: Vec::new(),
+            health_check_fall: 3,
+            health_check_rise: 2,
+        }
+    }
+}
+
+/// What an operator may set about requests that are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryLimits {
+    /// How many, of a hundred requests of a second.
+    pub percent: u32,
+    /// How many in each second, however few requests there are.
+    pub min_per_second: u32,
+}
+
+impl Default for RetryLimits {
+    fn default() -> Self {
+        Self { percent: 20, min_per_second: 10 }
+    }
+}

@@ -1,0 +1,458 @@
+//! The input channel of a task: bytes as they arrived, turned into messages by the grammar's parser.
+//! Promises: a message is looked at in the buffer it arrived in unless it was cut; a cut one is gathered in one
+//! buffer, so an idle connection holds at most the bytes of one unfinished message, and none between messages.
+//! Refuses: deciding what a message is; that is generated code.
+
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::{Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep};
+use flick_buffers::{Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
+
+use crate::limits::WHOLE_BYTES_MAX;
+use crate::pieces::{PieceQueue, Pieces};
+use crate::slab::{Key, Slab};
+
+/// What is at the front of an inbox.
+#[derive(Debug)]
+pub enum NextMessage {
+    /// A whole message; its frame is in the frame that was passed.
+    Whole(Slice),
+    /// The head of a message too large to gather, or of one in parts, and what has arrived behind it in the same
+    /// piece.
+    Large(Slice),
+    /// A message that must be gathered is longer than may be.
+    TooLong,
+    /// Nothing whole yet.
+    Starved,
+    /// Not of the grammar. `answerable`: the echo fields were decoded before the fault.
+    Fault {
+        /// Which field, for the log.
+        field: u32,
+        /// Why, see [`ParseStep::Fault`].
+        cause: FaultCause,
+        /// Whether the frame holds the echo fields.
+        answerable: bool,
+    },
+    /// The pool is empty.
+    NoBuffers,
+    /// All huge buffers are in use: it goes on when one is free.
+    Waits,
+}
+
+/// How the front message is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct ParseSpec {
+    /// With which parser.
+    pub parser: FuncId,
+    /// What the request that it answers kept, if it is a reply.
+    pub asked: u64,
+    /// How much of it must be there, if it is short.
+    pub wants: Completeness,
+}
+
+/// How much of a short message must be there before it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// All of it.
+    All,
+    /// All of it where its grammar says so (`%whole`), else its head.
+    AsDeclared,
+    /// Its head: the rest is passed on as it arrives.
+    Head,
+}
+
+impl Completeness {
+    /// Whether the head of this message is enough.
+    fn is_head(self, frame: &Frame) -> bool {
+        match self {
+            Completeness::All => false,
+            Completeness::AsDeclared => !frame.flags().has(MessageFlags::WHOLE),
+            Completeness::Head => true,
+        }
+    }
+}
+
+/// What parsing needs from its worker.
+pub struct ParseContext<'a> {
+    /// Runs the parser.
+    pub engine: &'a dyn Engine,
+    /// Table of pieces.
+    pub pieces: &'a mut Pieces,
+    /// Parser states of unfinished messages.
+    pub frames: &'a mut Slab<Frame>,
+    /// Buffers to gather in.
+    pub pool: &'a Pool,
+    /// Bytes that may be gathered: more than a message that is gathered only because it is short has.
+    pub whole_bytes_max: u64,
+    /// Huge buffers that are left to others.
+    pub huge_reserve: u32,
+}
+
+/// One input channel.
+#[derive(Debug)]
+pub struct Inbox {
+    queue: PieceQueue,
+    partial: Option<Buf>,
+    saved: Option<Key>,
+    /// The parser has read the message whose frame is saved, and only the rest of its bytes is waited for.
+    is_read: bool,
+}
+
+impl Inbox {
+    /// An empty inbox.
+    pub const fn new() -> Self {
+        Self { queue: PieceQueue::new(), partial: None, saved: None, is_read: false }
+    }
+
+    /// Appends arrived bytes; `false` when the table of pieces is full.
+    pub fn push(&mut self, pieces: &mut Pieces, data: Slice) -> bool {
+        pieces.push(&mut self.queue, data)
+    }
+
+    /// Whether no byte waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.partial.is_none()
+    }
+
+    /// Whether a message has begun and is not complete.
+    pub fn in_message(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// What was read of the front message, and the bytes that came so far, where only bytes of it are waited for.
+    pub fn begun<'a>(&'a self, frames: &'a Slab<Frame>) -> Option<(&'a Frame, &'a [u8])> {
+        let partial = self.partial.as_ref().filter(|_| self.is_read)?;
+        Some((frames.get(self.saved?)?, partial.bytes()))
+    }
+
+    /// Looks at the front message and leaves it there; `consume` takes it.
+    ///
+    /// Cost: a parse of what is new; one copy of a message that was cut.
+    pub fn next(&mut self, tools: &mut ParseContext<'_>, look: ParseSpec, frame: &mut Frame) -> NextMessage {
+        let ParseSpec { parser, asked, wants } = look;
+        frame.restart();
+        frame.slots[SLOT_ASKED] = asked;
+        let Some(partial) = &self.partial else {
+            let Some(front) = tools.pieces.front(&self.queue) else { return NextMessage::Starved };
+            return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), wants) {
+                Verdict::Whole => NextMessage::Whole(front.sub(0..frame.total_bytes() as u32)),
+                Verdict::Large => NextMessage::Large(front.clone()),
+                Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
+                Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
+                Verdict::Fault(fault) => fault,
+            };
+        };
+        let have = partial.len();
+        if let Some(saved) = self.saved.and_then(|key| tools.frames.get(key)) {
+            frame.copy_from(saved);
+            if self.is_read {
+                return match judge_read(frame, have, wants) {
+                    Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
+                    verdict => self.gathered(verdict, frame),
+                };
+            }
+        }
+        match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, wants) {
+            Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
+            Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
+            verdict => self.gathered(verdict, frame),
+        }
+    }
+
+    /// Looks at the front of the next part of a message in parts: `frame` is where its parser is. Only its head is
+    /// gathered: never `Whole`.
+    pub fn next_part(
+        &mut self,
+        tools: &mut ParseContext<'_>,
+        parser: FuncId,
+        frame: &mut Frame,
+    ) -> NextMessage {
+        if self.partial.is_none() {
+            frame.next_part();
+        }
+        let (bytes, have) = match (&self.partial, tools.pieces.front(&self.queue)) {
+            (Some(partial), _) => (partial.bytes(), partial.len()),
+            (None, Some(front)) => (front.bytes(), front.len()),
+            (None, None) => return NextMessage::Starved,
+        };
+        match judge_part(tools.engine.parse(parser, frame, bytes), frame, have) {
+            Verdict::Need(bytes) => self.gather_part(tools, parser, frame, bytes),
+            verdict => self.part(tools, verdict),
+        }
+    }
+
+    /// Ends the gathering of a message whose parser wants more than may be gathered: it lies in front again, to be
+    /// looked at from its start. `false` when the table of pieces is full.
+    pub fn ungather(&mut self, tools: &mut ParseContext<'_>) -> bool {
+        self.forget_frame(tools.frames);
+        let Some(partial) = self.partial.take() else { return true };
+        let all = partial.slice(0..partial.len());
+        tools.pieces.push_front(&mut self.queue, all)
+    }
+
+    /// Takes the message that `next` showed, or the first `bytes` of a large one.
+    pub fn consume(&mut self, tools: &mut ParseContext<'_>, bytes: u32) {
+        if let Some(partial) = self.partial.take() {
+            assert!(bytes == partial.len(), "a gathered message is consumed in one piece");
+            self.forget_frame(tools.frames);
+            return;
+        }
+        tools.pieces.advance(&mut self.queue, bytes);
+    }
+
+    /// Takes at most `bytes_max` bytes, as they lie, without looking at them: the body of a large message.
+    pub fn take_raw(&mut self, pieces: &mut Pieces, bytes_max: u64) -> Option<Slice> {
+        assert!(self.partial.is_none(), "a body never waits in the gathering buffer");
+        let front = pieces.front(&self.queue)?;
+        let len = u64::from(front.len()).min(bytes_max) as u32;
+        let piece = front.sub(0..len);
+        pieces.advance(&mut self.queue, len);
+        Some(piece)
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self, pieces: &mut Pieces, frames: &mut Slab<Frame>) {
+        pieces.clear(&mut self.queue);
+        self.partial = None;
+        self.forget_frame(frames);
+    }
+
+    fn forget_frame(&mut self, frames: &mut Slab<Frame>) {
+        self.is_read = false;
+        if let Some(key) = self.saved.take() {
+            frames.remove(key);
+        }
+    }
+
+    /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
+    fn gather(
+        &mut self,
+        tools: &mut ParseContext<'_>,
+        look: ParseSpec,
+        frame: &mut Frame,
+        need: u64,
+    ) -> NextMessage {
+        let ParseSpec { parser, wants, .. } = look;
+        let mut need = need;
+        loop {
+            match self.collect(tools, need) {
+                Collected::Enough => {}
+                Collected::Less => {
+                    self.save_frame(tools.frames, frame);
+                    return NextMessage::Starved;
+                }
+                Collected::Not(next) => {
+                    if matches!(next, NextMessage::Waits) {
+                        self.save_frame(tools.frames, frame);
+                    }
+                    return next;
+                }
+            }
+            let partial = self.partial.as_ref().expect("what was collected lies there");
+            match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len(), wants) {
+                Verdict::Need(more) => {
+                    assert!(more > need, "a parser that wants more wants more than it has");
+                    need = more;
+                }
+                Verdict::Rest(bytes) => return self.gather_rest(tools, frame, bytes),
+                verdict => return self.gathered(verdict, frame),
+            }
+        }
+    }
+
+    /// Copies what is left of a message that has been read: a parser that has come to its end is not called again.
+    fn gather_rest(&mut self, tools: &mut ParseContext<'_>, frame: &Frame, total: u64) -> NextMessage {
+        match self.collect(tools, total) {
+            Collected::Enough => self.gathered(Verdict::Whole, frame),
+            Collected::Less => {
+                self.save_frame(tools.frames, frame);
+                self.is_read = true;
+                NextMessage::Starved
+            }
+            Collected::Not(next) => {
+                if matches!(next, NextMessage::Waits) {
+                    self.save_frame(tools.frames, frame);
+                    self.is_read = true;
+                }
+                next
+            }
+        }
+    }
+
+    /// As `gather`, for the head of a part; its parser's state stays in `frame`.
+    fn gather_part(
+        &mut self,
+        tools: &mut ParseContext<'_>,
+        parser: FuncId,
+        frame: &mut Frame,
+        need: u64,
+    ) -> NextMessage {
+        let mut need = need;
+        loop {
+            match self.collect(tools, need) {
+                Collected::Enough => {}
+                Collected::Less => return NextMessage::Starved,
+                Collected::Not(next) => return next,
+            }
+            let partial = self.partial.as_ref().expect("what was collected lies there");
+            match judge_part(tools.engine.parse(parser, frame, partial.bytes()), frame, partial.len()) {
+                Verdict::Need(more) => {
+                    assert!(more > need, "a parser that wants more wants more than it has");
+                    need = more;
+                }
+                verdict => return self.part(tools, verdict),
+            }
+        }
+    }
+
+    fn part(&self, tools: &ParseContext<'_>, verdict: Verdict) -> NextMessage {
+        match (verdict, &self.partial) {
+            (Verdict::Fault(fault), _) => fault,
+            (_, Some(partial)) => NextMessage::Large(partial.slice(0..partial.len())),
+            (_, None) => {
+                tools.pieces.front(&self.queue).cloned().map_or(NextMessage::Starved, NextMessage::Large)
+            }
+        }
+    }
+
+    /// Copies bytes of the queue into the gathering buffer until it has `need`.
+    fn collect(&mut self, tools: &mut ParseContext<'_>, need: u64) -> Collected {
+        if need > tools.whole_bytes_max {
+            return Collected::Not(NextMessage::TooLong);
+        }
+        // Who only announces a long message does not get a long buffer for it.
+        let at_hand = tools.pieces.front(&self.queue).map_or(0, Slice::len);
+        for shorter in [SMALL_BYTES, LARGE_BYTES] {
+            if need > u64::from(shorter) && self.len() + at_hand < shorter {
+                match self.fill(tools, shorter) {
+                    Collected::Enough => {}
+                    other => return other,
+                }
+            }
+        }
+        self.fill(tools, need as u32)
+    }
+
+    /// Bytes in the gathering buffer.
+    fn len(&self) -> u32 {
+        self.partial.as_ref().map_or(0, Buf::len)
+    }
+
+    fn fill(&mut self, tools: &mut ParseContext<'_>, need: u32) -> Collected {
+        if let Err(next) = self.make_room(tools, need) {
+            return Collected::Not(next);
+        }
+        let need = u64::from(need);
+        let partial = self.partial.as_ref().expect("room was just made");
+        while u64::from(partial.len()) < need {
+            let Some(front) = tools.pieces.front(&self.queue) else { return Collected::Less };
+            let take = (need as u32 - partial.len()).min(front.len());
+            let taken = partial.append(&front.bytes()[..take as usize]);
+            assert!(taken == take, "the gathering buffer has room for what was asked");
+            tools.pieces.advance(&mut self.queue, take);
+        }
+        Collected::Enough
+    }
+
+    fn gathered(&self, verdict: Verdict, frame: &Frame) -> NextMessage {
+        let partial = self.partial.as_ref().expect("a gathered message lies in its buffer");
+        match verdict {
+            Verdict::Whole => {
+                assert!(u64::from(partial.len()) == frame.total_bytes(), "gathered exactly one message");
+                NextMessage::Whole(partial.slice(0..partial.len()))
+            }
+            Verdict::Large => NextMessage::Large(partial.slice(0..partial.len())),
+            Verdict::Fault(fault) => fault,
+            Verdict::Need(_) | Verdict::Rest(_) => unreachable!("the caller gathers on"),
+        }
+    }
+
+    fn make_room(&mut self, tools: &ParseContext<'_>, need: u32) -> Result<(), NextMessage> {
+        let class = match need {
+            need if need <= SMALL_BYTES => BufClass::Small,
+            need if need <= LARGE_BYTES => BufClass::Large,
+            _ => BufClass::Huge,
+        };
+        assert!(need <= HUGE_BYTES, "no message is gathered beyond a huge buffer");
+        if self.partial.as_ref().is_some_and(|partial| partial.capacity() >= need) {
+            return Ok(());
+        }
+        if class == BufClass::Huge && tools.pool.free_count(class) <= tools.huge_reserve {
+            return Err(NextMessage::Waits);
+        }
+        let Some(buf) = tools.pool.alloc(class) else { return Err(NextMessage::NoBuffers) };
+        if let Some(old) = self.partial.take() {
+            let taken = buf.append(old.bytes());
+            assert!(taken == old.len(), "the larger buffer holds what the smaller held");
+        }
+        self.partial = Some(buf);
+        Ok(())
+    }
+
+    fn save_frame(&mut self, frames: &mut Slab<Frame>, frame: &Frame) {
+        match self.saved.and_then(|key| frames.get_mut(key)) {
+            Some(saved) => saved.copy_from(frame),
+            None => self.saved = frames.insert(frame.clone()),
+        }
+    }
+}
+
+/// How far collecting got.
+enum Collected {
+    Enough,
+    Less,
+    Not(NextMessage),
+}
+
+enum Verdict {
+    Whole,
+    Large,
+    /// The parser wants so many bytes.
+    Need(u64),
+    /// The parser has read it; so many bytes are to be gathered.
+    Rest(u64),
+    Fault(NextMessage),
+}
+
+/// Judges a step on `have` bytes of a part: its head is enough.
+fn judge_part(step: ParseStep, frame: &Frame, have: u32) -> Verdict {
+    if step == ParseStep::Done {
+        judge_head(frame, have)
+    } else {
+        judge(step, frame, have, Completeness::Head)
+    }
+}
+
+fn judge_head(frame: &Frame, have: u32) -> Verdict {
+    if u64::from(have) >= frame.head_bytes() { Verdict::Large } else { Verdict::Need(frame.head_bytes()) }
+}
+
+/// Judges a message that has been read, of which `have` bytes are there: what was to be gathered goes on as it is once its head
+/// is enough.
+fn judge_read(frame: &Frame, have: u32, wants: Completeness) -> Verdict {
+    if wants.is_head(frame) && u64::from(have) >= frame.head_bytes() {
+        Verdict::Large
+    } else {
+        Verdict::Rest(frame.total_bytes())
+    }
+}
+
+/// Judges a step on `have` bytes of a message.
+fn judge(step: ParseStep, frame: &Frame, have: u32, wants: Completeness) -> Verdict {
+    match step {
+        ParseStep::Done if frame.flags().has(MessageFlags::PARTS) => judge_head(frame, have),
+        // A long one that is nothing but head is looked at whole.
+        ParseStep::Done
+            if frame.total_bytes() > WHOLE_BYTES_MAX && frame.head_bytes() < frame.total_bytes() =>
+        {
+            judge_head(frame, have)
+        }
+        ParseStep::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
+        ParseStep::Done if wants.is_head(frame) => judge_head(frame, have),
+        ParseStep::Done => Verdict::Rest(frame.total_bytes()),
+        ParseStep::NeedMore(bytes) => Verdict::Need(bytes),
+        ParseStep::Fault { field, cause } => {
+            let answerable = frame.slots[flick_abi::frame::SLOT_ECHO_READY] == 1;
+            Verdict::Fault(NextMessage::Fault { field, cause, answerable })
+        }
+    }
+}

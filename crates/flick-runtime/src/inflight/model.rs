@@ -1,0 +1,195 @@
+//! The ledger against lists of the standard library: requests are opened, queued and taken off in any order, and after
+//! every step both say the same of every queue, of the room that is left and of the pieces that are held.
+
+use std::collections::VecDeque;
+
+use flick_buffers::{Buf, BufClass, Pool, PoolConfig};
+
+use super::{InflightTable, RequestId, RequestQueue};
+use crate::backend_set::load_balancer::mix;
+use crate::limits::BUSY_ENTRIES;
+use crate::pieces::Pieces;
+use crate::slab::Key;
+
+/// Few, so that steps meet on them.
+const QUEUES: usize = 3;
+const CAPACITY: usize = 5;
+const STEPS: u64 = 2_000;
+const WHO: Key = Key { index: 0, generation: 0 };
+
+/// One run: the ledger, and what is expected of it.
+struct Run {
+    seed: u64,
+    ledger: InflightTable,
+    pieces: Pieces,
+    /// What pieces are of.
+    buf: Buf,
+    sessions: [RequestQueue; QUEUES],
+    links: [RequestQueue; QUEUES],
+    /// Numbers of requests, oldest first.
+    in_sessions: [VecDeque<u64>; QUEUES],
+    in_links: [VecDeque<u64>; QUEUES],
+    opened: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let pool = Pool::new(PoolConfig { small_count: 1, large_count: 0, huge_count: 0 });
+        let buf = pool.alloc(BufClass::Small).expect("the pool has one");
+        assert_eq!(buf.append(b"piece"), 5);
+        Self {
+            seed,
+            ledger: InflightTable::new(CAPACITY),
+            pieces: Pieces::new(4 * (CAPACITY + BUSY_ENTRIES)),
+            buf,
+            sessions: [RequestQueue::new(); QUEUES],
+            links: [RequestQueue::new(); QUEUES],
+            in_sessions: Default::default(),
+            in_links: Default::default(),
+            opened: 0,
+        }
+    }
+
+    /// A number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        self.seed += 1;
+        (mix(self.seed) % limit as u64) as usize
+    }
+
+    /// Requests that are in some queue.
+    fn live(&self) -> usize {
+        let all = self.in_sessions.iter().chain(&self.in_links).flatten();
+        all.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// Opens a request and queues it: at a session, at a connection, or at both.
+    fn open(&mut self) {
+        let fits = self.live() < CAPACITY + BUSY_ENTRIES;
+        assert_eq!(self.ledger.can_answer(), fits);
+        let opened = self.ledger.open(Some(WHO), Default::default(), 7);
+        assert_eq!(opened.is_some(), fits, "with {} in use", self.live());
+        let Some(id) = opened else { return };
+        self.opened += 1;
+        let request = self.ledger.get_mut(id);
+        assert!(!request.done && request.held.is_empty() && request.resend.is_empty());
+        request.number = self.opened;
+        let (session, link, edge_counters) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
+        if edge_counters != 0 {
+            self.ledger.push_session(&mut self.sessions[session], id);
+            self.in_sessions[session].push_back(self.opened);
+        }
+        if edge_counters != 1 {
+            self.ledger.push_link(&mut self.links[link], id);
+            self.in_links[link].push_back(self.opened);
+        }
+        self.keep(id, edge_counters == 2);
+    }
+
+    /// Has a request hold a piece to send again and, where a session will take it off, a reply.
+    fn keep(&mut self, id: RequestId, is_in_both: bool) {
+        let request = self.ledger.get_mut(id);
+        assert!(self.pieces.push(&mut request.resend, self.buf.slice(0..3)));
+        if is_in_both {
+            assert!(self.pieces.push(&mut request.held, self.buf.slice(3..5)));
+        }
+    }
+
+    fn pop_session(&mut self, at: usize) {
+        let popped = self.ledger.pop_session(&mut self.sessions[at], &mut self.pieces);
+        assert_eq!(popped.map(|id| self.ledger.get(id).number), self.in_sessions[at].pop_front());
+        if let Some(id) = popped {
+            assert_eq!(self.ledger.get(id).session, None, "nobody waits for it");
+        }
+    }
+
+    fn pop_link(&mut self, at: usize) {
+        let popped = self.ledger.pop_link(&mut self.links[at], &mut self.pieces);
+        let number = popped.map(|id| self.ledger.get(id).number);
+        assert_eq!(number, self.in_links[at].pop_front());
+        let waits = self.in_sessions.iter().flatten().any(|waiting| Some(*waiting) == number);
+        if let Some(id) = popped.filter(|_| waits) {
+            assert_eq!(self.ledger.get(id).session, Some(WHO), "its client waits still");
+        }
+    }
+
+    /// Moves the oldest request of a connection to another connection, as a retry does, if its session still has it.
+    fn requeue(&mut self, from: usize, to: usize) {
+        let Some(id) = self.links[from].front() else { return };
+        let number = self.ledger.get(id).number;
+        if !self.in_sessions.iter().flatten().any(|waiting| *waiting == number) {
+            return;
+        }
+        self.pop_link(from);
+        self.ledger.push_link(&mut self.links[to], id);
+        self.in_links[to].push_back(number);
+    }
+
+    /// All that can be asked of the ledger.
+    fn compare(&self) {
+        let live = self.live();
+        assert_eq!(self.ledger.len(), live);
+        assert_eq!(self.ledger.room(), CAPACITY.saturating_sub(live));
+        let queues = self.sessions.iter().zip(&self.in_sessions).chain(self.links.iter().zip(&self.in_links));
+        for (fifo, expected) in queues {
+            let number = |id: Option<RequestId>| id.map(|id| self.ledger.get(id).number);
+            assert_eq!((fifo.len() as usize, fifo.is_empty()), (expected.len(), expected.is_empty()));
+            assert_eq!(number(fifo.front()), expected.front().copied());
+            assert_eq!(number(fifo.back()), expected.back().copied());
+        }
+    }
+}
+
+/// `opens` of a hundred steps open a request: the ledger stays nearly empty, or fills up.
+fn check(seed: u64, opens: usize) {
+    let mut run = Run::new(seed);
+    for _ in 0..STEPS {
+        let at = run.below(QUEUES);
+        match run.below(100) {
+            step if step < opens => run.open(),
+            step if step % 3 == 0 => {
+                let to = run.below(QUEUES);
+                run.requeue(at, to);
+            }
+            step if step % 2 == 0 => run.pop_session(at),
+            _ => run.pop_link(at),
+        }
+        run.compare();
+    }
+    for at in 0..QUEUES {
+        while !run.in_sessions[at].is_empty() {
+            run.pop_session(at);
+        }
+        while !run.in_links[at].is_empty() {
+            run.pop_link(at);
+        }
+    }
+    run.compare();
+    assert_eq!((run.ledger.len(), run.pieces.len()), (0, 0), "nothing is left behind");
+}
+
+#[test]
+fn the_ledger_says_what_lists_say() {
+    for (seed, opens) in [(1, 40), (2, 50), (3, 60), (4, 90)] {
+        println!("seed {seed}");
+        check(seed << 32, opens);
+    }
+}
+
+#[test]
+fn a_request_moved_to_another_connection_leaves_its_old_neighbour_behind() {
+    let mut run = Run::new(7);
+    let pool = &mut run.pieces;
+    let (mut session, mut old, mut new) = (RequestQueue::new(), RequestQueue::new(), RequestQueue::new());
+    let mut open = |table: &mut InflightTable| {
+        let id = table.open(Some(WHO), Default::default(), 0).expect("it has room");
+        table.push_session(&mut session, id);
+        table.push_link(&mut old, id);
+        id
+    };
+    let (moved, stays) = (open(&mut run.ledger), open(&mut run.ledger));
+    assert_eq!(run.ledger.pop_link(&mut old, pool), Some(moved));
+    run.ledger.push_link(&mut new, moved);
+    assert_eq!(run.ledger.pop_link(&mut new, pool), Some(moved));
+    assert_eq!((new.len(), new.front(), new.back()), (0, None, None), "it was alone there");
+    assert_eq!((old.len(), old.front()), (1, Some(stays)));
+}

@@ -1,0 +1,79 @@
+//! How many requests may be sent a second time: a part of the requests of the last second, and a few in any case.
+//! Promises: when every backend fails, what retries add stays within that part; a service with little to do may retry all of it.
+//! Source: retry budgets as Finagle and Envoy have them; one with the window of a second needs no timer.
+
+use crate::config::RetryLimits;
+use crate::limits::RETRY_WINDOW_NS;
+
+/// What one worker has used of it.
+#[derive(Debug, Default)]
+pub struct RetryBudget {
+    /// When the second began.
+    since_ns: u64,
+    /// Requests that had been taken then.
+    requests_before: u64,
+    /// Requests of the second before.
+    last_requests: u64,
+    /// Retries of this second.
+    used: u64,
+}
+
+impl RetryBudget {
+    /// Takes one, if there is one. `requests`: taken so far, ever.
+    pub fn take(&mut self, now_ns: u64, requests: u64, limits: RetryLimits) -> bool {
+        let passed_ns = now_ns.saturating_sub(self.since_ns);
+        let fresh = requests.saturating_sub(self.requests_before);
+        if passed_ns >= RETRY_WINDOW_NS {
+            // However long nobody asked: what a second of that time had.
+            let of_a_second = u128::from(fresh) * u128::from(RETRY_WINDOW_NS) / u128::from(passed_ns);
+            *self = Self {
+                since_ns: now_ns,
+                requests_before: requests,
+                last_requests: of_a_second as u64,
+                used: 0,
+            };
+        }
+        let fresh = requests.saturating_sub(self.requests_before).max(self.last_requests);
+        let most = u64::from(limits.min_per_second) + fresh * u64::from(limits.percent) / 100;
+        let is_left = self.used < most;
+        self.used += u64::from(is_left);
+        is_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RetryBudget;
+    use crate::config::RetryLimits;
+
+    const MS: u64 = 1_000_000;
+
+    /// How many retries of `wanted` a millisecond are had in three seconds, with so many requests a millisecond.
+    fn check(limits: (u32, u32), requests: u64, wanted: u64) -> [u64; 3] {
+        let limits = RetryLimits { percent: limits.0, min_per_second: limits.1 };
+        let (mut budget, mut had) = (RetryBudget::default(), [0; 3]);
+        for at_ms in 0..3_000 {
+            for _ in 0..wanted {
+                let now_ns = (10_000 + at_ms) * MS;
+                had[(at_ms / 1_000) as usize] += u64::from(budget.take(now_ns, at_ms * requests, limits));
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn retries_are_a_part_of_the_requests() {
+        assert_eq!(check((20, 10), 10, 10), [10 + 1_998, 10 + 2_000, 10 + 2_000]);
+        assert_eq!(check((20, 10), 0, 3), [10, 10, 10], "a few in any case");
+        assert_eq!(check((0, 0), 10, 10), [0, 0, 0], "none at all");
+        assert_eq!(check((100, 0), 1, 1), [999, 1_000, 1_000], "all of them");
+    }
+
+    #[test]
+    fn a_quiet_time_is_no_credit() {
+        let limits = RetryLimits { percent: 20, min_per_second: 1 };
+        let mut budget = RetryBudget::default();
+        assert!(budget.take(3_600_000 * MS, 3_600, limits), "one request a second for an hour");
+        assert!(!budget.take(3_600_001 * MS, 3_600, limits));
+    }
+}

@@ -1,0 +1,135 @@
+//! The access log, from a worker to whoever writes it: a line for each request that is answered, or for one in so many.
+//! Promises: a worker copies into room that it had from its start; a log that is not written in time loses lines, which
+//! are counted, and holds up nobody. Writer and workers share rings, one for each worker.
+//! Refuses: to know what a line looks like, or where it goes; that is the writer's (`flick run`).
+//! Start reading at [`AccessLog`]; `access/record.rs` is what goes through a ring, `access/recorder.rs` what a worker keeps.
+
+mod record;
+mod recorder;
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use flick_ring::{Consumer, Producer};
+
+pub use record::{AccessRecord, AnsweredBy};
+pub(crate) use recorder::AccessRecorder;
+
+use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
+
+/// That a service keeps an access log.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    /// Of so many requests one is logged.
+    pub sample: NonZeroU32,
+    /// Who writes it.
+    pub port: Arc<AccessLogPort>,
+}
+
+/// Where workers leave their ends of the rings for the writer.
+#[derive(Debug, Default)]
+pub struct AccessLogPort {
+    feeds: Mutex<Vec<AccessLogFeed>>,
+    /// Who is called when there is something to write.
+    writer: OnceLock<Thread>,
+}
+
+/// The writer's end of what one worker logs.
+#[derive(Debug)]
+pub struct AccessLogFeed {
+    /// What operators call the service.
+    pub service: String,
+    /// Which worker it is.
+    pub worker: usize,
+    ring: Consumer,
+    is_ended: Arc<AtomicBool>,
+}
+
+/// A worker's end.
+#[derive(Debug)]
+pub struct AccessLogSink {
+    sample: NonZeroU32,
+    ring: Producer,
+    port: Arc<AccessLogPort>,
+    is_ended: Arc<AtomicBool>,
+}
+
+impl AccessLog {
+    /// The end for a worker of this service; the other one is left at the port.
+    pub fn sink(&self, service: &str, worker: usize) -> AccessLogSink {
+        let (producer, consumer) = flick_ring::ring(ACCESS_RING_BYTES);
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let feed = AccessLogFeed {
+            service: service.to_owned(),
+            worker,
+            ring: consumer,
+            is_ended: Arc::clone(&is_ended),
+        };
+        self.port.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(feed);
+        self.port.wake();
+        AccessLogSink { sample: self.sample, ring: producer, port: Arc::clone(&self.port), is_ended }
+    }
+}
+
+impl AccessLogPort {
+    /// This thread writes from here on; the first one that says so.
+    pub fn set_writer(&self) {
+        self.writer.get_or_init(std::thread::current);
+    }
+
+    /// The ends of workers that have come since it was last asked.
+    pub fn take_feeds(&self) -> Vec<AccessLogFeed> {
+        std::mem::take(&mut *self.feeds.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Calls the writer, if there is one.
+    pub fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+}
+
+impl AccessLogFeed {
+    /// Passes what has been logged to `take`, oldest first.
+    pub fn drain(&mut self, mut take: impl FnMut(&AccessRecord)) {
+        let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
+        while let Some(len) = self.ring.pop(&mut bytes) {
+            take(&AccessRecord::decode(&bytes[..len]));
+            // Its room is the worker's at once. Nobody waits for that.
+            let _ = self.ring.release();
+        }
+    }
+
+    /// Asks to be called when something is logged. `false`: something has been already.
+    pub fn wait_for_records(&mut self) -> bool {
+        self.ring.prepare_wait()
+    }
+
+    /// Its worker has ended; what it logged before is still to be drained.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+}
+
+impl AccessLogSink {
+    /// `false`: there is no room.
+    fn push(&mut self, record: &[u8]) -> bool {
+        self.ring.push(record)
+    }
+
+    fn publish(&mut self) {
+        if self.ring.publish() {
+            self.port.wake();
+        }
+    }
+}
+
+impl Drop for AccessLogSink {
+    fn drop(&mut self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.port.wake();
+    }
+}

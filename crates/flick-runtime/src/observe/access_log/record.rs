@@ -1,0 +1,253 @@
+//! What the access log knows of one request, as it goes through a ring.
+//! Promises: a record is at most `ACCESS_RECORD_BYTES_MAX` long; decoding gives what was encoded.
+//! Refuses: records of others. Both ends are this process, so what cannot be decoded is a broken invariant.
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use flick_abi::FailureReason;
+use flick_net::{Endpoint, PeerAddr};
+
+use super::recorder::AccessEntry;
+use crate::limits::ACCESS_RECORD_BYTES_MAX;
+
+/// Who has answered a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The program itself.
+    Program,
+    /// A backend.
+    Backend,
+    /// The platform, for that reason.
+    Platform(FailureReason),
+    /// Nobody: its client went before.
+    Gone,
+}
+
+/// By number: the outcomes.
+const OUTCOMES: [AnsweredBy; 11] = [
+    AnsweredBy::Program,
+    AnsweredBy::Backend,
+    AnsweredBy::Gone,
+    AnsweredBy::Platform(FailureReason::Unavailable),
+    AnsweredBy::Platform(FailureReason::Timeout),
+    AnsweredBy::Platform(FailureReason::Overload),
+    AnsweredBy::Platform(FailureReason::Malformed),
+    AnsweredBy::Platform(FailureReason::TooLong),
+    AnsweredBy::Platform(FailureReason::Unsupported),
+    AnsweredBy::Platform(FailureReason::NameTooLong),
+    AnsweredBy::Platform(FailureReason::Farewell),
+];
+
+impl AnsweredBy {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            AnsweredBy::Program => "program",
+            AnsweredBy::Backend => "backend",
+            AnsweredBy::Gone => "client gone",
+            AnsweredBy::Platform(FailureReason::Unavailable) => "unavailable",
+            AnsweredBy::Platform(FailureReason::Timeout) => "timeout",
+            AnsweredBy::Platform(FailureReason::Overload) => "overload",
+            AnsweredBy::Platform(FailureReason::Malformed) => "malformed",
+            AnsweredBy::Platform(FailureReason::TooLong) => "too long",
+            AnsweredBy::Platform(FailureReason::Unsupported) => "unsupported",
+            AnsweredBy::Platform(FailureReason::NameTooLong) => "name too long",
+            AnsweredBy::Platform(FailureReason::Farewell) => "farewell",
+        }
+    }
+
+    fn number(self) -> u8 {
+        OUTCOMES.iter().position(|known| *known == self).expect("every outcome has a number") as u8
+    }
+}
+
+/// One request that was answered, or whose client has gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRecord {
+    /// When it was taken in, on the monotonic clock.
+    pub taken_ns: u64,
+    /// When its last reply was handed over.
+    pub ended_ns: u64,
+    /// Its bytes, as far as they had come then.
+    pub bytes_in: u64,
+    /// Those of its replies.
+    pub bytes_out: u64,
+    /// Who answered.
+    pub outcome: AnsweredBy,
+    /// Who asked.
+    pub client: PeerAddr,
+    /// The backend that it went to last.
+    pub backend: Option<Endpoint>,
+    /// Its first bytes; empty if it could not be read.
+    pub request: Vec<u8>,
+    /// The first bytes of its first reply.
+    pub reply: Vec<u8>,
+}
+
+/// How an address begins.
+const NOWHERE: u8 = 0;
+const V4: u8 = 4;
+const V6: u8 = 6;
+const UNIX: u8 = 1;
+
+impl AccessRecord {
+    /// Reads what [`encode`] has written.
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        let mut rest = Bytes(bytes);
+        let [taken_ns, ended_ns, bytes_in, bytes_out] = std::array::from_fn(|_| rest.word());
+        let outcome = OUTCOMES[usize::from(rest.byte())];
+        let client = match rest.endpoint() {
+            Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(address),
+            _ => PeerAddr::Unix,
+        };
+        let backend = rest.endpoint();
+        let (request, reply) = (rest.text(), rest.text());
+        Self { taken_ns, ended_ns, bytes_in, bytes_out, outcome, client, backend, request, reply }
+    }
+}
+
+/// Writes what is known of a request that ended at that time, its backend's address given. Its length.
+pub(super) fn encode(
+    entry: &AccessEntry,
+    ended_ns: u64,
+    backend: Option<&Endpoint>,
+    out: &mut [u8; ACCESS_RECORD_BYTES_MAX],
+) -> usize {
+    let mut to = RecordWriter { out, len: 0 };
+    for word in [entry.taken_ns, ended_ns, entry.bytes_in, entry.bytes_out] {
+        to.put(&word.to_le_bytes());
+    }
+    to.put(&[entry.outcome.number()]);
+    match entry.client {
+        PeerAddr::Tcp(address) => to.address(address),
+        PeerAddr::Unix => to.put(&[NOWHERE]),
+    }
+    match backend {
+        Some(Endpoint::Tcp(address)) => to.address(*address),
+        Some(Endpoint::Unix(path)) => {
+            to.put(&[UNIX]);
+            to.text(path.as_os_str().as_bytes());
+        }
+        None => to.put(&[NOWHERE]),
+    }
+    to.text(entry.request());
+    to.text(entry.reply());
+    to.len
+}
+
+struct RecordWriter<'a> {
+    out: &'a mut [u8; ACCESS_RECORD_BYTES_MAX],
+    len: usize,
+}
+
+impl RecordWriter<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// At most 255 bytes.
+    fn text(&mut self, text: &[u8]) {
+        let text = &text[..text.len().min(usize::from(u8::MAX))];
+        self.put(&[text.len() as u8]);
+        self.put(text);
+    }
+
+    fn address(&mut self, address: SocketAddr) {
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                self.put(&[V4]);
+                self.put(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                self.put(&[V6]);
+                self.put(&ip.octets());
+            }
+        }
+        self.put(&address.port().to_le_bytes());
+    }
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (taken, rest) = self.0.split_first_chunk().expect("a record is whole");
+        self.0 = rest;
+        *taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        let [byte] = self.take();
+        byte
+    }
+
+    fn word(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    fn text(&mut self) -> Vec<u8> {
+        let len = usize::from(self.byte());
+        let (text, rest) = self.0.split_at(len);
+        self.0 = rest;
+        text.to_vec()
+    }
+
+    fn endpoint(&mut self) -> Option<Endpoint> {
+        let ip = match self.byte() {
+            V4 => IpAddr::V4(Ipv4Addr::from(self.take::<4>())),
+            V6 => IpAddr::V6(Ipv6Addr::from(self.take::<16>())),
+            UNIX => return Some(Endpoint::Unix(PathBuf::from(OsStr::from_bytes(&self.text())))),
+            kind => {
+                assert!(kind == NOWHERE, "an address is of a known kind");
+                return None;
+            }
+        };
+        Some(Endpoint::Tcp(SocketAddr::new(ip, u16::from_le_bytes(self.take()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_net::{Endpoint, PeerAddr};
+
+    use super::{AccessRecord, OUTCOMES, encode};
+    use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX};
+    use crate::observe::access_log::recorder::AccessEntry;
+
+    #[test]
+    fn the_longest_record_comes_out_as_it_went_in() {
+        let long = format!("unix:/{}", "x".repeat(100)).parse::<Endpoint>().expect("a path");
+        let tcp = |text: &str| text.parse::<Endpoint>().expect("an address");
+        let backends = [None, Some(tcp("127.0.0.1:1")), Some(tcp("[2001:db8::1]:65535")), Some(long)];
+        let request = [0x80; ACCESS_REQUEST_BYTES_MAX + 7];
+        let reply = [b'"'; ACCESS_REPLY_BYTES_MAX + 7];
+        for (at, outcome) in OUTCOMES.into_iter().enumerate() {
+            let backend = &backends[at % backends.len()];
+            let client = match &backends[(at + 1) % backends.len()] {
+                Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(*address),
+                _ => PeerAddr::Unix,
+            };
+            let mut entry = AccessEntry::new(client, 1, &request, 42);
+            (entry.bytes_out, entry.outcome) = (u64::MAX, outcome);
+            entry.note_reply(&reply);
+            let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
+            let len = encode(&entry, 2, backend.as_ref(), &mut bytes);
+            let expected = AccessRecord {
+                taken_ns: 1,
+                ended_ns: 2,
+                bytes_in: 42,
+                bytes_out: u64::MAX,
+                outcome,
+                client,
+                backend: backend.clone(),
+                request: request[..ACCESS_REQUEST_BYTES_MAX].to_vec(),
+                reply: reply[..ACCESS_REPLY_BYTES_MAX].to_vec(),
+            };
+            assert_eq!(AccessRecord::decode(&bytes[..len]), expected);
+        }
+    }
+}

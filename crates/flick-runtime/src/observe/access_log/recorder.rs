@@ -1,0 +1,171 @@
+//! What a worker keeps of the requests that will be in the access log: chosen when they are taken in, written down when
+//! they are answered.
+//! Promises: of the requests that are opened every `sample`th is chosen, the first one to begin with; nothing is allocated
+//! after `new`; beyond `ACCESS_ENTRIES_MAX` under way, and where the ring is full, a request is left out and counted.
+
+use flick_net::{Endpoint, PeerAddr};
+
+use super::AccessLogSink;
+use super::record::{AnsweredBy, encode};
+use crate::limits::{
+    ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX,
+};
+use crate::observe::counters::Counters;
+use crate::slab::{Key, Slab};
+
+/// A request under way that will be logged.
+#[derive(Debug)]
+pub(crate) struct AccessEntry {
+    pub(crate) taken_ns: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) outcome: AnsweredBy,
+    pub(crate) client: PeerAddr,
+    /// Slot of the backend that it went to last.
+    pub(crate) backend: Option<u32>,
+    request: Prefix<ACCESS_REQUEST_BYTES_MAX>,
+    reply: Prefix<ACCESS_REPLY_BYTES_MAX>,
+}
+
+/// The first bytes of something.
+#[derive(Clone, Copy, Debug)]
+struct Prefix<const N: usize> {
+    bytes: [u8; N],
+    len: u8,
+}
+
+impl<const N: usize> Prefix<N> {
+    const NOTHING: Self = Self { bytes: [0; N], len: 0 };
+
+    fn set(&mut self, bytes: &[u8]) {
+        let len = bytes.len().min(N);
+        self.bytes[..len].copy_from_slice(&bytes[..len]);
+        self.len = len as u8;
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl AccessEntry {
+    pub(super) fn new(client: PeerAddr, taken_ns: u64, request: &[u8], bytes_in: u64) -> Self {
+        let mut entry = Self {
+            taken_ns,
+            bytes_in,
+            bytes_out: 0,
+            outcome: AnsweredBy::Program,
+            client,
+            backend: None,
+            request: Prefix::NOTHING,
+            reply: Prefix::NOTHING,
+        };
+        entry.request.set(request);
+        entry
+    }
+
+    pub(super) fn request(&self) -> &[u8] {
+        self.request.get()
+    }
+
+    pub(super) fn reply(&self) -> &[u8] {
+        self.reply.get()
+    }
+
+    /// Keeps how its first reply begins.
+    pub(crate) fn note_reply(&mut self, front: &[u8]) {
+        if self.reply.len == 0 {
+            self.reply.set(front);
+        }
+    }
+}
+
+/// A worker's recorder.
+#[derive(Debug)]
+pub(crate) struct AccessRecorder {
+    tap: AccessLogSink,
+    /// Requests until one is chosen.
+    countdown: u32,
+    /// A message has been read for which no request has been opened.
+    is_fresh: bool,
+    /// How the message that may be chosen begins.
+    front: Prefix<ACCESS_REQUEST_BYTES_MAX>,
+    front_bytes: u64,
+    entries: Slab<AccessEntry>,
+    /// Answered in this turn.
+    ended: Vec<Key>,
+}
+
+impl AccessRecorder {
+    /// AccessRecorder that end in this tap.
+    pub(crate) fn new(tap: AccessLogSink) -> Self {
+        Self {
+            tap,
+            countdown: 1,
+            is_fresh: false,
+            front: Prefix::NOTHING,
+            front_bytes: 0,
+            entries: Slab::new(ACCESS_ENTRIES_MAX),
+            ended: Vec::with_capacity(ACCESS_ENTRIES_MAX),
+        }
+    }
+
+    /// A message of a client is looked at that is so long, with its body or without; the request that is opened next is it.
+    pub(crate) fn look(&mut self, front: &[u8], bytes: u32) {
+        self.is_fresh = true;
+        if self.countdown == 1 {
+            self.front.set(front);
+            self.front_bytes = u64::from(bytes);
+        }
+    }
+
+    /// What has been looked at is done with.
+    pub(crate) fn look_away(&mut self) {
+        self.is_fresh = false;
+    }
+
+    /// Whether the request that is being opened is chosen.
+    pub(crate) fn chooses(&mut self) -> bool {
+        if !std::mem::take(&mut self.is_fresh) {
+            return false;
+        }
+        self.countdown -= 1;
+        let is_chosen = self.countdown == 0;
+        if is_chosen {
+            self.countdown = self.tap.sample.get();
+        }
+        is_chosen
+    }
+
+    /// Begins the entry of the request that was chosen; `None`: there is no room, which the caller counts.
+    pub(crate) fn open(&mut self, client: PeerAddr, taken_ns: u64) -> Option<Key> {
+        self.entries.insert(AccessEntry::new(client, taken_ns, self.front.get(), self.front_bytes))
+    }
+
+    /// The entry, for as long as it is under way.
+    pub(crate) fn entry(&mut self, key: Key) -> Option<&mut AccessEntry> {
+        self.entries.get_mut(key)
+    }
+
+    /// Its request has ended; it is written at the end of the turn.
+    pub(crate) fn end(&mut self, key: Key) {
+        self.ended.push(key);
+    }
+
+    /// Whether there is something to write.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Hands what has ended over to the writer.
+    pub(crate) fn write<'a>(&mut self, counters: &Counters, now_ns: u64, at: impl Fn(u32) -> &'a Endpoint) {
+        let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
+        for key in self.ended.drain(..) {
+            let entry = self.entries.remove(key).expect("an entry ends once");
+            let len = encode(&entry, now_ns, entry.backend.map(&at), &mut bytes);
+            let is_written = self.tap.push(&bytes[..len]);
+            if is_written { &counters.access_log_lines } else { &counters.access_log_dropped }.add(1);
+        }
+        self.tap.publish();
+    }
+}

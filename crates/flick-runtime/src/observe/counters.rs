@@ -1,0 +1,173 @@
+//! Counters of one worker, written by that worker only and read by anybody.
+//! Promises: an update is a load and a store of a cache line that only this worker writes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::observe::latency::LatencyHistogram;
+use crate::observe::outlier::PublishedHealth;
+use crate::observe::task_counters::Tasks;
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds. Only the owning worker calls this.
+    pub fn add(&self, amount: u64) {
+        if cfg!(feature = "uncounted") {
+            return;
+        }
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Subtracts. Only the owning worker calls this.
+    pub fn sub(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
+    }
+
+    /// Begins anew. Only the owning worker calls this.
+    pub fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Reads.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($name:ident: $doc:literal),+ $(,)?) => {
+        /// Counters of one worker.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters {
+            $(#[doc = $doc] pub $name: Counter,)+
+            /// From the request that was taken in to its last reply, handed to the connection of its client.
+            pub times: LatencyHistogram,
+            /// How long a task ran at a time, in one turn of a few.
+            pub slices: LatencyHistogram,
+            /// By kind of task.
+            pub tasks: Tasks,
+        }
+
+        /// Counters of the whole platform at one moment.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Totals { $(#[doc = $doc] pub $name: u64,)+ }
+
+        impl Totals {
+            /// Adds one worker's counters.
+            pub fn absorb(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)+
+            }
+
+            /// Adds what somebody else has counted.
+            pub fn merge(&mut self, other: &Totals) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
+
+            /// Names and what they count, in a fixed order.
+            pub fn meanings() -> &'static [(&'static str, &'static str)] {
+                &[$((stringify!($name), $doc)),+]
+            }
+
+            /// Names and values, in a fixed order.
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+        }
+    };
+}
+
+counters! {
+    connections_accepted: "Client connections accepted.",
+    connections_open: "Client connections open.",
+    connections_rejected: "Client connections rejected: no capacity.",
+    connections_over_ip_limit: "Client connections rejected: limit of connections per IP address.",
+    accept_rate_limited: "Times that accepting paused: connection rate limit.",
+    connections_migrated_out: "Client connections handed to the service's successor.",
+    connections_migrated_in: "Client connections taken over from the service's predecessor.",
+    accept_pauses: "Times that accepting paused: limit of connections or of file descriptors.",
+    requests: "Requests taken from clients.",
+    replies: "Replies passed to clients, error responses included.",
+    replies_suppressed: "Replies that the client had asked not to get.",
+    errors_unavailable: "Error responses: backend not available.",
+    errors_timeout: "Error responses: backend too slow.",
+    errors_overload: "Error responses: limit reached.",
+    requests_shed: "Requests answered with overload instead of late, or after waiting too long for capacity.",
+    errors_malformed: "Error responses: request not of the grammar.",
+    protocol_errors_client: "Clients closed because of what they sent.",
+    protocol_errors_backend: "Backend connections closed because of what they sent.",
+    truncated: "Connections that ended inside a message.",
+    slow_clients_dropped: "Clients dropped because they did not read.",
+    client_request_timeouts: "Clients closed because a request did not arrive in time.",
+    late_replies: "Replies drained because their client had gone.",
+    rules_suspended: "Rules that suspended themselves, or that a handler or timer started.",
+    rules_cancelled: "Suspended rules cancelled because their client had gone.",
+    asks: "Requests sent by `ask`.",
+    ask_timeouts: "Asks that timed out.",
+    sends_dropped: "Messages of handlers and timers dropped: no client, or no capacity.",
+    events_dropped: "Events whose handler did not run: no capacity.",
+    requests_retried: "Requests sent again, on a new connection or to another backend.",
+    retries_denied: "Requests not retried: retry budget used up.",
+    tunnels: "Connections that became tunnels.",
+    backend_connections_opened: "Backend connections opened.",
+    backend_connections_closed: "Backend connections that failed or were closed.",
+    streamed: "Messages too large to buffer, streamed.",
+    loops: "Loop iterations of workers that share their thread with other services.",
+    busy_ns: "Nanoseconds of these iterations.",
+    cpu_throttled: "Times that a service waited although it had something to do: CPU share used up.",
+    first_byte_timeouts: "Clients of an address of several services that sent nothing in time.",
+    slices_exceeded: "Times that a task used up its time slice.",
+    merges_completed: "Merges whose whole result was passed on.",
+    merges_failed: "Merges that failed.",
+    merge_elements: "Elements taken in by merge tasks, those between tasks included.",
+    access_log_lines: "Access log lines handed to the writer.",
+    access_log_dropped: "Access log lines dropped: the writer is behind, or too many requests are in flight.",
+    exhausted: "Connections closed because buffers or tables were full.",
+}
+
+/// Counters of one backend as seen by one worker.
+#[derive(Debug, Default)]
+pub struct BackendCounters {
+    /// Requests sent to it.
+    pub requests: Counter,
+    /// Requests for it that the platform answered itself.
+    pub failures: Counter,
+    /// 1 while the shared connection is up.
+    pub up: Counter,
+    /// 1 while it gets no requests: too many have failed, or its checks do.
+    pub unhealthy: Counter,
+    /// Times that it was put out because too many requests in a row had failed.
+    pub ejections: Counter,
+    /// Checks that failed.
+    pub health_check_failures: Counter,
+    /// Requests that were not sent because it had as many as it may.
+    pub shed: Counter,
+    /// 1 while the worker has to do with it: it is in the list, or has left it and has not finished.
+    pub tracked: Counter,
+    /// What is wrong with it.
+    pub health: PublishedHealth,
+    /// From the request that was sent to its last reply.
+    pub times: LatencyHistogram,
+}
+
+impl BackendCounters {
+    /// Begins anew for another backend in the same place.
+    pub(crate) fn clear(&self) {
+        for counter in [
+            &self.requests,
+            &self.failures,
+            &self.up,
+            &self.unhealthy,
+            &self.ejections,
+            &self.health_check_failures,
+            &self.shed,
+            &self.tracked,
+        ] {
+            counter.clear();
+        }
+        self.health.clear();
+        self.times.clear();
+    }
+}

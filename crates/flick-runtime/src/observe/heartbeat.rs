@@ -1,0 +1,47 @@
+//! Whether a worker still turns: a count of its turns, written once in each, read by whoever watches over it.
+//! Promises: a turn costs a load and a store of a line that only its worker writes; a worker that has ended is told from
+//! one that hangs. Refuses: judging; a worker that sleeps has no turns either, and is to be woken first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a beat says of a worker that has ended, however it did.
+const ENDED: u64 = u64::MAX;
+
+/// BalancerState, on lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Beats(AtomicU64);
+
+/// The worker's side; dropped with it.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeat(Arc<Beats>);
+
+/// The watcher's side.
+#[derive(Clone, Debug)]
+pub(crate) struct HeartbeatReader(Arc<Beats>);
+
+impl Heartbeat {
+    /// A turn begins.
+    pub(crate) fn beat(&self) {
+        self.0.0.store(self.0.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// For who watches.
+    pub(crate) fn pulse(&self) -> HeartbeatReader {
+        HeartbeatReader(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.0.0.store(ENDED, Ordering::Relaxed);
+    }
+}
+
+impl HeartbeatReader {
+    /// Turns so far; `None`: it has ended.
+    pub(crate) fn turns(&self) -> Option<u64> {
+        Some(self.0.0.load(Ordering::Relaxed)).filter(|turns| *turns != ENDED)
+    }
+}

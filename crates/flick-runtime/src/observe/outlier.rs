@@ -1,0 +1,90 @@
+//! Backends that ail, as one generation of a service knows them and tells the next one: after a reload clients do not find out again
+//! what was known.
+//! Promises: shown by one worker, read by anybody; who is well and always was is not listed; a time is of the clock that all generations have.
+//! Refuses: another process, which has to find out by itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use flick_net::Endpoint;
+
+use crate::upstream::backend::Backend;
+
+/// What a worker shows of a backend that it has.
+#[derive(Debug, Default)]
+pub struct PublishedHealth {
+    until_ns: AtomicU64,
+    back_ns: AtomicU64,
+    ejections: AtomicU32,
+    is_ejected: AtomicBool,
+    fails_checks: AtomicBool,
+    is_down: AtomicBool,
+}
+
+/// What is wrong with a backend, or was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HealthState {
+    /// When it is back that is out for what became of requests, or was.
+    pub until_ns: u64,
+    /// Since when it is back, or new; 0: it always was there.
+    pub back_ns: u64,
+    /// Times in short order that it was out.
+    pub ejections: u32,
+    /// It is out for what became of requests.
+    pub is_ejected: bool,
+    /// Its checks fail.
+    pub fails_checks: bool,
+    /// It cannot be dialled.
+    pub is_down: bool,
+}
+
+/// A backend with which something is wrong.
+#[derive(Clone, Debug)]
+pub struct UnhealthyBackend {
+    /// Name of its channel.
+    pub channel: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What.
+    pub ailment: HealthState,
+}
+
+impl PublishedHealth {
+    /// Shows how a backend is now.
+    pub(crate) fn show(&self, backend: &Backend) {
+        let health = &backend.health;
+        self.set(HealthState {
+            until_ns: health.until_ns,
+            back_ns: health.back_ns.unwrap_or_default(),
+            ejections: health.ejections,
+            is_ejected: health.is_ejected,
+            fails_checks: health.fails_checks,
+            is_down: backend.failures > 0,
+        });
+    }
+
+    /// Nothing is known.
+    pub(crate) fn clear(&self) {
+        self.set(HealthState::default());
+    }
+
+    fn set(&self, ailment: HealthState) {
+        self.until_ns.store(ailment.until_ns, Ordering::Relaxed);
+        self.back_ns.store(ailment.back_ns, Ordering::Relaxed);
+        self.ejections.store(ailment.ejections, Ordering::Relaxed);
+        self.is_ejected.store(ailment.is_ejected, Ordering::Relaxed);
+        self.fails_checks.store(ailment.fails_checks, Ordering::Relaxed);
+        self.is_down.store(ailment.is_down, Ordering::Relaxed);
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn get(&self) -> HealthState {
+        HealthState {
+            until_ns: self.until_ns.load(Ordering::Relaxed),
+            back_ns: self.back_ns.load(Ordering::Relaxed),
+            ejections: self.ejections.load(Ordering::Relaxed),
+            is_ejected: self.is_ejected.load(Ordering::Relaxed),
+            fails_checks: self.fails_checks.load(Ordering::Relaxed),
+            is_down: self.is_down.load(Ordering::Relaxed),
+        }
+    }
+}

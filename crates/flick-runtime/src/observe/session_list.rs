@@ -1,0 +1,83 @@
+//! Which clients a service has: asked of its workers, which answer between two turns.
+//! Promises: nobody pays for it who is not asked; an answer is at most [`SESSIONS_LISTED_MAX`] long and written into room that
+//! the asker has brought. Refuses: waiting for a worker that does not answer; the list goes without its clients.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use flick_net::{PeerAddr, Waker};
+
+use crate::limits::SESSIONS_LISTED_MAX;
+
+/// A client as its worker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its worker.
+    pub worker: usize,
+    /// Who it is.
+    pub client: PeerAddr,
+    /// Since it came.
+    pub age_ms: u64,
+    /// Since it sent something.
+    pub quiet_ms: u64,
+    /// What it does, in a few words.
+    pub state: &'static str,
+    /// Its requests under way.
+    pub under_way: u32,
+    /// What it has sent.
+    pub bytes_in: u64,
+    /// What was passed on to it.
+    pub bytes_out: u64,
+}
+
+/// Where a worker is asked.
+#[derive(Debug, Default)]
+pub(crate) struct SessionQuery {
+    is_asked: AtomicBool,
+    room: Mutex<Option<AnswerBuffer>>,
+}
+
+/// Where an answer is written, and given back to the asker.
+#[derive(Debug)]
+struct AnswerBuffer {
+    list: Vec<SessionInfo>,
+    back: SyncSender<Vec<SessionInfo>>,
+}
+
+impl SessionQuery {
+    /// Answers, if it is asked: `fill` writes at most as much as there is room for.
+    pub(crate) fn answer(&self, fill: impl FnOnce(&mut Vec<SessionInfo>)) {
+        if !self.is_asked.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(AnswerBuffer { mut list, back }) = room {
+            fill(&mut list);
+            // Who has not waited does not want it.
+            let _ = back.try_send(list);
+        }
+    }
+}
+
+/// Asks these workers, each with what wakes it; what has come within `limit`.
+pub(crate) fn ask<'a>(
+    workers: impl Iterator<Item = (&'a SessionQuery, &'a Waker)>,
+    limit: Duration,
+) -> Vec<SessionInfo> {
+    let deadline = Instant::now() + limit;
+    let mut answers = Vec::new();
+    for (question, waker) in workers {
+        let (back, answer) = mpsc::sync_channel(1);
+        let room = AnswerBuffer { list: Vec::with_capacity(SESSIONS_LISTED_MAX), back };
+        *question.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        question.is_asked.store(true, Ordering::Release);
+        waker.wake();
+        answers.push(answer);
+    }
+    let answer = |answer: mpsc::Receiver<Vec<SessionInfo>>| {
+        answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+    };
+    answers.into_iter().filter_map(answer).flatten().collect()
+}

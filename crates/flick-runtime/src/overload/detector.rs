@@ -1,0 +1,272 @@
+//! When there is more to do than a worker can: which of the new requests it answers *busy* at once instead of serving
+//! them late.
+//! Promises: nothing is shed unless two windows in a row went by in turns that took longer than the operator bears, with
+//! nearly all requests in them and many in each: a burst, a single long request or a pause of the whole machine is no
+//! overload; some requests are always served; one decision costs an addition. The same for the same turns, so that runs
+//! can be repeated.
+//! Refuses: to guess what waits where it cannot see. A client that sends many requests ahead waits behind itself.
+//! Services that share a thread have short turns, so most of what waits for them waits in front of their driver, which
+//! says how long that takes ([`QueueDelay`]).
+//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue is told from a burst by what a whole
+//! window has in common. There it is the least delay; here nearly all requests count, because the few that come first
+//! behind a long turn have a short one to themselves. Requests do not slow down for a lost one, so that a share is shed.
+
+use std::time::Duration;
+
+use flick_net::{DelaySample, QueueDelay, QueueDelayMeter};
+
+use crate::limits::{
+    SHED_REQUESTS_MIN, SHED_RESTS_MAX, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_MIN, SHED_WINDOW_NS,
+};
+
+/// What a worker knows of its own delay.
+#[derive(Debug)]
+pub(crate) struct OverloadDetector {
+    target_ns: u64,
+    window_from_ns: u64,
+    requests: u64,
+    late: Late,
+    was_late: bool,
+    /// So many of [`SHED_SHARES`] requests are shed.
+    share: u32,
+    owed: u32,
+    queue: QueueDelayMeter,
+}
+
+/// What a window had of turns that were too long.
+#[derive(Clone, Copy, Debug, Default)]
+struct Late {
+    turns: u32,
+    requests: u64,
+    ns: u64,
+}
+
+impl OverloadDetector {
+    /// Bears turns of this length; zero: of any.
+    pub fn new(target: Duration) -> Self {
+        let target_ns = target.as_nanos() as u64;
+        Self {
+            target_ns,
+            window_from_ns: 0,
+            requests: 0,
+            late: Late::default(),
+            was_late: false,
+            share: 0,
+            owed: 0,
+            queue: QueueDelayMeter::new(),
+        }
+    }
+
+    /// Bears turns of this length from now on; zero: of any.
+    pub fn set_target(&mut self, target: Duration) {
+        let target_ns = target.as_nanos() as u64;
+        if target_ns != self.target_ns {
+            *self = Self::new(target);
+        }
+    }
+
+    /// Whether anything is ever shed.
+    pub fn is_on(&self) -> bool {
+        self.target_ns > 0
+    }
+
+    /// Marks the end of a queue of so many tasks; where a `line` stands in front of it, who comes from there has waited since
+    /// its end was marked. A short one takes no time.
+    pub fn mark(&mut self, queued: usize, line: QueueDelay, now_ns: u64) {
+        if !self.is_on() {
+            return;
+        }
+        if self.share > 0 && self.queue.has_no_marks() {
+            self.note(0, 0, now_ns);
+        }
+        let queued = queued as u64;
+        let (stood, since_ns) = match line {
+            QueueDelay::Measured { queued: stood, since_ns } => (stood + queued, since_ns),
+            QueueDelay::None => (queued, now_ns),
+            // How long they have waited is known when the end of the line has come.
+            QueueDelay::Unknown => return,
+        };
+        if stood < SHED_REQUESTS_MIN && self.queue.has_no_marks() {
+            return self.note(queued, 0, now_ns);
+        }
+        self.queue.mark(stood, queued, since_ns);
+        if queued == 0 {
+            self.reach(now_ns);
+        }
+    }
+
+    /// Notes that a task was taken from the queue; says whether a mark has come to its head.
+    pub fn pass(&mut self) -> bool {
+        self.queue.count_dequeued();
+        self.queue.has_sample()
+    }
+
+    /// A mark has come to the head of the queue.
+    pub fn reach(&mut self, now_ns: u64) {
+        if let Some(DelaySample { queued: stood, count, since_ns }) = self.queue.take_sample() {
+            let took_ns = if stood < SHED_REQUESTS_MIN { 0 } else { now_ns.saturating_sub(since_ns) };
+            self.note(count, took_ns, now_ns);
+        }
+    }
+
+    /// Notes that so many requests were served in so long, up to `now_ns`.
+    fn note(&mut self, requests: u64, took_ns: u64, now_ns: u64) {
+        self.requests += requests;
+        if took_ns > self.target_ns {
+            self.late.turns += 1;
+            self.late.requests += requests;
+            self.late.ns += took_ns;
+        }
+        let window_ns = now_ns.saturating_sub(self.window_from_ns);
+        if window_ns < SHED_WINDOW_NS {
+            return;
+        }
+        let is_late = self.late.requests * 10 > self.requests * 9 && self.late.ns > window_ns / 2;
+        if is_late && self.late.turns < SHED_TURNS_MIN {
+            return;
+        }
+        if is_late && self.was_late {
+            self.share = (self.share + ((SHED_SHARES - self.share) / 4).max(8)).min(SHED_SHARE_MAX);
+        } else if self.late.requests < self.requests.div_ceil(2) || self.requests == 0 {
+            // Who rests looks rarely: each window that has gone by counts.
+            for _ in 0..(window_ns / SHED_WINDOW_NS).min(SHED_RESTS_MAX) {
+                self.share -= (self.share / 8 + 4).min(self.share);
+            }
+        }
+        self.was_late = is_late;
+        (self.window_from_ns, self.requests, self.late) = (now_ns, 0, Late::default());
+    }
+
+    /// Whether the next request is shed.
+    pub fn sheds(&mut self) -> bool {
+        self.owed += self.share;
+        let sheds = self.owed >= SHED_SHARES;
+        self.owed -= if sheds { SHED_SHARES } else { 0 };
+        sheds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{OverloadDetector, QueueDelay};
+
+    const MS: u64 = 1_000_000;
+
+    /// Turns of these lengths, one behind the other, with a request for each millisecond; how many of the next thousand
+    /// requests are shed.
+    fn check(turns_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
+        let mut shedder = OverloadDetector::new(Duration::from_millis(50));
+        let mut now_ns = 7_000 * MS;
+        for turn in turns_ms {
+            now_ns += turn * MS;
+            shedder.note(*turn, turn * MS, now_ns);
+        }
+        let shed = (0..1000).filter(|_| shedder.sheds()).count();
+        assert!(expected.contains(&shed), "{shed} of 1000 after turns of {turns_ms:?} ms");
+    }
+
+    #[test]
+    fn turns_that_are_all_too_long_shed_more_and_more_but_never_all() {
+        check(&[60; 6], 0..=0);
+        check(&[60; 7], 245..=255);
+        check(&[60; 30], 850..=950);
+        check(&[60; 400], 945..=955);
+    }
+
+    #[test]
+    fn the_first_behind_a_long_turn_do_not_hide_that_all_others_are_late() {
+        let turns: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
+        check(&turns, 700..=950);
+    }
+
+    /// A thread that others use too: each ten milliseconds it takes two tasks of those that wait, and serves what it took
+    /// ten turns before. How many of the next thousand are shed if they had waited so long before they were taken.
+    fn shares_a_thread(waited_ms: u64, stood: u64) -> usize {
+        let mut shedder = OverloadDetector::new(Duration::from_millis(250));
+        for turn in 100..400 {
+            let now_ns = turn * 10 * MS;
+            let line = QueueDelay::Measured { queued: stood, since_ns: now_ns - waited_ms * MS };
+            shedder.mark(20, line, now_ns);
+            for _ in 0..2 {
+                if shedder.pass() {
+                    shedder.reach(now_ns + MS);
+                }
+            }
+            shedder.mark(20, QueueDelay::Unknown, now_ns + 2 * MS);
+        }
+        (0..1000).filter(|_| shedder.sheds()).count()
+    }
+
+    #[test]
+    fn where_turns_are_short_the_wait_for_them_counts() {
+        assert!(shares_a_thread(200, 100) > 900);
+        assert_eq!(shares_a_thread(100, 100), 0);
+    }
+
+    #[test]
+    fn a_queue_that_many_turns_do_not_empty_is_late_each_turn() {
+        let mut shedder = OverloadDetector::new(Duration::from_millis(50));
+        for turn in 100..200 {
+            let now_ns = turn * 10 * MS;
+            shedder.mark(if turn == 100 { 100 } else { 90 }, QueueDelay::None, now_ns);
+            for _ in 0..10 {
+                if shedder.pass() {
+                    shedder.reach(now_ns + MS);
+                }
+            }
+        }
+        assert!((0..1000).filter(|_| shedder.sheds()).count() > 0, "who comes waits for ten turns");
+    }
+
+    #[test]
+    fn who_came_long_after_an_overload_was_told_that_it_is_busy() {
+        for rest_s in [10, 1_000_000] {
+            for queued in [1, 20] {
+                let mut shedder = OverloadDetector::new(Duration::from_millis(50));
+                let mut now_ns = 7_000 * MS;
+                for _ in 0..100 {
+                    now_ns += 60 * MS;
+                    shedder.note(60, 60 * MS, now_ns);
+                }
+                assert!((0..100).filter(|_| shedder.sheds()).count() > 90);
+                shedder.mark(queued, QueueDelay::None, now_ns + rest_s * 1000 * MS);
+                assert_eq!((0..100).filter(|_| shedder.sheds()).count(), 0, "{queued} after {rest_s} s");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_are_no_queue() {
+        let mut shedder = OverloadDetector::new(Duration::from_millis(50));
+        for turn in 100..200 {
+            shedder.mark(10, QueueDelay::Measured { queued: 5, since_ns: 0 }, turn * 10 * MS);
+            (0..10).for_each(|_| {
+                if shedder.pass() {
+                    shedder.reach(turn * 10 * MS);
+                }
+            });
+        }
+        assert_eq!((0..1000).filter(|_| shedder.sheds()).count(), 0);
+    }
+
+    #[test]
+    fn turns_that_are_borne_shed_nothing() {
+        check(&[10; 100], 0..=0);
+        let turns: Vec<u64> = [60, 10].into_iter().cycle().take(60).collect();
+        check(&turns, 0..=0);
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_is_no_overload() {
+        check(&[1, 1, 1, 5000, 1, 1, 1, 1], 0..=0);
+        check(&[1, 5000, 5000, 1], 0..=0);
+    }
+
+    #[test]
+    fn it_ends_when_turns_are_short_again() {
+        let turns: Vec<u64> = [60; 30].into_iter().chain([1; 6000]).collect();
+        check(&turns, 0..=0);
+    }
+}

@@ -1,0 +1,146 @@
+//! How much memory a service may need at most, part by part, before it starts.
+//! Promises: an upper bound over all inputs; every part names the setting or declaration that makes it smaller.
+//! Refuses: to know the machine; whoever starts the service compares.
+
+use flick_abi::{Frame, Program};
+
+use crate::backend_set::ChannelCapacity;
+use crate::config::PlatformConfig;
+use crate::downstream::session::Session;
+use crate::inflight::InflightRequest;
+use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
+use crate::setup::requirements::{activations_of, shape_of};
+use crate::setup::{BackendConnsMax, BoundBackends, StartError, backends_are_exclusive};
+use crate::state::dict_bytes_of;
+use crate::upstream::backend::BackendConn;
+
+/// A part of a service's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// For people: "the dictionary `hits`".
+    pub what: String,
+    /// At most.
+    pub bytes: u64,
+    /// Addresses that are set apart for it, touched or not: each worker has tables for all of it.
+    pub addresses: u64,
+    /// What makes it smaller: "lower `--buffer-memory`".
+    pub remedy: String,
+    /// It is there once for all processes of a program.
+    pub of_program: bool,
+}
+
+/// All parts, largest first.
+///
+/// Errors: the bindings do not fit the process, or its code asks for what the platform cannot give.
+pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPart>, StartError> {
+    let limits = &config.limits;
+    let bound = BoundBackends::of(program, config)?;
+    let shape = shape_of(program, &bound.elements())?;
+    let max_suspended_rules = activations_of(program, limits, &shape);
+    let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
+    let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
+    let (sessions, workers) = (u64::from(limits.places()), config.workers.max(1) as u64);
+    let tables = sessions * per_session
+        + u64::from(limits.max_inflight_requests) * size_of::<InflightRequest>() as u64;
+    let guests = if limits.max_connections_per_ip > 0 { sessions * GUEST_BYTES } else { 0 };
+    let session_locals = sessions * locals;
+    let activations = u64::from(max_suspended_rules) * (shape.bytes() + locals);
+    let mut out = vec![
+        MemoryPart {
+            what: "network buffers".to_owned(),
+            bytes: limits.buffer_memory,
+            addresses: limits.buffer_memory,
+            remedy: "lower `--buffer-memory`".to_owned(),
+            of_program: false,
+        },
+        MemoryPart {
+            what: format!(
+                "tables of {} sessions and {} requests",
+                limits.max_connections, limits.max_inflight_requests
+            ),
+            bytes: tables + guests,
+            addresses: tables * workers + guests,
+            remedy: "lower `--max-connections` or `--max-inflight-requests`".to_owned(),
+            of_program: false,
+        },
+        MemoryPart {
+            what: format!("`local`s of {} sessions", limits.max_connections),
+            bytes: session_locals,
+            addresses: session_locals * workers,
+            remedy: "lower `--max-connections`, or keep less in each session".to_owned(),
+            of_program: false,
+        },
+        MemoryPart {
+            what: format!("{} activations that wait for replies", max_suspended_rules),
+            bytes: activations,
+            addresses: activations * workers,
+            remedy: "lower `--max-suspended-rules`, or build less before an `ask`".to_owned(),
+            of_program: false,
+        },
+    ];
+    out.extend(program.dicts.iter().map(of_dict));
+    if config.access.is_some() {
+        out.push(MemoryPart {
+            what: "the access log".to_owned(),
+            bytes: workers * ACCESS_BYTES,
+            addresses: workers * ACCESS_BYTES,
+            remedy: "lower `--workers`, or keep no access log".to_owned(),
+            of_program: false,
+        });
+    }
+    out.extend(exchanges(program, config, &bound.capacities));
+    out.retain(|part| part.bytes > 0);
+    out.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    Ok(out)
+}
+
+/// The memory of a dictionary.
+fn of_dict(dict: &flick_abi::Dict) -> MemoryPart {
+    let bytes = dict_bytes_of(dict);
+    let remedy = match dict.bytes_max {
+        Some(bytes) => format!("declare it with fewer bytes than `{bytes} bytes`"),
+        None => format!(
+            "declare it with fewer entries than `max {0} entries`, or bound its memory: `max {0} entries, 64MiB bytes`",
+            dict.entries_max
+        ),
+    };
+    MemoryPart {
+        what: format!("the dictionary `{}`", dict.name),
+        bytes,
+        addresses: bytes,
+        remedy,
+        of_program: true,
+    }
+}
+
+/// Connections that are lent to exchanges or sessions, and the parsers' states of their bodies; nothing for protocols whose
+/// requests share connections.
+fn exchanges(
+    program: &Program,
+    config: &PlatformConfig,
+    capacities: &[ChannelCapacity],
+) -> Option<MemoryPart> {
+    let limits = &config.limits;
+    let most = BackendConnsMax::of(program, config, capacities);
+    if !backends_are_exclusive(program) && !most.are_private {
+        return None;
+    }
+    let workers = config.workers.max(1) as u64;
+    let links = most.lent * workers;
+    let sessions = u64::from(limits.places());
+    let bytes_of = |bodies: u64| links * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
+    Some(MemoryPart {
+        what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),
+        bytes: bytes_of(sessions + links),
+        addresses: bytes_of(sessions * workers + links),
+        remedy: "lower `--max-connections-per-backend` or `--max-connections`".to_owned(),
+        of_program: false,
+    })
+}
+
+/// What queues and lists of a worker hold for each session, beside the session itself; generous.
+const SESSION_QUEUE_BYTES: usize = 512;
+/// What a worker has for the access log: its ring, and the requests under way that will be in it; generous.
+const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
+/// What a table of addresses holds for each session; generous.
+const GUEST_BYTES: u64 = 192;

@@ -1,0 +1,25 @@
+//! How many files a service may have open at a time: its clients, and its connections to backends.
+//! Promises: enough for as many clients as there may be with an exchange under way each.
+//! Refuses: to count a connection for each of several requests that one client sends ahead: few do, and those then wait. The
+//! machine's limit; whoever starts the service compares.
+
+use flick_abi::Program;
+
+use crate::config::PlatformConfig;
+use crate::setup::{BackendConnsMax, BoundBackends, StartError};
+
+/// What a worker has for itself: its driver, its wakers, its timers; generous.
+const OF_A_WORKER: u64 = 8;
+
+/// Files that a service may have open. Errors: the bindings do not fit the process.
+pub fn open_files(program: &Program, config: &PlatformConfig) -> Result<u64, StartError> {
+    let limits = &config.limits;
+    let bound = BoundBackends::of(program, config)?;
+    let links = BackendConnsMax::of(program, config, &bound.capacities);
+    let workers = config.workers.max(1) as u64;
+    let sessions = u64::from(limits.places());
+    // A connection that is lent carries something of a client, so there are no more of them than clients.
+    let links = workers * links.backends + (workers * links.lent).min(sessions);
+    let listened: u64 = config.listen.iter().map(|binding| binding.endpoints.len() as u64).sum();
+    Ok(sessions + links + workers * (listened + OF_A_WORKER))
+}

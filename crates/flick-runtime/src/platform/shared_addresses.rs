@@ -1,0 +1,83 @@
+//! Which addresses belong to one service, and which to several.
+//! Promises: services at one address speak grammars whose first bytes tell them apart, or nothing starts.
+//! Refuses: to guess. Port 0 is a port of one's own, so it is never shared.
+
+use flick_net::Endpoint;
+
+use crate::setup::{Setup, StartError};
+
+/// An address of several services.
+pub struct SharedAddress {
+    /// Where.
+    pub at: Endpoint,
+    /// Services behind it, in their order.
+    pub services: Vec<u16>,
+    /// By first byte: the service.
+    pub whose: Box<[Option<u16>; 256]>,
+}
+
+/// The addresses that several of the services listen on. `names` are for people.
+///
+/// Errors: their first bytes do not tell them apart, or one of them cannot share an address at all.
+pub fn shared(setups: &[&Setup], names: &[String]) -> Result<Vec<SharedAddress>, StartError> {
+    let mut found: Vec<SharedAddress> = Vec::new();
+    for (index, setup) in setups.iter().enumerate() {
+        for (_, at) in setup.listen.iter().filter(|(_, at)| at.port() != Some(0)) {
+            let same = |setup: &&Setup| setup.listen.iter().any(|(_, other)| other == at);
+            let is_first = !setups[..index].iter().any(same);
+            let services: Vec<u16> =
+                (0..setups.len() as u16).filter(|other| same(&setups[usize::from(*other)])).collect();
+            if is_first && services.len() > 1 && !found.iter().any(|known| known.at == *at) {
+                let whose = table(setups, names, at, &services)?;
+                found.push(SharedAddress { at: at.clone(), services, whose });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whose each first byte is.
+fn table(
+    setups: &[&Setup],
+    names: &[String],
+    at: &Endpoint,
+    services: &[u16],
+) -> Result<Box<[Option<u16>; 256]>, StartError> {
+    let refuse = |text: String| Err(StartError::Binding(text));
+    let mut whose = Box::new([None; 256]);
+    let mut rest: Option<u16> = None;
+    for &service in services {
+        let (setup, name) = (setups[usize::from(service)], &names[usize::from(service)]);
+        if setup.merge.is_some() {
+            return refuse(format!("`{name}` merges streams and cannot share {at} with another service"));
+        }
+        if setup.private && setup.view(setup.listened).first.is_none() {
+            return refuse(format!(
+                "`{name}` takes raw bytes, whatever they are, and cannot share {at} with another service"
+            ));
+        }
+        let Some(first) = setup.view(setup.listened).first else {
+            if let Some(other) = rest.replace(service) {
+                return refuse(format!(
+                    "`{}` and `{name}` cannot share {at}: neither grammar says with which byte a request begins, so \
+                     nothing tells their clients apart; give one of them another address",
+                    names[usize::from(other)]
+                ));
+            }
+            continue;
+        };
+        for byte in (0..=u8::MAX).filter(|byte| first[usize::from(byte / 64)] >> (byte % 64) & 1 == 1) {
+            if let Some(other) = whose[usize::from(byte)].replace(service) {
+                return refuse(format!(
+                    "`{}` and `{name}` cannot share {at}: requests of both may begin with byte {byte:#04x}; give one \
+                     of them another address",
+                    names[usize::from(other)]
+                ));
+            }
+        }
+    }
+    if let Some(rest) = rest {
+        whose.iter_mut().filter(|service| service.is_none()).for_each(|service| *service = Some(rest));
+    }
+    Ok(whose)
+}

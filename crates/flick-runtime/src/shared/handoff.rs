@@ -1,0 +1,134 @@
+//! Clients that change hands: when a service is replaced, from the workers of the old one to those of the new one; and those
+//! that come to a busy worker while another is idle (`balance.rs`).
+//! Promises: nothing here is on the path of a message; a client that is left behind is taken or given back, never
+//! forgotten; what is left for somebody who has ended already goes to who has taken their place.
+//! Refuses: to know when a client can go; that is the worker's (`worker/leaving.rs`).
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use flick_net::{PeerAddr, Waker};
+use flick_ring::mailbox::Mailbox;
+
+use crate::limits::SCAVENGED_MAX;
+
+/// A client between two workers.
+pub struct HandedConn {
+    /// Its connection.
+    pub socket: OwnedFd,
+    /// Who it is.
+    pub peer: PeerAddr,
+    /// It has a session, which counts: the number of sessions is that of the old and the new service together.
+    pub is_counted: bool,
+}
+
+/// Who goes on with clients.
+pub trait Successor: Send + Sync + fmt::Debug {
+    /// Takes a client; `worker` is the number of the thread that it comes from.
+    ///
+    /// Errors: the client, because this one has ended.
+    fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn>;
+}
+
+/// What is left for one worker.
+pub struct HandoffQueue {
+    clients: Mailbox<HandedConn>,
+    /// Clients that busier workers have left since the last look.
+    scavenged: AtomicU32,
+    waker: OnceLock<Waker>,
+}
+
+impl Default for HandoffQueue {
+    fn default() -> Self {
+        Self { clients: Mailbox::new(SCAVENGED_MAX), scavenged: AtomicU32::new(0), waker: OnceLock::new() }
+    }
+}
+
+impl HandoffQueue {
+    /// Says how its worker is woken.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        // A worker is built once.
+        let _ = self.waker.set(waker);
+    }
+
+    /// Leaves a client here. Errors: the client, because nobody looks any more.
+    pub(crate) fn leave(&self, client: HandedConn) -> Result<(), HandedConn> {
+        self.clients.push(client)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// As [`HandoffQueue::leave`], from a worker of the same service that is busier. Errors: the client, also because many wait here.
+    pub(crate) fn leave_to_idle(&self, client: HandedConn) -> Result<(), HandedConn> {
+        self.clients.push_within(SCAVENGED_MAX, client)?;
+        self.scavenged.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// The next client.
+    pub(crate) fn take(&self) -> Option<HandedConn> {
+        self.clients.pop()
+    }
+
+    /// Clients that busier workers have left since this was last asked.
+    pub(crate) fn take_scavenged(&self) -> u32 {
+        self.scavenged.swap(0, Ordering::Relaxed)
+    }
+
+    /// Takes nobody any more, unless somebody waits. Whether it is closed.
+    pub(crate) fn close(&self) -> bool {
+        self.clients.close()
+    }
+}
+
+impl fmt::Debug for HandoffQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandoffQueue")
+    }
+}
+
+/// The workers of a service of this process.
+#[derive(Debug)]
+pub(crate) struct SuccessorWorkers(pub(crate) Vec<Arc<HandoffQueue>>);
+
+impl Successor for SuccessorWorkers {
+    fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
+        match self.0.len() {
+            0 => Err(client),
+            count => self.0[worker % count].leave(client),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HandedConn, HandoffQueue, Successor, SuccessorWorkers};
+    use flick_net::PeerAddr;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    fn client() -> HandedConn {
+        let (socket, _) = UnixStream::pair().expect("a pair of sockets");
+        HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true }
+    }
+
+    #[test]
+    fn who_has_ended_takes_nobody_and_who_still_has_clients_does_not_end() {
+        let intakes: Vec<Arc<HandoffQueue>> = (0..2).map(|_| Arc::default()).collect();
+        let workers = SuccessorWorkers(intakes.clone());
+        assert!(workers.take(3, client()).is_ok(), "the second of two workers");
+        assert!(intakes[0].close() && !intakes[1].close());
+        assert!(workers.take(0, client()).is_err());
+        assert!(intakes[1].take().is_some() && intakes[1].take().is_none());
+        assert!(intakes[1].close() && workers.take(1, client()).is_err());
+    }
+}

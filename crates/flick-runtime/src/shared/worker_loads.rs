@@ -1,0 +1,161 @@
+//! How busy the workers of a service are, as they tell each other, and who of them a new client is better off with.
+//! Promises: nothing here is on the path of a message. A worker sums its time up once in [`LOAD_WINDOW_NS`], in a cache line of
+//! its own, and looks at the others' only when a client comes while it has had no rest to speak of for a whole window. Each
+//! client that is handed to a worker counts as load there until its next window, so that one gets no herd.
+//! Refuses: moving who has been heard. The kernel spreads connections evenly on average; this is for when it did not.
+//! Source: FLICK §5, scavenging; here the idle worker is given, as it sleeps in the kernel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::limits::{BUSY_PER_MILLE, CLIENT_LOAD_PER_MILLE, IDLE_PER_MILLE, LOAD_WINDOW_NS};
+
+/// What a worker tells the others.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct WorkerLoad {
+    /// Busy time of its last window, and what was handed to it since.
+    per_mille: AtomicU32,
+    /// When it went to rest; 0 while it runs.
+    rests_since_ns: AtomicU64,
+}
+
+/// What all workers of a service tell.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerLoads(Vec<WorkerLoad>);
+
+impl WorkerLoads {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| WorkerLoad::default()).collect())
+    }
+
+    /// How busy a worker seems.
+    fn per_mille(&self, worker: usize, now_ns: u64) -> u32 {
+        let told = &self.0[worker];
+        let since_ns = told.rests_since_ns.load(Ordering::Relaxed);
+        if since_ns > 0 && now_ns.saturating_sub(since_ns) > LOAD_WINDOW_NS {
+            // Its last window tells of another time; who was handed over meanwhile has woken it.
+            return 0;
+        }
+        told.per_mille.load(Ordering::Relaxed)
+    }
+}
+
+/// A worker's own part.
+#[derive(Debug)]
+pub(crate) struct ConnectionBalancer {
+    loads: Arc<WorkerLoads>,
+    index: usize,
+    window_from_ns: u64,
+    /// Time it had waited when the window began.
+    waited_ns: u64,
+    per_mille: u32,
+}
+
+impl ConnectionBalancer {
+    /// Of worker `index`; `None` where it is alone.
+    pub(crate) fn new(loads: Arc<WorkerLoads>, index: usize) -> Option<Self> {
+        (loads.0.len() > 1).then_some(Self { loads, index, window_from_ns: 0, waited_ns: 0, per_mille: 0 })
+    }
+
+    /// Notes that a wait may begin, and that it is over.
+    pub(crate) fn rests(&self, since_ns: Option<u64>) {
+        self.loads.0[self.index].rests_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Notes the beginning of a turn, and how long the worker has waited for all its turns together.
+    pub(crate) fn turn(&mut self, now_ns: u64, waited_ns: u64) {
+        if self.window_from_ns == 0 {
+            (self.window_from_ns, self.waited_ns) = (now_ns, waited_ns);
+        }
+        let passed_ns = now_ns.saturating_sub(self.window_from_ns);
+        if passed_ns < LOAD_WINDOW_NS {
+            return;
+        }
+        let rested = waited_ns.saturating_sub(self.waited_ns).saturating_mul(1000) / passed_ns;
+        self.per_mille = 1000 - rested.min(1000) as u32;
+        (self.window_from_ns, self.waited_ns) = (now_ns, waited_ns);
+        self.loads.0[self.index].per_mille.store(self.per_mille, Ordering::Relaxed);
+    }
+
+    /// Who should have a client that has come to this worker, if that is somebody else.
+    pub(crate) fn lighter(&self, now_ns: u64) -> Option<usize> {
+        if self.per_mille < BUSY_PER_MILLE {
+            return None;
+        }
+        let others = (0..self.loads.0.len()).filter(|worker| *worker != self.index);
+        let (load, worker) = others.map(|worker| (self.loads.per_mille(worker, now_ns), worker)).min()?;
+        (load <= IDLE_PER_MILLE).then_some(worker)
+    }
+
+    /// Notes that `worker` was handed a client.
+    pub(crate) fn handed(&self, worker: usize, now_ns: u64) {
+        let load = self.loads.per_mille(worker, now_ns) + CLIENT_LOAD_PER_MILLE;
+        let told = &self.loads.0[worker];
+        // It is being woken.
+        told.rests_since_ns.store(0, Ordering::Relaxed);
+        told.per_mille.store(load, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionBalancer, WorkerLoads};
+    use crate::limits::LOAD_WINDOW_NS as WINDOW;
+    use std::sync::Arc;
+
+    /// Two workers that have rested these parts of a window, in thousandths; how many of a hundred clients that come to the
+    /// first at once are handed to the second.
+    fn check(rested: [u64; 2], expected: usize) {
+        let loads = Arc::new(WorkerLoads::new(2));
+        let mut workers =
+            [0, 1].map(|index| ConnectionBalancer::new(Arc::clone(&loads), index).expect("there are two"));
+        for (worker, rested) in workers.iter_mut().zip(rested) {
+            worker.turn(WINDOW, 0);
+            worker.turn(2 * WINDOW, rested * WINDOW / 1000);
+        }
+        let handed = (0..100).filter(|_| {
+            let lighter = workers[0].lighter(2 * WINDOW);
+            lighter.iter().for_each(|worker| workers[0].handed(*worker, 2 * WINDOW));
+            lighter.is_some()
+        });
+        assert_eq!(handed.count(), expected, "{rested:?}");
+    }
+
+    #[test]
+    fn a_busy_worker_hands_clients_to_one_that_is_idle_and_no_herd() {
+        check([0, 1000], 11);
+        check([50, 900], 9);
+    }
+
+    #[test]
+    fn nobody_is_moved_where_both_are_busy_or_the_first_is_not() {
+        check([0, 400], 0);
+        check([0, 0], 0);
+        check([200, 1000], 0);
+        check([1000, 1000], 0);
+    }
+
+    #[test]
+    fn who_has_slept_for_a_window_is_idle_whatever_was_before() {
+        let loads = Arc::new(WorkerLoads::new(2));
+        let mut workers =
+            [0, 1].map(|index| ConnectionBalancer::new(Arc::clone(&loads), index).expect("there are two"));
+        workers.iter_mut().for_each(|worker| worker.turn(WINDOW, 0));
+        workers.iter_mut().for_each(|worker| worker.turn(2 * WINDOW, 0));
+        workers[1].rests(Some(2 * WINDOW));
+        assert_eq!(workers[0].lighter(2 * WINDOW + 1), None);
+        assert_eq!(workers[0].lighter(3 * WINDOW + 1), Some(1));
+        workers[0].handed(1, 3 * WINDOW + 1);
+        assert_eq!(workers[0].lighter(3 * WINDOW + 1), Some(1), "one client is no herd");
+        workers[1].rests(None);
+        workers[1].turn(4 * WINDOW, 0);
+        assert_eq!(workers[0].lighter(4 * WINDOW), None, "it runs again, and its last window was full");
+    }
+
+    #[test]
+    fn a_worker_that_is_alone_has_nobody_to_hand_to() {
+        assert!(ConnectionBalancer::new(Arc::new(WorkerLoads::new(1)), 0).is_none());
+    }
+}

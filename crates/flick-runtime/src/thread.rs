@@ -1,0 +1,155 @@
+//! One thread of the platform: built on itself, so that what it touches is near it, then handed to its crew.
+
+pub(crate) mod cpu_share;
+pub(crate) mod scheduler;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use flick_net::{AnyDriver, Driver, DriverLimits, IoKind, ListenSocket, SharedListener, Waker};
+
+use crate::limits::{EVENTS_LONE_MAX, EVENTS_MAX};
+use crate::observe::heartbeat::HeartbeatReader;
+use crate::setup::Setup;
+use crate::thread::scheduler::{
+    ProgramGroup, ScheduledService, Scheduler, SharedAddressListener, WorkerExit,
+};
+use crate::worker::{Worker, WorkerConfig};
+
+/// A service's part of a thread.
+pub struct ServicePart {
+    pub name: String,
+    pub config: WorkerConfig,
+    pub sockets: Vec<ListenSocket>,
+    pub group: Arc<ProgramGroup>,
+    /// It looks after what the services of its program share.
+    pub sweeps: bool,
+}
+
+/// An address of several services.
+pub struct SharedListenerPart {
+    pub socket: ListenSocket,
+    pub services: Vec<u16>,
+    pub whose: Box<[Option<u16>; 256]>,
+    pub silent_ns: u64,
+}
+
+/// Everything a thread is built from.
+pub struct ThreadPlan {
+    pub parts: Vec<ServicePart>,
+    pub entrances: Vec<SharedListenerPart>,
+    pub io: IoKind,
+    /// The core it stays on, counted among those the process may use.
+    pub core: Option<usize>,
+}
+
+/// What a thread says when it stands: by service, how to wake it; and which kernel interface it got.
+pub type ThreadReady = std::io::Result<(Vec<WorkerHandle>, &'static str)>;
+
+/// By what a worker is woken, and seen to live.
+pub struct WorkerHandle {
+    /// Wakes it.
+    pub waker: Waker,
+    /// Says how often it has turned.
+    pub pulse: HeartbeatReader,
+}
+
+impl ThreadPlan {
+    /// Builds everything, says so, and runs to the end of all services. How each ended.
+    pub fn run(self, ready: &Sender<ThreadReady>) -> Vec<WorkerExit> {
+        if let Some(core) = self.core {
+            pin_to_core(core);
+        }
+        // Waits of a worker are short; the usual slack of 50 µs would double them.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let groups: Vec<Arc<ProgramGroup>> = self.parts.iter().map(|part| Arc::clone(&part.group)).collect();
+        let is_alone = self.parts.len() == 1
+            && self.entrances.is_empty()
+            && self.parts.iter().all(|part| part.config.setup.limits.cpu_max_percent >= 100);
+        let built = self.build(is_alone);
+        let (members, entrances) = match built {
+            Ok((members, entrances, handles, name)) => {
+                let _ = ready.send(Ok((handles, name)));
+                (members, entrances)
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return Vec::new();
+            }
+        };
+        if is_alone {
+            return members.into_iter().map(ScheduledService::run_alone).collect();
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| match Scheduler::new(members, entrances) {
+            Ok(crew) => crew.run(),
+            Err(error) => vec![WorkerExit::Over(Err(error))],
+        }));
+        outcome.unwrap_or_else(|panic| {
+            groups.iter().for_each(|group| group.stop());
+            vec![WorkerExit::Panicked(panic)]
+        })
+    }
+
+    #[expect(clippy::type_complexity, reason = "the one caller takes it apart at once")]
+    fn build(
+        self,
+        is_alone: bool,
+    ) -> std::io::Result<(Vec<ScheduledService>, Vec<SharedAddressListener>, Vec<WorkerHandle>, &'static str)>
+    {
+        let (mut members, mut handles, mut io) = (Vec::new(), Vec::new(), "none");
+        for part in self.parts {
+            let driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
+            let waker = driver.waker();
+            io = driver.name();
+            part.group.add_waker(waker.clone());
+            if let Some(intake) = part.config.shared.intake(part.config.index) {
+                intake.set_waker(waker.clone());
+            }
+            if let Some(hub) = &part.config.hub {
+                hub.set_waker(part.config.index as u32, waker.clone());
+            }
+            let shared = Arc::clone(&part.config.shared);
+            let mut worker = Worker::new(driver, part.config);
+            handles.push(WorkerHandle { waker, pulse: worker.pulse() });
+            if !is_alone {
+                worker.share_thread(part.sweeps);
+            }
+            for socket in part.sockets {
+                let listener = worker.driver().listen_on(socket)?;
+                worker.add_listener(listener);
+            }
+            members.push(ScheduledService::new(worker, part.name, part.group, shared));
+        }
+        let entrance = |part: SharedListenerPart| {
+            let door = SharedListener::new(part.socket, part.silent_ns)?;
+            Ok(SharedAddressListener { door, whose: part.whose, members: part.services })
+        };
+        let entrances = self.entrances.into_iter().map(entrance).collect::<std::io::Result<Vec<_>>>()?;
+        Ok((members, entrances, handles, io))
+    }
+}
+
+fn driver_limits(setup: &Setup, is_alone: bool) -> DriverLimits {
+    DriverLimits {
+        conns_max: Worker::<AnyDriver>::conns_max(setup),
+        output_slices_max: setup.limits.max_inflight_requests.max(65_536),
+        events_max: if is_alone { EVENTS_MAX } else { EVENTS_LONE_MAX },
+        receive_bytes: flick_buffers::LARGE_BYTES,
+    }
+}
+
+/// Keeps this thread on one of the cores the process may use; a refusal is logged and borne.
+fn pin_to_core(index: usize) {
+    let pinned = rustix::thread::sched_getaffinity(None).and_then(|allowed| {
+        let cores: Vec<usize> =
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let Some(core) = cores.get(index % cores.len().max(1)) else { return Ok(()) };
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(*core);
+        rustix::thread::sched_setaffinity(None, &set)
+    });
+    if let Err(error) = pinned {
+        tracing::warn!(index, %error, "cannot pin a worker to a core");
+    }
+}

@@ -1,0 +1,105 @@
+//! The processor time of one of the services that share a thread: turns by its weight, and no more than its part of the thread.
+//! Promises: over any time it uses its part of it, [`CPU_WINDOW_NS`] of that part saved up, and one turn more; a turn that was
+//! longer than it should be is made up for in the rounds that follow.
+//! Refuses: reading clocks. It is told what was used and what time it is.
+//! Source: deficit round robin (Shreedhar and Varghese, 1995); a token bucket for the part.
+
+use crate::limits::{
+    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_TURN_NS,
+    SENT_BYTES_SHARED_MAX, TURN_NS, TURN_NS_MAX,
+};
+
+/// How much may happen in a turn.
+pub struct Quantum {
+    /// How long it is.
+    pub length_ns: u64,
+    /// Events that are taken.
+    pub events_max: usize,
+    /// Bytes that are sent.
+    pub sent_bytes_max: usize,
+    /// Nobody else wants the thread.
+    is_lone: bool,
+}
+
+/// What a service may use, and has used.
+pub struct CpuShare {
+    /// The round in which it last got time.
+    paid_in: u64,
+    /// Events that it may take in one turn: fewer where they make its turns too long.
+    events_max: usize,
+    /// Time of one turn.
+    turn_ns: i64,
+    /// Time that it may use now; below zero it has used more than its turns.
+    credit_ns: i64,
+    max_percent: i64,
+    /// Time that it may use in this window.
+    allowed_ns: i64,
+    refilled_ns: u64,
+}
+
+impl CpuShare {
+    /// For a weight among others ([`CPU_WEIGHT`] is usual), and a part of the thread in percent.
+    pub fn new(weight: u32, max_percent: u32) -> Self {
+        let turn_ns = (TURN_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, TURN_NS_MAX);
+        Self {
+            paid_in: 0,
+            events_max: EVENTS_SHARED_MIN,
+            turn_ns: turn_ns as i64,
+            credit_ns: 0,
+            max_percent: i64::from(max_percent),
+            allowed_ns: CPU_WINDOW_NS as i64,
+            refilled_ns: 0,
+        }
+    }
+
+    /// When it may run though it has used its part of the thread; `None`: now.
+    pub fn held_until_ns(&mut self, now_ns: u64) -> Option<u64> {
+        if self.max_percent >= 100 {
+            return None;
+        }
+        let passed = now_ns.saturating_sub(std::mem::replace(&mut self.refilled_ns, now_ns));
+        let passed = passed.min(100 * CPU_WINDOW_NS) as i64;
+        let full = CPU_WINDOW_NS as i64 * self.max_percent / 100;
+        self.allowed_ns = (self.allowed_ns + passed * self.max_percent / 100).min(full);
+        (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
+    }
+
+    /// Gives it the time of a turn, once in each round; what it has now, if it has any.
+    pub fn pay(&mut self, round: u64) -> Option<i64> {
+        if std::mem::replace(&mut self.paid_in, round) != round {
+            self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
+        }
+        (self.credit_ns > 0).then_some(self.credit_ns)
+    }
+
+    /// Its next turn. `is_lone`: nobody else wants the thread, so the turn may be longer, unless its part has an end.
+    pub fn turn(&self, is_lone: bool) -> Quantum {
+        if is_lone && self.max_percent >= 100 {
+            let (length_ns, events_max) = (LONE_TURN_NS, EVENTS_LONE_MAX);
+            return Quantum { length_ns, events_max, sent_bytes_max: usize::MAX, is_lone: true };
+        }
+        let length_ns = self.credit_ns.max(0) as u64;
+        let (events_max, sent_bytes_max) = (self.events_max, SENT_BYTES_SHARED_MAX);
+        Quantum { length_ns, events_max, sent_bytes_max, is_lone: false }
+    }
+
+    /// The turn took so much of the processor.
+    pub fn spend(&mut self, turn: &Quantum, used_ns: u64) {
+        let used_ns = used_ns as i64;
+        self.allowed_ns -= used_ns;
+        // What nobody else wanted is no debt.
+        if turn.is_lone {
+            return;
+        }
+        self.credit_ns -= used_ns;
+        // What the kernel does for the events of a turn is not in the time that the worker looks at.
+        self.events_max = if used_ns > self.turn_ns {
+            (self.events_max / 2).max(EVENTS_SHARED_MIN)
+        } else {
+            (self.events_max + 1).min(EVENTS_SHARED_MAX)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

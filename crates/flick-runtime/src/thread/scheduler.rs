@@ -1,0 +1,389 @@
+//! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
+//! Promises: a service that had nothing to do has its turn as soon as it has something, behind at most one turn of the
+//! others; a turn takes about [`TURN_NS`], at most [`TURN_NS_MAX`], and what is left of a message, or up to [`LONE_TURN_NS`]
+//! while nothing has come for anybody else for [`LONE_AFTER_NS`]; under load each gets
+//! processor time by its weight, and never more than its maximum; one that panics takes its program down and no other.
+//! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
+//! Source: FLICK §5.2, cooperative scheduling, one floor up; deficit round robin (Shreedhar and Varghese, 1995).
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use flick_net::{AnyDriver, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
+
+use crate::limits::{LONE_AFTER_NS, TURN_NS};
+use crate::shared::Shared;
+use crate::thread::cpu_share::CpuShare;
+use crate::worker::Worker;
+
+/// How a worker ended.
+pub enum WorkerExit {
+    /// It was asked to, or the system refused.
+    Over(std::io::Result<()>),
+    /// A broken invariant of ours.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The services of one program: they share its dictionaries, so they fall together.
+#[derive(Default)]
+pub struct ProgramGroup {
+    services: Mutex<Vec<Arc<Shared>>>,
+    wakers: Mutex<Vec<Waker>>,
+    has_fallen: AtomicBool,
+}
+
+impl ProgramGroup {
+    /// Adds what its services are stopped by.
+    pub fn add_service(&self, shared: Arc<Shared>) {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).push(shared);
+    }
+
+    /// Adds what one of its workers is woken by.
+    pub fn add_waker(&self, waker: Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+    }
+
+    /// Whether a panic has stopped it.
+    pub fn has_fallen(&self) -> bool {
+        self.has_fallen.load(Ordering::Acquire)
+    }
+
+    /// Stops all its services on all threads, because one of them has panicked.
+    pub fn stop(&self) {
+        self.has_fallen.store(true, Ordering::Release);
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shared| shared.stop());
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Waker::wake);
+    }
+}
+
+/// A service on this thread.
+pub struct ScheduledService {
+    worker: Option<Worker<AnyDriver>>,
+    name: String,
+    group: Arc<ProgramGroup>,
+    shared: Arc<Shared>,
+    end: Option<WorkerExit>,
+    /// It has something to do, or something has arrived.
+    is_ready: bool,
+    /// It is not watched, because it may not run before a time.
+    is_held: bool,
+    /// It had nothing to do when it was last asked.
+    has_slept: bool,
+    /// It has used more than its turns and waits until that is made up for.
+    is_waiting: bool,
+    /// Something has come for it since the last look.
+    is_named: bool,
+    /// When something last came for it.
+    heard_ns: u64,
+    budget: CpuShare,
+}
+
+impl ScheduledService {
+    /// A worker that has its listeners and has not started.
+    pub fn new(
+        worker: Worker<AnyDriver>,
+        name: String,
+        group: Arc<ProgramGroup>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let (weight, max_percent) = worker.share();
+        Self {
+            worker: Some(worker),
+            name,
+            group,
+            shared,
+            end: None,
+            is_ready: true,
+            is_held: false,
+            has_slept: true,
+            is_waiting: false,
+            is_named: false,
+            heard_ns: 0,
+            budget: CpuShare::new(weight, max_percent),
+        }
+    }
+
+    /// Runs alone on its thread to its end, as a service that shares it with nobody.
+    pub fn run_alone(mut self) -> WorkerExit {
+        let worker = self.worker.take();
+        let mut worker = worker.expect("a member has its worker until it ends");
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.run()));
+        match outcome {
+            Ok(result) => WorkerExit::Over(result),
+            Err(panic) => {
+                self.group.stop();
+                WorkerExit::Panicked(panic)
+            }
+        }
+    }
+
+    /// It has something to do, and may.
+    fn is_runnable(&self) -> bool {
+        self.is_ready && !self.is_held && self.worker.is_some()
+    }
+
+    /// Notes that it must wait although it has something to do.
+    fn wait(&mut self) {
+        if let Some(worker) = &self.worker
+            && !std::mem::replace(&mut self.is_waiting, true)
+        {
+            worker.note_wait();
+        }
+    }
+
+    /// Nobody can miss its turn because of it.
+    fn is_quiet(&self, now_ns: u64) -> bool {
+        self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.heard_ns) > LONE_AFTER_NS)
+    }
+
+    /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then. `is_lone`: all others are quiet,
+    /// so the turn may be longer, which makes up for the look at them and lets more leave at once.
+    fn run(&mut self, before_ns: u64, is_lone: bool) -> u64 {
+        let Some(worker) = &mut self.worker else { return before_ns };
+        // Who has slept may have answered all that came; whoever always has something to do sends in its next turn, all at once.
+        let flushes = self.has_slept && !is_lone;
+        (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
+        let turn = self.budget.turn(is_lone);
+        let length = Duration::from_nanos(turn.length_ns);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            worker.short_turn(length, turn.events_max, turn.sent_bytes_max, flushes)
+        }));
+        let after_ns = processor_ns();
+        let used_ns = after_ns.saturating_sub(before_ns);
+        worker.note_turn(used_ns);
+        self.budget.spend(&turn, used_ns);
+        let end = match outcome {
+            Ok(Ok(true)) => return after_ns,
+            Ok(Ok(false)) => WorkerExit::Over(Ok(())),
+            Ok(Err(error)) => WorkerExit::Over(Err(error)),
+            Err(panic) => {
+                tracing::error!(service = self.name, "a broken invariant: the program of this service stops");
+                self.group.stop();
+                WorkerExit::Panicked(panic)
+            }
+        };
+        self.end = Some(end);
+        self.worker = None;
+        after_ns
+    }
+}
+
+/// Processor time of this thread: what the kernel gave to others meanwhile is nobody's here.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// An address of several services, and by first byte which member it is for.
+pub struct SharedAddressListener {
+    /// The address.
+    pub door: SharedListener,
+    /// By byte: index of a member of the crew.
+    pub whose: Box<[Option<u16>; 256]>,
+    /// The services behind it, by index of a member.
+    pub members: Vec<u16>,
+}
+
+impl SharedAddressListener {
+    /// All services behind it take no new clients any more.
+    fn all_drain(&self, members: &[ScheduledService]) -> bool {
+        self.members.iter().all(|index| members[usize::from(*index)].shared.drain_asked().is_some())
+    }
+}
+
+/// A thread's services.
+pub struct Scheduler {
+    members: Vec<ScheduledService>,
+    entrances: Vec<SharedAddressListener>,
+    poller: Poller,
+    /// Whose turn is next, of those who always have something to do.
+    next: usize,
+    /// How often all of them were asked.
+    round: u64,
+}
+
+impl Scheduler {
+    /// Watches all. Errors: the system's.
+    pub fn new(
+        mut members: Vec<ScheduledService>,
+        entrances: Vec<SharedAddressListener>,
+    ) -> std::io::Result<Self> {
+        let mut poller = Poller::new(members.len() + entrances.len())?;
+        for (token, member) in members.iter_mut().enumerate() {
+            if let Some(worker) = &mut member.worker {
+                worker.driver().register(&mut poller, token as u32)?;
+            }
+        }
+        for (index, entrance) in entrances.iter().enumerate() {
+            poller.add(&entrance.door, (members.len() + index) as u32)?;
+        }
+        Ok(Self { members, entrances, poller, next: 0, round: 1 })
+    }
+
+    /// Runs all services to their ends. How each ended, in their order.
+    pub fn run(mut self) -> Vec<WorkerExit> {
+        for member in &mut self.members {
+            let Some(worker) = &mut member.worker else { continue };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.start())) {
+                member.group.stop();
+                (member.end, member.worker) = (Some(WorkerExit::Panicked(panic)), None);
+            }
+        }
+        while self.members.iter().any(|member| member.worker.is_some()) {
+            if let Err(error) = self.turns() {
+                // Without its watch the thread can serve nobody.
+                let kind = error.kind();
+                for member in self.members.iter_mut().filter(|member| member.worker.is_some()) {
+                    (member.end, member.worker) = (Some(WorkerExit::Over(Err(kind.into()))), None);
+                }
+            }
+        }
+        let ended = |member: ScheduledService| member.end.unwrap_or(WorkerExit::Over(Ok(())));
+        self.members.into_iter().map(ended).collect()
+    }
+
+    /// Waits until somebody has something to do, then gives turns for about the time of one, and one more.
+    fn turns(&mut self) -> std::io::Result<()> {
+        let timeout = self.timeout()?;
+        let (members, entrances) = (&mut self.members, self.entrances.len());
+        let (mut opened, mut named) = (false, false);
+        let count = members.len();
+        self.poller.wait(timeout, |token| match members.get_mut(token as usize) {
+            Some(member) => (member.is_ready, member.is_named, named) = (true, true, true),
+            None => opened |= (token as usize) < count + entrances,
+        })?;
+        let now_ns = monotonic_ns();
+        if named {
+            for member in members.iter_mut().filter(|member| member.is_named) {
+                (member.is_named, member.heard_ns) = (false, now_ns);
+            }
+        }
+        let is_due = |entrance: &SharedAddressListener| {
+            entrance.door.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns)
+        };
+        let must_close =
+            |entrance: &SharedAddressListener| entrance.door.is_open() && entrance.all_drain(&self.members);
+        if opened || self.entrances.iter().any(|entrance| is_due(entrance) || must_close(entrance)) {
+            self.let_in(now_ns)?;
+        }
+        let begun_ns = processor_ns();
+        let mut spent_ns = begun_ns;
+        while spent_ns < begun_ns + TURN_NS
+            && let Some(index) = self.awake()
+        {
+            let is_lone = self.is_lone(index, now_ns);
+            spent_ns = self.members[index].run(spent_ns, is_lone);
+        }
+        if let Some(index) = self.busy() {
+            let is_lone = self.is_lone(index, now_ns);
+            self.members[index].run(spent_ns, is_lone);
+        }
+        Ok(())
+    }
+
+    /// Whether all but one are quiet, and nobody is at a door.
+    fn is_lone(&self, index: usize, now_ns: u64) -> bool {
+        let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        self.entrances.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
+    }
+
+    /// Of those who slept and have something to do now: who has most of its time left.
+    fn awake(&mut self) -> Option<usize> {
+        let round = self.round;
+        let awake = self.members.iter_mut().enumerate();
+        let awake = awake.filter(|(_, member)| member.has_slept && member.is_runnable());
+        let with_time = awake.filter_map(|(index, member)| Some((member.budget.pay(round)?, index)));
+        with_time.max_by_key(|(credit_ns, _)| *credit_ns).map(|(_, index)| index)
+    }
+
+    /// Who is next of those who always have something to do, or have used up their time.
+    fn busy(&mut self) -> Option<usize> {
+        for _ in 0..self.members.len() {
+            let index = self.next;
+            self.next = (self.next + 1) % self.members.len();
+            self.round += u64::from(self.next == 0);
+            let member = &mut self.members[index];
+            if !member.is_runnable() {
+                continue;
+            }
+            if member.budget.pay(self.round).is_some() {
+                return Some(index);
+            }
+            member.wait();
+        }
+        None
+    }
+
+    /// How long everybody may sleep. Notes who has something to do, and who must wait with it.
+    fn timeout(&mut self) -> std::io::Result<Option<Duration>> {
+        let now_ns = monotonic_ns();
+        let mut next_ns: Option<u64> = None;
+        let mut note = |at_ns: u64| next_ns = Some(next_ns.map_or(at_ns, |next: u64| next.min(at_ns)));
+        for (token, member) in self.members.iter_mut().enumerate() {
+            let Some(worker) = &mut member.worker else { continue };
+            if !member.is_ready {
+                match worker.turn_due_ns() {
+                    Some(due_ns) if due_ns <= now_ns => member.is_ready = true,
+                    Some(due_ns) => {
+                        member.has_slept = true;
+                        note(due_ns);
+                    }
+                    None => member.has_slept = true,
+                }
+            }
+            let held = if member.is_ready { member.budget.held_until_ns(now_ns) } else { None };
+            if let Some(until_ns) = held {
+                note(until_ns);
+            } else if member.is_ready {
+                note(now_ns);
+            }
+            if member.is_held != held.is_some() {
+                member.is_held = held.is_some();
+                let Some(worker) = &member.worker else { continue };
+                if member.is_held {
+                    worker.note_wait();
+                }
+                worker.driver_ref().set_paused(&mut self.poller, token as u32, member.is_held)?;
+            }
+        }
+        self.entrances.iter().filter_map(|entrance| entrance.door.deadline_ns()).for_each(note);
+        Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
+    }
+
+    /// Hands who has come to the addresses of several services to the right ones.
+    fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
+        for entrance in &mut self.entrances {
+            let members = &mut self.members;
+            if entrance.all_drain(members) {
+                entrance.door.close();
+            }
+            if !entrance.door.is_open() {
+                continue;
+            }
+            let (whose, before) = (&entrance.whose, entrance.door.dropped());
+            let mut unknown = 0;
+            entrance.door.poll(now_ns, |PrereadConn { socket, peer, first_byte }| {
+                let member = whose[usize::from(first_byte)].map(|index| &mut members[usize::from(index)]);
+                match member.and_then(|member| Some((&mut member.is_ready, member.worker.as_mut()?))) {
+                    Some((is_ready, worker)) => {
+                        *is_ready = true;
+                        worker.adopt(socket, peer);
+                    }
+                    None => unknown += 1,
+                }
+            })?;
+            let silent = entrance.door.dropped() - before;
+            let first =
+                entrance.members.first().and_then(|index| members[usize::from(*index)].worker.as_ref());
+            if let Some(worker) = first
+                && (silent > 0 || unknown > 0)
+            {
+                worker.note_strangers(silent, unknown);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! New lists of backends, taken over between two turns: who is new is dialled, who has left gets nothing new and is seen
+//! off once what is under way on it is over, or its time is.
+//! Promises: a rule sees one list from its first statement to its last; a backend that stays keeps its connections;
+//! a connection on which something is under way is not ended before `Timeouts::leave` has passed.
+
+use std::sync::Arc;
+
+use flick_abi::{Event, FailureReason};
+use flick_net::Driver;
+
+use super::Worker;
+use crate::upstream::backend::{BackendConnState, BackendLife};
+use crate::upstream::health::BackendHealth;
+
+impl<D: Driver> Worker<D> {
+    /// Makes of all slots what the lists say.
+    pub(super) fn take_over_lists(&mut self) {
+        let roster = Arc::clone(&self.roster);
+        self.host.set_balancer(Arc::clone(roster.places()));
+        for (at, slot) in roster.slots().iter().enumerate() {
+            let backend = &mut self.backends[at];
+            match (backend.life, slot.element, &slot.endpoint) {
+                (BackendLife::Free, Some(element), Some(endpoint)) => {
+                    backend.endpoint.clone_from(endpoint);
+                    self.take_in(at, element);
+                }
+                (_, Some(element), Some(endpoint)) if backend.endpoint == *endpoint => {
+                    backend.element = element;
+                    if backend.life != BackendLife::SessionInfo {
+                        self.come_back(at);
+                    }
+                }
+                (_, Some(element), Some(endpoint)) => {
+                    // Everything else was taken: whoever still has something under way there is told at once.
+                    self.leave(at, 0);
+                    self.end_all(at);
+                    self.backends[at].endpoint.clone_from(endpoint);
+                    self.take_in(at, element);
+                }
+                (BackendLife::SessionInfo, None, _) => {
+                    let left_ns = self.driver.now_ns();
+                    self.leave(at, left_ns + self.setup.timeouts.backend_drain.as_nanos() as u64);
+                }
+                _ => {}
+            }
+        }
+        (0..self.setup.program.channels.len()).for_each(|channel| self.weigh_checks(channel));
+        self.unblock = true;
+    }
+
+    /// A new backend in a free slot.
+    fn take_in(&mut self, at: usize, element: u64) {
+        let now_ns = self.driver.now_ns();
+        let backend = &mut self.backends[at];
+        (backend.life, backend.element) = (BackendLife::SessionInfo, element);
+        (backend.failures, backend.is_up) = (0, false);
+        backend.health = BackendHealth {
+            back_ns: (self.roster.version() > 0).then_some(now_ns),
+            ..BackendHealth::default()
+        };
+        backend.health.check.due_ns = now_ns;
+        self.note_due(now_ns);
+        self.backend_counters[at].clear();
+        self.backend_counters[at].tracked.add(1);
+        self.backend_counters[at].health.show(&self.backends[at]);
+        self.dial_ahead(at);
+    }
+
+    /// One that had left and not finished is in its list again.
+    fn come_back(&mut self, at: usize) {
+        self.backends[at].life = BackendLife::SessionInfo;
+        self.leaving -= 1;
+        if self.links[self.backends[at].shared as usize].state == BackendConnState::Down
+            && !self.backends[at].is_up
+        {
+            self.dial_ahead(at);
+        }
+    }
+
+    fn dial_ahead(&mut self, at: usize) {
+        if !self.setup.private {
+            self.dial_shared(at as u32);
+        }
+    }
+
+    /// It is not in its list any more.
+    fn leave(&mut self, at: usize, until_ns: u64) {
+        let backend = &mut self.backends[at];
+        if backend.life == BackendLife::SessionInfo {
+            self.leaving += 1;
+            let (service, worker) = (&self.service, self.index);
+            tracing::info!(service, worker, address = %backend.endpoint, "backend has left its list");
+        }
+        backend.life = BackendLife::Leaving { until_ns };
+        self.drop_check(at);
+        self.note_due(self.driver.now_ns());
+    }
+
+    /// Looks after those that have left: ends their connections on which nothing is under way, and when their time is over
+    /// all of them.
+    pub(super) fn see_off(&mut self, now_ns: u64) {
+        for at in 0..self.backends.len() {
+            let BackendLife::Leaving { until_ns } = self.backends[at].life else { continue };
+            if now_ns >= until_ns {
+                self.end_all(at);
+                continue;
+            }
+            for link in self.backends[at].links() {
+                if self.is_unused(link) {
+                    self.retire_link(link);
+                }
+            }
+            let is_down = |link: u32| self.links[link as usize].state == BackendConnState::Down;
+            if self.backends[at].links().all(is_down) {
+                self.is_seen_off(at);
+            }
+        }
+    }
+
+    /// A connection that nobody would miss.
+    fn is_unused(&self, link: u32) -> bool {
+        let state = &self.links[link as usize];
+        let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
+        state.state != BackendConnState::Down
+            && state.requests.is_empty()
+            && !state.uploading
+            && !unsent
+            && state.tunnel.is_none()
+            && state.owner.is_none()
+    }
+
+    /// Ends what a backend that has left still has.
+    fn end_all(&mut self, at: usize) {
+        for link in self.backends[at].links() {
+            if self.links[link as usize].state != BackendConnState::Down {
+                self.link_broken(link, FailureReason::Unavailable, Some(Event::Broken));
+            }
+        }
+        self.is_seen_off(at);
+    }
+
+    fn is_seen_off(&mut self, at: usize) {
+        self.backends[at].life = BackendLife::Free;
+        if std::mem::take(&mut self.backends[at].is_up) {
+            self.backend_counters[at].up.sub(1);
+        }
+        self.leaving -= 1;
+        self.backend_counters[at].tracked.sub(1);
+        self.unblock = true;
+    }
+}

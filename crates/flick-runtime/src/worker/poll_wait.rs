@@ -1,0 +1,67 @@
+//! How a worker waits for its next turn: looking again and again for a while, if the operator wants that, then asleep.
+//! Promises: with something to do it does not wait; what it spins counts as rest where workers compare how busy they are.
+//! Refuses: spinning in the simulator and where services share a thread: its time would be everybody's.
+
+use std::time::Duration;
+
+use flick_net::{Driver, DriverEvent, monotonic_ns};
+
+use super::Worker;
+
+/// Polling before sleeping.
+#[derive(Debug, Default)]
+pub(super) struct BusyPoll {
+    /// How long it polls before it sleeps; zero: it sleeps at once.
+    pub max_ns: u64,
+    /// Time spent so, in all.
+    pub spent_ns: u64,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Asks the driver what has arrived, and waits for it at most so long. `rests`: no task is runnable.
+    pub(super) fn poll(
+        &mut self,
+        wait: Option<Duration>,
+        rests: bool,
+        events: &mut Vec<DriverEvent>,
+    ) -> std::io::Result<()> {
+        if let Some(balance) = &self.balance
+            && rests
+        {
+            balance.rests(Some(self.driver.now_ns()));
+        }
+        let left = if rests && self.busy_poll.max_ns > 0 { self.spin(wait, events)? } else { Some(wait) };
+        if let Some(wait) = left {
+            self.driver.poll(&self.pool, wait, events)?;
+        }
+        if let Some(balance) = &mut self.balance {
+            balance.rests(None);
+            balance.turn(self.driver.now_ns(), self.driver.waited_ns() + self.busy_poll.spent_ns);
+        }
+        Ok(())
+    }
+
+    /// Looks until something has arrived or the time for it is over; how long to sleep then, unless something has.
+    fn spin(
+        &mut self,
+        wait: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> std::io::Result<Option<Option<Duration>>> {
+        let begun_ns = monotonic_ns();
+        let most_ns =
+            wait.map_or(self.busy_poll.max_ns, |wait| self.busy_poll.max_ns.min(wait.as_nanos() as u64));
+        // Each look takes its time, so the clock bounds how many there are.
+        loop {
+            self.driver.poll(&self.pool, Some(Duration::ZERO), events)?;
+            let passed_ns = monotonic_ns().saturating_sub(begun_ns);
+            if !events.is_empty() {
+                self.busy_poll.spent_ns += passed_ns;
+                return Ok(None);
+            }
+            if passed_ns >= most_ns {
+                self.busy_poll.spent_ns += passed_ns;
+                return Ok(Some(wait.map(|wait| wait.saturating_sub(Duration::from_nanos(passed_ns)))));
+            }
+        }
+    }
+}

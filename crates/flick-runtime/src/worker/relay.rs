@@ -1,0 +1,568 @@
+//! Sessions of grammars that say nothing of requests and replies: each has backend connections of its own, dialled when
+//! its first message for one is there, and messages go both edge_counters in the order they arrive.
+//! Promises: constant memory, back-pressure both ways; messages of two backends never mix on their way to a client; the
+//! client's end is passed on to its backends, a backend's end ends the session once everything is out; a parser that
+//! is done with no bytes (a raw relay) has its rule run as soon as the connection is there.
+//! Refuses: asks, and streaming one message to several connections.
+
+use flick_abi::frame::SLOT_STATE;
+use flick_abi::limits::FAILURE_BYTES_MAX;
+use flick_abi::{FailureReason, Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
+use flick_buffers::{BufClass, Slice};
+use flick_net::Driver;
+
+use super::deliver::append;
+use super::health::warn_of;
+use super::rules::{Scratch, Start};
+use super::sending::{Outgoing, outgoing};
+use super::{Flow, Worker, tools};
+use crate::downstream::deadlines::DeadlineKind;
+use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::downstream::session::{Phase, Upload, Wait};
+use crate::limits::SESSION_BACKLOG_BYTES_MAX;
+use crate::observe::edge_counters::StartId;
+use crate::observe::task_counters::TaskKind;
+use crate::slab::Key;
+
+impl<D: Driver> Worker<D> {
+    /// The client's side has its turn.
+    pub(super) fn run_private_session(&mut self, key: Key) {
+        if !self.run_steps(TaskKind::Client, |worker| worker.private_step(key)) {
+            self.enqueue_session(key);
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.phase != Phase::Open {
+            session.inbox.clear(&mut self.pieces, &mut self.frames);
+            self.close_if_finished(key);
+            return;
+        }
+        let waits = session.wait != Wait::Nothing;
+        if session.eof && !waits {
+            self.client_is_over(key);
+            return;
+        }
+        let (eof, mid_message) = (session.eof, session.inbox.in_message());
+        self.set_receiving(key, !waits && !eof);
+        let now_ns = self.driver.now_ns();
+        if !mid_message || waits {
+            self.relay_moves(key, false);
+        } else if self.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+            let deadline_ns = now_ns + self.setup.timeouts.client_request.as_nanos() as u64;
+            self.set_deadline(key.index, DeadlineKind::Message, deadline_ns);
+        }
+    }
+
+    /// The client sends no more, and everything it sent has been dealt with: its backends are told.
+    fn client_is_over(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let in_body = match session.upload {
+            Upload::To { body, .. } | Upload::Discard { body, .. } => !body.is_until_close(),
+            Upload::None => false,
+        };
+        if session.inbox.in_message() || in_body {
+            // The session is counted as truncated where it ends, if part of a message is kept.
+            if in_body {
+                self.counters.truncated.add(1);
+            }
+            session.is_broken = true;
+            self.end_session(key, true);
+            return;
+        }
+        session.upload = Upload::None;
+        let (told, mut link) = (std::mem::replace(&mut session.client_is_over, true), session.private_links);
+        if link.is_none() {
+            session.phase = Phase::Closing;
+            self.close_if_finished(key);
+            return;
+        }
+        self.set_receiving(key, false);
+        self.deadlines.clear(key.index);
+        self.relay_moves(key, true);
+        while let Some(at) = link.filter(|_| !told) {
+            if let Some(conn) = self.links[at as usize].conn {
+                self.driver.shutdown(conn);
+            }
+            link = self.links[at as usize].next_of_owner;
+        }
+    }
+
+    fn private_step(&mut self, key: Key) -> Flow {
+        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        if session.phase != Phase::Open {
+            return Flow::Stop;
+        }
+        match session.upload {
+            Upload::To { .. } => return self.forward_body(key),
+            Upload::Discard { .. } => return self.discard_body(key),
+            Upload::None if session.client_is_over => return Flow::Stop,
+            Upload::None => {}
+        }
+        if session.speaker.is_some() {
+            // A rule might answer in the middle of what a backend is saying.
+            return self.wait_for(key, Wait::Replies);
+        }
+        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+            return self.wait_for(key, Wait::Client);
+        }
+        let clogged = session.clogged.and_then(|link| self.links[link as usize].conn);
+        if clogged.is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
+            return self.wait_for(key, Wait::Shared);
+        }
+        session.clogged = None;
+        let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
+        let look =
+            ParseSpec { parser: self.setup.view(channel).parse_request, asked: 0, wants: Completeness::All };
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let next = match begins && session.inbox.is_empty() {
+            true => self.next_of_nothing(look.parser, &mut scratch.frame),
+            false => {
+                let tools = &mut ParseContext { huge_reserve: self.huge_reserve, ..tools!(self) };
+                session.inbox.next(tools, look, &mut scratch.frame)
+            }
+        };
+        let flow = match next {
+            NextMessage::Whole(message) => self.private_message(key, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.private_message(key, &mut scratch, seen, false),
+            NextMessage::Starved => Flow::Stop,
+            NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
+            NextMessage::Fault { field, cause, .. } => {
+                tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
+                self.counters.protocol_errors_client.add(1);
+                self.private_failed(key, cause.reason());
+                Flow::Stop
+            }
+            NextMessage::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.end_session(key, true);
+                Flow::Stop
+            }
+            NextMessage::Waits => {
+                self.wants_huge = true;
+                self.wait_for(key, Wait::Shared)
+            }
+        };
+        self.scratch = Some(scratch);
+        flow
+    }
+
+    /// Whether a message that is all that comes on a connection has begun before its first byte.
+    fn next_of_nothing(&self, parser: FuncId, frame: &mut Frame) -> NextMessage {
+        frame.restart();
+        let begins = self.setup.engine.parse(parser, frame, &[]) == ParseStep::Done
+            && frame.flags().has(MessageFlags::UNTIL_CLOSE)
+            && frame.head_bytes() == 0;
+        if !begins {
+            frame.slots[SLOT_STATE] = 0;
+            return NextMessage::Starved;
+        }
+        self.pool
+            .alloc(BufClass::Small)
+            .map_or(NextMessage::NoBuffers, |buf| NextMessage::Large(buf.slice(0..0)))
+    }
+
+    /// One message of a client: `seen` is all of it, or of a large one at least its head.
+    fn private_message(&mut self, key: Key, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
+        let Some(session) = self.sessions.get(key) else { return Flow::Stop };
+        let (channel, gathered) = (session.channel, session.inbox.in_message());
+        let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
+        assert!(paused.is_none(), "a rule of a private session waits for nobody");
+        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let message = seen.sub(0..head);
+        if head > 0 {
+            self.consume(key, head);
+        }
+        self.counters.requests.add(1);
+        let mut body = (!whole).then(|| self.body_behind(&scratch.frame, head));
+        for at in 0..scratch.sends.as_slice().len() {
+            let send = scratch.sends.as_slice()[at];
+            let link = match self.private_send(key, scratch, &send, &message) {
+                Ok(link) => link,
+                Err(reason) => {
+                    self.drop_rest(body);
+                    self.private_failed(key, reason);
+                    return Flow::Stop;
+                }
+            };
+            let follows = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+            if let Some(link) = link.filter(|_| follows)
+                && let Some(rest) = body.take()
+                && let Some(session) = self.sessions.get_mut(key)
+            {
+                let epoch = self.links[link as usize].epoch;
+                session.upload = Upload::To { link, epoch, body: rest };
+            }
+        }
+        if let Some(rest) = body
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.upload = Upload::Discard { body: rest, bytes_max: u64::MAX };
+        }
+        if let Some(reason) = scratch.failure.filter(|_| scratch.sends.as_slice().is_empty()) {
+            self.private_failed(key, reason);
+            return Flow::Stop;
+        }
+        Flow::Go
+    }
+
+    /// Forgets a body, if there is one.
+    pub(super) fn drop_rest(&mut self, body: Option<crate::downstream::body::RemainingBody>) {
+        if let Some(body) = body {
+            self.drop_body(body);
+        }
+    }
+
+    /// Sends a message where a rule says; to a backend: gives its connection.
+    ///
+    /// Errors: it cannot be reached, or the message is none.
+    fn private_send(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        send: &Send,
+        message: &Slice,
+    ) -> Result<Option<u32>, FailureReason> {
+        if send.channel as usize == self.setup.listened {
+            self.private_answer(key, &outgoing(scratch, send.body, Some(message)));
+            return Ok(None);
+        }
+        let link = self.private_link(key, send).ok_or(FailureReason::Unavailable)?;
+        self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
+        let written =
+            self.write_to_link(link, &outgoing(scratch, send.body, Some(message)), [None, None], None);
+        if !written {
+            self.counters.exhausted.add(1);
+            return Err(FailureReason::Overload);
+        }
+        let is_full = self.links[link as usize]
+            .conn
+            .is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
+        if is_full && let Some(session) = self.sessions.get_mut(key) {
+            session.clogged = Some(link);
+        }
+        Ok(Some(link))
+    }
+
+    /// Writes to a client, in no other order than this.
+    fn private_answer(&mut self, key: Key, message: &Outgoing<'_>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        self.counters.replies.add(1);
+        if session.fill.is_none() {
+            self.filled.push(key);
+        }
+        let (driver, conn) = (&mut self.driver, session.conn);
+        let bytes_out = &mut session.bytes_out;
+        let mut emit = |slice: Slice| {
+            *bytes_out += u64::from(slice.len());
+            driver.send(conn, slice);
+        };
+        let written =
+            append(&self.pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
+        if let Some(rest) = &message.rest {
+            emit(rest.clone());
+        }
+        if !written {
+            self.counters.exhausted.add(1);
+            self.end_session(key, true);
+        }
+    }
+
+    /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
+    /// the element's when its channel gets another list.
+    fn private_link(&mut self, key: Key, send: &Send) -> Option<u32> {
+        let first = self.sessions.get(key)?.private_links;
+        let mut at = first;
+        while let Some(link) = at {
+            let state = &self.links[link as usize];
+            let channel = self.backends[state.backend as usize].channel;
+            if channel == send.channel as usize && state.owned_as == send.element {
+                return Some(link);
+            }
+            at = state.next_of_owner;
+        }
+        let backend = self.backend_of(send)?;
+        let Some(link) = self.borrow_exclusive(backend) else {
+            self.backend_counters[backend as usize].failures.add(1);
+            return None;
+        };
+        let state = &mut self.links[link as usize];
+        state.owner = Some(key);
+        state.owned_as = send.element;
+        state.next_of_owner = first;
+        state.is_fresh = true;
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.private_links = Some(link);
+        }
+        Some(link)
+    }
+
+    /// A session cannot go on: its client is told in the grammar's words, if it has any, and the connection ends.
+    fn private_failed(&mut self, key: Key, reason: FailureReason) {
+        match reason {
+            FailureReason::Unavailable => self.counters.errors_unavailable.add(1),
+            FailureReason::Timeout => self.counters.errors_timeout.add(1),
+            FailureReason::Overload => self.counters.errors_overload.add(1),
+            FailureReason::Malformed
+            | FailureReason::TooLong
+            | FailureReason::Unsupported
+            | FailureReason::NameTooLong => {
+                self.counters.errors_malformed.add(1);
+            }
+            FailureReason::Farewell => {}
+        }
+        let Some(session) = self.sessions.get(key) else { return };
+        if session.speaker.is_some() {
+            self.end_session(key, true);
+            return;
+        }
+        if let Some(builder) = self.setup.failure(reason) {
+            let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
+            let len = self.setup.engine.build(builder, &frame, &mut text);
+            self.private_answer(key, &Outgoing { front: &text[..len], cuts: None, rest: None });
+        }
+        self.leave_private_links(key);
+        self.stop_reading(key);
+        self.close_if_finished(key);
+    }
+
+    /// The session has no use for its backend connections any more.
+    pub(super) fn leave_private_links(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.speaker = None;
+        let first = session.private_links.take();
+        self.drop_private_links(first);
+    }
+
+    /// Ends a row of connections of a session that is over.
+    pub(super) fn drop_private_links(&mut self, first: Option<u32>) {
+        let mut at = first;
+        while let Some(link) = at {
+            let state = &mut self.links[link as usize];
+            at = state.next_of_owner.take();
+            state.owner = None;
+            state.is_abandoned = true;
+            self.enqueue_link(link);
+        }
+    }
+
+    /// A backend connection of a session is lost.
+    pub(super) fn private_lost(&mut self, key: Key, link: u32, was_up: bool) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let next = self.links[link as usize].next_of_owner.take();
+        if session.speaker == Some(link) {
+            self.end_session(key, true);
+            return;
+        }
+        let mut at = session.private_links;
+        if at == Some(link) {
+            session.private_links = next;
+        }
+        while let Some(before) = at {
+            at = self.links[before as usize].next_of_owner;
+            if at == Some(link) {
+                self.links[before as usize].next_of_owner = next;
+            }
+        }
+        if was_up {
+            self.end_session(key, true);
+        } else {
+            self.private_failed(key, FailureReason::Unavailable);
+        }
+    }
+
+    /// One step of a backend connection of a session.
+    pub(super) fn private_link_step(&mut self, link: u32, key: Key) -> Flow {
+        let Some(session) = self.sessions.get(key) else { return Flow::Stop };
+        if session.phase != Phase::Open || session.speaker.is_some_and(|speaker| speaker != link) {
+            return Flow::Stop;
+        }
+        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+            self.stall(link, key);
+            return Flow::Stop;
+        }
+        let state = &mut self.links[link as usize];
+        state.grace = None;
+        if state.private_body.is_some() {
+            return self.private_reply_body(link, key);
+        }
+        let (begins, backend) = (std::mem::take(&mut state.is_fresh), &self.backends[state.backend as usize]);
+        let (channel, element) = (backend.channel, backend.element);
+        let Some(view) = &self.setup.program.channels[channel].view else {
+            // The program never receives here; whatever comes is dropped with its framing unknown.
+            state.inbox.clear(&mut self.pieces, &mut self.frames);
+            return Flow::Stop;
+        };
+        let look = ParseSpec { parser: view.parse_reply, asked: 0, wants: Completeness::All };
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let next = match begins && state.inbox.is_empty() {
+            true => self.next_of_nothing(look.parser, &mut scratch.frame),
+            false => state.inbox.next(&mut tools!(self), look, &mut scratch.frame),
+        };
+        let start = (channel, element);
+        let flow = match next {
+            NextMessage::Whole(message) => self.private_reply(link, key, start, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.private_reply(link, key, start, &mut scratch, seen, false),
+            NextMessage::Starved => Flow::Stop,
+            NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
+            NextMessage::Fault { field, cause, .. } => {
+                let why = cause.text();
+                self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
+                self.counters.protocol_errors_backend.add(1);
+                self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                Flow::Stop
+            }
+            NextMessage::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.end_session(key, true);
+                Flow::Stop
+            }
+            NextMessage::Waits => self.wait_for_huge(link),
+        };
+        self.scratch = Some(scratch);
+        flow
+    }
+
+    /// One message of a backend for its session.
+    fn private_reply(
+        &mut self,
+        link: u32,
+        key: Key,
+        (channel, element): (usize, u64),
+        scratch: &mut Scratch,
+        seen: Slice,
+        whole: bool,
+    ) -> Flow {
+        let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
+        assert!(paused.is_none(), "a rule of a reply waits for nobody");
+        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        let gathered = self.links[link as usize].inbox.in_message();
+        let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let message = seen.sub(0..head);
+        if head > 0 {
+            self.consume_reply(link, head);
+        }
+        let mut heard = false;
+        for at in 0..scratch.sends.as_slice().len() {
+            let send = scratch.sends.as_slice()[at];
+            let to_client = send.channel as usize == self.setup.listened;
+            heard |= to_client && !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+            if let Err(reason) = self.private_send(key, scratch, &send, &message) {
+                self.private_failed(key, reason);
+                return Flow::Stop;
+            }
+        }
+        let epoch = self.links[link as usize].epoch;
+        if !whole && self.links[link as usize].owner == Some(key) {
+            let body = self.body_behind(&scratch.frame, head);
+            if self.links[link as usize].epoch == epoch {
+                self.links[link as usize].private_body = Some((body, heard));
+            }
+            if let Some(session) = self.sessions.get_mut(key).filter(|_| heard) {
+                session.speaker = Some(link);
+            }
+        }
+        Flow::Go
+    }
+
+    /// Passes on what has arrived of a large message of a backend.
+    fn private_reply_body(&mut self, link: u32, key: Key) -> Flow {
+        use super::bodies::{Piece, next_piece};
+        let state = &mut self.links[link as usize];
+        let Some((mut body, heard)) = state.private_body else { return Flow::Go };
+        let parser = self.setup.view(self.backends[state.backend as usize].channel).parse_reply;
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
+        let piece = next_piece(&mut state.inbox, tools, &mut self.bodies, frame, &mut body, parser);
+        state.private_body = (!body.is_over()).then_some((body, heard));
+        let flow = match piece {
+            Piece::Bytes(piece) => {
+                if let Some(session) = self.sessions.get_mut(key).filter(|_| heard) {
+                    session.bytes_out += u64::from(piece.len());
+                    self.driver.send(session.conn, piece);
+                }
+                Flow::Go
+            }
+            Piece::Head(head) => {
+                if heard {
+                    let cuts = Some(&scratch.frame);
+                    self.private_answer(key, &Outgoing { front: head.bytes(), cuts, rest: None });
+                }
+                Flow::Go
+            }
+            Piece::Over => Flow::Go,
+            Piece::Nothing => Flow::Stop,
+            Piece::Fault { .. } => {
+                self.counters.protocol_errors_backend.add(1);
+                self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                Flow::Stop
+            }
+            Piece::NoBuffers => {
+                self.counters.exhausted.add(1);
+                self.end_session(key, true);
+                Flow::Stop
+            }
+        };
+        self.scratch = Some(scratch);
+        if flow == Flow::Go && body.is_over() {
+            self.speaker_is_over(key, link);
+        }
+        self.private_moves(key);
+        flow
+    }
+
+    /// A large message has gone to the client whole: others may speak.
+    fn speaker_is_over(&mut self, key: Key, link: u32) {
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.speaker == Some(link)) else {
+            return;
+        };
+        session.speaker = None;
+        let mut at = session.private_links;
+        self.enqueue_session(key);
+        while let Some(link) = at {
+            self.enqueue_link(link);
+            at = self.links[link as usize].next_of_owner;
+        }
+    }
+
+    fn private_moves(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let is_half = session.client_is_over;
+        if self.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+            self.relay_moves(key, is_half);
+        }
+    }
+
+    /// A backend connection of a session has run out of work: whether it is over.
+    pub(super) fn private_link_rests(&mut self, link: u32, key: Key) {
+        let state = &self.links[link as usize];
+        let receive = state.stalled.is_none() && !state.wants_huge;
+        if !(receive && state.eof) {
+            self.link_receives(link, receive);
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.speaker.is_some_and(|speaker| speaker != link) {
+            return;
+        }
+        let in_body = state.private_body.is_some_and(|(body, _)| !body.is_until_close());
+        if state.inbox.in_message() || in_body || state.conn.is_none() {
+            if state.inbox.in_message() || in_body {
+                self.counters.truncated.add(1);
+            }
+            self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
+            return;
+        }
+        // Everything it said has gone out: so ends the session.
+        let others = session.private_links.take();
+        session.speaker = None;
+        if let Upload::To { body, .. } = std::mem::replace(&mut session.upload, Upload::None) {
+            self.drop_body(body);
+        }
+        self.links[link as usize].is_last = true;
+        self.drop_private_links(others);
+        self.stop_reading(key);
+        self.close_if_finished(key);
+    }
+}

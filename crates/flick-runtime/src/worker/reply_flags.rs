@@ -1,0 +1,164 @@
+//! What programs build is read once more before it leaves: it must be of the grammar, and what the grammar says of it
+//! decides what follows (its number and loud twin, what its reply repeats, whether its client wants to hear it).
+//! Promises: bytes that are not exactly one message never leave as one; a request that was to carry them fails.
+//! Refuses: messages that are passed on as they came; they have been read.
+
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::limits::ECHO_FIELDS_MAX;
+use flick_abi::{Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
+use flick_buffers::Slice;
+use flick_net::Driver;
+
+use super::Worker;
+use super::deliver::restore_echo;
+use super::rules::Scratch;
+use super::sending::Given;
+use crate::limits::JOINED_BYTES_MAX;
+
+/// What a message is to its grammar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// It was not read again: what is known of the one that started the rule holds.
+    Same,
+    /// It was read into `scratch.other`.
+    Known,
+    /// It is none.
+    Wrong,
+}
+
+/// What becomes of a message that a program sends to its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes out.
+    Heard,
+    /// It goes out, and its end is the connection's.
+    HeardToTheEnd,
+    /// Its client has asked not to hear it.
+    Silent,
+    /// It is no message.
+    Wrong,
+}
+
+/// The fields that a reply repeats.
+type Echo = [u64; ECHO_FIELDS_MAX];
+
+/// How a message is read again.
+struct Look<'a> {
+    /// With which parser.
+    parser: FuncId,
+    /// What the request that it answers kept.
+    kept: u64,
+    /// Says whether a reply is heard, once these fields are put back.
+    judge: Option<(FuncId, &'a Echo)>,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Reads a request that a rule sends to a backend.
+    pub(super) fn examine(&self, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) -> Judged {
+        let channels = &self.setup.program.channels;
+        let (to, listened) = (&channels[send.channel as usize], &channels[self.setup.listened]);
+        let same = listened.view.as_ref().filter(|_| listened.protocol == to.protocol);
+        let Some(view) = to.view.as_ref().or(same) else { return Judged::Same };
+        let look = Look { parser: view.parse_request, kept: 0, judge: None };
+        match send.body {
+            SendBody::Original | SendBody::Message(0) => Judged::Same,
+            SendBody::Message(_) => match self.read_again(scratch, look, send.body, message) {
+                Judged::Known => Judged::Known,
+                Judged::Same | Judged::Wrong => Judged::Same,
+            },
+            SendBody::Rebuilt { .. } => self.read_again(scratch, look, send.body, message),
+        }
+    }
+
+    /// Reads a message that a rule sends to its client in reply to a request of which this was kept.
+    pub(super) fn judge(
+        &self,
+        scratch: &mut Scratch,
+        body: SendBody,
+        message: Option<&Slice>,
+        (echo, kept): (&Echo, u64),
+    ) -> Verdict {
+        let Some(view) = &self.setup.program.channels[self.setup.listened].view else {
+            return Verdict::Heard;
+        };
+        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Heard };
+        // Of a message whose parts follow unchanged, the head is all that has been built.
+        let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
+        let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
+        if self.read_again(scratch, look, body, message) == Judged::Wrong {
+            return Verdict::Wrong;
+        }
+        let flags = scratch.other.flags();
+        if flags.has(MessageFlags::SILENT) {
+            Verdict::Silent
+        } else if flags.has(MessageFlags::UNTIL_CLOSE) {
+            Verdict::HeardToTheEnd
+        } else {
+            Verdict::Heard
+        }
+    }
+
+    /// Reads what a rule has built into `scratch.other`.
+    fn read_again(
+        &self,
+        scratch: &mut Scratch,
+        look: Look<'_>,
+        body: SendBody,
+        message: Option<&Slice>,
+    ) -> Judged {
+        let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
+        let built = Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
+        let engine = &*self.setup.engine;
+        let begin = |other: &mut Frame| {
+            other.restart();
+            other.slots[SLOT_ASKED] = look.kept;
+        };
+        begin(other);
+        let mut bytes = built.front;
+        let mut step = engine.parse(look.parser, other, bytes);
+        if let (ParseStep::NeedMore(_), Some(rest)) = (step, &built.rest) {
+            // What follows unchanged begins inside the head.
+            joined.clear();
+            let room = JOINED_BYTES_MAX.saturating_sub(bytes.len()).min(rest.len() as usize);
+            joined.extend_from_slice(&bytes[..bytes.len().min(JOINED_BYTES_MAX)]);
+            joined.extend_from_slice(&rest.bytes()[..room]);
+            bytes = joined;
+            begin(other);
+            step = engine.parse(look.parser, other, bytes);
+        }
+        let stands_alone = matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        if step != ParseStep::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
+            return Judged::Wrong;
+        }
+        if let Some((judge, echo)) = look.judge {
+            restore_echo(other, &self.setup.protocol().echo, echo);
+            let step = engine.parse(judge, other, bytes);
+            assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
+        }
+        Judged::Known
+    }
+
+    /// Whether bytes that nothing follows are one message, of which the first part has been read: what stands behind it
+    /// would be taken for the next one, and a reply to it given to somebody else.
+    fn is_one_message(&self, parser: FuncId, first: &Frame, bytes: &[u8]) -> bool {
+        let mut frame = Frame::new();
+        frame.copy_from(first);
+        let mut end = first.total_bytes();
+        // Each part but the last has bytes.
+        for _ in 0..=bytes.len() {
+            if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
+                return true;
+            }
+            if !frame.flags().has(MessageFlags::PARTS) {
+                return end == bytes.len() as u64;
+            }
+            let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(end..)) else { return false };
+            frame.next_part();
+            if self.setup.engine.parse(parser, &mut frame, rest) != ParseStep::Done {
+                return false;
+            }
+            end = end.saturating_add(frame.total_bytes());
+        }
+        false
+    }
+}

@@ -1,0 +1,483 @@
+//! Rules that suspend themselves: what they ask goes out, what is answered is kept, and they go on when the last answer is
+//! there. Also how handlers and timers run, which are activations that wait for their turn only.
+//! Promises: the request of a suspended rule stands in its session's queue from the start, so that replies keep the
+//! order of requests whatever is asked meanwhile; every ask has one answer, its own reply or a reason; a reply that
+//! comes after its ask was given up is drained, never taken for another; nobody answers twice.
+//! Refuses: keeping replies too long to gather (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
+
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::{Event, FailureReason, MessageFlags, ParseStep, RuleAction, RuleOutcome, Send, SendBody};
+use flick_buffers::{BufClass, SMALL_BYTES, Slice};
+use flick_net::Driver;
+
+use super::deliver::restore_echo;
+use super::replies::Heard;
+use super::reply_flags::Verdict;
+use super::rules::{Paused, Scratch};
+use super::sending::{BackendIncident, Outgoing, Patches, Unsent, Waiter, outgoing};
+use super::{Flow, Task, Worker};
+use crate::inflight::{ReplyTarget, RequestId};
+use crate::limits::{LINK_BACKLOG_BYTES_MAX, PLENTY_SHARE};
+use crate::observe::edge_counters::StartId;
+use crate::rules::locals::StateId;
+use crate::rules::suspended::SuspendedRule;
+use crate::slab::Key;
+use crate::upstream::backend::Download;
+
+impl<D: Driver> Worker<D> {
+    /// Keeps a rule that has suspended itself on a client's request, and carries out what it has left.
+    pub(super) fn suspend_request(
+        &mut self,
+        (session, channel): (Key, usize),
+        scratch: &mut Scratch,
+        paused: Paused,
+        message: &Slice,
+    ) {
+        let echo = self.echo_of(&scratch.frame);
+        let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
+        self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+        let mute = scratch.frame.flags().has(MessageFlags::ONE_WAY);
+        let start = StartId::channel(channel);
+        self.edge_counters.started(start, 1);
+        let activation = SuspendedRule {
+            session: Some(session),
+            request: Some(request),
+            forwards: true,
+            reason: Some(FailureReason::Unavailable).filter(|_| !mute),
+            message: Some(self.to_keep(message)),
+            ..SuspendedRule::new(paused.rule, start)
+        };
+        let Some(key) = self.activations.insert(activation, &scratch.frame) else {
+            self.fail_request(request, FailureReason::Overload);
+            return;
+        };
+        self.counters.rules_suspended.add(1);
+        self.ledger.get_mut(request).tie = ReplyTarget::Answerer(key);
+        scratch.has_frame = true;
+        self.carry_out(key, scratch);
+        self.suspend(key, scratch, paused);
+        scratch.named = None;
+    }
+
+    /// A message to be kept for as long as its rule waits: where it lies, or, when buffers are scarce, a copy that does not
+    /// keep a large buffer from being used again.
+    fn to_keep(&self, message: &Slice) -> Slice {
+        let (live, all) = (self.pool.live_count(BufClass::Large), self.pool.capacity_count(BufClass::Large));
+        if live < all / PLENTY_SHARE || message.len() > SMALL_BYTES {
+            return message.clone();
+        }
+        let Some(small) = self.pool.alloc(BufClass::Small) else { return message.clone() };
+        let taken = small.append(message.bytes());
+        assert!(taken == message.len(), "a small message fits a small buffer");
+        small.slice(0..taken)
+    }
+
+    /// The turn of an activation has come.
+    pub(super) fn run_activation(&mut self, key: Key) {
+        let mut scratch = self.scratch.take().expect("activations never nest");
+        if let Some(state) = self.state_of(key) {
+            self.first_values(&mut scratch, state);
+            self.go_on(key, &mut scratch, state);
+            scratch.named = None;
+        }
+        self.scratch = Some(scratch);
+    }
+
+    /// The state that an activation works on; `None` when it is over because its client has gone.
+    fn state_of(&mut self, key: Key) -> Option<StateId> {
+        let activation = self.activations.get(key)?;
+        let state = match activation.session {
+            Some(session) => self.sessions.get(session).map(|session| session.state),
+            None => activation.state,
+        };
+        if state.is_none() {
+            self.cancel(key);
+        }
+        state
+    }
+
+    /// Runs an activation until it suspends itself or is over, and the rules behind it.
+    fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
+        scratch.out_len = self.activations.restore(key, &mut scratch.out, &mut scratch.spills);
+        scratch.has_frame = false;
+        for _ in 0..=self.setup.program.rules.len() {
+            let outcome = self.run_rule_of(scratch, key, state);
+            self.carry_out(key, scratch);
+            let Some(activation) = self.activations.get_mut(key) else { return };
+            if let RuleOutcome::Suspended(resume) = outcome {
+                let paused = Paused { rule: activation.rule, resume, next: activation.next };
+                self.suspend(key, scratch, paused);
+                return;
+            }
+            if let Some(reason) = scratch.failure {
+                activation.reason = activation.reason.map(|_| reason);
+                self.note_too_long(reason);
+            }
+            if !self.next_rule(key, scratch) {
+                break;
+            }
+        }
+        self.finish_activation(key);
+    }
+
+    /// Makes an activation ready for the next rule of its channel that runs, carrying out those before it that only
+    /// pass the message on. Whether there is one.
+    fn next_rule(&mut self, key: Key, scratch: &mut Scratch) -> bool {
+        self.activations.start_anew(key);
+        scratch.out_len = 0;
+        while let Some(activation) = self.activations.get_mut(key)
+            && let Some((channel, at)) = activation.next.take()
+        {
+            let actions = &self.setup.actions[channel];
+            activation.resume = 0;
+            activation.next = Some((channel, at + 1)).filter(|(_, at)| *at < actions.len());
+            match actions[at] {
+                RuleAction::Run { rule } => {
+                    activation.rule = rule;
+                    return true;
+                }
+                RuleAction::Pass { to } => {
+                    let send = Send { channel: to as u32, element: 0, body: SendBody::Original };
+                    scratch.sends.push(send);
+                    self.carry_out(key, scratch);
+                }
+            }
+        }
+        false
+    }
+
+    /// Keeps a suspended activation and sends what it asks.
+    fn suspend(&mut self, key: Key, scratch: &mut Scratch, paused: Paused) {
+        let asks = scratch.asks.as_slice().len();
+        let Some(activation) = self.activations.get_mut(key) else { return };
+        (activation.rule, activation.resume, activation.next) = (paused.rule, paused.resume, paused.next);
+        self.activations.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
+        if asks == 0 {
+            self.run_queue.push_back(Task::SuspendedRule(key));
+        }
+        self.counters.asks.add(asks as u64);
+        self.load_frame(key, scratch);
+        for at in 0..asks {
+            if let Err(unsent) = self.send_ask(key, scratch, at as u8) {
+                self.ask_failed(key, at as u8, unsent.reason());
+            }
+        }
+    }
+
+    fn send_ask(&mut self, key: Key, scratch: &mut Scratch, at: u8) -> Result<(), Unsent> {
+        let ask = scratch.asks.as_slice()[usize::from(at)];
+        let Some(activation) = self.activations.get(key) else { return Ok(()) };
+        let (message, session) = (activation.message.clone(), activation.session);
+        self.edge_counters.asked(activation.start, ask.send.channel);
+        self.name_message(key, scratch, ask.send.body);
+        let deadline_ns = match u64::try_from(ask.timeout_ns) {
+            Ok(timeout_ns) if timeout_ns > 0 => self.driver.now_ns().saturating_add(timeout_ns),
+            _ => u64::MAX,
+        };
+        if self.setup.program.channels[ask.send.channel as usize].view.is_none() {
+            return Err(Unsent::Unanswerable);
+        }
+        let waiter = Waiter::Ask { activation: key, ask: at, deadline_ns };
+        self.send_request(scratch, &ask.send, message.as_ref(), waiter)?;
+        if deadline_ns != u64::MAX {
+            self.note_due(deadline_ns);
+        }
+        if let Some(session) = session {
+            self.note_clog(session, &ask.send);
+        }
+        Ok(())
+    }
+
+    /// Puts the frame of the message of an activation where what is sent is looked at, if it is not there: a rule that only
+    /// passes a reply on does without.
+    fn load_frame(&self, key: Key, scratch: &mut Scratch) {
+        if !std::mem::replace(&mut scratch.has_frame, true) {
+            scratch.frame.copy_from(self.activations.frame(key));
+        }
+    }
+
+    /// Puts the message that `body` names, if it is a reply to an ask, where `outgoing` finds it.
+    fn name_message(&mut self, key: Key, scratch: &mut Scratch, body: SendBody) {
+        let number = match body {
+            SendBody::Original => 0,
+            SendBody::Message(number) => number,
+            SendBody::Rebuilt { tail_of, tail_from, .. } if tail_from != u32::MAX => tail_of,
+            SendBody::Rebuilt { .. } => 0,
+        };
+        scratch.named = None;
+        if number > 0 {
+            scratch.named = self.activations.reply(key, usize::from(number)).cloned();
+            scratch.named_frame.copy_cuts(self.activations.reply_frame(key, usize::from(number)));
+        }
+    }
+
+    /// A session that has sent to a backend connection which is full takes no further message until it drains.
+    pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
+        let Some(backend) = self.backend_of(send) else { return };
+        let link = self.backends[backend as usize].shared;
+        let is_full = self.links[link as usize]
+            .conn
+            .is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX);
+        if is_full && let Some(session) = self.sessions.get_mut(session) {
+            session.clogged = Some(link);
+        }
+    }
+
+    /// Sends what the rule of an activation has left to send.
+    fn carry_out(&mut self, key: Key, scratch: &mut Scratch) {
+        for at in 0..scratch.sends.as_slice().len() {
+            let send = scratch.sends.as_slice()[at];
+            let Some(activation) = self.activations.get(key) else { return };
+            let (message, request) = (activation.message.clone(), activation.request);
+            self.edge_counters.carried(activation.start, &[send]);
+            self.name_message(key, scratch, send.body);
+            let is_for_client = send.channel as usize == self.setup.listened;
+            if !is_for_client || request.is_none() || scratch.named.is_none() {
+                self.load_frame(key, scratch);
+            }
+            if is_for_client {
+                self.send_to_client(key, scratch, &send, message.as_ref());
+            } else {
+                self.send_to_backend(key, scratch, &send, message.as_ref());
+            }
+        }
+        scratch.sends.clear();
+        scratch.named = None;
+    }
+
+    /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
+    /// behind the others when the request has been sent on.
+    fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
+        let Some(activation) = self.activations.get(key) else { return };
+        let (request, session, forwards) = (activation.request, activation.session, activation.forwards);
+        if let Some(request) = request {
+            let entry = self.ledger.get(request);
+            let (echo, kept) = (entry.echo, entry.kept);
+            let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
+            if self.is_silent(key, send.body) {
+                verdict = Verdict::Silent;
+            }
+            if verdict == Verdict::Wrong {
+                self.counters.sends_dropped.add(1);
+                return;
+            }
+            if let Some(activation) = self.activations.get_mut(key) {
+                activation.is_answered = true;
+            }
+            if verdict == Verdict::Silent {
+                self.counters.replies_suppressed.add(1);
+                return;
+            }
+            self.ledger.get_mut(request).begun = true;
+            let patches = reply_patches(&self.setup, &echo);
+            self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
+            if let Some(session) = session.filter(|_| verdict == Verdict::HeardToTheEnd) {
+                self.ends_with_reply(session);
+            }
+        } else if let Some(session) = session.filter(|_| forwards) {
+            self.answer_directly(session, scratch, send, message);
+        } else {
+            self.counters.sends_dropped.add(1);
+        }
+    }
+
+    /// Whether a client has asked not to hear a reply that its rule passes on.
+    fn is_silent(&self, key: Key, body: SendBody) -> bool {
+        let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
+            return false;
+        };
+        number > 0 && self.activations.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
+    }
+
+    /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.
+    fn send_to_backend(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
+        let Some(activation) = self.activations.get_mut(key) else { return };
+        let session = activation.session;
+        let may_forward = activation.forwards && !activation.is_answered && activation.reason.is_some();
+        let request = activation.request.filter(|_| may_forward);
+        let waiter = request.map_or(Waiter::Nobody, Waiter::Booked);
+        if let Some(request) = request {
+            // From here on its reply answers it, or the connection's end.
+            activation.request = None;
+            activation.is_answered = true;
+            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+        }
+        let sent = self.send_request(scratch, send, message, waiter);
+        match (sent, request) {
+            (Ok(()), _) => {}
+            (Err(unsent), Some(request)) => self.fail_unsent(request, unsent),
+            (Err(_), None) => self.counters.sends_dropped.add(1),
+        }
+        if let Some(session) = session {
+            self.note_clog(session, send);
+        }
+    }
+
+    /// A request that could not be sent: its handler may answer it, or we do.
+    pub(super) fn fail_unsent(&mut self, request: RequestId, unsent: Unsent) {
+        let mishap = match unsent {
+            Unsent::Down(backend) => Some(BackendIncident { event: Event::Refused, backend }),
+            _ => None,
+        };
+        self.fail_or_handle(request, unsent.reason(), mishap);
+    }
+
+    /// The reply to an ask: kept if it is whole; of a large one nothing is.
+    pub(super) fn ask_reply(
+        &mut self,
+        heard: Heard,
+        scratch: &mut Scratch,
+        (activation, ask): (Key, u8),
+        seen: Slice,
+        whole: bool,
+    ) -> Flow {
+        let Heard { link, channel, request } = heard;
+        let echo = self.ledger.get(request).echo;
+        restore_echo(&mut scratch.frame, &self.setup.protocol_of(channel).echo, &echo);
+        if let Some(judge) = self.setup.view(channel).reply_flags {
+            let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+            assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
+        }
+        let flags = scratch.frame.flags();
+        let last = !flags.has(MessageFlags::MORE);
+        let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
+        let state = &mut self.links[link as usize];
+        state.is_last |= ends.iter().any(|end| flags.has(*end));
+        let exclusive = self.backends[state.backend as usize].exclusive;
+        if whole && !last && exclusive {
+            // News of the exchange; what answers it is yet to come.
+            self.consume_reply(link, seen.len());
+            return Flow::Go;
+        }
+        self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+        if whole {
+            self.consume_reply(link, seen.len());
+            self.ledger.get_mut(request).begun = true;
+            let reply = self.to_keep(&seen);
+            if self.activations.answer(activation, ask, &scratch.frame, reply) {
+                self.run_queue.push_back(Task::SuspendedRule(activation));
+            }
+            if last {
+                self.reply_was_last(link, request);
+            }
+            return Flow::Go;
+        }
+        let gathered = self.links[link as usize].inbox.in_message();
+        let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let body = self.body_behind(&scratch.frame, head);
+        self.consume_reply(link, head);
+        self.counters.streamed.add(1);
+        self.ask_failed(activation, ask, FailureReason::Overload);
+        self.links[link as usize].download = Some(Download { request, body, last, heard: false });
+        self.leave_exchange(link);
+        Flow::Go
+    }
+
+    /// An ask gets no reply.
+    pub(super) fn ask_failed(&mut self, activation: Key, ask: u8, reason: FailureReason) {
+        if self.activations.fail(activation, ask, reason) {
+            self.run_queue.push_back(Task::SuspendedRule(activation));
+        }
+    }
+
+    /// Gives up the asks whose time is over. Their entries stay until their replies have been drained.
+    pub(super) fn run_ask_timers(&mut self, now_ns: u64) {
+        while let Some(key) = self.activations.expired(now_ns) {
+            while let Some((ask, request)) = self.activations.open_ask(key, Some(now_ns)) {
+                self.counters.ask_timeouts.add(1);
+                self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+                self.abandon_exchange(request);
+                self.ask_failed(key, ask, FailureReason::Timeout);
+            }
+            self.activations.set_alarm(key);
+        }
+    }
+
+    /// An activation is over: its request is answered, by us if by nobody else.
+    fn finish_activation(&mut self, key: Key) {
+        let Some(activation) = self.end_activation(key) else { return };
+        let Some(request) = activation.request else { return };
+        self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+        match activation.reason {
+            Some(reason) if !activation.is_answered => self.fail_request(request, reason),
+            _ => self.finish_request(request),
+        }
+    }
+
+    /// The client of an activation has gone: it does not go on, and its asks are drained.
+    pub(super) fn cancel(&mut self, key: Key) {
+        while let Some((ask, request)) = self.activations.open_ask(key, None) {
+            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+            self.abandon_exchange(request);
+            self.activations.fail(key, ask, FailureReason::Unavailable);
+        }
+        if self.end_activation(key).is_some() {
+            self.counters.rules_cancelled.add(1);
+        }
+    }
+
+    fn end_activation(&mut self, key: Key) -> Option<SuspendedRule> {
+        let activation = self.activations.remove(key)?;
+        if let Some(state) = activation.state {
+            self.locals.give(state);
+        }
+        if let Some(timer) = activation.timer {
+            self.every[timer].is_running = false;
+        }
+        if !self.blocked.is_empty() {
+            self.unblock = true;
+        }
+        Some(activation)
+    }
+
+    /// A reply that the program gives itself, in order behind those under way.
+    pub(super) fn answer_directly(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        send: &Send,
+        message: Option<&Slice>,
+    ) {
+        let (echo, kept) = (self.echo_of(&scratch.frame), scratch.frame.slots[SLOT_ASKED]);
+        let verdict = self.judge(scratch, send.body, message, (&echo, kept));
+        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
+        match verdict {
+            Verdict::Heard | Verdict::HeardToTheEnd => {}
+            Verdict::Silent => {
+                self.counters.replies_suppressed.add(1);
+                self.finish_request(request);
+                return;
+            }
+            Verdict::Wrong => {
+                self.fail_request(request, FailureReason::Unavailable);
+                return;
+            }
+        }
+        // What a reply repeats of its request is not the author's business.
+        let patches =
+            if send.body == SendBody::Original { [None, None] } else { reply_patches(&self.setup, &echo) };
+        let message: Outgoing<'_> = outgoing(scratch, send.body, message);
+        self.deliver_message(request, &message, patches);
+        self.finish_request(request);
+        if verdict == Verdict::HeardToTheEnd {
+            self.ends_with_reply(key);
+        }
+    }
+
+    /// The reply that a session is being sent ends where its connection does.
+    fn ends_with_reply(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_last = true;
+        }
+    }
+}
+
+/// What to overwrite in a reply on its way to a client: the fields that the platform has changed in its request.
+pub(super) fn reply_patches(
+    setup: &crate::setup::Setup,
+    echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
+) -> Patches {
+    let protocol = setup.protocol();
+    let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
+    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.loud_echo)]
+}

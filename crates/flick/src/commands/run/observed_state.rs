@@ -1,0 +1,250 @@
+//! The state of all generations of services, as the admin endpoint shows it.
+//! Promises: the counters of a service continue over a reload, and include those of older generations.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use flick_admin::limits::REQUEST_TIME_MAX;
+use flick_admin::recent_events::RecentEvents;
+use flick_admin::state::{Reloads, Service, Sessions, State};
+use flick_admin::{AdminCommand, StateProvider, process};
+use flick_ir::data::Module;
+use flick_runtime::{ServiceStats, StatsSnapshot};
+
+use super::admin::{self, ObservedService};
+use crate::supervise::ControlMessage;
+use crate::version;
+
+/// The observable state of the process.
+pub struct ObservedState {
+    generations: Mutex<ObservedGenerations>,
+    recent: RecentEvents,
+    /// Lines of the access log that could not be written.
+    access_dropped: Arc<AtomicU64>,
+    start: Instant,
+    sandbox: OnceLock<String>,
+    /// Requests to the control thread, one at a time.
+    control: Mutex<Sender<ControlMessage>>,
+}
+
+struct ObservedGenerations {
+    current: Vec<ObservedService>,
+    /// Services of older generations that still serve clients, with the number of their generation.
+    older: Vec<(u64, ServiceStats)>,
+    /// By service: the totals of generations that have ended.
+    ended: BTreeMap<String, StatsSnapshot>,
+    generation: u64,
+    since: Instant,
+    reloads_failed: u64,
+    /// Stalled workers, by service and index.
+    stalled: Vec<(String, usize)>,
+}
+
+impl ObservedState {
+    /// A process without services yet.
+    pub fn new(
+        recent: RecentEvents,
+        access_dropped: Arc<AtomicU64>,
+        control: Sender<ControlMessage>,
+    ) -> Self {
+        let start = Instant::now();
+        let generations = ObservedGenerations {
+            current: Vec::new(),
+            older: Vec::new(),
+            ended: BTreeMap::new(),
+            generation: 0,
+            since: start,
+            reloads_failed: 0,
+            stalled: Vec::new(),
+        };
+        let sandbox = OnceLock::new();
+        let (generations, control) = (Mutex::new(generations), Mutex::new(control));
+        Self { generations, recent, access_dropped, start, sandbox, control }
+    }
+
+    /// Makes these services, which run these modules, the current generation.
+    pub fn set_current(&self, watches: Vec<ServiceStats>, modules: &[Arc<Module>]) {
+        let services = watches.into_iter().zip(modules);
+        let services = services.map(|(watch, module)| ObservedService::new(watch, module)).collect();
+        let mut generations = self.generations();
+        let before = std::mem::replace(&mut generations.current, services);
+        let number = generations.generation;
+        generations.older.extend(before.into_iter().map(|service| (number, service.into_watch())));
+        generations.generation += 1;
+        generations.since = Instant::now();
+    }
+
+    /// Sets the description of the sandbox. Only the first call has an effect.
+    pub fn set_sandbox(&self, summary: String) {
+        let _ = self.sandbox.set(summary);
+    }
+
+    /// Counts a failed reload.
+    pub fn reload_failed(&self) {
+        self.generations().reloads_failed += 1;
+    }
+
+    /// Sets the stalled workers, and logs the changes.
+    pub fn set_stalled(&self, stalled: Vec<(String, usize)>) {
+        let before = std::mem::replace(&mut self.generations().stalled, stalled.clone());
+        for (service, worker) in stalled.iter().filter(|one| !before.contains(one)) {
+            tracing::error!(service, worker, "worker stalled: no event-loop iteration though it was woken");
+        }
+        for (service, worker) in before.iter().filter(|one| !stalled.contains(one)) {
+            tracing::warn!(service, worker, "stalled worker runs again");
+        }
+    }
+
+    /// Number of the current generation; the first is 1.
+    pub fn generation(&self) -> u64 {
+        self.generations().generation
+    }
+
+    /// Removes services that have ended, and keeps their totals.
+    pub fn remove(&self, watches: &[ServiceStats]) {
+        let mut generations = self.generations();
+        for watch in watches {
+            generations.older.retain(|(_, older)| !older.is_same(watch));
+            let mut totals = watch.snapshot();
+            if let Some(earlier) = generations.ended.get(watch.name()) {
+                totals.add_earlier(earlier);
+            }
+            generations.ended.insert(watch.name().to_owned(), totals);
+        }
+    }
+
+    /// Totals of the ended generations of a service.
+    pub fn ended_totals(&self, service: &str) -> Option<StatsSnapshot> {
+        self.generations().ended.get(service).cloned()
+    }
+
+    fn generations(&self) -> std::sync::MutexGuard<'_, ObservedGenerations> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ObservedGenerations {
+    /// Number of older generations that still serve clients.
+    fn draining(&self) -> u64 {
+        self.older.chunk_by(|(one, _), (other, _)| one == other).count() as u64
+    }
+
+    /// The state of one service. Counters and dictionaries that services share appear at the first of them only, so that
+    /// sums over services are right.
+    fn service(&self, index: usize) -> Service {
+        let observed = &self.current[index];
+        let mut snapshot = observed.watch().snapshot();
+        let name = observed.watch().name();
+        self.older.iter().filter(|(_, older)| older.name() == name).for_each(|(_, older)| {
+            snapshot.add_earlier(&older.snapshot());
+        });
+        if let Some(ended) = self.ended.get(name) {
+            snapshot.add_earlier(ended);
+        }
+        let is_alone = self.current.len() == 1 && observed.watch().cpu_max_percent() >= 100;
+        let service = observed.service(&snapshot, is_alone);
+        let is_shared =
+            |earlier: &ObservedService| std::ptr::eq(earlier.watch().state(), observed.watch().state());
+        if self.current[..index].iter().any(is_shared) {
+            return Service { program: Vec::new(), dictionaries: Vec::new(), ..service };
+        }
+        service
+    }
+}
+
+impl StateProvider for ObservedState {
+    fn state(&self) -> State {
+        let (events, events_dropped) = self.recent.all();
+        let generations = self.generations();
+        State {
+            version: version::RELEASE.to_owned(),
+            commit: version::COMMIT.to_owned(),
+            target: version::TARGET.to_owned(),
+            process: process::read(self.start.elapsed().as_millis() as u64),
+            sandbox: self.sandbox.get().cloned().unwrap_or_default(),
+            is_draining: generations.current.iter().any(|observed| observed.watch().is_draining()),
+            services: (0..generations.current.len()).map(|index| generations.service(index)).collect(),
+            reloads: Reloads {
+                generation: generations.generation,
+                age_ms: generations.since.elapsed().as_millis() as u64,
+                succeeded: generations.generation.saturating_sub(1),
+                failed: generations.reloads_failed,
+                draining: generations.draining(),
+            },
+            events,
+            events_dropped,
+            access_dropped: self.access_dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    fn sessions(&self) -> Sessions {
+        // The lock is released before the workers are queried, which takes time.
+        let watches: Vec<ServiceStats> = {
+            let generations = self.generations();
+            let older = generations.older.iter().map(|(_, older)| older);
+            generations.current.iter().map(ObservedService::watch).chain(older).cloned().collect()
+        };
+        let sessions = watches.iter().flat_map(|watch| {
+            watch.sessions().into_iter().map(|listed| admin::session(watch.name(), &listed))
+        });
+        let open = watches.iter().map(|watch| watch.snapshot().totals.connections_open).sum();
+        Sessions { open, sessions: sessions.collect() }
+    }
+
+    fn alive(&self) -> Result<(), String> {
+        let generations = self.generations();
+        let stalled = generations.stalled.iter();
+        let each = stalled.map(|(service, worker)| format!("worker {worker} of {service} is stalled"));
+        match each.collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(()),
+            some => Err(some.join("; ")),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.generations().current.iter().try_for_each(ObservedService::ready)
+    }
+
+    fn execute(&self, command: AdminCommand) -> Result<String, String> {
+        let (sender, result) = mpsc::channel();
+        let message = match command {
+            AdminCommand::Reload => ControlMessage::Reload(sender),
+            AdminCommand::Upgrade => ControlMessage::Upgrade(sender),
+        };
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.send(message).is_err() {
+            return Err("the service is shutting down".to_owned());
+        }
+        drop(control);
+        result.recv_timeout(REQUEST_TIME_MAX).unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => {
+                    format!("not finished within {REQUEST_TIME_MAX:?}; it continues, and the log will have the result")
+                }
+                RecvTimeoutError::Disconnected => "the service ended before the request was finished".to_owned(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ObservedState;
+    use flick_admin::recent_events::RecentEvents;
+    use flick_admin::{AdminCommand, StateProvider};
+    use std::sync::mpsc;
+
+    #[test]
+    fn request_to_a_service_that_ends() {
+        let (control, receiver) = mpsc::channel();
+        let observed = ObservedState::new(RecentEvents::default(), Default::default(), control);
+        let control_thread = std::thread::spawn(move || receiver.recv().map(drop));
+        let reload = || observed.execute(AdminCommand::Reload);
+        assert_eq!(reload(), Err("the service ended before the request was finished".to_owned()));
+        control_thread.join().expect("no panic").expect("it received the request");
+        assert_eq!(reload(), Err("the service is shutting down".to_owned()));
+    }
+}

@@ -1,0 +1,362 @@
+//! Hot restart: a new process takes over the listening sockets and clients of the old one.
+//! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting when
+//! it is told to exit; no listening socket is closed, nor that of the admin endpoint; clients notice nothing.
+//! Not here: dictionaries, which the new process reads from their snapshots. It inherits the lock of their directory.
+//!
+//! The protocol, with a file descriptor behind each `+`:
+//!
+//! | from | message | meaning |
+//! |---|---|---|
+//! | old | `listen ADDRESS` + | a listening socket |
+//! | old | `state` + | a locked state directory |
+//! | old | `admin ADDRESS` +, `token TOKEN` | the admin endpoint |
+//! | old | `clients COUNT SERVICE` | number of clients to come |
+//! | old | `go` | that was all |
+//! | new | `ready` or `failed REASON` | whether it serves from now on |
+//! | old | `client WORKER SERVICE` + | a client, until the old process exits |
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use flick_admin::{Address, Server};
+use flick_net::fd_channel::{FdChannel, FdMessage};
+use flick_net::{Endpoint, ListenSocket, ListenSockets};
+use flick_runtime::{HandedConn, Handoff, Successor};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::commands::run::admin;
+use crate::failure::Failure;
+use crate::settings::deprecated;
+use crate::state_dir_lock::StateDirLocks;
+use crate::supervise::ControlMessage;
+
+/// Environment variable of a new process whose standard input is the channel to the old one.
+pub const VARIABLE: &str = "FLICK_HOT_RESTART";
+/// Longest time until a new process is ready.
+const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often the old process checks, while it waits, whether it is told to exit.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Whether this process was started for a hot restart.
+pub fn is_new_process() -> bool {
+    [VARIABLE, deprecated::HOT_RESTART_VARIABLE].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Resources that this process inherits.
+pub struct InheritedResources {
+    /// Listening sockets.
+    pub handoff: Handoff,
+    /// Locks on state directories.
+    pub locks: StateDirLocks,
+    /// The admin endpoint.
+    pub admin: admin::InheritedAdmin,
+}
+
+/// Resources that this process hands to the new one.
+pub struct HandedResources<'a> {
+    /// Listening sockets.
+    pub handoff: &'a Handoff,
+    /// Locks on state directories.
+    pub locks: &'a StateDirLocks,
+    /// The admin endpoint, with the address as set.
+    pub admin: Option<(&'a Address, &'a Server)>,
+}
+
+/// The old process, seen from the new one.
+pub struct OldProcess {
+    channel: FdChannel,
+    /// Its listening sockets. It removes the files of Unix sockets unless this process becomes ready.
+    sockets: Vec<ListenSocket>,
+}
+
+impl OldProcess {
+    /// Receives the resources of the process that started this one for a hot restart. Without such a process, the sockets
+    /// that systemd has opened.
+    ///
+    /// Errors: a message does not follow the protocol.
+    pub fn receive() -> Result<(Option<Self>, InheritedResources), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("cannot inherit listening sockets: {}", describe(&error)))
+        };
+        if !is_new_process() {
+            let inherited = flick_net::listen::inherited_sockets().map_err(failed)?;
+            let sockets = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
+            let (locks, admin) = (StateDirLocks::default(), admin::InheritedAdmin::default());
+            return Ok((None, InheritedResources { handoff: handoff(sockets, Vec::new()), locks, admin }));
+        }
+        let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+        channel.set_timeout(Some(READY_TIME_MAX)).map_err(failed)?;
+        let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut admin, mut clients) = (admin::InheritedAdmin::default(), Vec::new());
+        loop {
+            let passed = channel.receive().map_err(failed)?;
+            match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
+                Some(("go", _)) => break,
+                Some(("state", _)) => directories.extend(passed.and_then(|passed| passed.fd)),
+                Some(("clients", text)) => {
+                    let counted = text
+                        .split_once(' ')
+                        .and_then(|(count, service)| Some((service, count.parse().ok()?)));
+                    clients.extend(counted.map(|(service, count): (&str, u32)| (service.to_owned(), count)));
+                }
+                Some(("token", token)) => admin.token = Some(token.to_owned()),
+                Some(("admin", at)) => {
+                    let at: Result<Address, _> = at.parse();
+                    let fd = passed.and_then(|passed| passed.fd);
+                    let (Ok(at), Some(fd)) = (at, fd) else {
+                        return Err(Failure::failed("the socket of the admin endpoint has no address"));
+                    };
+                    admin.socket = Some((at, fd));
+                }
+                Some(("listen", at)) => {
+                    let at: Result<Endpoint, _> = at.parse();
+                    let fd = passed.and_then(|passed| passed.fd);
+                    let (Ok(at), Some(fd)) = (at, fd) else {
+                        return Err(Failure::failed("a listening socket has no address"));
+                    };
+                    let socket = ListenSocket::adopt(fd).map_err(failed)?;
+                    socket.release_file();
+                    shared.push(socket.duplicate().map_err(failed)?);
+                    sockets.push((at, socket));
+                }
+                // Another version may send messages that this one does not know.
+                Some(_) => {}
+                None => return Err(Failure::failed("the old process has exited")),
+            }
+        }
+        let (handoff, locks) = (handoff(sockets, clients), StateDirLocks::inherited(directories));
+        Ok((Some(Self { channel, sockets: shared }), InheritedResources { handoff, locks, admin }))
+    }
+
+    /// Reports to the old process that this one cannot start. The old one goes on serving.
+    pub fn report_failure(&self, failure: &Failure) {
+        // If this is not sent, the old process sees that this one exits.
+        let _ = self.channel.send(&format!("failed {}", failure.text()), None);
+    }
+
+    /// Reports to the old process that this one serves, and receives its clients from now on.
+    ///
+    /// Errors: the channel to the old process fails.
+    pub fn report_ready(self, control: Sender<ControlMessage>) -> std::io::Result<()> {
+        let Self { channel, sockets } = self;
+        channel.set_timeout(None)?;
+        channel.send("ready", None)?;
+        sockets.iter().for_each(ListenSocket::reclaim_file);
+        drop(sockets);
+        let receive_clients = move || {
+            while let Ok(Some(FdMessage { text, fd })) = channel.receive() {
+                let mut words = text.splitn(3, ' ');
+                let (kind, worker, service) = (words.next(), words.next(), words.next());
+                let worker = worker.and_then(|worker| worker.parse().ok());
+                let (Some("client"), Some(worker), Some(service), Some(socket)) = (kind, worker, service, fd)
+                else {
+                    tracing::warn!(text, "unexpected message from the old process");
+                    return;
+                };
+                let client = ControlMessage::Client { service: service.to_owned(), worker, socket };
+                if control.send(client).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("hot-restart".to_owned()).spawn(receive_clients)?;
+        Ok(())
+    }
+}
+
+/// Groups sockets by the address as set, in their order.
+fn handoff(
+    sockets: impl IntoIterator<Item = (Endpoint, ListenSocket)>,
+    clients: Vec<(String, u32)>,
+) -> Handoff {
+    let mut found: Vec<(Endpoint, Vec<ListenSocket>)> = Vec::new();
+    for (at, socket) in sockets {
+        // Two services may have set port 0; the port that each was given tells their sockets apart.
+        let is_same = |(known, of): &&mut (Endpoint, Vec<ListenSocket>)| {
+            *known == at && of.first().is_none_or(|first| first.local_addr() == socket.local_addr())
+        };
+        match found.iter_mut().find(is_same) {
+            Some((_, of)) => of.push(socket),
+            None => found.push((at, vec![socket])),
+        }
+    }
+    let sockets = found.into_iter().map(|(at, sockets)| (at, ListenSockets::of(sockets)));
+    Handoff::of_sockets(sockets.collect(), clients)
+}
+
+/// The new process, seen from the old one.
+pub struct NewProcess {
+    pid: u32,
+    clients: Sender<Option<(String, OwnedFd)>>,
+    sends: JoinHandle<()>,
+}
+
+impl NewProcess {
+    /// Starts `program` with `arguments`, hands it the resources, and waits until it is ready.
+    ///
+    /// Errors: why it is not ready, or that this process is told to exit meanwhile; nothing has changed then.
+    pub fn start(
+        program: &PathBuf,
+        arguments: &[std::ffi::OsString],
+        resources: &HandedResources<'_>,
+        must_exit: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, String> {
+        let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
+        let (near, far) =
+            FdChannel::pair().map_err(|error| failed("create a channel to the new process", error))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::from(far.into_fd())).env(VARIABLE, "1");
+        command
+            .env_remove("LISTEN_PID")
+            .env_remove("LISTEN_FDS")
+            .env_remove(deprecated::HOT_RESTART_VARIABLE);
+        let child =
+            command.spawn().map_err(|error| failed(&format!("start {}", program.display()), error))?;
+        // Dropping the command closes this process's copy of the child's end, so that its exit is visible.
+        drop(command);
+        let pid = child.id();
+        match hand_over(&near, resources, must_exit) {
+            Ok(()) => {}
+            Err(error) => {
+                kill(child);
+                return Err(error);
+            }
+        }
+        let (clients, waiting) = mpsc::channel::<Option<(String, OwnedFd)>>();
+        let send = move || {
+            while let Ok(Some((text, socket))) = waiting.recv() {
+                if near.send(&text, Some(socket.as_fd())).is_err() {
+                    return;
+                }
+            }
+        };
+        match std::thread::Builder::new().name("hot-restart".to_owned()).spawn(send) {
+            Ok(sends) => Ok(Self { pid, clients, sends }),
+            Err(error) => {
+                kill(child);
+                Err(failed("start a thread", error))
+            }
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Forwards a signal to it. It is a child that was not waited for, so no other process has its id.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+            // A process that has exited needs no signal.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// The destination of a service's clients.
+    pub fn successor_of(&self, service: &str) -> Arc<dyn Successor> {
+        Arc::new(RemoteService { service: service.to_owned(), clients: Mutex::new(self.clients.clone()) })
+    }
+
+    /// Waits until all clients were sent to it.
+    pub fn finish(self) {
+        // A process that has exited needs nothing more.
+        let _ = self.clients.send(None);
+        let _ = self.sends.join();
+    }
+}
+
+/// Sends the resources, and waits for the answer.
+fn hand_over(
+    channel: &FdChannel,
+    resources: &HandedResources<'_>,
+    must_exit: &mut dyn FnMut() -> bool,
+) -> Result<(), String> {
+    let exited = |error: std::io::Error| format!("the new process has exited: {error}");
+    channel.set_timeout(Some(POLL_INTERVAL)).map_err(exited)?;
+    let start = Instant::now();
+    let mut wait = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock if must_exit() => {
+            Err("this process is told to exit and no longer waits for the new one".to_owned())
+        }
+        ErrorKind::WouldBlock if start.elapsed() < READY_TIME_MAX => Ok(()),
+        ErrorKind::WouldBlock => Err(format!("the new process is not ready: {}", describe(&error))),
+        _ => Err(exited(error)),
+    };
+    let mut send = |text: &str, fd: Option<BorrowedFd<'_>>| {
+        while let Err(error) = channel.send(text, fd) {
+            wait(error)?;
+        }
+        Ok::<(), String>(())
+    };
+    for (at, sockets) in resources.handoff.sockets() {
+        for socket in sockets.iter() {
+            send(&format!("listen {at}"), Some(socket.as_fd()))?;
+        }
+    }
+    for directory in resources.locks.directories() {
+        send("state", Some(directory))?;
+    }
+    if let Some((at, admin)) = resources.admin {
+        send(&format!("admin {at}"), Some(admin.socket()))?;
+        if let Some(token) = admin.token() {
+            send(&format!("token {token}"), None)?;
+        }
+    }
+    for (service, count) in resources.handoff.clients() {
+        send(&format!("clients {count} {service}"), None)?;
+    }
+    send("go", None)?;
+    let answer = loop {
+        match channel.receive() {
+            Ok(answer) => break answer,
+            Err(error) => wait(error)?,
+        }
+    };
+    match answer {
+        Some(passed) if passed.text == "ready" => channel.set_timeout(None).map_err(exited),
+        Some(passed) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
+        None => Err("the new process exited before it was ready; see its log".to_owned()),
+    }
+}
+
+/// Describes an error; the system reports a timeout as an operation that would block.
+fn describe(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock => format!("no message within {READY_TIME_MAX:?}"),
+        _ => error.to_string(),
+    }
+}
+
+/// Kills a process.
+fn kill(mut child: Child) {
+    // Killing a process that has exited fails; `wait` reaps it in any case.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// A service of the new process.
+#[derive(Debug)]
+struct RemoteService {
+    service: String,
+    clients: Mutex<Sender<Option<(String, OwnedFd)>>>,
+}
+
+impl Successor for RemoteService {
+    fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
+        let HandedConn { socket, peer, is_counted } = client;
+        let text = format!("client {worker} {}", self.service);
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.send(Some((text, socket))).map_err(|unsent| match unsent.0 {
+            Some((_, socket)) => HandedConn { socket, peer, is_counted },
+            None => panic!("the channel returns the message that it could not send"),
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! The files that a service may use, enforced by Landlock.
+//! Promises: other files cannot be opened for reading, writing or execution, by this thread and those it starts later;
+//! a kernel without Landlock is reported and restricts nothing. Open files stay open.
+//! Source: landlock(7), the kernel's `Documentation/userspace-api/landlock.rst`.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, path_beneath_rules,
+};
+
+use super::{AllowedPaths, Enforcement};
+
+/// Paths that every service reads: procfs and sysfs, name resolution, the time zone, system libraries.
+const ALWAYS_READ: &[&str] = &[
+    "/proc",
+    "/sys/fs/cgroup",
+    "/sys/devices/system/cpu",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+    "/dev/null",
+    "/dev/urandom",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+];
+
+/// The dynamic loaders.
+const LOADERS: &[&str] = &["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+
+/// Paths that every service reads.
+pub fn always_read() -> Vec<PathBuf> {
+    ALWAYS_READ.iter().map(PathBuf::from).collect()
+}
+
+/// Restricts this thread and those it starts later. A path that does not exist is not allowed.
+pub fn restrict(paths: &AllowedPaths) -> Enforcement {
+    match enforce(paths) {
+        Ok(RulesetStatus::FullyEnforced) => Enforcement::Full,
+        Ok(RulesetStatus::PartiallyEnforced) => Enforcement::Partial,
+        Ok(RulesetStatus::NotEnforced) => Enforcement::Unavailable,
+        Err(error) => {
+            tracing::debug!(%error, "cannot restrict files");
+            Enforcement::Unavailable
+        }
+    }
+}
+
+fn enforce(paths: &AllowedPaths) -> Result<RulesetStatus, RulesetError> {
+    // A newer kernel restricts no more than what was tested with this version.
+    let abi = ABI::V5;
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = read
+        | AccessFs::WriteFile
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::MakeSock
+        | AccessFs::Truncate
+        | AccessFs::Refer;
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))?
+        .create()?
+        .add_rules(path_beneath_rules(&paths.read, read))?
+        .add_rules(path_beneath_rules(["/dev/null"], read | AccessFs::WriteFile))?
+        .add_rules(path_beneath_rules(&paths.write, write))?
+        .add_rules(path_beneath_rules(&paths.execute, read | AccessFs::Execute))?;
+    let ruleset = match paths.execute.is_empty() {
+        true => ruleset,
+        false => ruleset.add_rules(path_beneath_rules(LOADERS, read | AccessFs::Execute))?,
+    };
+    Ok(ruleset.restrict_self()?.ruleset)
+}

@@ -1,0 +1,216 @@
+//! The system calls that a service may make, enforced by seccomp.
+//! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets are
+//! of the families `AF_UNIX`, `AF_INET` and `AF_INET6`. Applies to every thread.
+//! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts no
+//! programs.
+//! Source: seccomp(2); the calls that the C library of Debian 12 and 13 makes.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use super::Enforcement;
+
+/// Bytes, files, memory, time, threads, signals.
+const GENERAL: &[c_long] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_openat,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_lseek,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_umask,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_pipe2,
+    libc::SYS_ioctl,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_futex,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_tgkill,
+    libc::SYS_kill,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
+    libc::SYS_getcpu,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_prlimit64,
+    libc::SYS_getrusage,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_prctl,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_memfd_create,
+];
+
+/// Network, events and timers.
+const NETWORK: &[c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_shutdown,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Older calls, which newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const LEGACY: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_mkdir,
+    libc::SYS_unlink,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_chmod,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_wait,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+    libc::SYS_getrlimit,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LEGACY: &[c_long] = &[];
+
+/// Calls that start another program.
+const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat, libc::SYS_setsid, libc::SYS_setpgid];
+#[cfg(target_arch = "x86_64")]
+const LEGACY_EXECUTE: &[c_long] = &[libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const LEGACY_EXECUTE: &[c_long] = &[];
+
+/// Socket families.
+const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// Restricts every thread of this process. `may_execute`: it may start another program.
+pub fn restrict(may_execute: bool) -> Enforcement {
+    let applied = filter(may_execute).and_then(|program| seccompiler::apply_filter_all_threads(&program));
+    match applied {
+        Ok(()) => Enforcement::Full,
+        Err(error) => {
+            tracing::debug!(%error, "cannot restrict system calls");
+            Enforcement::Unavailable
+        }
+    }
+}
+
+fn filter(may_execute: bool) -> Result<BpfProgram, seccompiler::Error> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    let execute = [EXECUTE, LEGACY_EXECUTE].into_iter().filter(|_| may_execute);
+    for call in [GENERAL, NETWORK, LEGACY].into_iter().chain(execute).flatten() {
+        rules.insert(*call, Vec::new());
+    }
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        let of_family = |family: libc::c_int| {
+            let condition =
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family as u64)?;
+            SeccompRule::new(vec![condition])
+        };
+        let families = FAMILIES.into_iter().map(of_family).collect::<Result<Vec<_>, _>>();
+        rules.insert(call, families.map_err(seccompiler::Error::Backend)?);
+    }
+    let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
+    let refused = SeccompAction::Errno(libc::ENOSYS as u32);
+    let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, arch);
+    filter.and_then(TryInto::try_into).map_err(seccompiler::Error::Backend)
+}

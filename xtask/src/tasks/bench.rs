@@ -1,0 +1,25 @@
+//! `cargo xtask bench`: runs every sweep of the benchmarks for a moment, for correctness only.
+//! Promises: every side of every figure starts, answers and passes the load's checks; no figure is kept.
+//! Not here: measuring; `bench/METHOD.md` says how.
+
+use super::packages;
+use crate::run::{self, Outcome};
+
+/// The sweeps.
+const FIGURES: &[&str] = &["http-balancer", "static-server", "memcached-proxy", "key-value-server"];
+/// One connection and several, a second each.
+const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-seconds", "0", "--rounds", "1"];
+
+/// Runs them with the tests' builds of flick and of the benchmarks.
+pub fn run() -> Outcome {
+    packages::ensure()?;
+    run::run(run::cargo(&["build", "--profile", "ci", "--package", "flick", "--package", "bench"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| run::root().join("target"), Into::into);
+    let [bench, flick] = ["bench", "flick"].map(|name| target.join("ci").join(name));
+    for figure in FIGURES {
+        let mut command = run::command(&bench.to_string_lossy(), &[figure]);
+        command.args(SHORT).arg("--flick").arg(&flick);
+        run::run(command)?;
+    }
+    Ok(())
+}
