@@ -21,18 +21,15 @@ pub fn fmt_check() -> Outcome {
         .map_err(|failure| format!("{failure}\nthe code is not formatted: run `cargo xtask fmt`"))
 }
 
-/// Clippy over all crates and targets. Uses the tests' profile, so that they share their builds.
+/// Clippy over all crates and targets, and over flick without its default features. Uses the tests' profile, so that
+/// they share their builds.
 pub fn lint() -> Outcome {
-    run::run(run::cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--profile",
-        "ci",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    clippy(&["--workspace", "--all-targets"])?;
+    clippy(&["--package", "flick", "--bins", "--no-default-features"])
+}
+
+fn clippy(selection: &[&str]) -> Outcome {
+    run::run(run::cargo(&[&["clippy", "--profile", "ci"], selection, &["--", "-D", "warnings"]].concat()))
 }
 
 /// Builds the documentation of our own crates.

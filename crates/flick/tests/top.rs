@@ -1,4 +1,5 @@
 //! `flick top` in a terminal: a real one of the kernel, whose screen is read as a terminal would show it.
+#![cfg(feature = "tui")]
 
 mod common;
 

@@ -5,6 +5,7 @@
 
 mod plain;
 mod stores;
+#[cfg(feature = "tui")]
 mod view;
 
 use std::io::IsTerminal;
@@ -69,6 +70,7 @@ pub struct Scene<'a> {
     /// Signals that end the show.
     pub signals: &'a std::sync::mpsc::Receiver<i32>,
     /// How long the show takes.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal interface shows it"))]
     pub length: Duration,
     /// What stands behind the proxy.
     pub backends: &'static str,
@@ -106,9 +108,10 @@ impl Demo {
             backends: kind.name(),
             connections: usize::from(self.connections),
         };
-        if self.plain || !std::io::stdout().is_terminal() {
+        if self.plain || cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
             plain::show(&scene);
         } else {
+            #[cfg(feature = "tui")]
             view::show(&scene)
                 .map_err(|error| Failure::failed(format!("the terminal does not work: {error}")))?;
         }

@@ -1,9 +1,12 @@
 //! `flick top`: shows a running process in the terminal, from the state of its admin endpoint.
-//! Promises: updates every second; restores the terminal; `--once` prints the figures of one second and exits.
+//! Promises: updates every second; restores the terminal; `--once`, or a build without the feature `tui`, prints the
+//! figures of one second and exits.
 //! Not here: the figures (`top/figures.rs`), their layout on a small screen (`top/layout.rs`).
 
 mod figures;
+#[cfg(feature = "tui")]
 mod layout;
+#[cfg(feature = "tui")]
 mod view;
 
 use std::io::IsTerminal;
@@ -44,12 +47,17 @@ impl Top {
             })
         };
         let first = read()?;
-        if self.once || !std::io::stdout().is_terminal() {
-            std::thread::sleep(INTERVAL);
-            let second = read()?;
-            crate::console::say!("{}", Figures::of(&second, Some(&first)).text());
-            return Ok(());
+        if !self.once && std::io::stdout().is_terminal() {
+            #[cfg(feature = "tui")]
+            return view::show(first, &read);
+            #[cfg(not(feature = "tui"))]
+            anstream::eprintln!(
+                "note: flick is built without its feature `tui`; these are the figures of one second"
+            );
         }
-        view::show(first, &read)
+        std::thread::sleep(INTERVAL);
+        let second = read()?;
+        crate::console::say!("{}", Figures::of(&second, Some(&first)).text());
+        Ok(())
     }
 }

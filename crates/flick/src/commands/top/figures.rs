@@ -13,6 +13,7 @@ pub struct Figures {
     /// Services, tasks, backends, program counters, recent events.
     pub tables: Vec<Table>,
     /// Requests per second of all services, if known.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal interface shows it"))]
     pub rate: Option<u64>,
 }
 
