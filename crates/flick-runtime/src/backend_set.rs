@@ -25,7 +25,7 @@ pub struct BackendSet {
     /// By channel: number of elements as rules see it.
     lens: Vec<u64>,
     slots: Vec<Slot>,
-    places: Arc<LoadBalancer>,
+    load_balancer: Arc<LoadBalancer>,
 }
 
 /// ChannelCapacity for one backend.
@@ -61,8 +61,8 @@ impl BackendSet {
     }
 
     /// Where picks of elements fall.
-    pub fn places(&self) -> &Arc<LoadBalancer> {
-        &self.places
+    pub fn load_balancer(&self) -> &Arc<LoadBalancer> {
+        &self.load_balancer
     }
 
     /// Counts the lists.
@@ -121,8 +121,8 @@ impl BackendSetPublisher {
 
     /// Nothing is dialled; channels have these lengths.
     pub fn of_lens(lens: Vec<u64>) -> Self {
-        let roster = BackendSet { lens, ..BackendSet::empty(0) };
-        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(roster)), capacities: Vec::new() }
+        let backend_set = BackendSet { lens, ..BackendSet::empty(0) };
+        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(backend_set)), capacities: Vec::new() }
     }
 
     /// The number of the latest lists.
@@ -182,7 +182,7 @@ impl BackendSet {
             members: Vec::new(),
             lens: vec![1; channels],
             slots: Vec::new(),
-            places: Arc::default(),
+            load_balancer: Arc::default(),
         }
     }
 
@@ -200,7 +200,7 @@ impl BackendSet {
             self.lens[channel] = (lists[channel].iter().filter(is_of_array).count() as u64).max(1);
             self.members.extend(own.iter().map(|(_, slot)| *slot));
         }
-        self.places = Arc::new(LoadBalancer::new(lists));
+        self.load_balancer = Arc::new(LoadBalancer::new(lists));
     }
 }
 
@@ -260,19 +260,19 @@ mod tests {
             ChannelCapacity::default(),
             ChannelCapacity { slots: 0..2 * elements_max, elements_max, is_single: false },
         ];
-        let board = BackendSetPublisher::new(capacities, &[Vec::new(), list(lists[0])]);
+        let backend_sets = BackendSetPublisher::new(capacities, &[Vec::new(), list(lists[0])]);
         for (at, (ports, expected)) in lists.iter().zip(expected).enumerate() {
             if at > 0 {
-                assert_eq!(board.publish(1, &list(ports)), Ok(true), "list {at}");
+                assert_eq!(backend_sets.publish(1, &list(ports)), Ok(true), "list {at}");
             }
-            let roster = board.latest();
+            let backend_set = backend_sets.latest();
             let slots: Vec<u32> =
-                (0..ports.len() as u64).map(|element| roster.slot_of(1, element).expect("a slot")).collect();
+                (0..ports.len() as u64).map(|element| backend_set.slot_of(1, element).expect("a slot")).collect();
             assert_eq!(slots, *expected, "list {at}: {ports:?}");
-            assert_eq!(roster.slot_of(1, ports.len() as u64), None);
-            assert_eq!(roster.lens(), [1, ports.len().max(1) as u64]);
-            assert_eq!((roster.version(), board.version()), (at as u64, at as u64));
-            assert!(roster.list(1).eq(list(ports)));
+            assert_eq!(backend_set.slot_of(1, ports.len() as u64), None);
+            assert_eq!(backend_set.lens(), [1, ports.len().max(1) as u64]);
+            assert_eq!((backend_set.version(), backend_sets.version()), (at as u64, at as u64));
+            assert!(backend_set.list(1).eq(list(ports)));
         }
     }
 
@@ -293,16 +293,16 @@ mod tests {
     #[test]
     fn who_only_weighs_more_keeps_its_slot_and_that_is_news() {
         let capacities = vec![ChannelCapacity { slots: 0..6, elements_max: 3, is_single: false }];
-        let board = BackendSetPublisher::new(capacities, &[list(&[1, 2, 3])]);
+        let backend_sets = BackendSetPublisher::new(capacities, &[list(&[1, 2, 3])]);
         let mut heavier = list(&[1, 2, 3]);
         heavier[1].weight = 5;
-        assert_eq!(board.publish(0, &heavier), Ok(true));
-        assert!(board.latest().list(0).eq(heavier.clone()));
+        assert_eq!(backend_sets.publish(0, &heavier), Ok(true));
+        assert!(backend_sets.latest().list(0).eq(heavier.clone()));
         assert_eq!(
-            (0..3).map(|at| board.latest().slot_of(0, at)).collect::<Vec<_>>(),
+            (0..3).map(|at| backend_sets.latest().slot_of(0, at)).collect::<Vec<_>>(),
             [Some(0), Some(1), Some(2)]
         );
-        assert_eq!(board.publish(0, &heavier), Ok(false));
+        assert_eq!(backend_sets.publish(0, &heavier), Ok(false));
     }
 
     #[test]
@@ -310,13 +310,13 @@ mod tests {
         let capacities = vec![ChannelCapacity { slots: 0..8, elements_max: 4, is_single: false }];
         let mut given = list(&[1, 2, 3, 4]);
         (given[0].rank, given[2].rank) = (1, 1);
-        let board = BackendSetPublisher::new(capacities, &[given.clone()]);
-        assert_eq!(board.latest().lens(), [2]);
-        let ports: Vec<String> = board.latest().list(0).map(|member| member.to_string()).collect();
+        let backend_sets = BackendSetPublisher::new(capacities, &[given.clone()]);
+        assert_eq!(backend_sets.latest().lens(), [2]);
+        let ports: Vec<String> = backend_sets.latest().list(0).map(|member| member.to_string()).collect();
         assert_eq!(ports, ["10.0.0.1:2", "10.0.0.1:4", "10.0.0.1:1 backup", "10.0.0.1:3 backup"]);
-        assert_eq!(board.publish(0, &given), Ok(false), "nothing is new");
+        assert_eq!(backend_sets.publish(0, &given), Ok(false), "nothing is new");
         given[2].rank = 0;
-        assert_eq!((board.publish(0, &given), board.latest().lens()), (Ok(true), &[3_u64][..]));
+        assert_eq!((backend_sets.publish(0, &given), backend_sets.latest().lens()), (Ok(true), &[3_u64][..]));
     }
 
     #[test]
@@ -330,11 +330,11 @@ mod tests {
             ChannelCapacity { slots: 0..4, elements_max: 2, is_single: false },
             ChannelCapacity { slots: 4..6, elements_max: 1, is_single: true },
         ];
-        let board = BackendSetPublisher::new(capacities, &[list(&[1]), list(&[9])]);
-        let refused = board.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
+        let backend_sets = BackendSetPublisher::new(capacities, &[list(&[1]), list(&[9])]);
+        let refused = backend_sets.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
         assert!(refused.contains("capacity for 2"), "{refused}");
-        assert!(board.publish(1, &list(&[1, 2])).is_err() && board.publish(2, &list(&[1])).is_err());
-        assert_eq!(board.publish(0, &list(&[1])), Ok(false), "nothing is new");
-        assert_eq!(board.version(), 0);
+        assert!(backend_sets.publish(1, &list(&[1, 2])).is_err() && backend_sets.publish(2, &list(&[1])).is_err());
+        assert_eq!(backend_sets.publish(0, &list(&[1])), Ok(false), "nothing is new");
+        assert_eq!(backend_sets.version(), 0);
     }
 }

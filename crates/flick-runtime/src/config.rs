@@ -120,7 +120,7 @@ pub struct Limits {
 
 impl Limits {
     /// Sessions that a worker has room for.
-    pub(crate) fn places(&self) -> u32 {
+    pub(crate) fn session_slots(&self) -> u32 {
         self.max_connections.max(self.inherited_connections)
     }
 }

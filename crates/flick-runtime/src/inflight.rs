@@ -30,7 +30,7 @@ pub enum ReplyTarget {
     /// Its reply answers this ask.
     Ask {
         /// Whose.
-        activation: Key,
+        suspended: Key,
         /// Which of its last suspension.
         ask: u8,
     },
@@ -44,13 +44,13 @@ pub struct InflightRequest {
     /// Who asked; `None`: a copy whose reply nobody waits for, or the client is gone.
     pub session: Option<Key>,
     /// The activation that is concerned.
-    pub tie: ReplyTarget,
+    pub reply_target: ReplyTarget,
     /// The number it carries on its connection.
     pub number: u64,
     /// The fields that its reply repeats, as the client sent them.
     pub echo: [u64; ECHO_FIELDS_MAX],
     /// The connection that was lent to it alone, by its protocol; it may have been lost since.
-    pub lent_link: Option<u32>,
+    pub dedicated_conn: Option<u32>,
     /// What its grammar keeps of it for the reader of its reply (`%keep`).
     pub kept: u64,
     /// It as it was sent, while it may be sent again: no byte of a reply has come.
@@ -75,9 +75,9 @@ pub struct InflightRequest {
     /// Where the access log has it, if it is to be in there.
     pub logged: Option<Key>,
     next_in_session: u32,
-    next_in_link: u32,
+    next_in_backend_conn: u32,
     in_session: bool,
-    in_link: bool,
+    in_backend_conn: bool,
 }
 
 /// A queue of requests; which one is said by the method that is called.
@@ -136,7 +136,7 @@ impl InflightTable {
     }
 
     /// Further requests that would fit.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.capacity.saturating_sub(self.live)
     }
 
@@ -157,10 +157,10 @@ impl InflightTable {
         }
         let request = InflightRequest {
             session,
-            tie: ReplyTarget::Nothing,
+            reply_target: ReplyTarget::Nothing,
             number: 0,
             echo,
-            lent_link: None,
+            dedicated_conn: None,
             kept: 0,
             resend: PieceQueue::new(),
             retries: 0,
@@ -173,9 +173,9 @@ impl InflightTable {
             held: PieceQueue::new(),
             logged: None,
             next_in_session: NONE,
-            next_in_link: NONE,
+            next_in_backend_conn: NONE,
             in_session: false,
-            in_link: false,
+            in_backend_conn: false,
         };
         self.live += 1;
         if self.free != NONE {
@@ -211,15 +211,15 @@ impl InflightTable {
     }
 
     /// Appends to a connection's queue.
-    pub fn push_link(&mut self, fifo: &mut RequestQueue, id: RequestId) {
+    pub fn push_backend_conn(&mut self, fifo: &mut RequestQueue, id: RequestId) {
         if fifo.tail == NONE {
             fifo.head = id.0;
         } else {
-            self.requests[fifo.tail as usize].next_in_link = id.0;
+            self.requests[fifo.tail as usize].next_in_backend_conn = id.0;
         }
         fifo.tail = id.0;
         fifo.len += 1;
-        self.requests[id.0 as usize].in_link = true;
+        self.requests[id.0 as usize].in_backend_conn = true;
     }
 
     /// Takes the oldest of a session's queue off; frees the entry if no connection has it.
@@ -240,23 +240,23 @@ impl InflightTable {
     }
 
     /// Takes the oldest of a connection's queue off; frees the entry if no session has it.
-    pub fn pop_link(&mut self, fifo: &mut RequestQueue, pieces: &mut Pieces) -> Option<RequestId> {
+    pub fn pop_backend_conn(&mut self, fifo: &mut RequestQueue, pieces: &mut Pieces) -> Option<RequestId> {
         let id = fifo.front()?;
         let request = &mut self.requests[id.0 as usize];
         pieces.clear(&mut request.resend);
-        fifo.head = std::mem::replace(&mut request.next_in_link, NONE);
+        fifo.head = std::mem::replace(&mut request.next_in_backend_conn, NONE);
         fifo.len -= 1;
         if fifo.head == NONE {
             fifo.tail = NONE;
         }
-        request.in_link = false;
+        request.in_backend_conn = false;
         self.free_if_out(id);
         Some(id)
     }
 
     fn free_if_out(&mut self, id: RequestId) {
         let request = &mut self.requests[id.0 as usize];
-        if !request.in_session && !request.in_link {
+        if !request.in_session && !request.in_backend_conn {
             assert!(request.held.is_empty(), "a closed ledger entry holds no reply");
             assert!(request.resend.is_empty(), "a closed ledger entry is not sent again");
             request.next_in_session = self.free;

@@ -17,7 +17,7 @@ pub const HUGE_TICK_MS: u64 = 2;
 /// rest is passed on by reference.
 pub const COPY_BYTES_MAX: u32 = 4096;
 /// Messages one activation of a task handles before the task goes to the back of the queue.
-pub const ACTIVATION_MESSAGES_MAX: u32 = 256;
+pub const TASK_MESSAGES_MAX: u32 = 256;
 /// The same where a task runs until it has nothing to do: more than the buffers of a session hold.
 pub const COMPLETION_MESSAGES_MAX: u32 = 1 << 24;
 /// Messages between two looks at the clock, where the program's messages are cheap.
@@ -25,7 +25,7 @@ pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 /// Steps of a message from which on the clock is looked at behind each: so many may take more than a microsecond.
 pub const CLOCK_STEPS: u64 = 2048;
 /// Tasks are timed in one turn of so many.
-pub const SAMPLE_EVERY_TURNS: u32 = 16;
+pub const SAMPLE_EVERY_ITERATIONS: u32 = 16;
 /// Tasks between two looks at how long a turn has taken.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
 /// Time after which a turn ends though tasks are in the queue, so that what the first of them sent goes out.
@@ -54,7 +54,7 @@ pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
 /// Times the patience that must pass without a drop before it is whole again.
 pub const CALM_SHARE: u64 = 10;
 /// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
-pub const LINK_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
+pub const BACKEND_CONN_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 /// Where waiting senders go on.
 pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
 /// Events taken from the driver in one turn.
@@ -63,9 +63,9 @@ pub const EVENTS_MAX: usize = 4096;
 pub const TICK_MAX_MS: u64 = 500;
 /// How long a lent connection rests before it is preferred to a fresh one: a backend that closes behind a reply has
 /// closed by then.
-pub const LENT_REST_MS: u64 = 5;
+pub const SPARE_CONN_IDLE_MS: u64 = 5;
 /// How long a connection of an exclusive protocol rests before it is closed.
-pub const IDLE_LINK_MS: u64 = 30_000;
+pub const DEDICATED_CONN_IDLE_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
@@ -82,19 +82,19 @@ pub const SLOTS_PER_ELEMENT: u32 = 2;
 pub const LEAVE_TICK_MS: u64 = 10;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
 /// backends has fewer for each.
-pub const PRIVATE_LINKS_PER_SESSION: u32 = 2;
+pub const RELAY_CONNS_PER_SESSION: u32 = 2;
 /// A service that has no room for this many activations, and wants as many, does not start.
-pub const ACTIVATIONS_MIN: u32 = 256;
+pub const SUSPENDED_RULES_MIN: u32 = 256;
 /// Time of one turn of a service that shares its thread and has the usual weight.
-pub const TURN_NS: u64 = 50_000;
+pub const QUANTUM_NS: u64 = 50_000;
 /// The usual weight of a service.
 pub const CPU_WEIGHT: u32 = 100;
 /// Largest weight.
 pub const CPU_WEIGHT_MAX: u32 = 10_000;
 /// Longest turn, whatever the weight: the others wait that long.
-pub const TURN_NS_MAX: u64 = 1_000_000;
+pub const QUANTUM_NS_MAX: u64 = 1_000_000;
 /// Turn of a service that is the only one with anything to do: a gathering worker that has its thread to itself waits as long.
-pub const LONE_TURN_NS: u64 = 200_000;
+pub const LONE_QUANTUM_NS: u64 = 200_000;
 /// How long nothing must have come for any other service before turns are that long.
 pub const LONE_AFTER_NS: u64 = 10_000_000;
 /// Time over which a service's part of the processor is bounded.
@@ -166,9 +166,9 @@ pub const FLUSH_TICK_MS: u64 = 5;
 /// Window of the least delay that tells a standing queue from a burst.
 pub const SHED_WINDOW_NS: u64 = 100_000_000;
 /// Turns that a window has at least before it counts as overload.
-pub const SHED_TURNS_MIN: u32 = 3;
+pub const SHED_ITERATIONS_MIN: u32 = 3;
 /// Windows of rest that are made up for at once: after so many nothing is shed any more.
-pub const SHED_RESTS_MAX: u64 = 64;
+pub const SHED_IDLE_ITERATIONS_MAX: u64 = 64;
 /// New requests of a turn that can be called a queue.
 pub const SHED_REQUESTS_MIN: u64 = 16;
 /// Into so many parts the requests are divided of which some are shed.
@@ -232,7 +232,7 @@ const _: () = assert!(
         <= ACCESS_RECORD_BYTES_MAX
 );
 const _: () = assert!(IDLE_PER_MILLE < BUSY_PER_MILLE);
-const _: () = assert!(LONE_TURN_NS <= TURN_NS_MAX && EVENTS_LONE_MAX <= EVENTS_MAX);
+const _: () = assert!(LONE_QUANTUM_NS <= QUANTUM_NS_MAX && EVENTS_LONE_MAX <= EVENTS_MAX);
 const _: () = assert!(SHED_SHARE_MAX < SHED_SHARES);
 const _: () = assert!(CHECK_BYTES_MAX <= SMALL_BYTES as usize);
 const _: () = assert!(LATENCY_FIRST_BITS >= LATENCY_SHARE_BITS);
@@ -243,5 +243,5 @@ const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
-const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= LINK_BACKLOG_BYTES_MAX);
+const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= BACKEND_CONN_BACKLOG_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);

@@ -189,7 +189,7 @@ impl Platform {
             parts.push(ServicePart { name, config, sockets, group, sweeps: service.is_first_of_group });
         }
         let services = &self.services;
-        let entrance = |(shared, sockets): &mut (shared_addresses::SharedAddress, ListenSockets)| {
+        let shared_listener = |(shared, sockets): &mut (shared_addresses::SharedAddress, ListenSockets)| {
             let taken = share(sockets, workers - index);
             let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
             let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());
@@ -201,8 +201,8 @@ impl Platform {
             };
             taken.into_iter().map(part).collect::<Vec<_>>()
         };
-        let entrances = opened.shared.iter_mut().flat_map(entrance).collect();
-        ThreadPlan { parts, entrances, io: config.io, core: config.pin.then_some(index) }
+        let shared_listeners = opened.shared.iter_mut().flat_map(shared_listener).collect();
+        ThreadPlan { parts, shared_listeners, io: config.io, core: config.pin.then_some(index) }
     }
 
     fn start_thread(&mut self, index: usize, plan: ThreadPlan) -> std::io::Result<()> {
@@ -214,7 +214,7 @@ impl Platform {
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
         for (service, handle) in self.services.iter_mut().zip(handles) {
             service.wakers.push(handle.waker);
-            service.pulses.push(handle.pulse);
+            service.readers.push(handle.reader);
         }
         self.io = io;
         Ok(())
@@ -450,7 +450,7 @@ fn bind(
             addresses: Vec::new(),
             workers: Vec::new(),
             wakers: Vec::new(),
-            pulses: Vec::new(),
+            readers: Vec::new(),
         });
     }
     Ok((running, keepers))

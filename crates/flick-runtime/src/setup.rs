@@ -13,7 +13,7 @@ use flick_net::Endpoint;
 use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
 use crate::config::BackendAddress;
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
-use crate::limits::{PRIVATE_LINKS_PER_SESSION, SLOTS_PER_ELEMENT};
+use crate::limits::{RELAY_CONNS_PER_SESSION, SLOTS_PER_ELEMENT};
 use crate::merge::MergeSetup;
 use crate::observe::counters::BackendCounters;
 use crate::setup::requirements::Requirements;
@@ -71,7 +71,7 @@ pub struct Setup {
     /// Requests that each worker may send to another backend in a second, however few there are.
     pub retry_min_per_second: u32,
     /// Which backends there are at the moment.
-    pub board: BackendSetPublisher,
+    pub backend_sets: BackendSetPublisher,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
     /// What its code needs of a worker.
@@ -79,11 +79,11 @@ pub struct Setup {
     /// Of the listened channel's protocol: which echo field is the correlated one.
     pub correlate_echo: Option<usize>,
     /// Of the listened channel's protocol: which echo field is the loud one.
-    pub loud_echo: Option<usize>,
+    pub non_quiet_echo: Option<usize>,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
-    pub lends_always: bool,
+    pub always_dedicates: bool,
     /// Each session has backend connections of its own.
-    pub private: bool,
+    pub is_relay: bool,
     /// Longest message that is gathered: what the program must look at, or a short one.
     pub whole_bytes_max: u64,
     /// The merge, if the process is one.
@@ -124,12 +124,12 @@ impl Setup {
         }
         let bound = BoundBackends::of(&program, config)?;
         let protocol = &program.protocols[program.channels[listened].protocol];
-        let private = is_private(&program, protocol)?;
+        let is_relay = is_private(&program, protocol)?;
         let needs = Requirements::of(&program, listened, &bound.elements(), config)?;
         let position = |wanted: Option<flick_abi::WireField>| {
             wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
         };
-        let (correlate_echo, loud_echo) = (position(protocol.correlate), position(protocol.non_quiet));
+        let (correlate_echo, non_quiet_echo) = (position(protocol.correlate), position(protocol.non_quiet));
         let mut actions = vec![Vec::new(); program.channels.len()];
         for rule in &program.rules {
             actions[rule.source].push(rule.action);
@@ -145,13 +145,13 @@ impl Setup {
             max_pending_per_backend: share(config, config.limits.health.max_pending_per_backend),
             retry_min_per_second: share(config, config.limits.retries.min_per_second),
             slots: bound.slots(),
-            board: BackendSetPublisher::new(bound.capacities, &bound.lists),
+            backend_sets: BackendSetPublisher::new(bound.capacities, &bound.lists),
             actions,
             needs,
             correlate_echo,
-            loud_echo,
-            lends_always: backends_are_exclusive(&program),
-            private,
+            non_quiet_echo,
+            always_dedicates: backends_are_exclusive(&program),
+            is_relay,
             whole_bytes_max: crate::setup::requirements::whole_bytes_max(&program),
             merge: None,
             program,
@@ -178,7 +178,7 @@ impl Setup {
         max_dedicated_connections(
             &self.limits,
             self.protocol_of(channel),
-            self.private,
+            self.is_relay,
             self.slots.len() as u32,
         )
     }
@@ -237,11 +237,11 @@ fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError
 }
 
 /// Connections of one worker to one of so many backends that are lent to single exchanges, or sessions have for themselves.
-fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, private: bool, backends: u32) -> u32 {
-    if private {
+fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, is_relay: bool, backends: u32) -> u32 {
+    if is_relay {
         // As many as sessions could want, but in all not many times their number.
         let sessions = limits.max_connections;
-        let share = sessions.saturating_mul(PRIVATE_LINKS_PER_SESSION) / backends.max(1);
+        let share = sessions.saturating_mul(RELAY_CONNS_PER_SESSION) / backends.max(1);
         share.max(limits.max_connections_per_backend).min(sessions).max(1)
     } else if protocol.exclusive {
         limits.max_connections_per_backend.max(1)
@@ -253,11 +253,11 @@ fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, private: bool
 /// How many backend connections a service may have, by its bindings alone.
 pub(crate) struct BackendConnsMax {
     /// Sessions have backend connections of their own.
-    pub are_private: bool,
+    pub are_relayed: bool,
     /// Slots of backends.
     pub backends: u64,
     /// Connections of one worker that are lent.
-    pub lent: u64,
+    pub dedicated: u64,
 }
 
 impl BackendConnsMax {
@@ -267,16 +267,16 @@ impl BackendConnsMax {
             config.listen.first().is_some_and(|binding| binding.channel == channel.name)
         };
         let listened = program.channels.iter().find(is_listened);
-        let are_private = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
+        let are_relayed = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
             && program.merges.is_empty();
         let backends: usize = capacities.iter().map(|capacity| capacity.slots.len()).sum();
         let lent_of = |(channel, capacity): (&flick_abi::Channel, &ChannelCapacity)| {
             let protocol = &program.protocols[channel.protocol];
-            let each = max_dedicated_connections(&config.limits, protocol, are_private, backends as u32);
+            let each = max_dedicated_connections(&config.limits, protocol, are_relayed, backends as u32);
             capacity.slots.len() as u64 * u64::from(each)
         };
-        let lent = program.channels.iter().zip(capacities).map(lent_of).sum();
-        Self { are_private, backends: backends as u64, lent }
+        let dedicated = program.channels.iter().zip(capacities).map(lent_of).sum();
+        Self { are_relayed, backends: backends as u64, dedicated }
     }
 }
 

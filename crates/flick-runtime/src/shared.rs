@@ -32,7 +32,7 @@ pub struct Shared {
     /// Of this service and of those that it replaces, which serve some of its clients still.
     sessions: Arc<AtomicU32>,
     /// Only of a service that bounds the clients of an address.
-    guests: OnceLock<ConnectionsPerIp>,
+    connection_limits: OnceLock<ConnectionsPerIp>,
     accepts: ConnectionRate,
     /// By worker: the clients that are handed to it.
     intakes: Vec<Arc<HandoffQueue>>,
@@ -43,7 +43,7 @@ pub struct Shared {
     /// when it takes no clients any more, or they would wait for nobody.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
     /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
-    ailing: Vec<Vec<UnhealthyBackend>>,
+    health_problems: Vec<Vec<UnhealthyBackend>>,
     /// Who goes on with its clients.
     successor: Mutex<Option<Arc<dyn Successor>>>,
 }
@@ -58,25 +58,25 @@ impl Shared {
     }
 
     /// It begins with what that other's workers knew of backends.
-    pub(crate) fn knowing(self, ailing: Vec<Vec<UnhealthyBackend>>) -> Self {
-        Self { ailing, ..self }
+    pub(crate) fn knowing(self, health_problems: Vec<Vec<UnhealthyBackend>>) -> Self {
+        Self { health_problems, ..self }
     }
 
     /// What a worker knows of backends from the start.
-    pub(crate) fn ailing(&self, worker: usize) -> &[UnhealthyBackend] {
-        self.ailing.get(worker % self.ailing.len().max(1)).map_or(&[], Vec::as_slice)
+    pub(crate) fn health_problems(&self, worker: usize) -> &[UnhealthyBackend] {
+        self.health_problems.get(worker % self.health_problems.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     /// Makes what the limits of a service need, once, whichever worker comes first.
     pub(crate) fn prepare(&self, limits: &Limits) {
         if limits.max_connections_per_ip > 0 {
-            self.guests.get_or_init(|| ConnectionsPerIp::new(limits.max_connections));
+            self.connection_limits.get_or_init(|| ConnectionsPerIp::new(limits.max_connections));
         }
     }
 
     /// Who is connected from where, if that is bounded.
-    pub(crate) fn guests(&self) -> Option<&ConnectionsPerIp> {
-        self.guests.get()
+    pub(crate) fn connection_limits(&self) -> Option<&ConnectionsPerIp> {
+        self.connection_limits.get()
     }
 
     /// When the next client may come.

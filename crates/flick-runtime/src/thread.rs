@@ -38,7 +38,7 @@ pub struct SharedListenerPart {
 /// Everything a thread is built from.
 pub struct ThreadPlan {
     pub parts: Vec<ServicePart>,
-    pub entrances: Vec<SharedListenerPart>,
+    pub shared_listeners: Vec<SharedListenerPart>,
     pub io: IoKind,
     /// The core it stays on, counted among those the process may use.
     pub core: Option<usize>,
@@ -52,7 +52,7 @@ pub struct WorkerHandle {
     /// Wakes it.
     pub waker: Waker,
     /// Says how often it has turned.
-    pub pulse: HeartbeatReader,
+    pub reader: HeartbeatReader,
 }
 
 impl ThreadPlan {
@@ -65,13 +65,13 @@ impl ThreadPlan {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let groups: Vec<Arc<ProgramGroup>> = self.parts.iter().map(|part| Arc::clone(&part.group)).collect();
         let is_alone = self.parts.len() == 1
-            && self.entrances.is_empty()
+            && self.shared_listeners.is_empty()
             && self.parts.iter().all(|part| part.config.setup.limits.cpu_max_percent >= 100);
         let built = self.build(is_alone);
-        let (members, entrances) = match built {
-            Ok((members, entrances, handles, name)) => {
+        let (members, shared_listeners) = match built {
+            Ok((members, shared_listeners, handles, name)) => {
                 let _ = ready.send(Ok((handles, name)));
-                (members, entrances)
+                (members, shared_listeners)
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -81,8 +81,8 @@ impl ThreadPlan {
         if is_alone {
             return members.into_iter().map(ScheduledService::run_alone).collect();
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| match Scheduler::new(members, entrances) {
-            Ok(crew) => crew.run(),
+        let outcome = catch_unwind(AssertUnwindSafe(|| match Scheduler::new(members, shared_listeners) {
+            Ok(scheduler) => scheduler.run(),
             Err(error) => vec![WorkerExit::Over(Err(error))],
         }));
         outcome.unwrap_or_else(|panic| {
@@ -111,7 +111,7 @@ impl ThreadPlan {
             }
             let shared = Arc::clone(&part.config.shared);
             let mut worker = Worker::new(driver, part.config);
-            handles.push(WorkerHandle { waker, pulse: worker.pulse() });
+            handles.push(WorkerHandle { waker, reader: worker.reader() });
             if !is_alone {
                 worker.share_thread(part.sweeps);
             }
@@ -121,12 +121,12 @@ impl ThreadPlan {
             }
             members.push(ScheduledService::new(worker, part.name, part.group, shared));
         }
-        let entrance = |part: SharedListenerPart| {
-            let door = SharedListener::new(part.socket, part.silent_ns)?;
-            Ok(SharedAddressListener { door, whose: part.whose, members: part.services })
+        let shared_listener = |part: SharedListenerPart| {
+            let listener = SharedListener::new(part.socket, part.silent_ns)?;
+            Ok(SharedAddressListener { listener, whose: part.whose, members: part.services })
         };
-        let entrances = self.entrances.into_iter().map(entrance).collect::<std::io::Result<Vec<_>>>()?;
-        Ok((members, entrances, handles, io))
+        let shared_listeners = self.shared_listeners.into_iter().map(shared_listener).collect::<std::io::Result<Vec<_>>>()?;
+        Ok((members, shared_listeners, handles, io))
     }
 }
 

@@ -94,7 +94,7 @@ enum Role {
     /// Who gets the result of a merge.
     Sink,
     BackendConn {
-        link: u32,
+        backend_conn: u32,
         epoch: u32,
     },
     /// A check of the backend in that slot.
@@ -111,12 +111,12 @@ pub struct Worker<D: Driver> {
     backend_counters: Arc<Vec<BackendCounters>>,
     edge_counters: Arc<EdgeCounters>,
     sessions: Slab<Session>,
-    links: Vec<BackendConn>,
+    backend_conns: Vec<BackendConn>,
     backends: Vec<Backend>,
     /// The lists of backends that hold in this turn.
-    roster: Arc<BackendSet>,
+    backend_set: Arc<BackendSet>,
     /// Backends that have left their lists and have not finished.
-    leaving: u32,
+    draining: u32,
     /// By the number of a connection. It may be of one that has ended: see [`Worker::role`].
     roles: Vec<Role>,
     /// What operators call its service.
@@ -126,12 +126,12 @@ pub struct Worker<D: Driver> {
     /// Where clients of a worker that it replaces are left for it.
     intake: Option<Arc<HandoffQueue>>,
     listeners: Vec<ListenerId>,
-    ledger: InflightTable,
+    inflight: InflightTable,
     pieces: Pieces,
     frames: Slab<flick_abi::Frame>,
     /// Parser states of messages in parts, between and inside their parts.
     bodies: Slab<flick_abi::Frame>,
-    activations: SuspendedRules,
+    suspended_rules: SuspendedRules,
     locals: Locals,
     host: WorkerHost,
     /// By connection: who it is.
@@ -146,11 +146,11 @@ pub struct Worker<D: Driver> {
     wants_huge: bool,
     /// Huge buffers that requests leave to replies.
     huge_reserve: u32,
-    stalled_links: u32,
+    stalled_count: u32,
     /// Links that were stalled since the last look; some of them may not be any more.
     stalled: Vec<u32>,
     filled: Vec<Key>,
-    filled_links: Vec<u32>,
+    filled_conns: Vec<u32>,
     scratch: Option<Box<Scratch>>,
     events: Vec<DriverEvent>,
     accept_paused: bool,
@@ -161,7 +161,7 @@ pub struct Worker<D: Driver> {
     random: u64,
     /// How long a task may run.
     pace: Pace,
-    gather: BatchDelay,
+    batch_delay: BatchDelay,
     shedder: OverloadDetector,
     busy_poll: BusyPoll,
     /// It may wait though something may have come: its thread is its own, and time is real.
@@ -172,14 +172,14 @@ pub struct Worker<D: Driver> {
     balance: Option<ConnectionBalancer>,
     budget: RetryBudget,
     /// Sessions whose reply has broken off: they are reset when what came of it has gone out.
-    broken: Vec<Key>,
+    to_reset: Vec<Key>,
     merging: Option<Box<Merging>>,
     /// When the requests were taken in that were answered since the clock was last looked at.
     answered: Vec<u64>,
     access: Option<Box<AccessRecorder>>,
-    heart: Heartbeat,
+    heartbeat: Heartbeat,
     /// Where several services share the thread: when this turn should be over.
-    turn_end: Option<Instant>,
+    iteration_end: Option<Instant>,
 }
 
 /// What a worker is built from.
@@ -218,9 +218,9 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig { service, index, workers, seed, time_slices, hub, access, .. } = config;
         let WorkerConfig { setup, shared, state, counters, backend_counters, edge_counters, .. } = config;
         shared.prepare(&setup.limits);
-        let (needs, max_connections) = (&setup.needs, setup.limits.places() as usize);
-        let ((links, backends), conns_max) = (links_of(&setup), Self::conns_max(&setup) as usize);
-        let (buffers, max_suspended_rules) = (pool_of(&setup, workers), needs.activations_of_worker(workers));
+        let (needs, max_connections) = (&setup.needs, setup.limits.session_slots() as usize);
+        let ((backend_conns, backends), conns_max) = (backend_conns_of(&setup), Self::conns_max(&setup) as usize);
+        let (buffers, max_suspended_rules) = (pool_of(&setup, workers), needs.suspended_rules_of_worker(workers));
         Self {
             every: events::timers(&setup.program, index, driver.now_ns()),
             driver,
@@ -232,25 +232,25 @@ impl<D: Driver> Worker<D> {
             intake: shared.intake(index),
             roles: vec![Role::Nobody; conns_max],
             listeners: Vec::new(),
-            ledger: InflightTable::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
+            inflight: InflightTable::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
-            bodies: Slab::new(max_connections + links.len()),
-            activations: SuspendedRules::new(max_suspended_rules, needs.shape),
+            bodies: Slab::new(max_connections + backend_conns.len()),
+            suspended_rules: SuspendedRules::new(max_suspended_rules, needs.shape),
             locals: Locals::new(max_connections + max_suspended_rules, needs.state_words),
             clock: timers::Clock::default(),
             sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
-            host: WorkerHost::new(state, Arc::clone(setup.board.latest().places()), index),
+            host: WorkerHost::new(state, Arc::clone(setup.backend_sets.latest().load_balancer()), index),
             peers: vec![PeerAddr::Unix; conns_max],
             deadlines: Deadlines::new(max_connections),
-            run_queue: tasks(max_connections + links.len() + max_suspended_rules, hub.as_deref()),
+            run_queue: tasks(max_connections + backend_conns.len() + max_suspended_rules, hub.as_deref()),
             blocked: VecDeque::with_capacity(max_connections),
             unblock: false,
             wants_huge: false,
             huge_reserve: huge_reserve(&setup, buffers.huge_count),
-            stalled_links: 0,
-            stalled: Vec::with_capacity(links.len()),
+            stalled_count: 0,
+            stalled: Vec::with_capacity(backend_conns.len()),
             filled: Vec::with_capacity(max_connections),
-            filled_links: Vec::with_capacity(links.len()),
+            filled_conns: Vec::with_capacity(backend_conns.len()),
             scratch: Some(Box::default()),
             events: Vec::with_capacity(EVENTS_MAX * 2),
             accept_paused: false,
@@ -261,8 +261,8 @@ impl<D: Driver> Worker<D> {
             pace: Pace::new(&setup, time_slices),
             shedder: OverloadDetector::new(Duration::ZERO),
             budget: RetryBudget::default(),
-            broken: Vec::with_capacity(max_connections),
-            gather: BatchDelay::new(Duration::ZERO),
+            to_reset: Vec::with_capacity(max_connections),
+            batch_delay: BatchDelay::new(Duration::ZERO),
             busy_poll: BusyPoll::default(),
             may_wait: time_slices,
             tunables_version: u64::MAX,
@@ -270,13 +270,13 @@ impl<D: Driver> Worker<D> {
                 .filter(|_| time_slices && setup.merge.is_none()),
             merging: Merging::new(&setup, hub, index),
             answered: Vec::with_capacity(ANSWERED_MAX),
-            access: access.map(|tap| Box::new(AccessRecorder::new(tap))),
-            turn_end: None,
-            heart: Heartbeat::default(),
-            links,
+            access: access.map(|sink| Box::new(AccessRecorder::new(sink))),
+            iteration_end: None,
+            heartbeat: Heartbeat::default(),
+            backend_conns,
             backends,
-            roster: setup.board.latest(),
-            leaving: 0,
+            backend_set: setup.backend_sets.latest(),
+            draining: 0,
             setup,
             shared,
             counters,
@@ -287,10 +287,10 @@ impl<D: Driver> Worker<D> {
 
     /// Connections a driver must have room for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
-        let links: u32 =
+        let backend_conns: u32 =
             setup.slots.iter().map(|channel| 1 + setup.max_dedicated_connections(*channel)).sum();
         let checks = setup.slots.len() as u32;
-        setup.limits.places() + links + checks + LINGER_ROOM as u32
+        setup.limits.session_slots() + backend_conns + checks + LINGERING_CONNS_MAX as u32
     }
 
     /// The driver, for opening listeners.
@@ -304,15 +304,15 @@ impl<D: Driver> Worker<D> {
     }
 
     /// For who watches whether it still turns.
-    pub(crate) fn pulse(&self) -> HeartbeatReader {
-        self.heart.pulse()
+    pub(crate) fn reader(&self) -> HeartbeatReader {
+        self.heartbeat.reader()
     }
 
     /// Dials every backend.
     pub fn start(&mut self) {
         self.driver.set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
-        self.take_over_lists();
-        self.take_over_ailing();
+        self.apply_backend_sets();
+        self.take_over_outliers();
     }
 
     /// Runs until asked to stop or drained.
@@ -324,25 +324,25 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        self.heart.beat();
+        self.heartbeat.beat();
         self.read_tunables();
-        if self.setup.board.version() != self.roster.version() {
-            self.roster = self.setup.board.latest();
-            self.take_over_lists();
+        if self.setup.backend_sets.version() != self.backend_set.version() {
+            self.backend_set = self.setup.backend_sets.latest();
+            self.apply_backend_sets();
         }
-        let rests = self.rests();
-        let wait = if rests { self.wait_time() } else { Some(Duration::ZERO) };
+        let is_idle = self.is_idle();
+        let wait = if is_idle { self.wait_time() } else { Some(Duration::ZERO) };
         let wait = match (wait, wait_max) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let mut events = std::mem::take(&mut self.events);
-        self.poll(wait, rests, &mut events)?;
+        self.poll(wait, is_idle, &mut events)?;
         let mut arrived = Arrivals::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
-        self.end_broken();
+        self.reset_broken_sessions();
         self.handle_all(&mut events, &mut arrived);
-        if let Some(wait) = self.gather.wait(arrived) {
+        if let Some(wait) = self.batch_delay.wait(arrived) {
             std::thread::sleep(wait);
             self.driver.poll(&self.pool, Some(Duration::ZERO), &mut events)?;
             self.handle_all(&mut events, &mut arrived);
@@ -351,13 +351,13 @@ impl<D: Driver> Worker<D> {
         if arrived.woken {
             // A connection that is taken over may get the number of one whose end is told behind the call.
             self.take_over();
-            self.answer_census();
+            self.answer_session_list();
         }
-        self.gather.note(arrived, self.driver.now_ns());
+        self.batch_delay.note(arrived, self.driver.now_ns());
         self.host.set_now(self.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
-            self.merge_turn();
+            self.run_merge_tasks();
         }
         self.shedder.mark(self.run_queue.len(), self.driver.queue_delay(), self.driver.now_ns());
         self.run_tasks();
@@ -365,10 +365,10 @@ impl<D: Driver> Worker<D> {
         let logs = self.access.as_ref().is_some_and(|recorder| recorder.is_due());
         if !self.answered.is_empty() || logs {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
-            let looks = self.pace.has_clock() && !cfg!(feature = "uncounted");
-            let now_ns = if looks { monotonic_ns() } else { self.driver.now_ns() };
+            let reads_clock = self.pace.has_clock() && !cfg!(feature = "uncounted");
+            let now_ns = if reads_clock { monotonic_ns() } else { self.driver.now_ns() };
             Self::note_answered(&self.counters.times, &mut self.answered, now_ns);
-            self.log_turn(now_ns);
+            self.log_iteration(now_ns);
         }
         let is_over = self.shared.must_stop() || self.drained();
         if is_over {
@@ -384,9 +384,9 @@ impl<D: Driver> Worker<D> {
         // A merge has all the more to do the more has arrived; it waits for nothing.
         let batches = self.may_wait && setup.merge.is_none();
         // Shedding needs an error response, and messages that are requests.
-        let sheds = setup.sheds_in_words() && !setup.private;
+        let sheds = setup.sheds_in_words() && !setup.is_relay;
         self.busy_poll.max_ns = if self.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
-        self.gather.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
+        self.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
         self.shedder.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
         self.pace.set_slice(values.time_slice);
     }
@@ -403,9 +403,9 @@ impl<D: Driver> Worker<D> {
     }
 
     /// No task is runnable.
-    fn rests(&self) -> bool {
+    fn is_idle(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.run_queue.is_empty() && !self.unblock && !is_called && self.broken.is_empty()
+        self.run_queue.is_empty() && !self.unblock && !is_called && self.to_reset.is_empty()
     }
 
     fn handle(&mut self, event: DriverEvent) {
@@ -421,23 +421,23 @@ impl<D: Driver> Worker<D> {
             }
             DriverEvent::AcceptFailed { listener: _, errno } => self.accept_failed(errno),
             DriverEvent::Connected { conn } => match self.role(conn) {
-                Role::BackendConn { link, .. } => self.link_connected(link),
+                Role::BackendConn { backend_conn, .. } => self.backend_connected(backend_conn),
                 Role::Check(at) => self.check_connected(at as usize, conn),
                 Role::Sink => self.sink_connected(),
                 _ => {}
             },
             DriverEvent::Data { conn, data } => match self.role(conn) {
                 Role::Client(key) => self.client_data(key, data),
-                Role::BackendConn { link, .. } => self.link_data(link, data),
+                Role::BackendConn { backend_conn, .. } => self.backend_data(backend_conn, data),
                 Role::Check(at) => self.check_data(at as usize, &data),
                 Role::Stream(stream) => self.stream_data(stream, data),
                 Role::Sink | Role::Waiting | Role::Nobody => {}
             },
             DriverEvent::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
-                Role::BackendConn { link, .. } => {
-                    self.links[link as usize].eof = true;
-                    self.enqueue_link(link);
+                Role::BackendConn { backend_conn, .. } => {
+                    self.backend_conns[backend_conn as usize].eof = true;
+                    self.enqueue_backend_conn(backend_conn);
                 }
                 Role::Stream(stream) => self.stream_eof(stream),
                 Role::Check(at) => self.check_over(at as usize, false),
@@ -465,7 +465,7 @@ impl<D: Driver> Worker<D> {
     fn conn_failed(&mut self, conn: Handle) {
         match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
-            Role::BackendConn { link, .. } => self.link_gone(link),
+            Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn),
             Role::Waiting => self.waiting.retain(|waiting| *waiting != conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
@@ -484,9 +484,9 @@ impl<D: Driver> Worker<D> {
             Role::Nobody => return Role::Nobody,
             Role::Waiting => self.waiting.iter().copied().find(|waiting| *waiting == conn),
             Role::Client(key) => self.sessions.get(key).map(|session| session.conn),
-            Role::BackendConn { link, epoch } => {
-                let link = &self.links[link as usize];
-                if link.epoch == epoch { link.conn } else { None }
+            Role::BackendConn { backend_conn, epoch } => {
+                let backend_conn = &self.backend_conns[backend_conn as usize];
+                if backend_conn.epoch == epoch { backend_conn.conn } else { None }
             }
             Role::Check(at) => self.backends[at as usize].health.check.conn,
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
@@ -514,11 +514,11 @@ impl<D: Driver> Worker<D> {
                 self.enqueue_session(key);
             }
         }
-        while let Some(link) = self.stalled.pop() {
-            self.links[link as usize].is_listed = false;
-            let state = &self.links[link as usize];
+        while let Some(backend_conn) = self.stalled.pop() {
+            self.backend_conns[backend_conn as usize].is_listed = false;
+            let state = &self.backend_conns[backend_conn as usize];
             if state.stalled.is_some() || state.wants_huge {
-                self.enqueue_link(link);
+                self.enqueue_backend_conn(backend_conn);
             }
         }
     }
@@ -529,8 +529,8 @@ impl<D: Driver> Worker<D> {
                 session.fill = None;
             }
         }
-        for link in self.filled_links.drain(..) {
-            self.links[link as usize].fill = None;
+        for backend_conn in self.filled_conns.drain(..) {
+            self.backend_conns[backend_conn as usize].fill = None;
         }
     }
 }
@@ -578,30 +578,30 @@ fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
 }
 
 /// The connections to all backends, none of them dialled yet.
-fn links_of(setup: &Setup) -> (Vec<BackendConn>, Vec<Backend>) {
-    let mut links = Vec::new();
+fn backend_conns_of(setup: &Setup) -> (Vec<BackendConn>, Vec<Backend>) {
+    let mut backend_conns = Vec::new();
     let mut backends = Vec::new();
     for (index, channel) in setup.slots.iter().copied().enumerate() {
-        let shared_link = links.len() as u32;
-        let private = setup.private;
-        let exclusive = setup.protocol_of(channel).exclusive || private;
-        let lent_max = setup.max_dedicated_connections(channel);
-        let lent = shared_link + 1..shared_link + 1 + lent_max;
-        let mut spare = Vec::with_capacity(lent_max as usize);
-        spare.extend(lent.clone().rev().filter(|_| exclusive));
-        links.push(BackendConn::new(index as u32, exclusive));
-        links.extend((0..lent_max).map(|_| BackendConn::new(index as u32, true)));
+        let shared_conn = backend_conns.len() as u32;
+        let is_relay = setup.is_relay;
+        let exclusive = setup.protocol_of(channel).exclusive || is_relay;
+        let dedicated_max = setup.max_dedicated_connections(channel);
+        let dedicated = shared_conn + 1..shared_conn + 1 + dedicated_max;
+        let mut spare = Vec::with_capacity(dedicated_max as usize);
+        spare.extend(dedicated.clone().rev().filter(|_| exclusive));
+        backend_conns.push(BackendConn::new(index as u32, exclusive));
+        backend_conns.extend((0..dedicated_max).map(|_| BackendConn::new(index as u32, true)));
         backends.push(Backend {
             life: BackendLife::Free,
             endpoint: NOWHERE,
             channel,
             element: 0,
-            shared: shared_link,
-            lent,
+            shared: shared_conn,
+            dedicated,
             failures: 0,
             exclusive,
-            private,
-            idle: Vec::with_capacity(1 + lent_max as usize),
+            is_relay,
+            idle: Vec::with_capacity(1 + dedicated_max as usize),
             spare,
             promised: 0,
             pending: 0,
@@ -609,10 +609,10 @@ fn links_of(setup: &Setup) -> (Vec<BackendConn>, Vec<Backend>) {
             is_up: false,
         });
     }
-    (links, backends)
+    (backend_conns, backends)
 }
 
 /// Where the backend of a slot is that nobody ever had.
 const NOWHERE: Endpoint = Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 /// Connections that linger after their session's slot was given back.
-const LINGER_ROOM: usize = 64;
+const LINGERING_CONNS_MAX: usize = 64;

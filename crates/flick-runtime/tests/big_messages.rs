@@ -145,7 +145,7 @@ fn take(input: &mut Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// One turn; backends send back what they are sent.
-fn turn(stage: &mut dyn Stage) {
+fn iteration(stage: &mut dyn Stage) {
     stage.turn();
     for peer in stage.connections(0) {
         let mut asked = None;
@@ -158,7 +158,7 @@ fn turn(stage: &mut dyn Stage) {
 
 fn answer(stage: &mut dyn Stage, client: PeerId) -> Vec<u8> {
     for _ in 0..TURNS_MAX {
-        turn(stage);
+        iteration(stage);
         let mut found = None;
         stage.with_input(client, &mut |input| found = take(input));
         if let Some(found) = found {
@@ -188,7 +188,7 @@ fn check_all(stage: &mut dyn Stage) {
 
 fn settle(stage: &mut dyn Stage) {
     for _ in 0..TURNS_MAX {
-        turn(stage);
+        iteration(stage);
         if stage.expect_quiet().is_ok() {
             return;
         }
@@ -227,11 +227,11 @@ fn who_stops_in_the_middle_loses_its_buffer_and_who_finds_none_waits() {
     // Who only announces a long message takes nothing from the others.
     let announcing = stage.open();
     stage.command(announcing, Command::Write(half[..10_000].to_vec()));
-    (0..20).for_each(|_| turn(stage));
+    (0..20).for_each(|_| iteration(stage));
     let waiting = stage.open();
     stage.command(waiting, Command::Write(message(b'o', 1 << 20)));
     for _ in 0..20 {
-        turn(stage);
+        iteration(stage);
         stage.with_input(waiting, &mut |input| assert!(input.is_empty(), "there was a buffer left"));
     }
     let short = stage.open();

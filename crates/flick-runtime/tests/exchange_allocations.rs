@@ -15,7 +15,7 @@ mod peers;
 #[path = "exchanges/tiny.rs"]
 mod tiny;
 
-use peers::{Heard, body, message};
+use peers::{DeliveredTo, body, message};
 use tiny::Kind;
 
 #[global_allocator]
@@ -48,7 +48,7 @@ fn serve(stage: &mut Sockets, client: PeerId) {
         stage.turn();
         for peer in (0..2).flat_map(|backend| stage.connections(backend)).collect::<Vec<_>>() {
             let mut asked = None;
-            stage.with_input(peer, &mut |input| asked = Heard::take(input, false).expect("a request"));
+            stage.with_input(peer, &mut |input| asked = DeliveredTo::take(input, false).expect("a request"));
             if stage.is_closed(peer) {
                 stage.command(peer, Command::Close);
             }
@@ -60,8 +60,8 @@ fn serve(stage: &mut Sockets, client: PeerId) {
         }
         let mut done = false;
         stage.with_input(client, &mut |input| {
-            while let Some(heard) = Heard::take(input, false).expect("a reply") {
-                done |= heard.words.iter().any(|word| word == "done0");
+            while let Some(is_delivered) = DeliveredTo::take(input, false).expect("a reply") {
+                done |= is_delivered.words.iter().any(|word| word == "done0");
             }
         });
         if done {

@@ -10,15 +10,15 @@ use flick_runtime::state::snapshots::Keeper;
 use flick_runtime::{State, WorkerHost};
 
 /// A directory of its own, removed at the end.
-struct Place(PathBuf);
+struct TempDir(PathBuf);
 
-impl Place {
+impl TempDir {
     fn new(name: &str) -> Self {
         Self(std::env::temp_dir().join(format!("flick-kept-{}-{name}", std::process::id())))
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -54,7 +54,7 @@ fn program(file: &str, layout: u64) -> Program {
 }
 
 /// One life of a service: reads back, lets `work` use it, writes.
-fn live(place: &Place, layout: u64, work: impl FnOnce(&mut dyn Host)) {
+fn live(place: &TempDir, layout: u64, work: impl FnOnce(&mut dyn Host)) {
     let state = State::new(&program("hits", layout), 1, Origin::System(0)).expect("small dictionaries fit");
     let state = Arc::new(state);
     let keeper = Keeper::start(&state, &place.0).expect("the directory can be made").expect("one is kept");
@@ -64,7 +64,7 @@ fn live(place: &Place, layout: u64, work: impl FnOnce(&mut dyn Host)) {
 
 #[test]
 fn the_next_life_knows_what_the_last_one_knew() {
-    let place = Place::new("next");
+    let place = TempDir::new("next");
     live(&place, 1, |host| {
         host.dict_put(0, b"a", b"1");
         host.dict_put(1, b"b", b"2");
@@ -81,7 +81,7 @@ fn the_next_life_knows_what_the_last_one_knew() {
 
 #[test]
 fn a_snapshot_that_could_not_be_read_was_overwritten_by_an_empty_one() {
-    let place = Place::new("unread");
+    let place = TempDir::new("unread");
     live(&place, 1, |host| {
         host.dict_put(0, b"a", b"1");
     });
@@ -100,7 +100,7 @@ fn a_snapshot_that_could_not_be_read_was_overwritten_by_an_empty_one() {
 
 #[test]
 fn a_snapshot_may_not_leave_its_directory() {
-    let place = Place::new("leave");
+    let place = TempDir::new("leave");
     let state = State::new(&program("../hits", 1), 1, Origin::System(0)).expect("small dictionaries fit");
     let error = Keeper::start(&Arc::new(state), &place.0).expect_err("the name leads out").to_string();
     assert!(error.contains("is not a name"), "{error}");

@@ -12,7 +12,7 @@ use flick_net::sim::{Actor, PeerIo};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
 use flick_testkit::service::server::Server;
-use flick_testkit::service::storm::{self, Storm};
+use flick_testkit::service::fault_injection::{self, FaultInjection};
 use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
 
 fn hand() -> Subject {
@@ -69,7 +69,7 @@ fn service(config: &ServiceConfig, after_ns: u64) -> (Service, Rc<RefCell<[u32; 
 
 fn publish(service: &Service, elements: &[usize]) {
     let list: Vec<_> = elements.iter().map(|at| service.backends[*at].clone().into()).collect();
-    assert_eq!(service.setup.board.publish(1, &list), Ok(true));
+    assert_eq!(service.setup.backend_sets.publish(1, &list), Ok(true));
 }
 
 /// Lets a client ask 20 keys from now on; how many were answered and how many failed.
@@ -97,8 +97,8 @@ fn requests_go_where_the_list_of_the_moment_says() {
         *asked.borrow_mut() = [0; 3];
         assert_eq!(ask(&mut service), (20, 0), "{list:?}");
         assert_eq!(asked.borrow().map(|count| count > 0), served, "{list:?}");
-        let links = service.worker.audit().backend_conns;
-        assert_eq!(links, list.len(), "who has left is not connected to any more: {list:?}");
+        let backend_conns = service.worker.audit().backend_conns;
+        assert_eq!(backend_conns, list.len(), "who has left is not connected to any more: {list:?}");
     }
 }
 
@@ -163,9 +163,9 @@ fn one_that_comes_back_before_it_has_finished_keeps_its_connection() {
 }
 
 /// Random lists at random times; every run must hold what it promises.
-fn check(count: u64, storm: &Storm) {
+fn check(count: u64, fault_injection: &FaultInjection) {
     for seed in seeds(count) {
-        if let Err(text) = storm::run(seed, &Storm { changes_lists: true, ..storm.clone() }, &hand()) {
+        if let Err(text) = fault_injection::run(seed, &FaultInjection { changes_lists: true, ..fault_injection.clone() }, &hand()) {
             panic!("FLICK_SEED={seed}: {text}");
         }
     }
@@ -173,12 +173,12 @@ fn check(count: u64, storm: &Storm) {
 
 #[test]
 fn nobody_is_failed_by_lists_that_change() {
-    check(150, &Storm::none());
-    check(150, &Storm::hostile());
+    check(150, &FaultInjection::none());
+    check(150, &FaultInjection::hostile());
 }
 
 #[test]
 fn no_reply_reaches_a_wrong_client_while_lists_change_and_backends_break() {
-    check(150, &Storm::everything());
-    check(150, &Storm::resets());
+    check(150, &FaultInjection::everything());
+    check(150, &FaultInjection::resets());
 }

@@ -172,9 +172,9 @@ impl Twemproxy {
 }
 
 /// A directory of its own, removed at the end.
-struct Place(PathBuf);
+struct TempDir(PathBuf);
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -191,7 +191,7 @@ fn key(random: &mut u64) -> Vec<u8> {
 
 #[test]
 fn every_key_goes_where_twemproxy_sends_it() {
-    let place = Place(std::env::temp_dir().join(format!("flick-twemproxy-{}", std::process::id())));
+    let place = TempDir(std::env::temp_dir().join(format!("flick-twemproxy-{}", std::process::id())));
     std::fs::create_dir_all(&place.0).expect("the temporary directory can be written");
     let keys = std::env::var("FLICK_KETAMA_KEYS").ok().and_then(|keys| keys.parse().ok()).unwrap_or(KEYS);
     let mut random = 0x2545_f491_4f6c_dd1d;

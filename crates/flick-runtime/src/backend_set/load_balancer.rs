@@ -373,14 +373,14 @@ mod tests {
     }
 
     /// All four at rest.
-    const RESTING: Fixed = Fixed { loads: [0; 4], alive: [true; 4], shares: [1000; 4] };
+    const IDLE: Fixed = Fixed { loads: [0; 4], alive: [true; 4], shares: [1000; 4] };
 
     #[test]
     fn turns_are_taken_by_weight_and_not_in_a_row() {
         let order = |weights: &[u32], policy| {
             let (balancer, mut draw) = (weighing(weights), draws());
             let mut balancer_state = balancer.balancer_state(0);
-            let mut pick = || balancer.pick(&mut balancer_state, policy, 1, b"", &RESTING, &mut draw);
+            let mut pick = || balancer.pick(&mut balancer_state, policy, 1, b"", &IDLE, &mut draw);
             (0..weights.iter().sum()).map(|_| pick()).collect::<Vec<u64>>()
         };
         for policy in [Policy::RoundRobin, Policy::LeastLoaded] {
@@ -402,7 +402,7 @@ mod tests {
         for policy in [Policy::RoundRobin, Policy::LeastLoaded, Policy::TwoChoices] {
             let mut balancer_state = balancer.balancer_state(0);
             let mut picked = |alive: [bool; 4]| {
-                let seen = Fixed { alive, ..RESTING };
+                let seen = Fixed { alive, ..IDLE };
                 let picks =
                     (0..8).map(|_| balancer.pick(&mut balancer_state, policy, 1, b"", &seen, &mut draw));
                 picks.collect::<std::collections::BTreeSet<u64>>().into_iter().collect::<Vec<u64>>()
@@ -424,32 +424,32 @@ mod tests {
     #[test]
     fn picks_are_counted_by_weight() {
         for policy in [Policy::RoundRobin, Policy::LeastLoaded] {
-            assert_eq!(counts(&[1, 2, 3, 4], policy, 1_000, &RESTING), [100, 200, 300, 400], "{policy:?}");
-            assert_eq!(counts(&[7, 1, 1, 1], policy, 50, &RESTING), [35, 5, 5, 5], "{policy:?}");
-            let dead = Fixed { alive: [true, true, false, true], ..RESTING };
+            assert_eq!(counts(&[1, 2, 3, 4], policy, 1_000, &IDLE), [100, 200, 300, 400], "{policy:?}");
+            assert_eq!(counts(&[7, 1, 1, 1], policy, 50, &IDLE), [35, 5, 5, 5], "{policy:?}");
+            let dead = Fixed { alive: [true, true, false, true], ..IDLE };
             assert_eq!(counts(&[1, 2, 3, 4], policy, 700, &dead), [100, 200, 0, 400], "{policy:?}");
-            let cold = Fixed { shares: [1000, 1000, 500, 1000], ..RESTING };
+            let cold = Fixed { shares: [1000, 1000, 500, 1000], ..IDLE };
             assert_eq!(counts(&[1, 2, 4, 3], policy, 800, &cold), [100, 200, 200, 300], "{policy:?}");
-            let none = Fixed { alive: [false; 4], ..RESTING };
+            let none = Fixed { alive: [false; 4], ..IDLE };
             assert_eq!(counts(&[1, 2, 3, 4], policy, 100, &none), [10, 20, 30, 40], "{policy:?}");
         }
-        let chance = counts(&[1, 2, 3, 4], Policy::TwoChoices, 100_000, &RESTING);
+        let chance = counts(&[1, 2, 3, 4], Policy::TwoChoices, 100_000, &IDLE);
         for (had, weight) in chance.iter().zip([1, 2, 3, 4]) {
             assert!((weight * 9_700..weight * 10_300).contains(had), "{chance:?}");
         }
-        let cold = Fixed { shares: [1000, 1000, 500, 1000], ..RESTING };
+        let cold = Fixed { shares: [1000, 1000, 500, 1000], ..IDLE };
         let chance = counts(&[1; 4], Policy::TwoChoices, 100_000, &cold);
         assert!((12_000..13_000).contains(&chance[2]), "half of its share: {chance:?}");
     }
 
     #[test]
     fn loads_are_compared_by_weight() {
-        let seen = Fixed { loads: [2, 5, 4, 9], ..RESTING };
+        let seen = Fixed { loads: [2, 5, 4, 9], ..IDLE };
         let least = counts(&[1, 3, 2, 4], Policy::LeastLoaded, 10, &seen);
         assert_eq!(least, [0, 10, 0, 0], "five thirds are less than two");
-        let seen = Fixed { loads: [2, 6, 4, 8], ..RESTING };
+        let seen = Fixed { loads: [2, 6, 4, 8], ..IDLE };
         assert_eq!(counts(&[1, 3, 2, 4], Policy::LeastLoaded, 100, &seen), [10, 30, 20, 40], "all the same");
-        let seen = Fixed { loads: [3, 0, 0, 0], alive: [true, true, false, false], ..RESTING };
+        let seen = Fixed { loads: [3, 0, 0, 0], alive: [true, true, false, false], ..IDLE };
         let two = counts(&[100, 1, 1, 1], Policy::TwoChoices, 1_000, &seen);
         assert_eq!((two[2], two[3]), (0, 0), "the dead get nothing beside the living: {two:?}");
     }

@@ -136,8 +136,8 @@ impl Inbox {
             return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), wants) {
                 Verdict::Whole => NextMessage::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => NextMessage::Large(front.clone()),
-                Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
-                Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
+                Verdict::Need(bytes) => self.batch_delay(tools, look, frame, bytes),
+                Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
                 Verdict::Fault(fault) => fault,
             };
         };
@@ -146,15 +146,15 @@ impl Inbox {
             frame.copy_from(saved);
             if self.is_read {
                 return match judge_read(frame, have, wants) {
-                    Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
-                    verdict => self.gathered(verdict, frame),
+                    Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
+                    verdict => self.is_buffered(verdict, frame),
                 };
             }
         }
         match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, wants) {
-            Verdict::Need(bytes) => self.gather(tools, look, frame, bytes),
-            Verdict::Rest(bytes) => self.gather_rest(tools, frame, bytes),
-            verdict => self.gathered(verdict, frame),
+            Verdict::Need(bytes) => self.batch_delay(tools, look, frame, bytes),
+            Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
+            verdict => self.is_buffered(verdict, frame),
         }
     }
 
@@ -175,7 +175,7 @@ impl Inbox {
             (None, None) => return NextMessage::Starved,
         };
         match judge_part(tools.engine.parse(parser, frame, bytes), frame, have) {
-            Verdict::Need(bytes) => self.gather_part(tools, parser, frame, bytes),
+            Verdict::Need(bytes) => self.buffer_part(tools, parser, frame, bytes),
             verdict => self.part(tools, verdict),
         }
     }
@@ -224,7 +224,7 @@ impl Inbox {
     }
 
     /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
-    fn gather(
+    fn batch_delay(
         &mut self,
         tools: &mut ParseContext<'_>,
         look: ParseSpec,
@@ -253,16 +253,16 @@ impl Inbox {
                     assert!(more > need, "a parser that wants more wants more than it has");
                     need = more;
                 }
-                Verdict::Rest(bytes) => return self.gather_rest(tools, frame, bytes),
-                verdict => return self.gathered(verdict, frame),
+                Verdict::Rest(bytes) => return self.buffer_rest(tools, frame, bytes),
+                verdict => return self.is_buffered(verdict, frame),
             }
         }
     }
 
     /// Copies what is left of a message that has been read: a parser that has come to its end is not called again.
-    fn gather_rest(&mut self, tools: &mut ParseContext<'_>, frame: &Frame, total: u64) -> NextMessage {
+    fn buffer_rest(&mut self, tools: &mut ParseContext<'_>, frame: &Frame, total: u64) -> NextMessage {
         match self.collect(tools, total) {
-            Collected::Enough => self.gathered(Verdict::Whole, frame),
+            Collected::Enough => self.is_buffered(Verdict::Whole, frame),
             Collected::Less => {
                 self.save_frame(tools.frames, frame);
                 self.is_read = true;
@@ -279,7 +279,7 @@ impl Inbox {
     }
 
     /// As `gather`, for the head of a part; its parser's state stays in `frame`.
-    fn gather_part(
+    fn buffer_part(
         &mut self,
         tools: &mut ParseContext<'_>,
         parser: FuncId,
@@ -338,7 +338,7 @@ impl Inbox {
     }
 
     fn fill(&mut self, tools: &mut ParseContext<'_>, need: u32) -> Collected {
-        if let Err(next) = self.make_room(tools, need) {
+        if let Err(next) = self.reserve(tools, need) {
             return Collected::Not(next);
         }
         let need = u64::from(need);
@@ -353,7 +353,7 @@ impl Inbox {
         Collected::Enough
     }
 
-    fn gathered(&self, verdict: Verdict, frame: &Frame) -> NextMessage {
+    fn is_buffered(&self, verdict: Verdict, frame: &Frame) -> NextMessage {
         let partial = self.partial.as_ref().expect("a gathered message lies in its buffer");
         match verdict {
             Verdict::Whole => {
@@ -366,7 +366,7 @@ impl Inbox {
         }
     }
 
-    fn make_room(&mut self, tools: &ParseContext<'_>, need: u32) -> Result<(), NextMessage> {
+    fn reserve(&mut self, tools: &ParseContext<'_>, need: u32) -> Result<(), NextMessage> {
         let class = match need {
             need if need <= SMALL_BYTES => BufClass::Small,
             need if need <= LARGE_BYTES => BufClass::Large,

@@ -40,7 +40,7 @@ pub enum Upload {
     /// Streams to that connection.
     To {
         /// Slot of the lent connection.
-        link: u32,
+        backend_conn: u32,
         /// Its generation, so that a connection used anew is not mistaken for it.
         epoch: u32,
         /// What is still to come.
@@ -59,7 +59,7 @@ pub enum Upload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Slot of the connection.
-    pub link: u32,
+    pub backend_conn: u32,
     /// Its generation.
     pub epoch: u32,
     /// The client's end has been passed on.
@@ -90,9 +90,9 @@ pub struct Session {
     /// Raw bytes in both directions.
     pub tunnel: Option<Tunnel>,
     /// Its own backend connections, if it has any: the first of a row.
-    pub private_links: Option<u32>,
+    pub relay_conns: Option<u32>,
     /// Which of them is in the middle of a message for the client.
-    pub speaker: Option<u32>,
+    pub sender: Option<u32>,
     /// Nothing has come on it, and no rule has run for that.
     pub is_fresh: bool,
     /// That the client sends no more has been passed on.
@@ -106,13 +106,13 @@ pub struct Session {
     /// The request under way is its last: it ends with the reply.
     pub is_last: bool,
     /// A backend connection that its last message found full: nothing more until it drains.
-    pub clogged: Option<u32>,
+    pub full_conn: Option<u32>,
     /// It does not end in good order: its client broke off.
     pub is_broken: bool,
     /// A reply to it has broken off: it is reset when what came has gone out.
-    pub breaks: bool,
+    pub resets_when_sent: bool,
     /// A handler has been told that it ends.
-    pub is_told: bool,
+    pub is_notified: bool,
     /// BackendLife.
     pub phase: Phase,
     /// What it waits for.
@@ -124,7 +124,7 @@ pub struct Session {
     /// The driver receives for it.
     pub receiving: bool,
     /// It goes to the worker that takes our place, as soon as its replies are out: nothing more is received for it here.
-    pub is_leaving: bool,
+    pub is_migrating: bool,
     /// It is in the run queue.
     pub queued: bool,
     /// When it came.
@@ -155,23 +155,23 @@ impl Session {
             upload: Upload::None,
             tunnel: None,
             wants: None,
-            private_links: None,
-            speaker: None,
+            relay_conns: None,
+            sender: None,
             is_fresh: true,
             client_is_over: false,
             is_late: false,
             barrier: false,
             is_last: false,
-            clogged: None,
+            full_conn: None,
             is_broken: false,
-            breaks: false,
-            is_told: false,
+            resets_when_sent: false,
+            is_notified: false,
             phase: Phase::Open,
             wait: Wait::Nothing,
             slices: 0,
             eof: false,
             receiving: false,
-            is_leaving: false,
+            is_migrating: false,
             queued: false,
             begun_ns: now_ns,
             bytes_in: 0,

@@ -20,15 +20,15 @@ const WHO: Key = Key { index: 0, generation: 0 };
 /// One run: the ledger, and what is expected of it.
 struct Run {
     seed: u64,
-    ledger: InflightTable,
+    inflight: InflightTable,
     pieces: Pieces,
     /// What pieces are of.
     buf: Buf,
     sessions: [RequestQueue; QUEUES],
-    links: [RequestQueue; QUEUES],
+    backend_conns: [RequestQueue; QUEUES],
     /// Numbers of requests, oldest first.
     in_sessions: [VecDeque<u64>; QUEUES],
-    in_links: [VecDeque<u64>; QUEUES],
+    in_backend_conns: [VecDeque<u64>; QUEUES],
     opened: u64,
 }
 
@@ -39,13 +39,13 @@ impl Run {
         assert_eq!(buf.append(b"piece"), 5);
         Self {
             seed,
-            ledger: InflightTable::new(CAPACITY),
+            inflight: InflightTable::new(CAPACITY),
             pieces: Pieces::new(4 * (CAPACITY + BUSY_ENTRIES)),
             buf,
             sessions: [RequestQueue::new(); QUEUES],
-            links: [RequestQueue::new(); QUEUES],
+            backend_conns: [RequestQueue::new(); QUEUES],
             in_sessions: Default::default(),
-            in_links: Default::default(),
+            in_backend_conns: Default::default(),
             opened: 0,
         }
     }
@@ -58,36 +58,36 @@ impl Run {
 
     /// Requests that are in some queue.
     fn live(&self) -> usize {
-        let all = self.in_sessions.iter().chain(&self.in_links).flatten();
+        let all = self.in_sessions.iter().chain(&self.in_backend_conns).flatten();
         all.collect::<std::collections::BTreeSet<_>>().len()
     }
 
     /// Opens a request and queues it: at a session, at a connection, or at both.
     fn open(&mut self) {
         let fits = self.live() < CAPACITY + BUSY_ENTRIES;
-        assert_eq!(self.ledger.can_answer(), fits);
-        let opened = self.ledger.open(Some(WHO), Default::default(), 7);
+        assert_eq!(self.inflight.can_answer(), fits);
+        let opened = self.inflight.open(Some(WHO), Default::default(), 7);
         assert_eq!(opened.is_some(), fits, "with {} in use", self.live());
         let Some(id) = opened else { return };
         self.opened += 1;
-        let request = self.ledger.get_mut(id);
+        let request = self.inflight.get_mut(id);
         assert!(!request.done && request.held.is_empty() && request.resend.is_empty());
         request.number = self.opened;
-        let (session, link, edge_counters) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
+        let (session, backend_conn, edge_counters) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
         if edge_counters != 0 {
-            self.ledger.push_session(&mut self.sessions[session], id);
+            self.inflight.push_session(&mut self.sessions[session], id);
             self.in_sessions[session].push_back(self.opened);
         }
         if edge_counters != 1 {
-            self.ledger.push_link(&mut self.links[link], id);
-            self.in_links[link].push_back(self.opened);
+            self.inflight.push_backend_conn(&mut self.backend_conns[backend_conn], id);
+            self.in_backend_conns[backend_conn].push_back(self.opened);
         }
         self.keep(id, edge_counters == 2);
     }
 
     /// Has a request hold a piece to send again and, where a session will take it off, a reply.
     fn keep(&mut self, id: RequestId, is_in_both: bool) {
-        let request = self.ledger.get_mut(id);
+        let request = self.inflight.get_mut(id);
         assert!(self.pieces.push(&mut request.resend, self.buf.slice(0..3)));
         if is_in_both {
             assert!(self.pieces.push(&mut request.held, self.buf.slice(3..5)));
@@ -95,43 +95,43 @@ impl Run {
     }
 
     fn pop_session(&mut self, at: usize) {
-        let popped = self.ledger.pop_session(&mut self.sessions[at], &mut self.pieces);
-        assert_eq!(popped.map(|id| self.ledger.get(id).number), self.in_sessions[at].pop_front());
+        let popped = self.inflight.pop_session(&mut self.sessions[at], &mut self.pieces);
+        assert_eq!(popped.map(|id| self.inflight.get(id).number), self.in_sessions[at].pop_front());
         if let Some(id) = popped {
-            assert_eq!(self.ledger.get(id).session, None, "nobody waits for it");
+            assert_eq!(self.inflight.get(id).session, None, "nobody waits for it");
         }
     }
 
-    fn pop_link(&mut self, at: usize) {
-        let popped = self.ledger.pop_link(&mut self.links[at], &mut self.pieces);
-        let number = popped.map(|id| self.ledger.get(id).number);
-        assert_eq!(number, self.in_links[at].pop_front());
+    fn pop_backend_conn(&mut self, at: usize) {
+        let popped = self.inflight.pop_backend_conn(&mut self.backend_conns[at], &mut self.pieces);
+        let number = popped.map(|id| self.inflight.get(id).number);
+        assert_eq!(number, self.in_backend_conns[at].pop_front());
         let waits = self.in_sessions.iter().flatten().any(|waiting| Some(*waiting) == number);
         if let Some(id) = popped.filter(|_| waits) {
-            assert_eq!(self.ledger.get(id).session, Some(WHO), "its client waits still");
+            assert_eq!(self.inflight.get(id).session, Some(WHO), "its client waits still");
         }
     }
 
     /// Moves the oldest request of a connection to another connection, as a retry does, if its session still has it.
     fn requeue(&mut self, from: usize, to: usize) {
-        let Some(id) = self.links[from].front() else { return };
-        let number = self.ledger.get(id).number;
+        let Some(id) = self.backend_conns[from].front() else { return };
+        let number = self.inflight.get(id).number;
         if !self.in_sessions.iter().flatten().any(|waiting| *waiting == number) {
             return;
         }
-        self.pop_link(from);
-        self.ledger.push_link(&mut self.links[to], id);
-        self.in_links[to].push_back(number);
+        self.pop_backend_conn(from);
+        self.inflight.push_backend_conn(&mut self.backend_conns[to], id);
+        self.in_backend_conns[to].push_back(number);
     }
 
     /// All that can be asked of the ledger.
     fn compare(&self) {
         let live = self.live();
-        assert_eq!(self.ledger.len(), live);
-        assert_eq!(self.ledger.room(), CAPACITY.saturating_sub(live));
-        let queues = self.sessions.iter().zip(&self.in_sessions).chain(self.links.iter().zip(&self.in_links));
+        assert_eq!(self.inflight.len(), live);
+        assert_eq!(self.inflight.capacity(), CAPACITY.saturating_sub(live));
+        let queues = self.sessions.iter().zip(&self.in_sessions).chain(self.backend_conns.iter().zip(&self.in_backend_conns));
         for (fifo, expected) in queues {
-            let number = |id: Option<RequestId>| id.map(|id| self.ledger.get(id).number);
+            let number = |id: Option<RequestId>| id.map(|id| self.inflight.get(id).number);
             assert_eq!((fifo.len() as usize, fifo.is_empty()), (expected.len(), expected.is_empty()));
             assert_eq!(number(fifo.front()), expected.front().copied());
             assert_eq!(number(fifo.back()), expected.back().copied());
@@ -151,7 +151,7 @@ fn check(seed: u64, opens: usize) {
                 run.requeue(at, to);
             }
             step if step % 2 == 0 => run.pop_session(at),
-            _ => run.pop_link(at),
+            _ => run.pop_backend_conn(at),
         }
         run.compare();
     }
@@ -159,12 +159,12 @@ fn check(seed: u64, opens: usize) {
         while !run.in_sessions[at].is_empty() {
             run.pop_session(at);
         }
-        while !run.in_links[at].is_empty() {
-            run.pop_link(at);
+        while !run.in_backend_conns[at].is_empty() {
+            run.pop_backend_conn(at);
         }
     }
     run.compare();
-    assert_eq!((run.ledger.len(), run.pieces.len()), (0, 0), "nothing is left behind");
+    assert_eq!((run.inflight.len(), run.pieces.len()), (0, 0), "nothing is left behind");
 }
 
 #[test]
@@ -183,13 +183,13 @@ fn a_request_moved_to_another_connection_leaves_its_old_neighbour_behind() {
     let mut open = |table: &mut InflightTable| {
         let id = table.open(Some(WHO), Default::default(), 0).expect("it has room");
         table.push_session(&mut session, id);
-        table.push_link(&mut old, id);
+        table.push_backend_conn(&mut old, id);
         id
     };
-    let (moved, stays) = (open(&mut run.ledger), open(&mut run.ledger));
-    assert_eq!(run.ledger.pop_link(&mut old, pool), Some(moved));
-    run.ledger.push_link(&mut new, moved);
-    assert_eq!(run.ledger.pop_link(&mut new, pool), Some(moved));
+    let (moved, stays) = (open(&mut run.inflight), open(&mut run.inflight));
+    assert_eq!(run.inflight.pop_backend_conn(&mut old, pool), Some(moved));
+    run.inflight.push_backend_conn(&mut new, moved);
+    assert_eq!(run.inflight.pop_backend_conn(&mut new, pool), Some(moved));
     assert_eq!((new.len(), new.front(), new.back()), (0, None, None), "it was alone there");
     assert_eq!((old.len(), old.front()), (1, Some(stays)));
 }

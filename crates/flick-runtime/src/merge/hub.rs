@@ -108,7 +108,7 @@ impl Hub {
         let leaves = producers[..streams].iter_mut().map(Option::take).collect();
         let root = consumers.last_mut().and_then(Option::take);
         let mut nodes: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let places = tree.places(workers);
+        let session_slots = tree.session_slots(workers);
         let chunk = chunk_bytes(setup.ring_bytes);
         for task in 0..tree.nodes {
             let mut inputs = [NodeInput::new(None, 0), NodeInput::new(None, 0)];
@@ -118,14 +118,14 @@ impl Hub {
             let out = tree.edges.iter().position(|edge| edge.from == task).expect("every node has an output");
             let push = producers[out].take().expect("every ring has one producer");
             let is_last = tree.edges[out].to == tree.sink();
-            nodes[places[task as usize] as usize]
+            nodes[session_slots[task as usize] as usize]
                 .push((task, Node::new(inputs, push, tree.edges[out].to, is_last, chunk)));
         }
         let bell = |_| Bell { tasks: WakeSet::new(tree.tasks()), waker: OnceLock::new() };
-        let owner = |task: TaskId| AtomicU32::new(places[task.min(tree.nodes - 1) as usize]);
+        let client_of = |task: TaskId| AtomicU32::new(session_slots[task.min(tree.nodes - 1) as usize]);
         Self {
             workers: workers as u32,
-            owners: (0..tree.tasks()).map(owner).collect(),
+            owners: (0..tree.tasks()).map(client_of).collect(),
             bells: (0..workers).map(bell).collect(),
             version: AtomicU32::new(0),
             control: Mutex::new(Control {
@@ -158,8 +158,8 @@ impl Hub {
 
     /// Calls a task.
     pub fn call(&self, task: TaskId) {
-        let owner = self.owners[task as usize].load(Ordering::Acquire);
-        let bell = &self.bells[owner as usize];
+        let client_of = self.owners[task as usize].load(Ordering::Acquire);
+        let bell = &self.bells[client_of as usize];
         bell.ring(bell.tasks.wake(task));
     }
 

@@ -59,13 +59,13 @@ pub struct NodeInput {
 impl NodeInput {
     /// An input from a ring that `from` pushes into, or one that has no stream.
     pub fn new(ring: Option<Consumer>, from: TaskId) -> Self {
-        let room = if ring.is_some() { MERGE_MESSAGE_BYTES_MAX + MERGE_CHUNK_BYTES_MAX } else { 0 };
+        let capacity = if ring.is_some() { MERGE_MESSAGE_BYTES_MAX + MERGE_CHUNK_BYTES_MAX } else { 0 };
         Self {
             ended: ring.is_none(),
             ring,
             from,
             versus: Versus::Unknown,
-            bytes: vec![0; room].into_boxed_slice(),
+            bytes: vec![0; capacity].into_boxed_slice(),
             start: 0,
             end: 0,
             frame: Box::default(),

@@ -127,39 +127,39 @@ impl Node {
             if is_full(self) && !self.flush(calls) && is_full(self) && self.ring.prepare_wait() {
                 return Ok(NodeState::Waiting);
             }
-            let mut looks = [ElementLook::Ended; 2];
-            for (side, look) in looks.iter_mut().enumerate() {
+            let mut reads_clock = [ElementLook::Ended; 2];
+            for (side, look) in reads_clock.iter_mut().enumerate() {
                 *look = self.inputs[side].look(code, calls).map_err(|fault| (fault, side))?;
                 if *look == ElementLook::Starved {
-                    if self.rests_for(side, calls) {
+                    if self.idle_for(side, calls) {
                         return Ok(NodeState::Waiting);
                     }
                     break;
                 }
             }
-            match looks {
+            match reads_clock {
                 [ElementLook::Starved, _] | [_, ElementLook::Starved] => {}
                 [ElementLook::Ended, ElementLook::Ended] => {
                     if self.end(code, calls)? {
                         return Ok(NodeState::Waiting);
                     }
                 }
-                looks => self.step(code, looks)?,
+                reads_clock => self.step(code, reads_clock)?,
             }
         }
         Ok(NodeState::Tired)
     }
 
     /// Takes one element in; both sides have one or have ended.
-    fn step(&mut self, code: &mut MergeCode<'_>, looks: [ElementLook; 2]) -> Result<(), (MergeFault, usize)> {
+    fn step(&mut self, code: &mut MergeCode<'_>, reads_clock: [ElementLook; 2]) -> Result<(), (MergeFault, usize)> {
         if self.has_kept {
-            for (side, look) in looks.iter().enumerate() {
+            for (side, look) in reads_clock.iter().enumerate() {
                 if *look == ElementLook::Front && self.versus(code, side)? == Versus::Equal {
                     return self.combine(code, side).map_err(|fault| (fault, side));
                 }
             }
         }
-        let side = match looks {
+        let side = match reads_clock {
             [ElementLook::Front, ElementLook::Front] => {
                 let order = code.order(self.inputs[0].front(), self.inputs[1].front());
                 let side = usize::from(order > 0);
@@ -235,7 +235,7 @@ impl Node {
 
     /// Goes to rest until input `side` has something, or, if something is left to pass on, there is room for that.
     /// `false`: there is something to do already.
-    fn rests_for(&mut self, side: usize, calls: &mut impl FnMut(TaskId)) -> bool {
+    fn idle_for(&mut self, side: usize, calls: &mut impl FnMut(TaskId)) -> bool {
         if !self.flush(calls) && !self.ring.prepare_wait() {
             return false;
         }

@@ -79,7 +79,7 @@ impl Tree {
 
     /// By node: which of so many workers runs it. A node has as much to do as there are streams below it; from the last one
     /// down each goes to the worker that has least.
-    pub fn places(&self, workers: usize) -> Vec<u32> {
+    pub fn session_slots(&self, workers: usize) -> Vec<u32> {
         let mut streams = vec![0_usize; self.tasks() as usize];
         for edge in &self.edges {
             streams[edge.from as usize] += usize::from(self.stream_of(edge.from).is_some());
@@ -88,13 +88,13 @@ impl Tree {
         for edge in &self.edges {
             streams[edge.to as usize] += streams[edge.from as usize];
         }
-        let (mut loads, mut places) = (vec![0_usize; workers], vec![0; self.nodes as usize]);
+        let (mut loads, mut session_slots) = (vec![0_usize; workers], vec![0; self.nodes as usize]);
         for node in (0..self.nodes as usize).rev() {
             let least = (0..workers).min_by_key(|worker| loads[*worker]).expect("there is a worker");
             loads[least] += streams[node];
-            places[node] = least as u32;
+            session_slots[node] = least as u32;
         }
-        places
+        session_slots
     }
 }
 
@@ -121,11 +121,11 @@ mod tests {
     }
 
     /// What each worker has to do: streams below its nodes.
-    fn check_places(streams: u32, workers: usize, expected: &[usize]) {
+    fn check_slots(streams: u32, workers: usize, expected: &[usize]) {
         let tree = Tree::new(streams);
         let below = |node| show(&tree, node).chars().filter(|char| char.is_ascii_digit()).count();
         let mut loads = vec![0; workers];
-        for (node, worker) in tree.places(workers).into_iter().enumerate() {
+        for (node, worker) in tree.session_slots(workers).into_iter().enumerate() {
             loads[worker as usize] += below(node as u32);
         }
         assert_eq!(loads, expected, "{streams} streams, {workers} workers");
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn nodes_are_spread_by_what_they_have_to_do() {
-        check_places(1, 2, &[1, 0]);
-        check_places(2, 2, &[2, 0]);
-        check_places(4, 2, &[4, 4]);
-        check_places(8, 2, &[12, 12]);
-        check_places(8, 3, &[8, 8, 8]);
-        check_places(7, 2, &[11, 9]);
-        check_places(8, 1, &[24]);
+        check_slots(1, 2, &[1, 0]);
+        check_slots(2, 2, &[2, 0]);
+        check_slots(4, 2, &[4, 4]);
+        check_slots(8, 2, &[12, 12]);
+        check_slots(8, 3, &[8, 8, 8]);
+        check_slots(7, 2, &[11, 9]);
+        check_slots(8, 1, &[24]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Heartbeat {
     }
 
     /// For who watches.
-    pub(crate) fn pulse(&self) -> HeartbeatReader {
+    pub(crate) fn reader(&self) -> HeartbeatReader {
         HeartbeatReader(Arc::clone(&self.0))
     }
 }
@@ -41,7 +41,7 @@ impl Drop for Heartbeat {
 
 impl HeartbeatReader {
     /// Turns so far; `None`: it has ended.
-    pub(crate) fn turns(&self) -> Option<u64> {
-        Some(self.0.0.load(Ordering::Relaxed)).filter(|turns| *turns != ENDED)
+    pub(crate) fn iterations(&self) -> Option<u64> {
+        Some(self.0.0.load(Ordering::Relaxed)).filter(|iterations| *iterations != ENDED)
     }
 }

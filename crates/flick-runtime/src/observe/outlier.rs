@@ -45,7 +45,7 @@ pub struct UnhealthyBackend {
     /// Where it is.
     pub endpoint: Endpoint,
     /// What.
-    pub ailment: HealthState,
+    pub health_problem: HealthState,
 }
 
 impl PublishedHealth {
@@ -67,13 +67,13 @@ impl PublishedHealth {
         self.set(HealthState::default());
     }
 
-    fn set(&self, ailment: HealthState) {
-        self.until_ns.store(ailment.until_ns, Ordering::Relaxed);
-        self.back_ns.store(ailment.back_ns, Ordering::Relaxed);
-        self.ejections.store(ailment.ejections, Ordering::Relaxed);
-        self.is_ejected.store(ailment.is_ejected, Ordering::Relaxed);
-        self.fails_checks.store(ailment.fails_checks, Ordering::Relaxed);
-        self.is_down.store(ailment.is_down, Ordering::Relaxed);
+    fn set(&self, health_problem: HealthState) {
+        self.until_ns.store(health_problem.until_ns, Ordering::Relaxed);
+        self.back_ns.store(health_problem.back_ns, Ordering::Relaxed);
+        self.ejections.store(health_problem.ejections, Ordering::Relaxed);
+        self.is_ejected.store(health_problem.is_ejected, Ordering::Relaxed);
+        self.fails_checks.store(health_problem.fails_checks, Ordering::Relaxed);
+        self.is_down.store(health_problem.is_down, Ordering::Relaxed);
     }
 
     /// What is wrong with it.

@@ -36,7 +36,7 @@ pub struct SessionInfo {
 #[derive(Debug, Default)]
 pub(crate) struct SessionQuery {
     is_asked: AtomicBool,
-    room: Mutex<Option<AnswerBuffer>>,
+    capacity: Mutex<Option<AnswerBuffer>>,
 }
 
 /// Where an answer is written, and given back to the asker.
@@ -52,8 +52,8 @@ impl SessionQuery {
         if !self.is_asked.swap(false, Ordering::Acquire) {
             return;
         }
-        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(AnswerBuffer { mut list, back }) = room {
+        let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(AnswerBuffer { mut list, back }) = capacity {
             fill(&mut list);
             // Who has not waited does not want it.
             let _ = back.try_send(list);
@@ -70,8 +70,8 @@ pub(crate) fn ask<'a>(
     let mut answers = Vec::new();
     for (question, waker) in workers {
         let (back, answer) = mpsc::sync_channel(1);
-        let room = AnswerBuffer { list: Vec::with_capacity(SESSIONS_LISTED_MAX), back };
-        *question.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        let capacity = AnswerBuffer { list: Vec::with_capacity(SESSIONS_LISTED_MAX), back };
+        *question.capacity.lock().unwrap_or_else(PoisonError::into_inner) = Some(capacity);
         question.is_asked.store(true, Ordering::Release);
         waker.wake();
         answers.push(answer);

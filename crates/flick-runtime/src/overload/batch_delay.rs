@@ -11,9 +11,9 @@ use std::time::Duration;
 use flick_net::DriverEvent;
 
 /// Messages that make a turn worth its cost: with this many at hand nothing is waited for.
-const GATHER_ENOUGH: usize = 32;
+const BATCH_ENOUGH: usize = 32;
 /// Messages that must be expected within the longest wait, or there is none.
-const GATHER_EXPECTED_MIN: u64 = 6;
+const BATCH_EXPECTED_MIN: u64 = 6;
 /// A piece so long is of a long message.
 const LONG_PIECE_BYTES: u32 = 4096;
 /// Time over which the rate is taken.
@@ -70,10 +70,10 @@ impl BatchDelay {
             return;
         }
         let expected = self.window_messages.saturating_mul(self.wait_max_ns) / window_ns;
-        self.wait_ns = if expected < GATHER_EXPECTED_MIN {
+        self.wait_ns = if expected < BATCH_EXPECTED_MIN {
             0
         } else {
-            (self.wait_max_ns * GATHER_ENOUGH as u64 / expected).min(self.wait_max_ns)
+            (self.wait_max_ns * BATCH_ENOUGH as u64 / expected).min(self.wait_max_ns)
         };
         self.window_from_ns = now_ns;
         self.window_messages = 0;
@@ -81,7 +81,7 @@ impl BatchDelay {
 
     /// How long to wait when so much is at hand.
     pub fn wait(&self, arrived: Arrivals) -> Option<Duration> {
-        let pays = self.wait_ns > 0 && arrived.messages < GATHER_ENOUGH && arrived.long_pieces == 0;
+        let pays = self.wait_ns > 0 && arrived.messages < BATCH_ENOUGH && arrived.long_pieces == 0;
         pays.then(|| Duration::from_nanos(self.wait_ns))
     }
 }
@@ -90,7 +90,7 @@ impl BatchDelay {
 mod tests {
     use std::time::Duration;
 
-    use super::{Arrivals, BatchDelay, GATHER_ENOUGH};
+    use super::{Arrivals, BatchDelay, BATCH_ENOUGH};
 
     const MAX: Duration = Duration::from_micros(100);
 
@@ -100,13 +100,13 @@ mod tests {
 
     /// The wait after one window with `messages` in `window_ns`.
     fn check(messages: usize, window_ns: u64, expected: Option<Duration>) {
-        let mut gather = BatchDelay::new(MAX);
-        gather.note(short(0), 5_000_000);
-        gather.note(short(messages), 5_000_000 + window_ns);
-        assert_eq!(gather.wait(short(0)), expected, "{messages} messages in {window_ns} ns");
-        assert_eq!(gather.wait(short(GATHER_ENOUGH)), None, "enough is at hand");
+        let mut batch_delay = BatchDelay::new(MAX);
+        batch_delay.note(short(0), 5_000_000);
+        batch_delay.note(short(messages), 5_000_000 + window_ns);
+        assert_eq!(batch_delay.wait(short(0)), expected, "{messages} messages in {window_ns} ns");
+        assert_eq!(batch_delay.wait(short(BATCH_ENOUGH)), None, "enough is at hand");
         assert_eq!(
-            gather.wait(Arrivals { messages: 1, long_pieces: 1, woken: false }),
+            batch_delay.wait(Arrivals { messages: 1, long_pieces: 1, woken: false }),
             None,
             "a long message goes on"
         );
@@ -126,16 +126,16 @@ mod tests {
 
     #[test]
     fn streams_of_long_pieces_stood_still_for_half_of_their_time() {
-        let mut gather = BatchDelay::new(MAX);
-        gather.note(short(0), 5_000_000);
-        gather.note(Arrivals { messages: 640, long_pieces: 640, woken: false }, 6_000_000);
-        assert_eq!(gather.wait(short(0)), None, "long pieces are no reason to wait");
+        let mut batch_delay = BatchDelay::new(MAX);
+        batch_delay.note(short(0), 5_000_000);
+        batch_delay.note(Arrivals { messages: 640, long_pieces: 640, woken: false }, 6_000_000);
+        assert_eq!(batch_delay.wait(short(0)), None, "long pieces are no reason to wait");
     }
 
     #[test]
     fn zero_switches_it_off() {
-        let mut gather = BatchDelay::new(Duration::ZERO);
-        gather.note(short(1_000_000), 9_000_000);
-        assert_eq!(gather.wait(short(0)), None);
+        let mut batch_delay = BatchDelay::new(Duration::ZERO);
+        batch_delay.note(short(1_000_000), 9_000_000);
+        assert_eq!(batch_delay.wait(short(0)), None);
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use flick_net::{DelaySample, QueueDelay, QueueDelayMeter};
 
 use crate::limits::{
-    SHED_REQUESTS_MIN, SHED_RESTS_MAX, SHED_SHARE_MAX, SHED_SHARES, SHED_TURNS_MIN, SHED_WINDOW_NS,
+    SHED_REQUESTS_MIN, SHED_IDLE_ITERATIONS_MAX, SHED_SHARE_MAX, SHED_SHARES, SHED_ITERATIONS_MIN, SHED_WINDOW_NS,
 };
 
 /// What a worker knows of its own delay.
@@ -36,7 +36,7 @@ pub(crate) struct OverloadDetector {
 /// What a window had of turns that were too long.
 #[derive(Clone, Copy, Debug, Default)]
 struct Late {
-    turns: u32,
+    iterations: u32,
     requests: u64,
     ns: u64,
 }
@@ -113,7 +113,7 @@ impl OverloadDetector {
     fn note(&mut self, requests: u64, took_ns: u64, now_ns: u64) {
         self.requests += requests;
         if took_ns > self.target_ns {
-            self.late.turns += 1;
+            self.late.iterations += 1;
             self.late.requests += requests;
             self.late.ns += took_ns;
         }
@@ -122,14 +122,14 @@ impl OverloadDetector {
             return;
         }
         let is_late = self.late.requests * 10 > self.requests * 9 && self.late.ns > window_ns / 2;
-        if is_late && self.late.turns < SHED_TURNS_MIN {
+        if is_late && self.late.iterations < SHED_ITERATIONS_MIN {
             return;
         }
         if is_late && self.was_late {
             self.share = (self.share + ((SHED_SHARES - self.share) / 4).max(8)).min(SHED_SHARE_MAX);
         } else if self.late.requests < self.requests.div_ceil(2) || self.requests == 0 {
             // Who rests looks rarely: each window that has gone by counts.
-            for _ in 0..(window_ns / SHED_WINDOW_NS).min(SHED_RESTS_MAX) {
+            for _ in 0..(window_ns / SHED_WINDOW_NS).min(SHED_IDLE_ITERATIONS_MAX) {
                 self.share -= (self.share / 8 + 4).min(self.share);
             }
         }
@@ -156,12 +156,12 @@ mod tests {
 
     /// Turns of these lengths, one behind the other, with a request for each millisecond; how many of the next thousand
     /// requests are shed.
-    fn check(turns_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
+    fn check(iterations_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
         let mut now_ns = 7_000 * MS;
-        for turn in turns_ms {
-            now_ns += turn * MS;
-            shedder.note(*turn, turn * MS, now_ns);
+        for iteration in iterations_ms {
+            now_ns += iteration * MS;
+            shedder.note(*iteration, iteration * MS, now_ns);
         }
         let shed = (0..1000).filter(|_| shedder.sheds()).count();
         assert!(expected.contains(&shed), "{shed} of 1000 after turns of {turns_ms:?} ms");
@@ -177,16 +177,16 @@ mod tests {
 
     #[test]
     fn the_first_behind_a_long_turn_do_not_hide_that_all_others_are_late() {
-        let turns: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
-        check(&turns, 700..=950);
+        let iterations: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
+        check(&iterations, 700..=950);
     }
 
     /// A thread that others use too: each ten milliseconds it takes two tasks of those that wait, and serves what it took
     /// ten turns before. How many of the next thousand are shed if they had waited so long before they were taken.
     fn shares_a_thread(waited_ms: u64, stood: u64) -> usize {
         let mut shedder = OverloadDetector::new(Duration::from_millis(250));
-        for turn in 100..400 {
-            let now_ns = turn * 10 * MS;
+        for iteration in 100..400 {
+            let now_ns = iteration * 10 * MS;
             let line = QueueDelay::Measured { queued: stood, since_ns: now_ns - waited_ms * MS };
             shedder.mark(20, line, now_ns);
             for _ in 0..2 {
@@ -208,9 +208,9 @@ mod tests {
     #[test]
     fn a_queue_that_many_turns_do_not_empty_is_late_each_turn() {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
-        for turn in 100..200 {
-            let now_ns = turn * 10 * MS;
-            shedder.mark(if turn == 100 { 100 } else { 90 }, QueueDelay::None, now_ns);
+        for iteration in 100..200 {
+            let now_ns = iteration * 10 * MS;
+            shedder.mark(if iteration == 100 { 100 } else { 90 }, QueueDelay::None, now_ns);
             for _ in 0..10 {
                 if shedder.pass() {
                     shedder.reach(now_ns + MS);
@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn a_few_are_no_queue() {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
-        for turn in 100..200 {
-            shedder.mark(10, QueueDelay::Measured { queued: 5, since_ns: 0 }, turn * 10 * MS);
+        for iteration in 100..200 {
+            shedder.mark(10, QueueDelay::Measured { queued: 5, since_ns: 0 }, iteration * 10 * MS);
             (0..10).for_each(|_| {
                 if shedder.pass() {
-                    shedder.reach(turn * 10 * MS);
+                    shedder.reach(iteration * 10 * MS);
                 }
             });
         }
@@ -254,8 +254,8 @@ mod tests {
     #[test]
     fn turns_that_are_borne_shed_nothing() {
         check(&[10; 100], 0..=0);
-        let turns: Vec<u64> = [60, 10].into_iter().cycle().take(60).collect();
-        check(&turns, 0..=0);
+        let iterations: Vec<u64> = [60, 10].into_iter().cycle().take(60).collect();
+        check(&iterations, 0..=0);
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn it_ends_when_turns_are_short_again() {
-        let turns: Vec<u64> = [60; 30].into_iter().chain([1; 6000]).collect();
-        check(&turns, 0..=0);
+        let iterations: Vec<u64> = [60; 30].into_iter().chain([1; 6000]).collect();
+        check(&iterations, 0..=0);
     }
 }

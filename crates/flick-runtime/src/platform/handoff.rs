@@ -27,7 +27,7 @@ struct OldService {
     shared: Arc<Shared>,
     state: Arc<State>,
     /// By worker.
-    ailing: Vec<Vec<UnhealthyBackend>>,
+    health_problems: Vec<Vec<UnhealthyBackend>>,
 }
 
 impl Handoff {
@@ -42,7 +42,7 @@ impl Handoff {
             name: service.name.clone(),
             shared: Arc::clone(&service.shared),
             state: Arc::clone(&service.state),
-            ailing: service.ailing(),
+            health_problems: service.health_problems(),
         };
         let mut sockets = Vec::new();
         for service in services {
@@ -85,7 +85,7 @@ impl Handoff {
     /// What the workers of a service share, which may take another's place.
     pub(super) fn shared_for(&self, service: &str, workers: usize) -> Shared {
         match self.left_by(service) {
-            Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.ailing.clone()),
+            Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.health_problems.clone()),
             None => Shared::new(workers, None),
         }
     }

@@ -9,7 +9,7 @@ use crate::config::PlatformConfig;
 use crate::downstream::session::Session;
 use crate::inflight::InflightRequest;
 use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
-use crate::setup::requirements::{activations_of, shape_of};
+use crate::setup::requirements::{suspended_rules_of, shape_of};
 use crate::setup::{BackendConnsMax, BoundBackends, StartError, backends_are_exclusive};
 use crate::state::dict_bytes_of;
 use crate::upstream::backend::BackendConn;
@@ -36,15 +36,15 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     let limits = &config.limits;
     let bound = BoundBackends::of(program, config)?;
     let shape = shape_of(program, &bound.elements())?;
-    let max_suspended_rules = activations_of(program, limits, &shape);
+    let max_suspended_rules = suspended_rules_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
-    let (sessions, workers) = (u64::from(limits.places()), config.workers.max(1) as u64);
+    let (sessions, workers) = (u64::from(limits.session_slots()), config.workers.max(1) as u64);
     let tables = sessions * per_session
         + u64::from(limits.max_inflight_requests) * size_of::<InflightRequest>() as u64;
-    let guests = if limits.max_connections_per_ip > 0 { sessions * GUEST_BYTES } else { 0 };
+    let connection_limits = if limits.max_connections_per_ip > 0 { sessions * IP_COUNT_BYTES } else { 0 };
     let session_locals = sessions * locals;
-    let activations = u64::from(max_suspended_rules) * (shape.bytes() + locals);
+    let suspended_rules = u64::from(max_suspended_rules) * (shape.bytes() + locals);
     let mut out = vec![
         MemoryPart {
             what: "network buffers".to_owned(),
@@ -58,8 +58,8 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
                 "tables of {} sessions and {} requests",
                 limits.max_connections, limits.max_inflight_requests
             ),
-            bytes: tables + guests,
-            addresses: tables * workers + guests,
+            bytes: tables + connection_limits,
+            addresses: tables * workers + connection_limits,
             remedy: "lower `--max-connections` or `--max-inflight-requests`".to_owned(),
             of_program: false,
         },
@@ -72,8 +72,8 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
         },
         MemoryPart {
             what: format!("{} activations that wait for replies", max_suspended_rules),
-            bytes: activations,
-            addresses: activations * workers,
+            bytes: suspended_rules,
+            addresses: suspended_rules * workers,
             remedy: "lower `--max-suspended-rules`, or build less before an `ask`".to_owned(),
             of_program: false,
         },
@@ -122,17 +122,17 @@ fn exchanges(
 ) -> Option<MemoryPart> {
     let limits = &config.limits;
     let most = BackendConnsMax::of(program, config, capacities);
-    if !backends_are_exclusive(program) && !most.are_private {
+    if !backends_are_exclusive(program) && !most.are_relayed {
         return None;
     }
     let workers = config.workers.max(1) as u64;
-    let links = most.lent * workers;
-    let sessions = u64::from(limits.places());
-    let bytes_of = |bodies: u64| links * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
+    let backend_conns = most.dedicated * workers;
+    let sessions = u64::from(limits.session_slots());
+    let bytes_of = |bodies: u64| backend_conns * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
     Some(MemoryPart {
-        what: format!("{links} backend connections of single exchanges or sessions, and bodies under way"),
-        bytes: bytes_of(sessions + links),
-        addresses: bytes_of(sessions * workers + links),
+        what: format!("{backend_conns} backend connections of single exchanges or sessions, and bodies under way"),
+        bytes: bytes_of(sessions + backend_conns),
+        addresses: bytes_of(sessions * workers + backend_conns),
         remedy: "lower `--max-connections-per-backend` or `--max-connections`".to_owned(),
         of_program: false,
     })
@@ -143,4 +143,4 @@ const SESSION_QUEUE_BYTES: usize = 512;
 /// What a worker has for the access log: its ring, and the requests under way that will be in it; generous.
 const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
 /// What a table of addresses holds for each session; generous.
-const GUEST_BYTES: u64 = 192;
+const IP_COUNT_BYTES: u64 = 192;

@@ -15,11 +15,11 @@ const OF_A_WORKER: u64 = 8;
 pub fn open_files(program: &Program, config: &PlatformConfig) -> Result<u64, StartError> {
     let limits = &config.limits;
     let bound = BoundBackends::of(program, config)?;
-    let links = BackendConnsMax::of(program, config, &bound.capacities);
+    let backend_conns = BackendConnsMax::of(program, config, &bound.capacities);
     let workers = config.workers.max(1) as u64;
-    let sessions = u64::from(limits.places());
+    let sessions = u64::from(limits.session_slots());
     // A connection that is lent carries something of a client, so there are no more of them than clients.
-    let links = workers * links.backends + (workers * links.lent).min(sessions);
+    let backend_conns = workers * backend_conns.backends + (workers * backend_conns.dedicated).min(sessions);
     let listened: u64 = config.listen.iter().map(|binding| binding.endpoints.len() as u64).sum();
-    Ok(sessions + links + workers * (listened + OF_A_WORKER))
+    Ok(sessions + backend_conns + workers * (listened + OF_A_WORKER))
 }

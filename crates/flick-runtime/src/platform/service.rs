@@ -50,7 +50,7 @@ impl BackendSetHandle {
         let channels = &self.setup.program.channels;
         let index = channels.iter().position(|known| known.name == channel);
         let index = index.ok_or_else(|| format!("there is no channel `{channel}`"))?;
-        let is_new = self.setup.board.publish(index, list)?;
+        let is_new = self.setup.backend_sets.publish(index, list)?;
         if is_new {
             self.wakers.iter().for_each(Waker::wake);
         }
@@ -75,7 +75,7 @@ pub struct RunningService {
     pub(super) workers: Vec<WorkerStats>,
     pub(super) wakers: Vec<Waker>,
     /// By thread.
-    pub(super) pulses: Vec<HeartbeatReader>,
+    pub(super) readers: Vec<HeartbeatReader>,
 }
 
 impl RunningService {
@@ -90,17 +90,17 @@ impl RunningService {
     }
 
     /// By worker: backends with which something is wrong, as it has seen.
-    pub(super) fn ailing(&self) -> Vec<Vec<UnhealthyBackend>> {
-        let roster = self.setup.board.latest();
-        let slots = || roster.slots().iter().enumerate().filter(|(_, slot)| slot.element.is_some());
+    pub(super) fn health_problems(&self) -> Vec<Vec<UnhealthyBackend>> {
+        let backend_set = self.setup.backend_sets.latest();
+        let slots = || backend_set.slots().iter().enumerate().filter(|(_, slot)| slot.element.is_some());
         let of_worker = |watch: &WorkerStats| {
-            let ailing = slots().filter_map(|(at, slot)| {
-                let ailment = watch.backend_counters[at].health.get();
-                let endpoint = slot.endpoint.as_ref().filter(|_| ailment != HealthState::default())?.clone();
+            let health_problems = slots().filter_map(|(at, slot)| {
+                let health_problem = watch.backend_counters[at].health.get();
+                let endpoint = slot.endpoint.as_ref().filter(|_| health_problem != HealthState::default())?.clone();
                 let channel = self.setup.program.channels[self.setup.slots[at]].name.clone();
-                Some(UnhealthyBackend { channel, endpoint, ailment })
+                Some(UnhealthyBackend { channel, endpoint, health_problem })
             });
-            ailing.collect()
+            health_problems.collect()
         };
         self.workers.iter().map(of_worker).collect()
     }
@@ -166,7 +166,7 @@ impl RunningService {
 
     /// By worker: how often it has turned; `None`: it has ended.
     pub fn loops(&self) -> Vec<Option<u64>> {
-        self.pulses.iter().map(HeartbeatReader::turns).collect()
+        self.readers.iter().map(HeartbeatReader::iterations).collect()
     }
 
     /// Has a worker turn, though it has nothing to do.

@@ -51,7 +51,7 @@ fn table(
         if setup.merge.is_some() {
             return refuse(format!("`{name}` merges streams and cannot share {at} with another service"));
         }
-        if setup.private && setup.view(setup.listened).first.is_none() {
+        if setup.is_relay && setup.view(setup.listened).first.is_none() {
             return refuse(format!(
                 "`{name}` takes raw bytes, whatever they are, and cannot share {at} with another service"
             ));

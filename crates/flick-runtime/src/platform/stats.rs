@@ -189,17 +189,17 @@ impl ServiceStats {
     /// Those of the lists, in their order, and behind them those that have left and have not finished.
     /// Channels whose list of backends is empty now: names that do not resolve, say.
     pub fn channels_without_backends(&self) -> Vec<&str> {
-        let roster = self.setup.board.latest();
+        let backend_set = self.setup.backend_sets.latest();
         let mut empty: Vec<usize> = self.setup.slots.clone();
         empty.dedup();
-        empty.retain(|channel| roster.list(*channel).next().is_none());
+        empty.retain(|channel| backend_set.list(*channel).next().is_none());
         empty.into_iter().map(|channel| self.setup.program.channels[channel].name.as_str()).collect()
     }
 
     fn backends(&self) -> Vec<BackendTotals> {
-        let roster = self.setup.board.latest();
+        let backend_set = self.setup.backend_sets.latest();
         let mut backends: Vec<BackendTotals> =
-            roster.slots().iter().enumerate().filter_map(|(index, slot)| self.backend(index, slot)).collect();
+            backend_set.slots().iter().enumerate().filter_map(|(index, slot)| self.backend(index, slot)).collect();
         let names = self.setup.program.channels.iter().map(|channel| channel.name.as_str());
         let names: Vec<&str> = names.collect();
         let place = |name: &str| names.iter().position(|known| *known == name);
@@ -228,7 +228,7 @@ impl ServiceStats {
             ejections: counters().map(|counters| counters.ejections.get()).sum(),
             health_check_failures: counters().map(|counters| counters.health_check_failures.get()).sum(),
             shed: counters().map(|counters| counters.shed.get()).sum(),
-            is_monitored: !self.setup.private,
+            is_monitored: !self.setup.is_relay,
             times,
         })
     }

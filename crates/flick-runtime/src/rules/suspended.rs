@@ -165,7 +165,7 @@ impl SuspendedRules {
     /// Whether any of them belongs to a session. Looks at all of them: for a worker that is replaced.
     pub fn has_any_of(&self, session: Key) -> bool {
         let slots = (0..self.slab.slots_used()).filter_map(|index| self.slab.get(self.slab.key_at(index)?));
-        self.slab.len() > 0 && { slots }.any(|activation| activation.session == Some(session))
+        self.slab.len() > 0 && { slots }.any(|suspended| suspended.session == Some(session))
     }
 
     /// Whether there is no room for another.
@@ -174,8 +174,8 @@ impl SuspendedRules {
     }
 
     /// Adds an activation with the frame of its message; `None` when the table is full.
-    pub fn insert(&mut self, activation: SuspendedRule, frame: &Frame) -> Option<Key> {
-        let key = self.slab.insert(activation)?;
+    pub fn insert(&mut self, suspended: SuspendedRule, frame: &Frame) -> Option<Key> {
+        let key = self.slab.insert(suspended)?;
         let slot = key.index as usize;
         if self.frames.len() <= slot * (self.shape.asks + 1) {
             self.frames.resize((slot + 1) * (self.shape.asks + 1), Frame::new());
@@ -199,37 +199,37 @@ impl SuspendedRules {
     /// Takes an activation out. No entry of the ledger may name it any more.
     pub fn remove(&mut self, key: Key) -> Option<SuspendedRule> {
         assert!(self.open_ask(key, None).is_none(), "an activation ends after its asks");
-        let activation = self.slab.remove(key)?;
+        let suspended = self.slab.remove(key)?;
         self.alarms.clear(key.index);
         let first = key.index as usize * self.shape.asks;
-        self.replies[first..first + activation.progress.replies].fill(None);
-        Some(activation)
+        self.replies[first..first + suspended.progress.replies].fill(None);
+        Some(suspended)
     }
 
     /// Forgets the replies to what it has asked, and what it has built: its next rule starts without.
     pub fn start_anew(&mut self, key: Key) {
-        let Some(activation) = self.slab.get_mut(key) else { return };
+        let Some(suspended) = self.slab.get_mut(key) else { return };
         let first = key.index as usize * self.shape.asks;
-        self.replies[first..first + activation.progress.replies].fill(None);
-        activation.progress.replies = 0;
-        activation.progress.asks = 0;
-        activation.progress.asked = 0;
+        self.replies[first..first + suspended.progress.replies].fill(None);
+        suspended.progress.replies = 0;
+        suspended.progress.asks = 0;
+        suspended.progress.asked = 0;
     }
 
     /// Keeps what an activation leaves behind when it suspends itself, and opens `asks` asks.
     pub fn suspend(&mut self, key: Key, out: &[u8], spills: &[u64], asks: usize) {
-        let Some(activation) = self.slab.get_mut(key) else { return };
+        let Some(suspended) = self.slab.get_mut(key) else { return };
         let (slot, shape) = (key.index as usize, &self.shape);
         assert!(out.len() <= shape.out_bytes, "an activation builds no more than its certificate says");
         assert!(asks <= shape.asks_at_once, "an activation asks no more at once than its certificate says");
         assert!(
-            activation.progress.asked + asks <= shape.asks,
+            suspended.progress.asked + asks <= shape.asks,
             "an activation asks no more than its certificate says"
         );
-        activation.progress.out_len = out.len();
-        activation.progress.asks = asks;
-        activation.progress.asked += asks;
-        activation.progress.open = asks;
+        suspended.progress.out_len = out.len();
+        suspended.progress.asks = asks;
+        suspended.progress.asked += asks;
+        suspended.progress.open = asks;
         self.out[slot * shape.out_bytes..][..out.len()].copy_from_slice(out);
         let kept = &mut self.spills[slot * shape.spill_words..][..shape.spill_words];
         kept.copy_from_slice(&spills[..shape.spill_words]);
@@ -244,8 +244,8 @@ impl SuspendedRules {
 
     /// Puts back what `suspend` kept; gives how much of `out` is in use.
     pub fn restore(&self, key: Key, out: &mut [u8], spills: &mut [u64]) -> usize {
-        let Some(activation) = self.slab.get(key) else { return 0 };
-        let (slot, shape, out_len) = (key.index as usize, &self.shape, activation.progress.out_len);
+        let Some(suspended) = self.slab.get(key) else { return 0 };
+        let (slot, shape, out_len) = (key.index as usize, &self.shape, suspended.progress.out_len);
         out[..out_len].copy_from_slice(&self.out[slot * shape.out_bytes..][..out_len]);
         let kept = &self.spills[slot * shape.spill_words..][..shape.spill_words];
         spills[..shape.spill_words].copy_from_slice(kept);
@@ -254,21 +254,21 @@ impl SuspendedRules {
 
     /// Notes that an ask waits for an entry of the ledger, until then at most.
     pub fn wait_for(&mut self, key: Key, ask: u8, request: RequestId, deadline_ns: u64) {
-        let Some(activation) = self.slab.get_mut(key) else { return };
+        let Some(suspended) = self.slab.get_mut(key) else { return };
         self.opens[key.index as usize * self.shape.asks_at_once + usize::from(ask)] =
             Open { request: Some(request), deadline_ns };
-        if deadline_ns < activation.progress.alarm_ns {
-            activation.progress.alarm_ns = deadline_ns;
+        if deadline_ns < suspended.progress.alarm_ns {
+            suspended.progress.alarm_ns = deadline_ns;
             self.alarms.set(key.index, deadline_ns);
         }
     }
 
     /// Closes an ask with a reply. Whether it was the last that was open.
     pub fn answer(&mut self, key: Key, ask: u8, frame: &Frame, reply: Slice) -> bool {
-        let Some(activation) = self.slab.get_mut(key) else { return false };
+        let Some(suspended) = self.slab.get_mut(key) else { return false };
         let slot = key.index as usize;
-        let at = activation.progress.replies;
-        activation.progress.replies += 1;
+        let at = suspended.progress.replies;
+        suspended.progress.replies += 1;
         self.frames[slot * (self.shape.asks + 1) + 1 + at].copy_from(frame);
         self.replies[slot * self.shape.asks + at] = Some(reply);
         self.close(key, ask, at as i64 + 1)
@@ -280,23 +280,23 @@ impl SuspendedRules {
     }
 
     fn close(&mut self, key: Key, ask: u8, answer: i64) -> bool {
-        let Some(activation) = self.slab.get_mut(key) else { return false };
+        let Some(suspended) = self.slab.get_mut(key) else { return false };
         let at = key.index as usize * self.shape.asks_at_once + usize::from(ask);
         assert!(self.answers[at] == UNANSWERED, "an ask has one answer");
         self.answers[at] = answer;
         self.opens[at] = ANSWERED;
-        activation.progress.open -= 1;
-        if activation.progress.open == 0 && activation.progress.alarm_ns != u64::MAX {
-            activation.progress.alarm_ns = u64::MAX;
+        suspended.progress.open -= 1;
+        if suspended.progress.open == 0 && suspended.progress.alarm_ns != u64::MAX {
+            suspended.progress.alarm_ns = u64::MAX;
             self.alarms.clear(key.index);
         }
-        activation.progress.open == 0
+        suspended.progress.open == 0
     }
 
     /// An open ask and the entry that it waits for, to be closed: any, or one whose time is over by `now_ns`.
     pub fn open_ask(&self, key: Key, now_ns: Option<u64>) -> Option<(u8, RequestId)> {
-        let activation = self.slab.get(key)?;
-        let opens = &self.opens[key.index as usize * self.shape.asks_at_once..][..activation.progress.asks];
+        let suspended = self.slab.get(key)?;
+        let opens = &self.opens[key.index as usize * self.shape.asks_at_once..][..suspended.progress.asks];
         opens.iter().enumerate().find_map(|(ask, open)| {
             let is_due = now_ns.is_none_or(|now_ns| open.deadline_ns <= now_ns);
             open.request.filter(|_| is_due).map(|request| (ask as u8, request))
@@ -305,13 +305,13 @@ impl SuspendedRules {
 
     /// Sets when an activation is looked at next: the earliest time-out of its open asks.
     pub fn set_alarm(&mut self, key: Key) {
-        let Some(activation) = self.slab.get_mut(key) else { return };
-        let opens = &self.opens[key.index as usize * self.shape.asks_at_once..][..activation.progress.asks];
-        activation.progress.alarm_ns = opens.iter().map(|open| open.deadline_ns).min().unwrap_or(u64::MAX);
-        if activation.progress.alarm_ns == u64::MAX {
+        let Some(suspended) = self.slab.get_mut(key) else { return };
+        let opens = &self.opens[key.index as usize * self.shape.asks_at_once..][..suspended.progress.asks];
+        suspended.progress.alarm_ns = opens.iter().map(|open| open.deadline_ns).min().unwrap_or(u64::MAX);
+        if suspended.progress.alarm_ns == u64::MAX {
             self.alarms.clear(key.index);
         } else {
-            self.alarms.set(key.index, activation.progress.alarm_ns);
+            self.alarms.set(key.index, suspended.progress.alarm_ns);
         }
     }
 
@@ -327,14 +327,14 @@ impl SuspendedRules {
 
     /// Answers to the asks of the last suspension, as rules see them.
     pub fn answers(&self, key: Key) -> &[i64] {
-        let asks = self.slab.get(key).map_or(0, |activation| activation.progress.asks);
+        let asks = self.slab.get(key).map_or(0, |suspended| suspended.progress.asks);
         &self.answers[key.index as usize * self.shape.asks_at_once..][..asks]
     }
 
     /// The reply that is message number `message` of an activation.
     pub fn reply(&self, key: Key, message: usize) -> Option<&Slice> {
-        let activation = self.slab.get(key)?;
-        assert!((1..=activation.progress.replies).contains(&message), "a rule names messages that it has");
+        let suspended = self.slab.get(key)?;
+        assert!((1..=suspended.progress.replies).contains(&message), "a rule names messages that it has");
         self.replies[key.index as usize * self.shape.asks + message - 1].as_ref()
     }
 
@@ -350,7 +350,7 @@ impl SuspendedRules {
 
     /// Writes the replies so far, as rules see them, to the front of `messages`, and says how many there are.
     pub fn messages<'a>(&'a self, key: Key, messages: &mut [Message<'a>]) -> usize {
-        let replies = self.slab.get(key).map_or(0, |activation| activation.progress.replies);
+        let replies = self.slab.get(key).map_or(0, |suspended| suspended.progress.replies);
         let slot = key.index as usize;
         let frames = &self.frames[slot * (self.shape.asks + 1) + 1..][..replies];
         let slices = &self.replies[slot * self.shape.asks..][..replies];

@@ -16,22 +16,22 @@ struct Timer {
 #[derive(Debug)]
 pub struct TimerHeap {
     heap: Vec<Timer>,
-    places: Vec<u32>,
+    session_slots: Vec<u32>,
     capacity: usize,
 }
 
 impl TimerHeap {
     /// A queue for the slots below `capacity`.
     pub fn new(capacity: usize) -> Self {
-        Self { heap: Vec::with_capacity(capacity), places: Vec::with_capacity(capacity), capacity }
+        Self { heap: Vec::with_capacity(capacity), session_slots: Vec::with_capacity(capacity), capacity }
     }
 
     /// Sets or replaces a slot's time.
     pub fn set(&mut self, slot: u32, at_ns: u64) {
         assert!((slot as usize) < self.capacity, "alarms are set for slots of their table");
         self.clear(slot);
-        if self.places.len() <= slot as usize {
-            self.places.resize(slot as usize + 1, NONE);
+        if self.session_slots.len() <= slot as usize {
+            self.session_slots.resize(slot as usize + 1, NONE);
         }
         self.heap.push(Timer { at_ns, slot });
         self.up(self.heap.len() - 1);
@@ -39,7 +39,7 @@ impl TimerHeap {
 
     /// Takes a slot's time away.
     pub fn clear(&mut self, slot: u32) {
-        let Some(place) = self.places.get_mut(slot as usize) else { return };
+        let Some(place) = self.session_slots.get_mut(slot as usize) else { return };
         let at = std::mem::replace(place, NONE) as usize;
         if at == NONE as usize {
             return;
@@ -96,7 +96,7 @@ impl TimerHeap {
 
     fn put(&mut self, at: usize, alarm: Timer) {
         self.heap[at] = alarm;
-        self.places[alarm.slot as usize] = at as u32;
+        self.session_slots[alarm.slot as usize] = at as u32;
     }
 }
 

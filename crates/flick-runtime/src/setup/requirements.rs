@@ -11,7 +11,7 @@ use flick_buffers::limits::BUFS_MAX;
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
 
 use crate::config::{Limits, PlatformConfig};
-use crate::limits::{ACTIVATIONS_MIN, HUGE_MIN, HUGE_SHARE, WHOLE_BYTES_MAX};
+use crate::limits::{SUSPENDED_RULES_MIN, HUGE_MIN, HUGE_SHARE, WHOLE_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::rules::suspended::RuleFootprint;
 use crate::setup::StartError;
@@ -71,7 +71,7 @@ impl Requirements {
             sends => (sends as usize).min(SENDS_MAX),
         };
         let needs = Self {
-            max_suspended_rules: activations_of(program, &config.limits, &shape),
+            max_suspended_rules: suspended_rules_of(program, &config.limits, &shape),
             shape,
             state_words,
             entries_per_message: sends + shape.asks_at_once + 1,
@@ -90,7 +90,7 @@ impl Requirements {
     }
 
     /// Rules that one of `workers` has room for.
-    pub fn activations_of_worker(&self, workers: usize) -> usize {
+    pub fn suspended_rules_of_worker(&self, workers: usize) -> usize {
         (self.max_suspended_rules as usize).div_ceil(workers)
     }
 
@@ -102,15 +102,15 @@ impl Requirements {
     /// Memory for state, in bytes: that of sessions, and that of activations that wait.
     fn state_bytes(&self, max_connections: u32) -> (u64, u64) {
         let words = self.state_words as u64 * 8;
-        let activations = u64::from(self.max_suspended_rules) * (self.shape.bytes() + words);
-        (u64::from(max_connections) * words, activations)
+        let suspended_rules = u64::from(self.max_suspended_rules) * (self.shape.bytes() + words);
+        (u64::from(max_connections) * words, suspended_rules)
     }
 
     fn check_memory(&self, program: &Program, config: &PlatformConfig) -> Result<(), StartError> {
         let limits = &config.limits;
-        let (sessions, activations) = self.state_bytes(limits.max_connections);
+        let (sessions, suspended_rules) = self.state_bytes(limits.max_connections);
         let dicts = crate::state::dict_bytes(program);
-        let total = sessions.saturating_add(activations).saturating_add(dicts);
+        let total = sessions.saturating_add(suspended_rules).saturating_add(dicts);
         if total <= limits.max_state_memory {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Requirements {
 
 /// Rules that a service has room for: as many as it may have, or, where each needs much, as many as its memory for
 /// state holds; a client whose request needs one more waits.
-pub(crate) fn activations_of(program: &Program, limits: &Limits, shape: &RuleFootprint) -> u32 {
+pub(crate) fn suspended_rules_of(program: &Program, limits: &Limits, shape: &RuleFootprint) -> u32 {
     let asks = program.rules.iter().any(|rule| rule.asks);
     if !asks && program.handlers.is_empty() && program.timers.is_empty() {
         return 0;
@@ -138,7 +138,7 @@ pub(crate) fn activations_of(program: &Program, limits: &Limits, shape: &RuleFoo
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
     let others = u64::from(limits.max_connections) * locals + crate::state::dict_bytes(program);
     let fit = limits.max_state_memory.saturating_sub(others) / (shape.bytes() + locals);
-    let fit = u32::try_from(fit).unwrap_or(u32::MAX).max(ACTIVATIONS_MIN);
+    let fit = u32::try_from(fit).unwrap_or(u32::MAX).max(SUSPENDED_RULES_MIN);
     limits.max_suspended_rules.max(1).min(fit)
 }
 

@@ -102,8 +102,8 @@ mod tests {
 
     /// Lets them in one after the other, two of each address at most, and says who came in.
     fn check(peers: &[&str], expected: &[bool]) {
-        let guests = ConnectionsPerIp::new(8);
-        let taken: Vec<bool> = peers.iter().map(|text| guests.take(peer(text), 2)).collect();
+        let connection_limits = ConnectionsPerIp::new(8);
+        let taken: Vec<bool> = peers.iter().map(|text| connection_limits.take(peer(text), 2)).collect();
         assert_eq!(taken, expected, "{peers:?}");
     }
 
@@ -120,17 +120,17 @@ mod tests {
 
     #[test]
     fn who_leaves_makes_room_and_an_address_without_clients_takes_none() {
-        let guests = ConnectionsPerIp::new(4);
-        let before = guests.counts.lock().expect("no panic").capacity();
+        let connection_limits = ConnectionsPerIp::new(4);
+        let before = connection_limits.counts.lock().expect("no panic").capacity();
         for round in 0..10_000_u32 {
             let from = format!("10.{}.{}.1:9", round >> 8 & 255, round & 255);
-            assert!(guests.take(peer(&from), 1));
-            assert!(guests.is_full(peer(&from), 1));
-            guests.give(peer(&from));
-            assert!(!guests.is_full(peer(&from), 1));
+            assert!(connection_limits.take(peer(&from), 1));
+            assert!(connection_limits.is_full(peer(&from), 1));
+            connection_limits.give(peer(&from));
+            assert!(!connection_limits.is_full(peer(&from), 1));
         }
-        assert!(guests.take(PeerAddr::Unix, 0), "a process of this host has no address");
-        assert_eq!(guests.counts.lock().expect("no panic").capacity(), before, "the table has not grown");
+        assert!(connection_limits.take(PeerAddr::Unix, 0), "a process of this host has no address");
+        assert_eq!(connection_limits.counts.lock().expect("no panic").capacity(), before, "the table has not grown");
     }
 
     #[test]

@@ -17,7 +17,7 @@ struct WorkerLoad {
     /// Busy time of its last window, and what was handed to it since.
     per_mille: AtomicU32,
     /// When it went to rest; 0 while it runs.
-    rests_since_ns: AtomicU64,
+    idle_since_ns: AtomicU64,
 }
 
 /// What all workers of a service tell.
@@ -32,13 +32,13 @@ impl WorkerLoads {
 
     /// How busy a worker seems.
     fn per_mille(&self, worker: usize, now_ns: u64) -> u32 {
-        let told = &self.0[worker];
-        let since_ns = told.rests_since_ns.load(Ordering::Relaxed);
+        let context = &self.0[worker];
+        let since_ns = context.idle_since_ns.load(Ordering::Relaxed);
         if since_ns > 0 && now_ns.saturating_sub(since_ns) > LOAD_WINDOW_NS {
             // Its last window tells of another time; who was handed over meanwhile has woken it.
             return 0;
         }
-        told.per_mille.load(Ordering::Relaxed)
+        context.per_mille.load(Ordering::Relaxed)
     }
 }
 
@@ -60,12 +60,12 @@ impl ConnectionBalancer {
     }
 
     /// Notes that a wait may begin, and that it is over.
-    pub(crate) fn rests(&self, since_ns: Option<u64>) {
-        self.loads.0[self.index].rests_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
+    pub(crate) fn is_idle(&self, since_ns: Option<u64>) {
+        self.loads.0[self.index].idle_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Notes the beginning of a turn, and how long the worker has waited for all its turns together.
-    pub(crate) fn turn(&mut self, now_ns: u64, waited_ns: u64) {
+    pub(crate) fn iteration(&mut self, now_ns: u64, waited_ns: u64) {
         if self.window_from_ns == 0 {
             (self.window_from_ns, self.waited_ns) = (now_ns, waited_ns);
         }
@@ -73,8 +73,8 @@ impl ConnectionBalancer {
         if passed_ns < LOAD_WINDOW_NS {
             return;
         }
-        let rested = waited_ns.saturating_sub(self.waited_ns).saturating_mul(1000) / passed_ns;
-        self.per_mille = 1000 - rested.min(1000) as u32;
+        let idle = waited_ns.saturating_sub(self.waited_ns).saturating_mul(1000) / passed_ns;
+        self.per_mille = 1000 - idle.min(1000) as u32;
         (self.window_from_ns, self.waited_ns) = (now_ns, waited_ns);
         self.loads.0[self.index].per_mille.store(self.per_mille, Ordering::Relaxed);
     }
@@ -92,10 +92,10 @@ impl ConnectionBalancer {
     /// Notes that `worker` was handed a client.
     pub(crate) fn handed(&self, worker: usize, now_ns: u64) {
         let load = self.loads.per_mille(worker, now_ns) + CLIENT_LOAD_PER_MILLE;
-        let told = &self.loads.0[worker];
+        let context = &self.loads.0[worker];
         // It is being woken.
-        told.rests_since_ns.store(0, Ordering::Relaxed);
-        told.per_mille.store(load, Ordering::Relaxed);
+        context.idle_since_ns.store(0, Ordering::Relaxed);
+        context.per_mille.store(load, Ordering::Relaxed);
     }
 }
 
@@ -107,13 +107,13 @@ mod tests {
 
     /// Two workers that have rested these parts of a window, in thousandths; how many of a hundred clients that come to the
     /// first at once are handed to the second.
-    fn check(rested: [u64; 2], expected: usize) {
+    fn check(idle: [u64; 2], expected: usize) {
         let loads = Arc::new(WorkerLoads::new(2));
         let mut workers =
             [0, 1].map(|index| ConnectionBalancer::new(Arc::clone(&loads), index).expect("there are two"));
-        for (worker, rested) in workers.iter_mut().zip(rested) {
-            worker.turn(WINDOW, 0);
-            worker.turn(2 * WINDOW, rested * WINDOW / 1000);
+        for (worker, idle) in workers.iter_mut().zip(idle) {
+            worker.iteration(WINDOW, 0);
+            worker.iteration(2 * WINDOW, idle * WINDOW / 1000);
         }
         let handed = (0..100).filter(|_| {
             let lighter = workers[0].lighter(2 * WINDOW);
@@ -142,15 +142,15 @@ mod tests {
         let loads = Arc::new(WorkerLoads::new(2));
         let mut workers =
             [0, 1].map(|index| ConnectionBalancer::new(Arc::clone(&loads), index).expect("there are two"));
-        workers.iter_mut().for_each(|worker| worker.turn(WINDOW, 0));
-        workers.iter_mut().for_each(|worker| worker.turn(2 * WINDOW, 0));
-        workers[1].rests(Some(2 * WINDOW));
+        workers.iter_mut().for_each(|worker| worker.iteration(WINDOW, 0));
+        workers.iter_mut().for_each(|worker| worker.iteration(2 * WINDOW, 0));
+        workers[1].is_idle(Some(2 * WINDOW));
         assert_eq!(workers[0].lighter(2 * WINDOW + 1), None);
         assert_eq!(workers[0].lighter(3 * WINDOW + 1), Some(1));
         workers[0].handed(1, 3 * WINDOW + 1);
         assert_eq!(workers[0].lighter(3 * WINDOW + 1), Some(1), "one client is no herd");
-        workers[1].rests(None);
-        workers[1].turn(4 * WINDOW, 0);
+        workers[1].is_idle(None);
+        workers[1].iteration(4 * WINDOW, 0);
         assert_eq!(workers[0].lighter(4 * WINDOW), None, "it runs again, and its last window was full");
     }
 

@@ -5,8 +5,8 @@
 //! Source: deficit round robin (Shreedhar and Varghese, 1995); a token bucket for the part.
 
 use crate::limits::{
-    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_TURN_NS,
-    SENT_BYTES_SHARED_MAX, TURN_NS, TURN_NS_MAX,
+    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_QUANTUM_NS,
+    SENT_BYTES_SHARED_MAX, QUANTUM_NS, QUANTUM_NS_MAX,
 };
 
 /// How much may happen in a turn.
@@ -28,7 +28,7 @@ pub struct CpuShare {
     /// Events that it may take in one turn: fewer where they make its turns too long.
     events_max: usize,
     /// Time of one turn.
-    turn_ns: i64,
+    quantum_ns: i64,
     /// Time that it may use now; below zero it has used more than its turns.
     credit_ns: i64,
     max_percent: i64,
@@ -40,11 +40,11 @@ pub struct CpuShare {
 impl CpuShare {
     /// For a weight among others ([`CPU_WEIGHT`] is usual), and a part of the thread in percent.
     pub fn new(weight: u32, max_percent: u32) -> Self {
-        let turn_ns = (TURN_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, TURN_NS_MAX);
+        let quantum_ns = (QUANTUM_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, QUANTUM_NS_MAX);
         Self {
             paid_in: 0,
             events_max: EVENTS_SHARED_MIN,
-            turn_ns: turn_ns as i64,
+            quantum_ns: quantum_ns as i64,
             credit_ns: 0,
             max_percent: i64::from(max_percent),
             allowed_ns: CPU_WINDOW_NS as i64,
@@ -67,15 +67,15 @@ impl CpuShare {
     /// Gives it the time of a turn, once in each round; what it has now, if it has any.
     pub fn pay(&mut self, round: u64) -> Option<i64> {
         if std::mem::replace(&mut self.paid_in, round) != round {
-            self.credit_ns = (self.credit_ns + self.turn_ns).min(self.turn_ns);
+            self.credit_ns = (self.credit_ns + self.quantum_ns).min(self.quantum_ns);
         }
         (self.credit_ns > 0).then_some(self.credit_ns)
     }
 
     /// Its next turn. `is_lone`: nobody else wants the thread, so the turn may be longer, unless its part has an end.
-    pub fn turn(&self, is_lone: bool) -> Quantum {
+    pub fn iteration(&self, is_lone: bool) -> Quantum {
         if is_lone && self.max_percent >= 100 {
-            let (length_ns, events_max) = (LONE_TURN_NS, EVENTS_LONE_MAX);
+            let (length_ns, events_max) = (LONE_QUANTUM_NS, EVENTS_LONE_MAX);
             return Quantum { length_ns, events_max, sent_bytes_max: usize::MAX, is_lone: true };
         }
         let length_ns = self.credit_ns.max(0) as u64;
@@ -84,16 +84,16 @@ impl CpuShare {
     }
 
     /// The turn took so much of the processor.
-    pub fn spend(&mut self, turn: &Quantum, used_ns: u64) {
+    pub fn spend(&mut self, iteration: &Quantum, used_ns: u64) {
         let used_ns = used_ns as i64;
         self.allowed_ns -= used_ns;
         // What nobody else wanted is no debt.
-        if turn.is_lone {
+        if iteration.is_lone {
             return;
         }
         self.credit_ns -= used_ns;
         // What the kernel does for the events of a turn is not in the time that the worker looks at.
-        self.events_max = if used_ns > self.turn_ns {
+        self.events_max = if used_ns > self.quantum_ns {
             (self.events_max / 2).max(EVENTS_SHARED_MIN)
         } else {
             (self.events_max + 1).min(EVENTS_SHARED_MAX)

@@ -1,6 +1,6 @@
 //! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
 //! Promises: a service that had nothing to do has its turn as soon as it has something, behind at most one turn of the
-//! others; a turn takes about [`TURN_NS`], at most [`TURN_NS_MAX`], and what is left of a message, or up to [`LONE_TURN_NS`]
+//! others; a turn takes about [`QUANTUM_NS`], at most [`QUANTUM_NS_MAX`], and what is left of a message, or up to [`LONE_QUANTUM_NS`]
 //! while nothing has come for anybody else for [`LONE_AFTER_NS`]; under load each gets
 //! processor time by its weight, and never more than its maximum; one that panics takes its program down and no other.
 //! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use flick_net::{AnyDriver, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
 
-use crate::limits::{LONE_AFTER_NS, TURN_NS};
+use crate::limits::{LONE_AFTER_NS, QUANTUM_NS};
 use crate::shared::Shared;
 use crate::thread::cpu_share::CpuShare;
 use crate::worker::Worker;
@@ -77,7 +77,7 @@ pub struct ScheduledService {
     /// Something has come for it since the last look.
     is_named: bool,
     /// When something last came for it.
-    heard_ns: u64,
+    polled_ns: u64,
     budget: CpuShare,
 }
 
@@ -101,7 +101,7 @@ impl ScheduledService {
             has_slept: true,
             is_waiting: false,
             is_named: false,
-            heard_ns: 0,
+            polled_ns: 0,
             budget: CpuShare::new(weight, max_percent),
         }
     }
@@ -136,7 +136,7 @@ impl ScheduledService {
 
     /// Nobody can miss its turn because of it.
     fn is_quiet(&self, now_ns: u64) -> bool {
-        self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.heard_ns) > LONE_AFTER_NS)
+        self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.polled_ns) > LONE_AFTER_NS)
     }
 
     /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then. `is_lone`: all others are quiet,
@@ -146,15 +146,15 @@ impl ScheduledService {
         // Who has slept may have answered all that came; whoever always has something to do sends in its next turn, all at once.
         let flushes = self.has_slept && !is_lone;
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
-        let turn = self.budget.turn(is_lone);
-        let length = Duration::from_nanos(turn.length_ns);
+        let iteration = self.budget.iteration(is_lone);
+        let length = Duration::from_nanos(iteration.length_ns);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            worker.short_turn(length, turn.events_max, turn.sent_bytes_max, flushes)
+            worker.short_iteration(length, iteration.events_max, iteration.sent_bytes_max, flushes)
         }));
         let after_ns = processor_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
-        worker.note_turn(used_ns);
-        self.budget.spend(&turn, used_ns);
+        worker.note_iteration(used_ns);
+        self.budget.spend(&iteration, used_ns);
         let end = match outcome {
             Ok(Ok(true)) => return after_ns,
             Ok(Ok(false)) => WorkerExit::Over(Ok(())),
@@ -180,7 +180,7 @@ fn processor_ns() -> u64 {
 /// An address of several services, and by first byte which member it is for.
 pub struct SharedAddressListener {
     /// The address.
-    pub door: SharedListener,
+    pub listener: SharedListener,
     /// By byte: index of a member of the crew.
     pub whose: Box<[Option<u16>; 256]>,
     /// The services behind it, by index of a member.
@@ -197,7 +197,7 @@ impl SharedAddressListener {
 /// A thread's services.
 pub struct Scheduler {
     members: Vec<ScheduledService>,
-    entrances: Vec<SharedAddressListener>,
+    shared_listeners: Vec<SharedAddressListener>,
     poller: Poller,
     /// Whose turn is next, of those who always have something to do.
     next: usize,
@@ -209,18 +209,18 @@ impl Scheduler {
     /// Watches all. Errors: the system's.
     pub fn new(
         mut members: Vec<ScheduledService>,
-        entrances: Vec<SharedAddressListener>,
+        shared_listeners: Vec<SharedAddressListener>,
     ) -> std::io::Result<Self> {
-        let mut poller = Poller::new(members.len() + entrances.len())?;
+        let mut poller = Poller::new(members.len() + shared_listeners.len())?;
         for (token, member) in members.iter_mut().enumerate() {
             if let Some(worker) = &mut member.worker {
                 worker.driver().register(&mut poller, token as u32)?;
             }
         }
-        for (index, entrance) in entrances.iter().enumerate() {
-            poller.add(&entrance.door, (members.len() + index) as u32)?;
+        for (index, shared_listener) in shared_listeners.iter().enumerate() {
+            poller.add(&shared_listener.listener, (members.len() + index) as u32)?;
         }
-        Ok(Self { members, entrances, poller, next: 0, round: 1 })
+        Ok(Self { members, shared_listeners, poller, next: 0, round: 1 })
     }
 
     /// Runs all services to their ends. How each ended, in their order.
@@ -233,7 +233,7 @@ impl Scheduler {
             }
         }
         while self.members.iter().any(|member| member.worker.is_some()) {
-            if let Err(error) = self.turns() {
+            if let Err(error) = self.iterations() {
                 // Without its watch the thread can serve nobody.
                 let kind = error.kind();
                 for member in self.members.iter_mut().filter(|member| member.worker.is_some()) {
@@ -246,32 +246,32 @@ impl Scheduler {
     }
 
     /// Waits until somebody has something to do, then gives turns for about the time of one, and one more.
-    fn turns(&mut self) -> std::io::Result<()> {
+    fn iterations(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout()?;
-        let (members, entrances) = (&mut self.members, self.entrances.len());
+        let (members, shared_listeners) = (&mut self.members, self.shared_listeners.len());
         let (mut opened, mut named) = (false, false);
         let count = members.len();
         self.poller.wait(timeout, |token| match members.get_mut(token as usize) {
             Some(member) => (member.is_ready, member.is_named, named) = (true, true, true),
-            None => opened |= (token as usize) < count + entrances,
+            None => opened |= (token as usize) < count + shared_listeners,
         })?;
         let now_ns = monotonic_ns();
         if named {
             for member in members.iter_mut().filter(|member| member.is_named) {
-                (member.is_named, member.heard_ns) = (false, now_ns);
+                (member.is_named, member.polled_ns) = (false, now_ns);
             }
         }
-        let is_due = |entrance: &SharedAddressListener| {
-            entrance.door.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns)
+        let is_due = |shared_listener: &SharedAddressListener| {
+            shared_listener.listener.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns)
         };
         let must_close =
-            |entrance: &SharedAddressListener| entrance.door.is_open() && entrance.all_drain(&self.members);
-        if opened || self.entrances.iter().any(|entrance| is_due(entrance) || must_close(entrance)) {
+            |shared_listener: &SharedAddressListener| shared_listener.listener.is_open() && shared_listener.all_drain(&self.members);
+        if opened || self.shared_listeners.iter().any(|shared_listener| is_due(shared_listener) || must_close(shared_listener)) {
             self.let_in(now_ns)?;
         }
         let begun_ns = processor_ns();
         let mut spent_ns = begun_ns;
-        while spent_ns < begun_ns + TURN_NS
+        while spent_ns < begun_ns + QUANTUM_NS
             && let Some(index) = self.awake()
         {
             let is_lone = self.is_lone(index, now_ns);
@@ -287,7 +287,7 @@ impl Scheduler {
     /// Whether all but one are quiet, and nobody is at a door.
     fn is_lone(&self, index: usize, now_ns: u64) -> bool {
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
-        self.entrances.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
+        self.shared_listeners.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
     }
 
     /// Of those who slept and have something to do now: who has most of its time left.
@@ -325,7 +325,7 @@ impl Scheduler {
         for (token, member) in self.members.iter_mut().enumerate() {
             let Some(worker) = &mut member.worker else { continue };
             if !member.is_ready {
-                match worker.turn_due_ns() {
+                match worker.quantum_due_ns() {
                     Some(due_ns) if due_ns <= now_ns => member.is_ready = true,
                     Some(due_ns) => {
                         member.has_slept = true;
@@ -349,23 +349,23 @@ impl Scheduler {
                 worker.driver_ref().set_paused(&mut self.poller, token as u32, member.is_held)?;
             }
         }
-        self.entrances.iter().filter_map(|entrance| entrance.door.deadline_ns()).for_each(note);
+        self.shared_listeners.iter().filter_map(|shared_listener| shared_listener.listener.deadline_ns()).for_each(note);
         Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
     }
 
     /// Hands who has come to the addresses of several services to the right ones.
     fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
-        for entrance in &mut self.entrances {
+        for shared_listener in &mut self.shared_listeners {
             let members = &mut self.members;
-            if entrance.all_drain(members) {
-                entrance.door.close();
+            if shared_listener.all_drain(members) {
+                shared_listener.listener.close();
             }
-            if !entrance.door.is_open() {
+            if !shared_listener.listener.is_open() {
                 continue;
             }
-            let (whose, before) = (&entrance.whose, entrance.door.dropped());
+            let (whose, before) = (&shared_listener.whose, shared_listener.listener.dropped());
             let mut unknown = 0;
-            entrance.door.poll(now_ns, |PrereadConn { socket, peer, first_byte }| {
+            shared_listener.listener.poll(now_ns, |PrereadConn { socket, peer, first_byte }| {
                 let member = whose[usize::from(first_byte)].map(|index| &mut members[usize::from(index)]);
                 match member.and_then(|member| Some((&mut member.is_ready, member.worker.as_mut()?))) {
                     Some((is_ready, worker)) => {
@@ -375,9 +375,9 @@ impl Scheduler {
                     None => unknown += 1,
                 }
             })?;
-            let silent = entrance.door.dropped() - before;
+            let silent = shared_listener.listener.dropped() - before;
             let first =
-                entrance.members.first().and_then(|index| members[usize::from(*index)].worker.as_ref());
+                shared_listener.members.first().and_then(|index| members[usize::from(*index)].worker.as_ref());
             if let Some(worker) = first
                 && (silent > 0 || unknown > 0)
             {

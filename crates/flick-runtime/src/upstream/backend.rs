@@ -31,7 +31,7 @@ pub struct Download {
     /// It is the last reply to the request.
     pub last: bool,
     /// It is passed on (or nobody hears it).
-    pub heard: bool,
+    pub is_delivered: bool,
 }
 
 /// One connection to a backend.
@@ -40,7 +40,7 @@ pub struct BackendConn {
     /// Index of the backend.
     pub backend: u32,
     /// Lent to one exchange at a time, or shared.
-    pub lent: bool,
+    pub dedicated: bool,
     /// Counts the connections of this slot.
     pub epoch: u32,
     /// BackendLife.
@@ -60,7 +60,7 @@ pub struct BackendConn {
     /// A large request is still being sent on it.
     pub uploading: bool,
     /// When it was last given back, if it is lent.
-    pub rests_since_ns: u64,
+    pub idle_since_ns: u64,
     /// Exchanges that this connection has carried: a backend may close one that has carried some at any time.
     pub exchanges: u32,
     /// It stands in its backend's list of connections that rest.
@@ -72,19 +72,19 @@ pub struct BackendConn {
     /// The session that it is a tunnel for.
     pub tunnel: Option<Key>,
     /// The session whose own it is.
-    pub owner: Option<Key>,
+    pub client_of: Option<Key>,
     /// Which element of its channel that session sends to on it, whoever has that number by now.
     pub owned_as: u64,
     /// The next one of that session.
-    pub next_of_owner: Option<u32>,
+    pub next_of_client: Option<u32>,
     /// Large message under way to that session, and whether it hears it.
-    pub private_body: Option<(RemainingBody, bool)>,
+    pub relay_body: Option<(RemainingBody, bool)>,
     /// Nothing has come on it, and no rule has run for that.
     pub is_fresh: bool,
     /// Who waited for what comes on it has gone: it is ended at the next chance.
     pub is_abandoned: bool,
     /// The reply under way answers an ask, and is gathered whole.
-    pub gathers: bool,
+    pub buffers_reply: bool,
     /// Who holds it up by not reading, and until when that is borne.
     pub stalled: Option<(Key, u64)>,
     /// What it has sent needs a huge buffer, and none was free.
@@ -92,7 +92,7 @@ pub struct BackendConn {
     /// It stands in the worker's list of connections that were stalled.
     pub is_listed: bool,
     /// The last stall, until a byte has been passed on: who, and until when it is borne.
-    pub grace: Option<(Key, u64)>,
+    pub stall_grace: Option<(Key, u64)>,
     /// When the present stall began.
     pub stalled_since_ns: u64,
     /// When a client was last dropped for holding it up.
@@ -113,10 +113,10 @@ pub struct BackendConn {
 
 impl BackendConn {
     /// A link that has not been dialled.
-    pub fn new(backend: u32, lent: bool) -> Self {
+    pub fn new(backend: u32, dedicated: bool) -> Self {
         Self {
             backend,
-            lent,
+            dedicated,
             epoch: 0,
             state: BackendConnState::Down,
             conn: None,
@@ -126,28 +126,28 @@ impl BackendConn {
             fill: None,
             download: None,
             uploading: false,
-            rests_since_ns: 0,
+            idle_since_ns: 0,
             exchanges: 0,
             is_idle: false,
             is_last: false,
             becomes_tunnel: false,
             tunnel: None,
-            owner: None,
+            client_of: None,
             owned_as: 0,
-            next_of_owner: None,
-            private_body: None,
+            next_of_client: None,
+            relay_body: None,
             is_fresh: false,
             is_abandoned: false,
-            gathers: false,
+            buffers_reply: false,
             stalled: None,
             wants_huge: false,
             is_listed: false,
-            grace: None,
+            stall_grace: None,
             stalled_since_ns: 0,
             dropped_ns: 0,
             impatience: 0,
             clock_lag_ns: 0,
-            deadline_ns: if lent { u64::MAX } else { 0 },
+            deadline_ns: if dedicated { u64::MAX } else { 0 },
             receiving: false,
             queued: false,
             eof: false,
@@ -171,10 +171,10 @@ pub enum BackendLife {
 
 impl Backend {
     /// All its connections; none of a free slot.
-    pub fn links(&self) -> std::ops::Range<u32> {
+    pub fn backend_conns(&self) -> std::ops::Range<u32> {
         match self.life {
             BackendLife::Free => 0..0,
-            BackendLife::SessionInfo | BackendLife::Leaving { .. } => self.shared..self.lent.end,
+            BackendLife::SessionInfo | BackendLife::Leaving { .. } => self.shared..self.dedicated.end,
         }
     }
 }
@@ -193,12 +193,12 @@ pub struct Backend {
     /// Slot of the shared link.
     pub shared: u32,
     /// Slots of its lent links.
-    pub lent: std::ops::Range<u32>,
+    pub dedicated: std::ops::Range<u32>,
     /// Every exchange has a connection for itself; the shared link is one of them, dialled to find out how the backend
     /// is.
     pub exclusive: bool,
     /// Each session has connections of its own to it; they come and go as those of an exclusive protocol, but never rest.
-    pub private: bool,
+    pub is_relay: bool,
     /// Exclusive: connections that rest, the one that was used last behind the others.
     pub idle: Vec<u32>,
     /// Exclusive: slots of lent links without a connection.

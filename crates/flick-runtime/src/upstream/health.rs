@@ -35,7 +35,7 @@ pub struct BackendHealth {
     /// The check.
     pub check: HealthCheck,
     /// What is said of it in the log.
-    pub said: LogThrottle,
+    pub log_throttle: LogThrottle,
 }
 
 impl BackendHealth {
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn a_backend_that_fails_often_is_one_line_in_a_second() {
-        let mut said = LogThrottle::default();
-        let lines: Vec<u64> = (0..4_000).filter_map(|at| said.admit(at * S / 2_000)).collect();
+        let mut log_throttle = LogThrottle::default();
+        let lines: Vec<u64> = (0..4_000).filter_map(|at| log_throttle.admit(at * S / 2_000)).collect();
         assert_eq!(lines, [0, 1_999]);
-        assert_eq!(said.admit(9 * S), Some(1_999));
+        assert_eq!(log_throttle.admit(9 * S), Some(1_999));
     }
 }

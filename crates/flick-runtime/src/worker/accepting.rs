@@ -65,7 +65,7 @@ impl<D: Driver> Worker<D> {
             }
         } else if self.address_is_full(conn) {
             self.counters.connections_over_ip_limit.add(1);
-            self.turn_away(conn);
+            self.reject_client(conn);
         } else if !self.waiting.is_empty() {
             self.keep_waiting(conn);
         } else {
@@ -75,7 +75,7 @@ impl<D: Driver> Worker<D> {
                 Entry::Full if pauses => self.keep_waiting(conn),
                 Entry::Full => {
                     self.counters.connections_rejected.add(1);
-                    self.turn_away(conn);
+                    self.reject_client(conn);
                 }
             }
         }
@@ -99,10 +99,10 @@ impl<D: Driver> Worker<D> {
             return Entry::Full;
         }
         let (peer, most) = (self.peers[conn.index as usize], limits.max_connections_per_ip);
-        if self.shared.guests().is_some_and(|guests| !guests.take(peer, most)) {
+        if self.shared.connection_limits().is_some_and(|connection_limits| !connection_limits.take(peer, most)) {
             self.shared.give_session();
             self.counters.connections_over_ip_limit.add(1);
-            self.turn_away(conn);
+            self.reject_client(conn);
             return Entry::Settled;
         }
         self.counters.connections_accepted.add(1);
@@ -113,8 +113,8 @@ impl<D: Driver> Worker<D> {
     /// Begins the session of a client that comes from the service whose place this one takes: it has its place among the
     /// sessions already, and is not sent away now because of its address.
     pub(super) fn open_taken_over(&mut self, conn: Handle) {
-        if let Some(guests) = self.shared.guests() {
-            guests.take(self.peers[conn.index as usize], u32::MAX);
+        if let Some(connection_limits) = self.shared.connection_limits() {
+            connection_limits.take(self.peers[conn.index as usize], u32::MAX);
         }
         self.counters.connections_migrated_in.add(1);
         self.open_session(conn);
@@ -122,14 +122,14 @@ impl<D: Driver> Worker<D> {
 
     fn address_is_full(&self, conn: Handle) -> bool {
         let (peer, most) = (self.peers[conn.index as usize], self.setup.limits.max_connections_per_ip);
-        self.shared.guests().is_some_and(|guests| guests.is_full(peer, most))
+        self.shared.connection_limits().is_some_and(|connection_limits| connection_limits.is_full(peer, most))
     }
 
     /// Gives back what was taken for a session: its place, and its address's.
-    pub(super) fn give_place(&mut self, conn: Handle) {
+    pub(super) fn release_session_slot(&mut self, conn: Handle) {
         self.shared.give_session();
-        if let Some(guests) = self.shared.guests() {
-            guests.give(self.peers[conn.index as usize]);
+        if let Some(connection_limits) = self.shared.connection_limits() {
+            connection_limits.give(self.peers[conn.index as usize]);
         }
     }
 
@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
 
     /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
     /// has asked nothing.
-    fn turn_away(&mut self, conn: Handle) {
+    fn reject_client(&mut self, conn: Handle) {
         if let Some(builder) = self.setup.words_before_a_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.setup.engine.build(builder, &frame, &mut text);
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
         let state = self.locals.take();
         let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, state, now_ns)) else {
             self.locals.give(state);
-            self.give_place(conn);
+            self.release_session_slot(conn);
             self.refuse(conn);
             return;
         };
@@ -188,7 +188,7 @@ impl<D: Driver> Worker<D> {
             session.receiving = true;
         }
         self.driver.receive(conn, true);
-        if self.setup.private {
+        if self.setup.is_relay {
             // A relay of raw bytes has its message begin with the connection.
             self.enqueue_session(key);
         }
@@ -242,7 +242,7 @@ impl<D: Driver> Worker<D> {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
                     self.counters.connections_rejected.add(1);
-                    self.turn_away(conn);
+                    self.reject_client(conn);
                     continue;
                 }
                 Entry::Early(at_ns) => self.accept_again_at(at_ns),

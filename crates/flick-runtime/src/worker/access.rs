@@ -25,21 +25,21 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.sessions.get(key) else { return };
         let client = self.peers[session.conn.index as usize];
-        let entry = self.ledger.get_mut(request);
+        let entry = self.inflight.get_mut(request);
         entry.logged = recorder.open(client, entry.taken_ns);
         self.counters.access_log_dropped.add(u64::from(entry.logged.is_none()));
     }
 
     /// A backend was sent something of what is waited for.
-    pub(super) fn log_sent(&mut self, waiter: Waiter, booked: Option<RequestId>, backend: u32) {
+    pub(super) fn log_sent(&mut self, waiter: Waiter, entry: Option<RequestId>, backend: u32) {
         let Some(recorder) = &mut self.access else { return };
         let request = match waiter {
-            Waiter::Ask { activation, .. } => {
-                self.activations.get(activation).and_then(|known| known.request)
+            Waiter::Ask { suspended, .. } => {
+                self.suspended_rules.get(suspended).and_then(|known| known.request)
             }
-            Waiter::Nobody | Waiter::Session(_) | Waiter::Booked(_) => booked,
+            Waiter::Nobody | Waiter::Session(_) | Waiter::InFlight(_) => entry,
         };
-        let logged = request.and_then(|request| self.ledger.get(request).logged);
+        let logged = request.and_then(|request| self.inflight.get(request).logged);
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.backend = Some(backend);
         }
@@ -51,7 +51,7 @@ impl<D: Driver> Worker<D> {
         let Some(request) = self.sessions.get(key).and_then(|session| session.requests.back()) else {
             return;
         };
-        let logged = self.ledger.get(request).logged;
+        let logged = self.inflight.get(request).logged;
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.bytes_in += u64::from(bytes);
         }
@@ -69,7 +69,7 @@ impl<D: Driver> Worker<D> {
     /// Who answers a request.
     pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
         let Some(recorder) = &mut self.access else { return };
-        let logged = self.ledger.get(request).logged;
+        let logged = self.inflight.get(request).logged;
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.outcome = outcome;
         }
@@ -79,14 +79,14 @@ impl<D: Driver> Worker<D> {
     pub(super) fn log_gone(&mut self, request: RequestId) {
         self.log_outcome(request, AnsweredBy::Gone);
         if let Some(recorder) = &mut self.access
-            && let Some(key) = self.ledger.get_mut(request).logged.take()
+            && let Some(key) = self.inflight.get_mut(request).logged.take()
         {
             recorder.end(key);
         }
     }
 
     /// Hands over what was answered in this turn.
-    pub(super) fn log_turn(&mut self, now_ns: u64) {
+    pub(super) fn log_iteration(&mut self, now_ns: u64) {
         let (Some(recorder), backends) = (&mut self.access, &self.backends) else { return };
         if recorder.is_due() {
             recorder.write(&self.counters, now_ns, |at| &backends[at as usize].endpoint);

@@ -26,7 +26,7 @@ pub struct WorkerAudit {
     /// Sessions that wait for something shared, and clients that wait for a session.
     pub blocked: usize,
     /// Rules that wait.
-    pub activations: usize,
+    pub suspended_rules: usize,
     /// States of sessions and of activations that have one of their own.
     pub states: usize,
     /// Links that a client holds up.
@@ -42,17 +42,17 @@ impl<D: Driver> Worker<D> {
     pub fn audit(&self) -> WorkerAudit {
         WorkerAudit {
             sessions: self.sessions.len() + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
-            requests: self.ledger.len(),
+            requests: self.inflight.len(),
             pieces: self.pieces.len(),
             frames: self.frames.len(),
             small_bufs: self.pool.live_count(BufClass::Small),
             large_bufs: self.pool.live_count(BufClass::Large),
             huge_bufs: self.pool.live_count(BufClass::Huge),
             blocked: self.blocked.len() + self.waiting.len(),
-            activations: self.activations.len(),
+            suspended_rules: self.suspended_rules.len(),
             states: self.locals.len(),
-            stalled: self.stalled_links as usize,
-            backend_conns: self.links.iter().filter(|link| link.conn.is_some()).count(),
+            stalled: self.stalled_count as usize,
+            backend_conns: self.backend_conns.iter().filter(|backend_conn| backend_conn.conn.is_some()).count(),
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::upstream::health::BackendHealth;
 
 impl<D: Driver> Worker<D> {
     /// Makes of all slots what the lists say.
-    pub(super) fn take_over_lists(&mut self) {
-        let roster = Arc::clone(&self.roster);
-        self.host.set_balancer(Arc::clone(roster.places()));
-        for (at, slot) in roster.slots().iter().enumerate() {
+    pub(super) fn apply_backend_sets(&mut self) {
+        let backend_set = Arc::clone(&self.backend_set);
+        self.host.set_balancer(Arc::clone(backend_set.load_balancer()));
+        for (at, slot) in backend_set.slots().iter().enumerate() {
             let backend = &mut self.backends[at];
             match (backend.life, slot.element, &slot.endpoint) {
                 (BackendLife::Free, Some(element), Some(endpoint)) => {
@@ -55,7 +55,7 @@ impl<D: Driver> Worker<D> {
         (backend.life, backend.element) = (BackendLife::SessionInfo, element);
         (backend.failures, backend.is_up) = (0, false);
         backend.health = BackendHealth {
-            back_ns: (self.roster.version() > 0).then_some(now_ns),
+            back_ns: (self.backend_set.version() > 0).then_some(now_ns),
             ..BackendHealth::default()
         };
         backend.health.check.due_ns = now_ns;
@@ -63,23 +63,23 @@ impl<D: Driver> Worker<D> {
         self.backend_counters[at].clear();
         self.backend_counters[at].tracked.add(1);
         self.backend_counters[at].health.show(&self.backends[at]);
-        self.dial_ahead(at);
+        self.connect_ahead(at);
     }
 
     /// One that had left and not finished is in its list again.
     fn come_back(&mut self, at: usize) {
         self.backends[at].life = BackendLife::SessionInfo;
-        self.leaving -= 1;
-        if self.links[self.backends[at].shared as usize].state == BackendConnState::Down
+        self.draining -= 1;
+        if self.backend_conns[self.backends[at].shared as usize].state == BackendConnState::Down
             && !self.backends[at].is_up
         {
-            self.dial_ahead(at);
+            self.connect_ahead(at);
         }
     }
 
-    fn dial_ahead(&mut self, at: usize) {
-        if !self.setup.private {
-            self.dial_shared(at as u32);
+    fn connect_ahead(&mut self, at: usize) {
+        if !self.setup.is_relay {
+            self.connect_shared(at as u32);
         }
     }
 
@@ -87,7 +87,7 @@ impl<D: Driver> Worker<D> {
     fn leave(&mut self, at: usize, until_ns: u64) {
         let backend = &mut self.backends[at];
         if backend.life == BackendLife::SessionInfo {
-            self.leaving += 1;
+            self.draining += 1;
             let (service, worker) = (&self.service, self.index);
             tracing::info!(service, worker, address = %backend.endpoint, "backend has left its list");
         }
@@ -105,35 +105,35 @@ impl<D: Driver> Worker<D> {
                 self.end_all(at);
                 continue;
             }
-            for link in self.backends[at].links() {
-                if self.is_unused(link) {
-                    self.retire_link(link);
+            for backend_conn in self.backends[at].backend_conns() {
+                if self.is_unused(backend_conn) {
+                    self.retire_backend_conn(backend_conn);
                 }
             }
-            let is_down = |link: u32| self.links[link as usize].state == BackendConnState::Down;
-            if self.backends[at].links().all(is_down) {
+            let is_down = |backend_conn: u32| self.backend_conns[backend_conn as usize].state == BackendConnState::Down;
+            if self.backends[at].backend_conns().all(is_down) {
                 self.is_seen_off(at);
             }
         }
     }
 
     /// A connection that nobody would miss.
-    fn is_unused(&self, link: u32) -> bool {
-        let state = &self.links[link as usize];
+    fn is_unused(&self, backend_conn: u32) -> bool {
+        let state = &self.backend_conns[backend_conn as usize];
         let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
         state.state != BackendConnState::Down
             && state.requests.is_empty()
             && !state.uploading
             && !unsent
             && state.tunnel.is_none()
-            && state.owner.is_none()
+            && state.client_of.is_none()
     }
 
     /// Ends what a backend that has left still has.
     fn end_all(&mut self, at: usize) {
-        for link in self.backends[at].links() {
-            if self.links[link as usize].state != BackendConnState::Down {
-                self.link_broken(link, FailureReason::Unavailable, Some(Event::Broken));
+        for backend_conn in self.backends[at].backend_conns() {
+            if self.backend_conns[backend_conn as usize].state != BackendConnState::Down {
+                self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(Event::Broken));
             }
         }
         self.is_seen_off(at);
@@ -144,7 +144,7 @@ impl<D: Driver> Worker<D> {
         if std::mem::take(&mut self.backends[at].is_up) {
             self.backend_counters[at].up.sub(1);
         }
-        self.leaving -= 1;
+        self.draining -= 1;
         self.backend_counters[at].tracked.sub(1);
         self.unblock = true;
     }

@@ -13,11 +13,11 @@ pub(super) struct BackendView<'a> {
     /// The bound program.
     pub setup: &'a Setup,
     /// Which backends there are.
-    pub roster: &'a BackendSet,
+    pub backend_set: &'a BackendSet,
     /// All backends.
     pub backends: &'a [Backend],
     /// The connections to them.
-    pub links: &'a [BackendConn],
+    pub backend_conns: &'a [BackendConn],
     /// What the driver's clock shows.
     pub now_ns: u64,
     /// The client of the session under way.
@@ -26,22 +26,22 @@ pub(super) struct BackendView<'a> {
 
 impl BackendView<'_> {
     fn backend(&self, channel: u32, element: u64) -> Option<&Backend> {
-        self.roster.slot_of(channel, element).map(|slot| &self.backends[slot as usize])
+        self.backend_set.slot_of(channel, element).map(|slot| &self.backends[slot as usize])
     }
 }
 
 impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
-    pub(super) fn is_usable(&self, links: &[BackendConn]) -> bool {
+    pub(super) fn is_usable(&self, backend_conns: &[BackendConn]) -> bool {
         if self.life != BackendLife::SessionInfo || self.health.is_out() {
             return false;
         }
         if self.exclusive {
-            return self.private || self.failures == 0;
+            return self.is_relay || self.failures == 0;
         }
-        let link = &links[self.shared as usize];
-        match link.state {
-            BackendConnState::Up => link.conn.is_some(),
+        let backend_conn = &backend_conns[self.shared as usize];
+        match backend_conn.state {
+            BackendConnState::Up => backend_conn.conn.is_some(),
             BackendConnState::Connecting => self.failures == 0,
             BackendConnState::Down => false,
         }
@@ -50,25 +50,25 @@ impl Backend {
 
 impl Backend {
     /// Requests under way on it, about: of an exclusive protocol, connections in use.
-    pub(super) fn load(&self, links: &[BackendConn]) -> i64 {
-        let shared = &links[self.shared as usize];
+    pub(super) fn load(&self, backend_conns: &[BackendConn]) -> i64 {
+        let shared = &backend_conns[self.shared as usize];
         if !self.exclusive {
             return i64::from(shared.requests.len());
         }
         // One that is dialled to find out how the backend is carries nothing yet.
         let counts = shared.state == BackendConnState::Up || !shared.requests.is_empty();
-        let open = self.lent.len() - self.spare.len() + usize::from(counts);
+        let open = self.dedicated.len() - self.spare.len() + usize::from(counts);
         open as i64 - self.idle.len() as i64
     }
 }
 
 impl Backends for BackendView<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
-        self.backend(channel, element).is_some_and(|backend| backend.is_usable(self.links))
+        self.backend(channel, element).is_some_and(|backend| backend.is_usable(self.backend_conns))
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
-        self.backend(channel, element).map_or(0, |backend| backend.load(self.links))
+        self.backend(channel, element).map_or(0, |backend| backend.load(self.backend_conns))
     }
 
     fn share_per_mille(&self, channel: u32, element: u64) -> u64 {

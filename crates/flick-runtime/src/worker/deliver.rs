@@ -29,10 +29,10 @@ impl<D: Driver> Worker<D> {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
-        let request = self.ledger.open(session, echo, deadline_ns)?;
-        self.ledger.get_mut(request).taken_ns = self.driver.now_ns();
+        let request = self.inflight.open(session, echo, deadline_ns)?;
+        self.inflight.get_mut(request).taken_ns = self.driver.now_ns();
         if let Some(session) = session.and_then(|key| self.sessions.get_mut(key)) {
-            self.ledger.push_session(&mut session.requests, request);
+            self.inflight.push_session(&mut session.requests, request);
         }
         if let Some(key) = session.filter(|_| self.access.is_some()) {
             self.log_opened(key, request);
@@ -47,14 +47,14 @@ impl<D: Driver> Worker<D> {
             self.end_session(key, true);
             return;
         };
-        self.ledger.get_mut(request).kept = frame.slots[SLOT_ASKED];
+        self.inflight.get_mut(request).kept = frame.slots[SLOT_ASKED];
         self.fail_request(request, reason);
     }
 
     /// Answers a request under way ourselves; closes the session if its reply has already begun or the grammar
     /// has no words for it.
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         let begun = entry.begun;
         let Some(key) = entry.session else { return };
         self.log_outcome(request, AnsweredBy::Platform(reason));
@@ -82,7 +82,7 @@ impl<D: Driver> Worker<D> {
     /// Writes our own reply to a request, if its client wants to hear it; ends its session, and says `false`, if its reply
     /// has already begun or the grammar has no words for it.
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
         let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
             if let Some(key) = session {
@@ -105,7 +105,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether the client of a request has asked not to hear these words of ours.
     fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         let view = self.setup.program.channels[self.setup.listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
         let mut frame = Frame::new();
@@ -127,25 +127,25 @@ impl<D: Driver> Worker<D> {
 
     /// As `deliver_message`, for a part of a reply.
     pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        let Some(key) = self.ledger.get(request).session else { return };
+        let Some(key) = self.inflight.get(request).session else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.fill.is_none() {
             self.filled.push(key);
         }
         let conn = session.conn;
         let direct = session.requests.front() == Some(request);
-        let entry = self.ledger.get_mut(request);
+        let entry = self.inflight.get_mut(request);
         let (driver, pieces) = (&mut self.driver, &mut self.pieces);
         let logged = entry.logged;
         let (mut held, mut sent) = (0, 0);
-        let mut room = true;
+        let mut capacity = true;
         let mut emit = |slice: Slice| {
             sent += u64::from(slice.len());
             if direct {
                 driver.send(conn, slice);
             } else {
                 held += u64::from(slice.len());
-                room &= pieces.push(&mut entry.held, slice);
+                capacity &= pieces.push(&mut entry.held, slice);
             }
         };
         let buffered = append(&self.pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
@@ -157,7 +157,7 @@ impl<D: Driver> Worker<D> {
         if logged.is_some() {
             self.log_reply(logged, message.front, sent);
         }
-        if !(room && buffered) {
+        if !(capacity && buffered) {
             self.counters.exhausted.add(1);
             self.end_session(key, true);
         }
@@ -165,8 +165,8 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on a piece of a large reply.
     pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
-        let Some(key) = self.ledger.get(request).session else { return };
-        let logged = self.ledger.get(request).logged;
+        let Some(key) = self.inflight.get(request).session else { return };
+        let logged = self.inflight.get(request).logged;
         if logged.is_some() {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
@@ -177,27 +177,27 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.held_bytes += u64::from(piece.len());
-        if !self.pieces.push(&mut self.ledger.get_mut(request).held, piece) {
+        if !self.pieces.push(&mut self.inflight.get_mut(request).held, piece) {
             self.counters.exhausted.add(1);
             self.end_session(key, true);
         }
     }
 
     /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
-    pub(super) fn held_up_by(&self, link: u32, request: RequestId) -> Option<Key> {
-        let key = self.ledger.get(request).session?;
+    pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
+        let key = self.inflight.get(request).session?;
         let session = self.sessions.get(key)?;
         let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
         let (live, all) = (self.pool.live_count(BufClass::Large), self.pool.capacity_count(BufClass::Large));
         // A connection that is lent may be held up: the others have their own.
-        let plenty = live < all / PLENTY_SHARE && !self.links[link as usize].lent;
+        let plenty = live < all / PLENTY_SHARE && !self.backend_conns[backend_conn as usize].dedicated;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }
 
     /// A request has its last reply: what waited behind it goes out, and its session may take the next one.
     pub(super) fn finish_request(&mut self, request: RequestId) {
-        let entry = self.ledger.get_mut(request);
+        let entry = self.inflight.get_mut(request);
         entry.done = true;
         if let Some(key) = entry.session {
             self.advance(key);
@@ -208,7 +208,7 @@ impl<D: Driver> Worker<D> {
     fn advance(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         while let Some(front) = session.requests.front() {
-            let entry = self.ledger.get_mut(front);
+            let entry = self.inflight.get_mut(front);
             while let Some(piece) = self.pieces.pop(&mut entry.held) {
                 session.held_bytes -= u64::from(piece.len());
                 self.driver.send(session.conn, piece);
@@ -223,10 +223,10 @@ impl<D: Driver> Worker<D> {
             if self.answered.len() == ANSWERED_MAX {
                 Self::note_answered(&self.counters.times, &mut self.answered, self.driver.now_ns());
             }
-            self.ledger.pop_session(&mut session.requests, &mut self.pieces);
+            self.inflight.pop_session(&mut session.requests, &mut self.pieces);
         }
         let resume = session.wait == Wait::Replies;
-        if !self.blocked.is_empty() || self.stalled_links > 0 {
+        if !self.blocked.is_empty() || self.stalled_count > 0 {
             self.unblock = true;
         }
         let closing = session.phase == Phase::Closing && session.requests.is_empty();
@@ -240,11 +240,11 @@ impl<D: Driver> Worker<D> {
     /// Closes our side of a session that takes no further requests once its last reply is out.
     pub(super) fn close_if_finished(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Closing || !session.requests.is_empty() || session.breaks {
+        if session.phase != Phase::Closing || !session.requests.is_empty() || session.resets_when_sent {
             return;
         }
         session.phase = Phase::Lingering;
-        session.is_leaving = false;
+        session.is_migrating = false;
         session.unsent_bytes = usize::MAX;
         let (conn, eof) = (session.conn, session.eof);
         self.driver.shutdown(conn);
@@ -284,16 +284,16 @@ impl<D: Driver> Worker<D> {
     fn break_session(&mut self, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let is_idle = self.driver.backlog_bytes(session.conn) == 0;
-        if is_idle || self.broken.len() == self.broken.capacity() {
+        if is_idle || self.to_reset.len() == self.to_reset.capacity() {
             self.end_session(key, true);
             return;
         }
         self.stop_reading(key);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.breaks = true;
+            session.resets_when_sent = true;
             let requests = std::mem::replace(&mut session.requests, RequestQueue::new());
             self.drop_requests(requests);
-            self.broken.push(key);
+            self.to_reset.push(key);
         }
     }
 
@@ -302,17 +302,17 @@ impl<D: Driver> Worker<D> {
         while let Some(request) = requests.front() {
             self.abandon_exchange(request);
             self.log_gone(request);
-            let tie = std::mem::replace(&mut self.ledger.get_mut(request).tie, ReplyTarget::Nothing);
-            self.ledger.pop_session(&mut requests, &mut self.pieces);
-            if let ReplyTarget::Answerer(activation) = tie {
-                self.cancel(activation);
+            let reply_target = std::mem::replace(&mut self.inflight.get_mut(request).reply_target, ReplyTarget::Nothing);
+            self.inflight.pop_session(&mut requests, &mut self.pieces);
+            if let ReplyTarget::Answerer(suspended) = reply_target {
+                self.cancel(suspended);
             }
         }
     }
 
     /// What was sent to sessions that are to be reset has been handed over.
-    pub(super) fn end_broken(&mut self) {
-        while let Some(key) = self.broken.pop() {
+    pub(super) fn reset_broken_sessions(&mut self) {
+        while let Some(key) = self.to_reset.pop() {
             self.end_session(key, true);
         }
     }
@@ -339,14 +339,14 @@ impl<D: Driver> Worker<D> {
         self.drop_requests(session.requests);
         self.deadlines.clear(key.index);
         self.counters.connections_open.sub(1);
-        self.give_place(session.conn);
+        self.release_session_slot(session.conn);
         self.unblock = true;
-        self.tell_of_client(&session, abort && session.phase == Phase::Lingering);
-        self.break_lent(session.upload, FailureReason::Unavailable);
+        self.notify_of_client(&session, abort && session.phase == Phase::Lingering);
+        self.break_dedicated(session.upload, FailureReason::Unavailable);
         if let Some(tunnel) = session.tunnel {
             self.leave_tunnel(tunnel);
         }
-        self.drop_private_links(session.private_links);
+        self.drop_relay_conns(session.relay_conns);
         if self.accept_paused {
             self.resume_accept();
         }
@@ -355,29 +355,29 @@ impl<D: Driver> Worker<D> {
     /// Nobody waits for the reply to `request` any more: a connection that carries nothing else is ended at the next
     /// chance, rather than drained.
     pub(super) fn abandon_exchange(&mut self, request: RequestId) {
-        let Some(link) = self.ledger.get(request).lent_link else { return };
-        let state = &mut self.links[link as usize];
+        let Some(backend_conn) = self.inflight.get(request).dedicated_conn else { return };
+        let state = &mut self.backend_conns[backend_conn as usize];
         if state.requests.front() == Some(request) {
             state.is_abandoned = true;
-            self.enqueue_link(link);
+            self.enqueue_backend_conn(backend_conn);
         }
     }
 
     /// Writes a message to a backend connection, and keeps it with the entry `resend`; `false` when buffers are out.
-    pub(super) fn write_to_link(
+    pub(super) fn write_to_backend_conn(
         &mut self,
-        link: u32,
+        backend_conn: u32,
         message: &Outgoing<'_>,
         patches: Patches,
         resend: Option<RequestId>,
     ) -> bool {
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         let Some(conn) = state.conn else { return false };
         if state.fill.is_none() {
-            self.filled_links.push(link);
+            self.filled_conns.push(backend_conn);
         }
         let (driver, pieces) = (&mut self.driver, &mut self.pieces);
-        let mut kept = resend.map(|request| &mut self.ledger.get_mut(request).resend);
+        let mut kept = resend.map(|request| &mut self.inflight.get_mut(request).resend);
         let mut is_kept = true;
         let mut emit = |slice: Slice| {
             if let Some(kept) = &mut kept {

@@ -42,9 +42,9 @@ pub(super) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<Every
 
 impl<D: Driver> Worker<D> {
     /// Starts an activation that is nobody's answer; says whether there was room.
-    fn start_activation(&mut self, activation: SuspendedRule, frame: &Frame) -> Option<Key> {
-        let (state, start) = (activation.state, activation.start);
-        let Some(key) = self.activations.insert(activation, frame) else {
+    fn suspend_rule(&mut self, suspended: SuspendedRule, frame: &Frame) -> Option<Key> {
+        let (state, start) = (suspended.state, suspended.start);
+        let Some(key) = self.suspended_rules.insert(suspended, frame) else {
             if let Some(state) = state {
                 self.locals.give(state);
             }
@@ -63,25 +63,25 @@ impl<D: Driver> Worker<D> {
         &mut self,
         request: RequestId,
         reason: FailureReason,
-        mishap: Option<BackendIncident>,
+        incident: Option<BackendIncident>,
     ) -> bool {
-        let handled = mishap.is_some_and(|mishap| self.handle_failed(request, reason, mishap));
+        let handled = incident.is_some_and(|incident| self.handle_failed(request, reason, incident));
         if !handled {
             self.fail_request(request, reason);
         }
         handled
     }
 
-    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, mishap: BackendIncident) -> bool {
-        let backend = &self.backends[mishap.backend as usize];
-        let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else {
+    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, incident: BackendIncident) -> bool {
+        let backend = &self.backends[incident.backend as usize];
+        let Some((rule, start)) = self.setup.needs.handler(incident.event, backend.channel) else {
             return false;
         };
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         if entry.begun || entry.session.is_none() {
             return false;
         }
-        let activation = SuspendedRule {
+        let suspended = SuspendedRule {
             element: backend.element,
             session: entry.session,
             request: Some(request),
@@ -90,22 +90,22 @@ impl<D: Driver> Worker<D> {
         };
         let mut frame = Frame::new();
         restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
-        let Some(key) = self.start_activation(activation, &frame) else { return false };
-        self.ledger.get_mut(request).tie = ReplyTarget::Answerer(key);
+        let Some(key) = self.suspend_rule(suspended, &frame) else { return false };
+        self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         true
     }
 
     /// Something befell a connection to a backend on which no request was under way.
-    pub(super) fn tell_of_backend(&mut self, mishap: BackendIncident) {
-        let backend = &self.backends[mishap.backend as usize];
-        let Some((rule, start)) = self.setup.needs.handler(mishap.event, backend.channel) else { return };
-        if self.activations.is_full() {
+    pub(super) fn notify_of_backend(&mut self, incident: BackendIncident) {
+        let backend = &self.backends[incident.backend as usize];
+        let Some((rule, start)) = self.setup.needs.handler(incident.event, backend.channel) else { return };
+        if self.suspended_rules.is_full() {
             self.counters.events_dropped.add(1);
             return;
         }
         let (element, state) = (backend.element, Some(self.locals.take()));
-        let activation = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
-        self.start_activation(activation, &Frame::new());
+        let suspended = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
+        self.suspend_rule(suspended, &Frame::new());
     }
 
     /// A client sent what is not of the grammar: its handler may answer, and if it does not, we do, as far as that
@@ -121,17 +121,17 @@ impl<D: Driver> Worker<D> {
         };
         let echo = self.echo_of(frame);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return false };
-        let activation = SuspendedRule {
+        let suspended = SuspendedRule {
             session: Some(key),
             request: Some(request),
             reason: answer,
             ..SuspendedRule::new(rule, start)
         };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.is_told = true;
+            session.is_notified = true;
         }
-        match (self.start_activation(activation, frame), answer) {
-            (Some(activation), _) => self.ledger.get_mut(request).tie = ReplyTarget::Answerer(activation),
+        match (self.suspend_rule(suspended, frame), answer) {
+            (Some(suspended), _) => self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(suspended),
             (None, Some(reason)) => self.fail_request(request, reason),
             (None, None) => self.finish_request(request),
         }
@@ -139,18 +139,18 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A session has ended: its handler gets its state, which is given back here if there is none.
-    pub(super) fn tell_of_client(
+    pub(super) fn notify_of_client(
         &mut self,
         session: &crate::downstream::session::Session,
         in_good_order: bool,
     ) {
         let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
-        let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_told);
+        let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_notified);
         match handler {
             Some((rule, start)) => {
-                let activation =
+                let suspended =
                     SuspendedRule { state: Some(session.state), ..SuspendedRule::new(rule, start) };
-                self.start_activation(activation, &Frame::new());
+                self.suspend_rule(suspended, &Frame::new());
             }
             None => self.locals.give(session.state),
         }
@@ -165,13 +165,13 @@ impl<D: Driver> Worker<D> {
             }
             let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
             every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
-            if self.activations.is_full() || std::mem::replace(&mut every.is_running, true) {
+            if self.suspended_rules.is_full() || std::mem::replace(&mut every.is_running, true) {
                 self.counters.events_dropped.add(1);
                 continue;
             }
             let (rule, start, state) = (every.rule, every.start, Some(self.locals.take()));
-            let activation = SuspendedRule { state, timer: Some(at), ..SuspendedRule::new(rule, start) };
-            if self.start_activation(activation, &Frame::new()).is_none() {
+            let suspended = SuspendedRule { state, timer: Some(at), ..SuspendedRule::new(rule, start) };
+            if self.suspend_rule(suspended, &Frame::new()).is_none() {
                 self.every[at].is_running = false;
             }
         }

@@ -13,7 +13,7 @@ use crate::observe::outlier::HealthState;
 use crate::upstream::backend::BackendLife;
 
 /// What a line about a backend says beside what is wrong.
-pub(super) struct Told<'a> {
+pub(super) struct BackendLogContext<'a> {
     /// Whose backend it is.
     pub service: &'a str,
     /// Who has seen it.
@@ -25,8 +25,8 @@ pub(super) struct Told<'a> {
 
 /// Warns of a backend.
 macro_rules! warn_of {
-    ($told:expr, $($rest:tt)*) => {{
-        let $crate::worker::health::Told { service, worker, address, left_out } = $told;
+    ($context:expr, $($rest:tt)*) => {{
+        let $crate::worker::health::BackendLogContext { service, worker, address, left_out } = $context;
         tracing::warn!(service, worker, %address, left_out, $($rest)*)
     }};
 }
@@ -206,19 +206,19 @@ impl<D: Driver> Worker<D> {
     }
 
     /// What was known of backends before a reload holds until something else is found out.
-    pub(super) fn take_over_ailing(&mut self) {
+    pub(super) fn take_over_outliers(&mut self) {
         let shared = Arc::clone(&self.shared);
         let now_ns = self.driver.now_ns();
-        for ailing in shared.ailing(self.index) {
+        for health_problems in shared.health_problems(self.index) {
             let channels = &self.setup.program.channels;
             let is_it = |backend: &crate::upstream::backend::Backend| {
                 backend.life == BackendLife::SessionInfo
-                    && backend.endpoint == ailing.endpoint
-                    && channels[backend.channel].name == ailing.channel
+                    && backend.endpoint == health_problems.endpoint
+                    && channels[backend.channel].name == health_problems.channel
             };
             let Some(at) = self.backends.iter().position(is_it) else { continue };
             let HealthState { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } =
-                ailing.ailment;
+                health_problems.health_problem;
             let health = &mut self.backends[at].health;
             let checks = !self.setup.limits.health.health_check_interval.is_zero();
             health.fails_checks = fails_checks && checks;
@@ -238,7 +238,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sheds(&self, backend: u32) -> bool {
         let most = self.setup.max_requests_per_backend;
         let at = backend as usize;
-        let sheds = most > 0 && self.backends[at].load(&self.links) >= i64::from(most);
+        let sheds = most > 0 && self.backends[at].load(&self.backend_conns) >= i64::from(most);
         if sheds {
             self.backend_counters[at].shed.add(1);
         }
@@ -249,7 +249,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn is_crowded(&self, backend: Option<u32>) -> bool {
         let most = self.setup.max_pending_per_backend;
         let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
-        let is_crowded = self.backends[at].pending >= most && self.ledger.can_answer();
+        let is_crowded = self.backends[at].pending >= most && self.inflight.can_answer();
         if is_crowded {
             self.backend_counters[at].shed.add(1);
         }
@@ -258,12 +258,12 @@ impl<D: Driver> Worker<D> {
 
     /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets whose it
     /// is and how often it was left out.
-    pub(super) fn say(&mut self, link: u32, line: impl FnOnce(Told<'_>)) {
+    pub(super) fn log_backend(&mut self, backend_conn: u32, line: impl FnOnce(BackendLogContext<'_>)) {
         let now_ns = self.driver.now_ns();
-        let backend = &mut self.backends[self.links[link as usize].backend as usize];
-        if let Some(left_out) = backend.health.said.admit(now_ns) {
+        let backend = &mut self.backends[self.backend_conns[backend_conn as usize].backend as usize];
+        if let Some(left_out) = backend.health.log_throttle.admit(now_ns) {
             let (service, worker, address) = (&self.service, self.index, &backend.endpoint);
-            line(Told { service, worker, address, left_out });
+            line(BackendLogContext { service, worker, address, left_out });
         }
     }
 }

@@ -39,7 +39,7 @@ impl<D: Driver> Worker<D> {
                 self.locals.give(session.state);
                 self.deadlines.clear(index as u32);
                 self.counters.connections_open.sub(1);
-                self.give_place(session.conn);
+                self.release_session_slot(session.conn);
                 self.accepted(session.conn);
                 count += 1;
             }

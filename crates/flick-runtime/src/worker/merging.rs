@@ -115,7 +115,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// What other workers have brought about since the last turn.
-    pub(super) fn merge_turn(&mut self) {
+    pub(super) fn run_merge_tasks(&mut self) {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
             if worker.draining_since_ns.is_some() && hub.drain() {
@@ -223,7 +223,7 @@ impl<D: Driver> Worker<D> {
             engine: &*self.setup.engine,
             setup,
             parser: *parser,
-            channel_lens: self.roster.lens(),
+            channel_lens: self.backend_set.lens(),
             scratch,
             host: &mut self.host.view(&()),
         };

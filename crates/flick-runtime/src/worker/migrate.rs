@@ -45,9 +45,9 @@ impl<D: Driver> Worker<D> {
                 || session.queued;
             self.set_receiving(key, false);
             if let Some(session) = self.sessions.get_mut(key) {
-                session.is_leaving = true;
+                session.is_migrating = true;
             }
-            if !is_owed && !self.activations.has_any_of(key) {
+            if !is_owed && !self.suspended_rules.has_any_of(key) {
                 self.let_go(key, conn);
             }
         }
@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
             && session.inbox.is_empty()
             && session.upload == Upload::None
             && session.tunnel.is_none()
-            && !self.setup.private
+            && !self.setup.is_relay
             && self.locals.is_untouched(session.state)
     }
 
@@ -72,9 +72,9 @@ impl<D: Driver> Worker<D> {
             self.deadlines.clear(key.index);
             self.counters.connections_open.sub(1);
             self.counters.connections_migrated_out.add(1);
-            if let Some(guests) = self.shared.guests() {
+            if let Some(connection_limits) = self.shared.connection_limits() {
                 // Its place among the sessions goes with it.
-                guests.give(self.peers[conn.index as usize]);
+                connection_limits.give(self.peers[conn.index as usize]);
             }
         }
     }
@@ -92,7 +92,7 @@ impl<D: Driver> Worker<D> {
                 if let super::Role::Client(key) = self.role(conn)
                     && let Some(session) = self.sessions.get_mut(key)
                 {
-                    session.is_leaving = false;
+                    session.is_migrating = false;
                     self.set_receiving(key, true);
                 }
                 false

@@ -26,7 +26,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sheds_next(&mut self) -> bool {
         self.shedder.is_on()
             && (self.shedder.sheds() || self.buffers_are_few(SCARCE_SHARE))
-            && self.ledger.can_answer()
+            && self.inflight.can_answer()
     }
 
     /// Less than one in `share` of the buffers is left: they are better kept for what is under way.

@@ -22,27 +22,27 @@ impl<D: Driver> Worker<D> {
     pub(super) fn poll(
         &mut self,
         wait: Option<Duration>,
-        rests: bool,
+        is_idle: bool,
         events: &mut Vec<DriverEvent>,
     ) -> std::io::Result<()> {
         if let Some(balance) = &self.balance
-            && rests
+            && is_idle
         {
-            balance.rests(Some(self.driver.now_ns()));
+            balance.is_idle(Some(self.driver.now_ns()));
         }
-        let left = if rests && self.busy_poll.max_ns > 0 { self.spin(wait, events)? } else { Some(wait) };
+        let left = if is_idle && self.busy_poll.max_ns > 0 { self.busy_poll(wait, events)? } else { Some(wait) };
         if let Some(wait) = left {
             self.driver.poll(&self.pool, wait, events)?;
         }
         if let Some(balance) = &mut self.balance {
-            balance.rests(None);
-            balance.turn(self.driver.now_ns(), self.driver.waited_ns() + self.busy_poll.spent_ns);
+            balance.is_idle(None);
+            balance.iteration(self.driver.now_ns(), self.driver.waited_ns() + self.busy_poll.spent_ns);
         }
         Ok(())
     }
 
     /// Looks until something has arrived or the time for it is over; how long to sleep then, unless something has.
-    fn spin(
+    fn busy_poll(
         &mut self,
         wait: Option<Duration>,
         events: &mut Vec<DriverEvent>,

@@ -26,8 +26,8 @@ use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     /// The client's side has its turn.
-    pub(super) fn run_private_session(&mut self, key: Key) {
-        if !self.run_steps(TaskKind::Client, |worker| worker.private_step(key)) {
+    pub(super) fn run_relay_session(&mut self, key: Key) {
+        if !self.run_steps(TaskKind::Client, |worker| worker.relay_step(key)) {
             self.enqueue_session(key);
             return;
         }
@@ -70,8 +70,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.upload = Upload::None;
-        let (told, mut link) = (std::mem::replace(&mut session.client_is_over, true), session.private_links);
-        if link.is_none() {
+        let (context, mut backend_conn) = (std::mem::replace(&mut session.client_is_over, true), session.relay_conns);
+        if backend_conn.is_none() {
             session.phase = Phase::Closing;
             self.close_if_finished(key);
             return;
@@ -79,15 +79,15 @@ impl<D: Driver> Worker<D> {
         self.set_receiving(key, false);
         self.deadlines.clear(key.index);
         self.relay_moves(key, true);
-        while let Some(at) = link.filter(|_| !told) {
-            if let Some(conn) = self.links[at as usize].conn {
+        while let Some(at) = backend_conn.filter(|_| !context) {
+            if let Some(conn) = self.backend_conns[at as usize].conn {
                 self.driver.shutdown(conn);
             }
-            link = self.links[at as usize].next_of_owner;
+            backend_conn = self.backend_conns[at as usize].next_of_client;
         }
     }
 
-    fn private_step(&mut self, key: Key) -> Flow {
+    fn relay_step(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         if session.phase != Phase::Open {
             return Flow::Stop;
@@ -98,18 +98,18 @@ impl<D: Driver> Worker<D> {
             Upload::None if session.client_is_over => return Flow::Stop,
             Upload::None => {}
         }
-        if session.speaker.is_some() {
+        if session.sender.is_some() {
             // A rule might answer in the middle of what a backend is saying.
             return self.wait_for(key, Wait::Replies);
         }
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let clogged = session.clogged.and_then(|link| self.links[link as usize].conn);
-        if clogged.is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
+        let full_conn = session.full_conn.and_then(|backend_conn| self.backend_conns[backend_conn as usize].conn);
+        if full_conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
             return self.wait_for(key, Wait::Shared);
         }
-        session.clogged = None;
+        session.full_conn = None;
         let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
         let look =
             ParseSpec { parser: self.setup.view(channel).parse_request, asked: 0, wants: Completeness::All };
@@ -123,14 +123,14 @@ impl<D: Driver> Worker<D> {
             }
         };
         let flow = match next {
-            NextMessage::Whole(message) => self.private_message(key, &mut scratch, message, true),
-            NextMessage::Large(seen) => self.private_message(key, &mut scratch, seen, false),
+            NextMessage::Whole(message) => self.relay_message(key, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.relay_message(key, &mut scratch, seen, false),
             NextMessage::Starved => Flow::Stop,
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::Fault { field, cause, .. } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
                 self.counters.protocol_errors_client.add(1);
-                self.private_failed(key, cause.reason());
+                self.relay_failed(key, cause.reason());
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
@@ -163,13 +163,13 @@ impl<D: Driver> Worker<D> {
     }
 
     /// One message of a client: `seen` is all of it, or of a large one at least its head.
-    fn private_message(&mut self, key: Key, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
+    fn relay_message(&mut self, key: Key, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
         let Some(session) = self.sessions.get(key) else { return Flow::Stop };
-        let (channel, gathered) = (session.channel, session.inbox.in_message());
+        let (channel, is_buffered) = (session.channel, session.inbox.in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a private session waits for nobody");
         self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
-        let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
             self.consume(key, head);
@@ -178,21 +178,21 @@ impl<D: Driver> Worker<D> {
         let mut body = (!whole).then(|| self.body_behind(&scratch.frame, head));
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let link = match self.private_send(key, scratch, &send, &message) {
-                Ok(link) => link,
+            let backend_conn = match self.relay_send(key, scratch, &send, &message) {
+                Ok(backend_conn) => backend_conn,
                 Err(reason) => {
                     self.drop_rest(body);
-                    self.private_failed(key, reason);
+                    self.relay_failed(key, reason);
                     return Flow::Stop;
                 }
             };
             let follows = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
-            if let Some(link) = link.filter(|_| follows)
+            if let Some(backend_conn) = backend_conn.filter(|_| follows)
                 && let Some(rest) = body.take()
                 && let Some(session) = self.sessions.get_mut(key)
             {
-                let epoch = self.links[link as usize].epoch;
-                session.upload = Upload::To { link, epoch, body: rest };
+                let epoch = self.backend_conns[backend_conn as usize].epoch;
+                session.upload = Upload::To { backend_conn, epoch, body: rest };
             }
         }
         if let Some(rest) = body
@@ -201,7 +201,7 @@ impl<D: Driver> Worker<D> {
             session.upload = Upload::Discard { body: rest, bytes_max: u64::MAX };
         }
         if let Some(reason) = scratch.failure.filter(|_| scratch.sends.as_slice().is_empty()) {
-            self.private_failed(key, reason);
+            self.relay_failed(key, reason);
             return Flow::Stop;
         }
         Flow::Go
@@ -217,7 +217,7 @@ impl<D: Driver> Worker<D> {
     /// Sends a message where a rule says; to a backend: gives its connection.
     ///
     /// Errors: it cannot be reached, or the message is none.
-    fn private_send(
+    fn relay_send(
         &mut self,
         key: Key,
         scratch: &mut Scratch,
@@ -225,28 +225,28 @@ impl<D: Driver> Worker<D> {
         message: &Slice,
     ) -> Result<Option<u32>, FailureReason> {
         if send.channel as usize == self.setup.listened {
-            self.private_answer(key, &outgoing(scratch, send.body, Some(message)));
+            self.relay_answer(key, &outgoing(scratch, send.body, Some(message)));
             return Ok(None);
         }
-        let link = self.private_link(key, send).ok_or(FailureReason::Unavailable)?;
-        self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
+        let backend_conn = self.relay_conn(key, send).ok_or(FailureReason::Unavailable)?;
+        self.backend_counters[self.backend_conns[backend_conn as usize].backend as usize].requests.add(1);
         let written =
-            self.write_to_link(link, &outgoing(scratch, send.body, Some(message)), [None, None], None);
+            self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, Some(message)), [None, None], None);
         if !written {
             self.counters.exhausted.add(1);
             return Err(FailureReason::Overload);
         }
-        let is_full = self.links[link as usize]
+        let is_full = self.backend_conns[backend_conn as usize]
             .conn
             .is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
         if is_full && let Some(session) = self.sessions.get_mut(key) {
-            session.clogged = Some(link);
+            session.full_conn = Some(backend_conn);
         }
-        Ok(Some(link))
+        Ok(Some(backend_conn))
     }
 
     /// Writes to a client, in no other order than this.
-    fn private_answer(&mut self, key: Key, message: &Outgoing<'_>) {
+    fn relay_answer(&mut self, key: Key, message: &Outgoing<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         self.counters.replies.add(1);
         if session.fill.is_none() {
@@ -271,35 +271,35 @@ impl<D: Driver> Worker<D> {
 
     /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
     /// the element's when its channel gets another list.
-    fn private_link(&mut self, key: Key, send: &Send) -> Option<u32> {
-        let first = self.sessions.get(key)?.private_links;
+    fn relay_conn(&mut self, key: Key, send: &Send) -> Option<u32> {
+        let first = self.sessions.get(key)?.relay_conns;
         let mut at = first;
-        while let Some(link) = at {
-            let state = &self.links[link as usize];
+        while let Some(backend_conn) = at {
+            let state = &self.backend_conns[backend_conn as usize];
             let channel = self.backends[state.backend as usize].channel;
             if channel == send.channel as usize && state.owned_as == send.element {
-                return Some(link);
+                return Some(backend_conn);
             }
-            at = state.next_of_owner;
+            at = state.next_of_client;
         }
         let backend = self.backend_of(send)?;
-        let Some(link) = self.borrow_exclusive(backend) else {
+        let Some(backend_conn) = self.borrow_exclusive(backend) else {
             self.backend_counters[backend as usize].failures.add(1);
             return None;
         };
-        let state = &mut self.links[link as usize];
-        state.owner = Some(key);
+        let state = &mut self.backend_conns[backend_conn as usize];
+        state.client_of = Some(key);
         state.owned_as = send.element;
-        state.next_of_owner = first;
+        state.next_of_client = first;
         state.is_fresh = true;
         if let Some(session) = self.sessions.get_mut(key) {
-            session.private_links = Some(link);
+            session.relay_conns = Some(backend_conn);
         }
-        Some(link)
+        Some(backend_conn)
     }
 
     /// A session cannot go on: its client is told in the grammar's words, if it has any, and the connection ends.
-    fn private_failed(&mut self, key: Key, reason: FailureReason) {
+    fn relay_failed(&mut self, key: Key, reason: FailureReason) {
         match reason {
             FailureReason::Unavailable => self.counters.errors_unavailable.add(1),
             FailureReason::Timeout => self.counters.errors_timeout.add(1),
@@ -313,79 +313,79 @@ impl<D: Driver> Worker<D> {
             FailureReason::Farewell => {}
         }
         let Some(session) = self.sessions.get(key) else { return };
-        if session.speaker.is_some() {
+        if session.sender.is_some() {
             self.end_session(key, true);
             return;
         }
         if let Some(builder) = self.setup.failure(reason) {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.setup.engine.build(builder, &frame, &mut text);
-            self.private_answer(key, &Outgoing { front: &text[..len], cuts: None, rest: None });
+            self.relay_answer(key, &Outgoing { front: &text[..len], cuts: None, rest: None });
         }
-        self.leave_private_links(key);
+        self.release_relay_conns(key);
         self.stop_reading(key);
         self.close_if_finished(key);
     }
 
     /// The session has no use for its backend connections any more.
-    pub(super) fn leave_private_links(&mut self, key: Key) {
+    pub(super) fn release_relay_conns(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.speaker = None;
-        let first = session.private_links.take();
-        self.drop_private_links(first);
+        session.sender = None;
+        let first = session.relay_conns.take();
+        self.drop_relay_conns(first);
     }
 
     /// Ends a row of connections of a session that is over.
-    pub(super) fn drop_private_links(&mut self, first: Option<u32>) {
+    pub(super) fn drop_relay_conns(&mut self, first: Option<u32>) {
         let mut at = first;
-        while let Some(link) = at {
-            let state = &mut self.links[link as usize];
-            at = state.next_of_owner.take();
-            state.owner = None;
+        while let Some(backend_conn) = at {
+            let state = &mut self.backend_conns[backend_conn as usize];
+            at = state.next_of_client.take();
+            state.client_of = None;
             state.is_abandoned = true;
-            self.enqueue_link(link);
+            self.enqueue_backend_conn(backend_conn);
         }
     }
 
     /// A backend connection of a session is lost.
-    pub(super) fn private_lost(&mut self, key: Key, link: u32, was_up: bool) {
+    pub(super) fn relay_conn_lost(&mut self, key: Key, backend_conn: u32, was_up: bool) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let next = self.links[link as usize].next_of_owner.take();
-        if session.speaker == Some(link) {
+        let next = self.backend_conns[backend_conn as usize].next_of_client.take();
+        if session.sender == Some(backend_conn) {
             self.end_session(key, true);
             return;
         }
-        let mut at = session.private_links;
-        if at == Some(link) {
-            session.private_links = next;
+        let mut at = session.relay_conns;
+        if at == Some(backend_conn) {
+            session.relay_conns = next;
         }
         while let Some(before) = at {
-            at = self.links[before as usize].next_of_owner;
-            if at == Some(link) {
-                self.links[before as usize].next_of_owner = next;
+            at = self.backend_conns[before as usize].next_of_client;
+            if at == Some(backend_conn) {
+                self.backend_conns[before as usize].next_of_client = next;
             }
         }
         if was_up {
             self.end_session(key, true);
         } else {
-            self.private_failed(key, FailureReason::Unavailable);
+            self.relay_failed(key, FailureReason::Unavailable);
         }
     }
 
     /// One step of a backend connection of a session.
-    pub(super) fn private_link_step(&mut self, link: u32, key: Key) -> Flow {
+    pub(super) fn relay_conn_step(&mut self, backend_conn: u32, key: Key) -> Flow {
         let Some(session) = self.sessions.get(key) else { return Flow::Stop };
-        if session.phase != Phase::Open || session.speaker.is_some_and(|speaker| speaker != link) {
+        if session.phase != Phase::Open || session.sender.is_some_and(|sender| sender != backend_conn) {
             return Flow::Stop;
         }
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
-            self.stall(link, key);
+            self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.links[link as usize];
-        state.grace = None;
-        if state.private_body.is_some() {
-            return self.private_reply_body(link, key);
+        let state = &mut self.backend_conns[backend_conn as usize];
+        state.stall_grace = None;
+        if state.relay_body.is_some() {
+            return self.relay_reply_body(backend_conn, key);
         }
         let (begins, backend) = (std::mem::take(&mut state.is_fresh), &self.backends[state.backend as usize]);
         let (channel, element) = (backend.channel, backend.element);
@@ -402,15 +402,15 @@ impl<D: Driver> Worker<D> {
         };
         let start = (channel, element);
         let flow = match next {
-            NextMessage::Whole(message) => self.private_reply(link, key, start, &mut scratch, message, true),
-            NextMessage::Large(seen) => self.private_reply(link, key, start, &mut scratch, seen, false),
+            NextMessage::Whole(message) => self.relay_reply(backend_conn, key, start, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.relay_reply(backend_conn, key, start, &mut scratch, seen, false),
             NextMessage::Starved => Flow::Stop,
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::Fault { field, cause, .. } => {
                 let why = cause.text();
-                self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
+                self.log_backend(backend_conn, |context| warn_of!(context, field, why, "backend sent what is not of the grammar"));
                 self.counters.protocol_errors_backend.add(1);
-                self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
@@ -418,16 +418,16 @@ impl<D: Driver> Worker<D> {
                 self.end_session(key, true);
                 Flow::Stop
             }
-            NextMessage::Waits => self.wait_for_huge(link),
+            NextMessage::Waits => self.wait_for_huge(backend_conn),
         };
         self.scratch = Some(scratch);
         flow
     }
 
     /// One message of a backend for its session.
-    fn private_reply(
+    fn relay_reply(
         &mut self,
-        link: u32,
+        backend_conn: u32,
         key: Key,
         (channel, element): (usize, u64),
         scratch: &mut Scratch,
@@ -437,57 +437,57 @@ impl<D: Driver> Worker<D> {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
         self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
-        let gathered = self.links[link as usize].inbox.in_message();
-        let head = if whole || gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let is_buffered = self.backend_conns[backend_conn as usize].inbox.in_message();
+        let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
-            self.consume_reply(link, head);
+            self.consume_reply(backend_conn, head);
         }
-        let mut heard = false;
+        let mut is_delivered = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             let to_client = send.channel as usize == self.setup.listened;
-            heard |= to_client && !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
-            if let Err(reason) = self.private_send(key, scratch, &send, &message) {
-                self.private_failed(key, reason);
+            is_delivered |= to_client && !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+            if let Err(reason) = self.relay_send(key, scratch, &send, &message) {
+                self.relay_failed(key, reason);
                 return Flow::Stop;
             }
         }
-        let epoch = self.links[link as usize].epoch;
-        if !whole && self.links[link as usize].owner == Some(key) {
+        let epoch = self.backend_conns[backend_conn as usize].epoch;
+        if !whole && self.backend_conns[backend_conn as usize].client_of == Some(key) {
             let body = self.body_behind(&scratch.frame, head);
-            if self.links[link as usize].epoch == epoch {
-                self.links[link as usize].private_body = Some((body, heard));
+            if self.backend_conns[backend_conn as usize].epoch == epoch {
+                self.backend_conns[backend_conn as usize].relay_body = Some((body, is_delivered));
             }
-            if let Some(session) = self.sessions.get_mut(key).filter(|_| heard) {
-                session.speaker = Some(link);
+            if let Some(session) = self.sessions.get_mut(key).filter(|_| is_delivered) {
+                session.sender = Some(backend_conn);
             }
         }
         Flow::Go
     }
 
     /// Passes on what has arrived of a large message of a backend.
-    fn private_reply_body(&mut self, link: u32, key: Key) -> Flow {
+    fn relay_reply_body(&mut self, backend_conn: u32, key: Key) -> Flow {
         use super::bodies::{Piece, next_piece};
-        let state = &mut self.links[link as usize];
-        let Some((mut body, heard)) = state.private_body else { return Flow::Go };
+        let state = &mut self.backend_conns[backend_conn as usize];
+        let Some((mut body, is_delivered)) = state.relay_body else { return Flow::Go };
         let parser = self.setup.view(self.backends[state.backend as usize].channel).parse_reply;
         let mut scratch = self.scratch.take().expect("activations never nest");
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
         let piece = next_piece(&mut state.inbox, tools, &mut self.bodies, frame, &mut body, parser);
-        state.private_body = (!body.is_over()).then_some((body, heard));
+        state.relay_body = (!body.is_over()).then_some((body, is_delivered));
         let flow = match piece {
             Piece::Bytes(piece) => {
-                if let Some(session) = self.sessions.get_mut(key).filter(|_| heard) {
+                if let Some(session) = self.sessions.get_mut(key).filter(|_| is_delivered) {
                     session.bytes_out += u64::from(piece.len());
                     self.driver.send(session.conn, piece);
                 }
                 Flow::Go
             }
             Piece::Head(head) => {
-                if heard {
+                if is_delivered {
                     let cuts = Some(&scratch.frame);
-                    self.private_answer(key, &Outgoing { front: head.bytes(), cuts, rest: None });
+                    self.relay_answer(key, &Outgoing { front: head.bytes(), cuts, rest: None });
                 }
                 Flow::Go
             }
@@ -495,7 +495,7 @@ impl<D: Driver> Worker<D> {
             Piece::Nothing => Flow::Stop,
             Piece::Fault { .. } => {
                 self.counters.protocol_errors_backend.add(1);
-                self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
                 Flow::Stop
             }
             Piece::NoBuffers => {
@@ -506,27 +506,27 @@ impl<D: Driver> Worker<D> {
         };
         self.scratch = Some(scratch);
         if flow == Flow::Go && body.is_over() {
-            self.speaker_is_over(key, link);
+            self.sender_is_done(key, backend_conn);
         }
-        self.private_moves(key);
+        self.relay_session_moves(key);
         flow
     }
 
     /// A large message has gone to the client whole: others may speak.
-    fn speaker_is_over(&mut self, key: Key, link: u32) {
-        let Some(session) = self.sessions.get_mut(key).filter(|session| session.speaker == Some(link)) else {
+    fn sender_is_done(&mut self, key: Key, backend_conn: u32) {
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.sender == Some(backend_conn)) else {
             return;
         };
-        session.speaker = None;
-        let mut at = session.private_links;
+        session.sender = None;
+        let mut at = session.relay_conns;
         self.enqueue_session(key);
-        while let Some(link) = at {
-            self.enqueue_link(link);
-            at = self.links[link as usize].next_of_owner;
+        while let Some(backend_conn) = at {
+            self.enqueue_backend_conn(backend_conn);
+            at = self.backend_conns[backend_conn as usize].next_of_client;
         }
     }
 
-    fn private_moves(&mut self, key: Key) {
+    fn relay_session_moves(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let is_half = session.client_is_over;
         if self.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
@@ -535,33 +535,33 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A backend connection of a session has run out of work: whether it is over.
-    pub(super) fn private_link_rests(&mut self, link: u32, key: Key) {
-        let state = &self.links[link as usize];
+    pub(super) fn relay_conn_is_idle(&mut self, backend_conn: u32, key: Key) {
+        let state = &self.backend_conns[backend_conn as usize];
         let receive = state.stalled.is_none() && !state.wants_huge;
         if !(receive && state.eof) {
-            self.link_receives(link, receive);
+            self.backend_conn_receives(backend_conn, receive);
             return;
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.speaker.is_some_and(|speaker| speaker != link) {
+        if session.sender.is_some_and(|sender| sender != backend_conn) {
             return;
         }
-        let in_body = state.private_body.is_some_and(|(body, _)| !body.is_until_close());
+        let in_body = state.relay_body.is_some_and(|(body, _)| !body.is_until_close());
         if state.inbox.in_message() || in_body || state.conn.is_none() {
             if state.inbox.in_message() || in_body {
                 self.counters.truncated.add(1);
             }
-            self.link_broken(link, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
+            self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
             return;
         }
         // Everything it said has gone out: so ends the session.
-        let others = session.private_links.take();
-        session.speaker = None;
+        let others = session.relay_conns.take();
+        session.sender = None;
         if let Upload::To { body, .. } = std::mem::replace(&mut session.upload, Upload::None) {
             self.drop_body(body);
         }
-        self.links[link as usize].is_last = true;
-        self.drop_private_links(others);
+        self.backend_conns[backend_conn as usize].is_last = true;
+        self.drop_relay_conns(others);
         self.stop_reading(key);
         self.close_if_finished(key);
     }

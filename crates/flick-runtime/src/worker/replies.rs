@@ -26,9 +26,9 @@ use crate::upstream::backend::{BackendConnState, Download};
 
 /// A reply as it is heard.
 #[derive(Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct DeliveredTo {
     /// The connection.
-    pub link: u32,
+    pub backend_conn: u32,
     /// Its channel.
     pub channel: usize,
     /// What it answers.
@@ -36,66 +36,66 @@ pub(super) struct Heard {
 }
 
 impl<D: Driver> Worker<D> {
-    pub(super) fn link_data(&mut self, link: u32, data: Slice) {
-        let state = &mut self.links[link as usize];
+    pub(super) fn backend_data(&mut self, backend_conn: u32, data: Slice) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         if let Some(request) = state.requests.front() {
             // Something of a reply has come: it is not sent again.
-            self.pieces.clear(&mut self.ledger.get_mut(request).resend);
+            self.pieces.clear(&mut self.inflight.get_mut(request).resend);
         }
         if !state.inbox.push(&mut self.pieces, data) {
             self.counters.exhausted.add(1);
-            self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+            self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return;
         }
-        self.enqueue_link(link);
+        self.enqueue_backend_conn(backend_conn);
     }
 
-    pub(super) fn run_link(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
+    pub(super) fn run_backend_conn(&mut self, backend_conn: u32) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.queued = false;
         state.wants_huge = false;
         if state.state != BackendConnState::Up {
-            self.refused_link_runs(link);
+            self.run_refused_backend_conn(backend_conn);
             return;
         }
-        self.unstall(link);
-        if !self.run_steps(TaskKind::Backend, |worker| worker.link_step(link)) {
-            self.enqueue_link(link);
+        self.unstall(backend_conn);
+        if !self.run_steps(TaskKind::Backend, |worker| worker.backend_conn_step(backend_conn)) {
+            self.enqueue_backend_conn(backend_conn);
             return;
         }
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         if state.state != BackendConnState::Up {
             return;
         }
         let receive = state.stalled.is_none() && !state.wants_huge;
         if let Some(key) = state.tunnel {
-            self.link_receives(link, receive);
-            self.tunnel_rests(link, key);
+            self.backend_conn_receives(backend_conn, receive);
+            self.tunnel_is_idle(backend_conn, key);
             return;
         }
-        if let Some(key) = state.owner {
-            self.private_link_rests(link, key);
+        if let Some(key) = state.client_of {
+            self.relay_conn_is_idle(backend_conn, key);
             return;
         }
         if receive && state.eof {
             let mut event = if state.conn.is_some() { Event::Closed } else { Event::Broken };
             let until_close = state.download.filter(|download| download.body.is_until_close());
             if let Some(download) = until_close.filter(|_| state.conn.is_some()) {
-                self.reply_ends_with_link(link, download);
+                self.reply_ends_with_conn(backend_conn, download);
                 return;
             }
             if state.inbox.in_message() || state.download.is_some() {
                 self.counters.truncated.add(1);
                 event = Event::Broken;
             }
-            self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(event));
+            self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, Some(event));
         } else {
-            self.link_receives(link, receive);
+            self.backend_conn_receives(backend_conn, receive);
         }
     }
 
-    pub(super) fn link_receives(&mut self, link: u32, receive: bool) {
-        let state = &mut self.links[link as usize];
+    pub(super) fn backend_conn_receives(&mut self, backend_conn: u32, receive: bool) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         if state.receiving != receive
             && let Some(conn) = state.conn
         {
@@ -104,38 +104,38 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn link_step(&mut self, link: u32) -> Flow {
-        let state = &mut self.links[link as usize];
+    fn backend_conn_step(&mut self, backend_conn: u32) -> Flow {
+        let state = &mut self.backend_conns[backend_conn as usize];
         if state.state != BackendConnState::Up {
             return Flow::Stop;
         }
         if state.is_abandoned {
             self.counters.late_replies.add(u64::from(!state.requests.is_empty()));
             if state.is_last && state.requests.is_empty() {
-                self.retire_link(link);
+                self.retire_backend_conn(backend_conn);
             } else {
-                self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+                self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, None);
             }
             return Flow::Stop;
         }
         if let Some(key) = state.tunnel {
-            return self.tunnel_back(link, key);
+            return self.tunnel_back(backend_conn, key);
         }
-        if let Some(key) = state.owner {
-            return self.private_link_step(link, key);
+        if let Some(key) = state.client_of {
+            return self.relay_conn_step(backend_conn, key);
         }
         if let Some(download) = state.download {
-            return self.forward_reply_body(link, download);
+            return self.forward_reply_body(backend_conn, download);
         }
         let exclusive = self.backends[state.backend as usize].exclusive;
         if exclusive && state.requests.is_empty() {
             if state.inbox.is_empty() {
                 return Flow::Stop;
             }
-            self.say(link, |told| warn_of!(told, "backend sent what nobody asked for"));
+            self.log_backend(backend_conn, |context| warn_of!(context, "backend sent what nobody asked for"));
             //= RFC 9112 section 9.2
             //# the client MUST NOT consider that data to be a valid response
-            return self.backend_fault(link);
+            return self.backend_fault(backend_conn);
         }
         let channel = self.backends[state.backend as usize].channel;
         let Some(view) = &self.setup.program.channels[channel].view else {
@@ -143,32 +143,32 @@ impl<D: Driver> Worker<D> {
             state.inbox.clear(&mut self.pieces, &mut self.frames);
             return Flow::Stop;
         };
-        let entry = state.requests.front().map(|request| self.ledger.get(request));
+        let entry = state.requests.front().map(|request| self.inflight.get(request));
         if !state.inbox.in_message() {
-            state.gathers = entry.is_some_and(|entry| matches!(entry.tie, ReplyTarget::Ask { .. }));
+            state.buffers_reply = entry.is_some_and(|entry| matches!(entry.reply_target, ReplyTarget::Ask { .. }));
         }
-        let parser = if state.gathers { view.parse_asked } else { view.parse_reply };
+        let parser = if state.buffers_reply { view.parse_asked } else { view.parse_reply };
         let asked = entry.map_or(0, |entry| entry.kept);
-        let wants = if exclusive && !state.gathers { Completeness::Head } else { Completeness::All };
+        let wants = if exclusive && !state.buffers_reply { Completeness::Head } else { Completeness::All };
         let look = ParseSpec { parser, asked, wants };
         let mut scratch = self.scratch.take().expect("activations never nest");
         let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {
-            NextMessage::Whole(message) => self.reply(link, channel, &mut scratch, message, true),
-            NextMessage::Large(seen) => self.reply(link, channel, &mut scratch, seen, false),
+            NextMessage::Whole(message) => self.reply(backend_conn, channel, &mut scratch, message, true),
+            NextMessage::Large(seen) => self.reply(backend_conn, channel, &mut scratch, seen, false),
             NextMessage::Starved => Flow::Stop,
-            NextMessage::TooLong => self.reply_too_long(link),
+            NextMessage::TooLong => self.reply_too_long(backend_conn),
             NextMessage::Fault { field, cause, .. } => {
                 let why = cause.text();
-                self.say(link, |told| warn_of!(told, field, why, "backend sent what is not of the grammar"));
-                self.backend_fault(link)
+                self.log_backend(backend_conn, |context| warn_of!(context, field, why, "backend sent what is not of the grammar"));
+                self.backend_fault(backend_conn)
             }
             NextMessage::NoBuffers => {
                 self.counters.exhausted.add(1);
-                self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+                self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
-            NextMessage::Waits => self.wait_for_huge(link),
+            NextMessage::Waits => self.wait_for_huge(backend_conn),
         };
         self.scratch = Some(scratch);
         flow
@@ -176,73 +176,73 @@ impl<D: Driver> Worker<D> {
 
     /// A reply on a connection needs a huge buffer, and none is free: it is received from again when one is, or, if
     /// that takes too long, ended by the deadline of the reply.
-    pub(super) fn wait_for_huge(&mut self, link: u32) -> Flow {
-        let state = &mut self.links[link as usize];
+    pub(super) fn wait_for_huge(&mut self, backend_conn: u32) -> Flow {
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.wants_huge = true;
         self.wants_huge = true;
         if !std::mem::replace(&mut state.is_listed, true) {
-            self.stalled.push(link);
+            self.stalled.push(backend_conn);
         }
         Flow::Stop
     }
 
     /// The reply to an ask is longer than what is kept whole: the ask fails, and the reply is drained as any other.
-    fn reply_too_long(&mut self, link: u32) -> Flow {
-        let state = &mut self.links[link as usize];
-        assert!(state.gathers, "a parser asks for a longer head than its bound");
-        let front = state.requests.front().map(|request| (request, self.ledger.get(request).tie));
+    fn reply_too_long(&mut self, backend_conn: u32) -> Flow {
+        let state = &mut self.backend_conns[backend_conn as usize];
+        assert!(state.buffers_reply, "a parser asks for a longer head than its bound");
+        let front = state.requests.front().map(|request| (request, self.inflight.get(request).reply_target));
         if !state.inbox.ungather(&mut tools!(self)) {
             self.counters.exhausted.add(1);
-            self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+            self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return Flow::Stop;
         }
-        if let Some((request, ReplyTarget::Ask { activation, ask })) = front {
-            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
-            self.ask_failed(activation, ask, flick_abi::FailureReason::Overload);
+        if let Some((request, ReplyTarget::Ask { suspended, ask })) = front {
+            self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+            self.ask_failed(suspended, ask, flick_abi::FailureReason::Overload);
         }
-        self.leave_exchange(link);
+        self.leave_exchange(backend_conn);
         Flow::Go
     }
 
     /// Nobody hears the rest of what comes on a connection: if it carries nothing else, it is ended.
-    pub(super) fn leave_exchange(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
+    pub(super) fn leave_exchange(&mut self, backend_conn: u32) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.is_abandoned = self.backends[state.backend as usize].exclusive;
     }
 
-    fn backend_fault(&mut self, link: u32) -> Flow {
+    fn backend_fault(&mut self, backend_conn: u32) -> Flow {
         self.counters.protocol_errors_backend.add(1);
-        self.link_broken(link, flick_abi::FailureReason::Unavailable, Some(Event::Malformed));
+        self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, Some(Event::Malformed));
         Flow::Stop
     }
 
     /// One reply: `seen` is all of it, or of a large one at least its head.
-    fn reply(&mut self, link: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
-        let Some(request) = self.links[link as usize].requests.front() else {
-            self.say(link, |told| warn_of!(told, "backend sent a reply that nobody asked for"));
-            return self.backend_fault(link);
+    fn reply(&mut self, backend_conn: u32, channel: usize, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
+        let Some(request) = self.backend_conns[backend_conn as usize].requests.front() else {
+            self.log_backend(backend_conn, |context| warn_of!(context, "backend sent a reply that nobody asked for"));
+            return self.backend_fault(backend_conn);
         };
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         if !self.has_number(channel, &scratch.frame, entry.number) {
-            self.say(link, |told| warn_of!(told, "backend answered another request than the next one"));
-            return self.backend_fault(link);
+            self.log_backend(backend_conn, |context| warn_of!(context, "backend answered another request than the next one"));
+            return self.backend_fault(backend_conn);
         }
-        if let ReplyTarget::Ask { activation, ask } = entry.tie {
-            return self.ask_reply(Heard { link, channel, request }, scratch, (activation, ask), seen, whole);
+        if let ReplyTarget::Ask { suspended, ask } = entry.reply_target {
+            return self.ask_reply(DeliveredTo { backend_conn, channel, request }, scratch, (suspended, ask), seen, whole);
         }
-        if let Some(key) = self.held_up_by(link, request) {
-            self.stall(link, key);
+        if let Some(key) = self.held_up_by(backend_conn, request) {
+            self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        self.links[link as usize].grace = None;
-        let (echo, heard, begun) = (entry.echo, entry.session.is_some(), entry.begun);
-        let flags = self.judged_flags(channel, &mut scratch.frame, &echo, &seen);
+        self.backend_conns[backend_conn as usize].stall_grace = None;
+        let (echo, is_delivered, begun) = (entry.echo, entry.session.is_some(), entry.begun);
+        let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
-        if !self.note_end_of_exchange(link, flags, heard) {
-            return self.backend_fault(link);
+        if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
+            return self.backend_fault(backend_conn);
         }
-        let epoch = self.links[link as usize].epoch;
-        if !heard {
+        let epoch = self.backend_conns[backend_conn as usize].epoch;
+        if !is_delivered {
             // What follows the first reply to an ask belongs to it.
             self.counters.late_replies.add(u64::from(!begun));
         } else if silent {
@@ -250,38 +250,38 @@ impl<D: Driver> Worker<D> {
             self.log_outcome(request, AnsweredBy::Backend);
         }
         if whole {
-            self.consume_reply(link, seen.len());
-            if heard && !silent {
-                self.pass_reply(Heard { link, channel, request }, scratch, &seen);
+            self.consume_reply(backend_conn, seen.len());
+            if is_delivered && !silent {
+                self.pass_reply(DeliveredTo { backend_conn, channel, request }, scratch, &seen);
             }
-            if self.links[link as usize].epoch != epoch {
+            if self.backend_conns[backend_conn as usize].epoch != epoch {
                 // Its client has been given up, and the connection with it.
                 return Flow::Stop;
             }
             if last {
-                self.reply_was_last(link, request);
+                self.reply_was_last(backend_conn, request);
             }
             return Flow::Go;
         }
-        let gathered = self.links[link as usize].inbox.in_message();
-        let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let is_buffered = self.backend_conns[backend_conn as usize].inbox.in_message();
+        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
-        self.consume_reply(link, head);
+        self.consume_reply(backend_conn, head);
         self.counters.streamed.add(1);
-        let passed = heard
+        let passed = is_delivered
             && !silent
-            && self.pass_reply(Heard { link, channel, request }, scratch, &seen.sub(0..head));
-        if self.links[link as usize].epoch != epoch {
+            && self.pass_reply(DeliveredTo { backend_conn, channel, request }, scratch, &seen.sub(0..head));
+        if self.backend_conns[backend_conn as usize].epoch != epoch {
             self.drop_body(body);
             return Flow::Stop;
         }
-        self.ledger.get_mut(request).begun |= passed;
-        self.begin_download(link, Download { request, body, last, heard: passed });
+        self.inflight.get_mut(request).begun |= passed;
+        self.begin_download(backend_conn, Download { request, body, last, is_delivered: passed });
         Flow::Go
     }
 
     /// What a reply's own grammar says of it, its echo fields put back to what its client asked with.
-    fn judged_flags(
+    fn examined_flags(
         &self,
         channel: usize,
         reply: &mut Frame,
@@ -307,42 +307,42 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The head of a reply has gone on; the rest follows.
-    fn begin_download(&mut self, link: u32, download: Download) {
+    fn begin_download(&mut self, backend_conn: u32, download: Download) {
         if download.body.is_over() {
-            self.reply_body_over(link, download);
+            self.reply_body_over(backend_conn, download);
             return;
         }
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.download = Some(download);
-        if state.lent && !state.uploading {
-            self.expect_piece(link, download.request);
+        if state.dedicated && !state.uploading {
+            self.expect_piece(backend_conn, download.request);
         }
     }
 
     /// What becomes of a connection behind the reply under way. `false`: it says what it cannot say there.
-    fn note_end_of_exchange(&mut self, link: u32, flags: MessageFlags, heard: bool) -> bool {
-        let state = &mut self.links[link as usize];
+    fn note_end_of_exchange(&mut self, backend_conn: u32, flags: MessageFlags, is_delivered: bool) -> bool {
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.is_last |= flags.has(MessageFlags::LAST) || flags.has(MessageFlags::UNTIL_CLOSE);
         if flags.has(MessageFlags::TUNNEL) {
             // A shared connection is not one client's; nor does a request end in the middle of its body.
-            if !state.lent || state.uploading {
+            if !state.dedicated || state.uploading {
                 return false;
             }
-            state.becomes_tunnel = heard && !flags.has(MessageFlags::SILENT);
+            state.becomes_tunnel = is_delivered && !flags.has(MessageFlags::SILENT);
         }
         true
     }
 
-    pub(super) fn consume_reply(&mut self, link: u32, bytes: u32) {
-        self.links[link as usize].inbox.consume(&mut tools!(self), bytes);
+    pub(super) fn consume_reply(&mut self, backend_conn: u32, bytes: u32) {
+        self.backend_conns[backend_conn as usize].inbox.consume(&mut tools!(self), bytes);
     }
 
     /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
     /// the rest of a large one follows.
-    fn pass_reply(&mut self, heard: Heard, scratch: &mut Scratch, message: &Slice) -> bool {
-        let Heard { link, channel, request } = heard;
-        let element = self.backends[self.links[link as usize].backend as usize].element;
-        let entry = self.ledger.get(request);
+    fn pass_reply(&mut self, is_delivered: DeliveredTo, scratch: &mut Scratch, message: &Slice) -> bool {
+        let DeliveredTo { backend_conn, channel, request } = is_delivered;
+        let element = self.backends[self.backend_conns[backend_conn as usize].backend as usize].element;
+        let entry = self.inflight.get(request);
         let (session, echo, kept) = (entry.session, entry.echo, entry.kept);
         let Some(session) = session else { return false };
         let paused =
@@ -357,8 +357,8 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             match self.judge(scratch, send.body, Some(message), (&echo, kept)) {
-                Verdict::Heard => {}
-                Verdict::HeardToTheEnd => self.links[link as usize].is_last = true,
+                Verdict::DeliveredTo => {}
+                Verdict::DeliveredAndLast => self.backend_conns[backend_conn as usize].is_last = true,
                 Verdict::Silent => {
                     self.counters.replies_suppressed.add(1);
                     continue;
@@ -381,14 +381,14 @@ impl<D: Driver> Worker<D> {
         follows
     }
 
-    fn forward_reply_body(&mut self, link: u32, download: Download) -> Flow {
-        let Download { request, mut body, last: _, heard } = download;
-        if heard && let Some(key) = self.held_up_by(link, request) {
-            self.stall(link, key);
+    fn forward_reply_body(&mut self, backend_conn: u32, download: Download) -> Flow {
+        let Download { request, mut body, last: _, is_delivered } = download;
+        if is_delivered && let Some(key) = self.held_up_by(backend_conn, request) {
+            self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.links[link as usize];
-        state.grace = None;
+        let state = &mut self.backend_conns[backend_conn as usize];
+        state.stall_grace = None;
         let epoch = state.epoch;
         let channel = self.backends[state.backend as usize].channel;
         let parser = self.setup.view(channel).parse_reply;
@@ -399,17 +399,17 @@ impl<D: Driver> Worker<D> {
         let download = Download { body, ..download };
         state.download = (!body.is_over()).then_some(download);
         if !is_nothing && !uploading {
-            self.expect_piece(link, request);
+            self.expect_piece(backend_conn, request);
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
-                if heard {
+                if is_delivered {
                     self.deliver_piece(request, piece);
                 }
                 Flow::Go
             }
             Piece::Head(head) => {
-                if heard {
+                if is_delivered {
                     let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
                     self.deliver_bytes(request, &message, [None, None]);
                 }
@@ -419,82 +419,82 @@ impl<D: Driver> Worker<D> {
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
                 let why = cause.text();
-                self.say(link, |told| {
-                    warn_of!(told, field, why, "backend sent a body that is not of the grammar")
+                self.log_backend(backend_conn, |context| {
+                    warn_of!(context, field, why, "backend sent a body that is not of the grammar")
                 });
-                self.backend_fault(link)
+                self.backend_fault(backend_conn)
             }
             Piece::NoBuffers => {
                 self.counters.exhausted.add(1);
-                self.link_broken(link, flick_abi::FailureReason::Overload, Some(Event::Broken));
+                self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
         };
         self.scratch = Some(scratch);
-        if self.links[link as usize].epoch != epoch {
+        if self.backend_conns[backend_conn as usize].epoch != epoch {
             // Its client has been given up, and the connection with it.
             return Flow::Stop;
         }
         if flow == Flow::Go && body.is_over() {
-            self.reply_body_over(link, download);
+            self.reply_body_over(backend_conn, download);
         }
         flow
     }
 
     /// All of a reply with a body has been passed on.
-    fn reply_body_over(&mut self, link: u32, download: Download) {
+    fn reply_body_over(&mut self, backend_conn: u32, download: Download) {
         if download.last {
-            self.reply_was_last(link, download.request);
+            self.reply_was_last(backend_conn, download.request);
         }
     }
 
     /// The backend has closed in good order behind a reply that ends so: the same must be told to the client, whose
     /// connection ends with it.
-    fn reply_ends_with_link(&mut self, link: u32, download: Download) {
-        self.links[link as usize].download = None;
-        if download.heard
-            && let Some(key) = self.ledger.get(download.request).session
+    fn reply_ends_with_conn(&mut self, backend_conn: u32, download: Download) {
+        self.backend_conns[backend_conn as usize].download = None;
+        if download.is_delivered
+            && let Some(key) = self.inflight.get(download.request).session
         {
             self.stop_reading(key);
         }
-        self.reply_was_last(link, download.request);
-        if self.links[link as usize].state == BackendConnState::Up {
-            self.retire_link(link);
+        self.reply_was_last(backend_conn, download.request);
+        if self.backend_conns[backend_conn as usize].state == BackendConnState::Up {
+            self.retire_backend_conn(backend_conn);
         }
     }
 
     /// Takes a request off its connection's recorder, and gives a lent connection back or ends it.
-    pub(super) fn reply_was_last(&mut self, link: u32, request: RequestId) {
-        let state = &mut self.links[link as usize];
-        let popped = self.ledger.pop_link(&mut state.requests, &mut self.pieces);
+    pub(super) fn reply_was_last(&mut self, backend_conn: u32, request: RequestId) {
+        let state = &mut self.backend_conns[backend_conn as usize];
+        let popped = self.inflight.pop_backend_conn(&mut state.requests, &mut self.pieces);
         assert!(popped == Some(request), "replies are booked in the order of their requests");
         let unsent = state.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > 0);
-        let (lent, early) = (state.lent, state.uploading || unsent);
+        let (dedicated, early) = (state.dedicated, state.uploading || unsent);
         let tunnels = std::mem::take(&mut state.becomes_tunnel);
-        let entry = self.ledger.get(request);
+        let entry = self.inflight.get(request);
         let (session, sent_ns) = (entry.session, entry.sent_ns);
         let now_ns = self.driver.now_ns();
         self.backend_counters[state.backend as usize].times.note(now_ns.saturating_sub(sent_ns));
         self.backends[state.backend as usize].health.note_answer(now_ns);
-        state.rests_since_ns = now_ns;
+        state.idle_since_ns = now_ns;
         state.exchanges = state.exchanges.saturating_add(1);
         let exclusive = self.backends[state.backend as usize].exclusive;
-        if self.ledger_has_session(request) {
+        if self.has_session(request) {
             self.finish_request(request);
         }
         if let Some(key) = session.filter(|_| tunnels) {
-            self.begin_tunnel(key, link);
-        } else if lent && early {
+            self.begin_tunnel(key, backend_conn);
+        } else if dedicated && early {
             // The backend has replied before it has the whole body, so the connection cannot be used again.
             //= RFC 9112 section 9.5
             //# A client sending a message body SHOULD monitor the network connection for an error response while it is
             //# transmitting the request.
             //= RFC 9112 section 9.5
             //# the client SHOULD immediately cease transmitting the body and close its side of the connection
-            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, None);
         } else if exclusive {
-            self.give_back(link);
-        } else if lent {
+            self.give_back(backend_conn);
+        } else if dedicated {
             self.unblock = true;
         }
         if !self.blocked.is_empty() {
@@ -503,57 +503,57 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Pauses a connection because a client does not read what it gets from it.
-    pub(super) fn stall(&mut self, link: u32, key: crate::slab::Key) {
+    pub(super) fn stall(&mut self, backend_conn: u32, key: crate::slab::Key) {
         let now_ns = self.driver.now_ns();
         let timeouts = &self.setup.timeouts;
         // A connection that is lent holds up nobody but the client itself.
-        let state = &self.links[link as usize];
-        let patience = if state.tunnel.is_some() || state.owner.is_some() {
+        let state = &self.backend_conns[backend_conn as usize];
+        let timeout = if state.tunnel.is_some() || state.client_of.is_some() {
             Duration::from_millis(TUNNEL_IDLE_MS)
-        } else if state.lent {
+        } else if state.dedicated {
             timeouts.client_request
         } else {
             timeouts.client_write
         };
-        let patience_ns = patience.as_nanos() as u64;
-        let state = &mut self.links[link as usize];
-        if now_ns.saturating_sub(state.dropped_ns) > patience_ns * CALM_SHARE {
+        let timeout_ns = timeout.as_nanos() as u64;
+        let state = &mut self.backend_conns[backend_conn as usize];
+        if now_ns.saturating_sub(state.dropped_ns) > timeout_ns * CALM_SHARE {
             state.impatience = 0;
         }
-        let patience_ns = patience_ns >> state.impatience;
+        let timeout_ns = timeout_ns >> state.impatience;
         // Looking again does not start the time anew; only a byte passed on does.
-        let until = match state.grace {
+        let until = match state.stall_grace {
             Some((same, until)) if same == key => until,
-            _ => now_ns + patience_ns,
+            _ => now_ns + timeout_ns,
         };
-        state.grace = Some((key, until));
+        state.stall_grace = Some((key, until));
         state.stalled = Some((key, until));
         state.stalled_since_ns = now_ns;
-        self.stalled_links += 1;
+        self.stalled_count += 1;
         if !std::mem::replace(&mut state.is_listed, true) {
-            self.stalled.push(link);
+            self.stalled.push(backend_conn);
         }
         self.note_due(until);
     }
 
     /// The client that holds up a connection has had its time. Many of them in a row must not cost the others the
     /// sum of their times, so the next one has less.
-    pub(super) fn drop_slow_client(&mut self, link: u32, key: crate::slab::Key) {
+    pub(super) fn drop_slow_client(&mut self, backend_conn: u32, key: crate::slab::Key) {
         self.counters.slow_clients_dropped.add(1);
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.dropped_ns = self.driver.now_ns();
         state.impatience = (state.impatience + 1).min(IMPATIENCE_SHIFT_MAX);
         self.end_session(key, true);
-        self.enqueue_link(link);
+        self.enqueue_backend_conn(backend_conn);
     }
 
     /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.
-    pub(super) fn unstall(&mut self, link: u32) {
+    pub(super) fn unstall(&mut self, backend_conn: u32) {
         let now_ns = self.driver.now_ns();
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         if state.stalled.take().is_some() {
             state.clock_lag_ns += now_ns - state.stalled_since_ns;
-            self.stalled_links -= 1;
+            self.stalled_count -= 1;
         }
     }
 }

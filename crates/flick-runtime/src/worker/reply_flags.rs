@@ -17,7 +17,7 @@ use crate::limits::JOINED_BYTES_MAX;
 
 /// What a message is to its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum Examined {
     /// It was not read again: what is known of the one that started the rule holds.
     Same,
     /// It was read into `scratch.other`.
@@ -30,9 +30,9 @@ pub(super) enum Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes out.
-    Heard,
+    DeliveredTo,
     /// It goes out, and its end is the connection's.
-    HeardToTheEnd,
+    DeliveredAndLast,
     /// Its client has asked not to hear it.
     Silent,
     /// It is no message.
@@ -54,17 +54,17 @@ struct Look<'a> {
 
 impl<D: Driver> Worker<D> {
     /// Reads a request that a rule sends to a backend.
-    pub(super) fn examine(&self, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) -> Judged {
+    pub(super) fn examine(&self, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) -> Examined {
         let channels = &self.setup.program.channels;
         let (to, listened) = (&channels[send.channel as usize], &channels[self.setup.listened]);
         let same = listened.view.as_ref().filter(|_| listened.protocol == to.protocol);
-        let Some(view) = to.view.as_ref().or(same) else { return Judged::Same };
+        let Some(view) = to.view.as_ref().or(same) else { return Examined::Same };
         let look = Look { parser: view.parse_request, kept: 0, judge: None };
         match send.body {
-            SendBody::Original | SendBody::Message(0) => Judged::Same,
+            SendBody::Original | SendBody::Message(0) => Examined::Same,
             SendBody::Message(_) => match self.read_again(scratch, look, send.body, message) {
-                Judged::Known => Judged::Known,
-                Judged::Same | Judged::Wrong => Judged::Same,
+                Examined::Known => Examined::Known,
+                Examined::Same | Examined::Wrong => Examined::Same,
             },
             SendBody::Rebuilt { .. } => self.read_again(scratch, look, send.body, message),
         }
@@ -79,22 +79,22 @@ impl<D: Driver> Worker<D> {
         (echo, kept): (&Echo, u64),
     ) -> Verdict {
         let Some(view) = &self.setup.program.channels[self.setup.listened].view else {
-            return Verdict::Heard;
+            return Verdict::DeliveredTo;
         };
-        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Heard };
+        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::DeliveredTo };
         // Of a message whose parts follow unchanged, the head is all that has been built.
         let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
         let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
-        if self.read_again(scratch, look, body, message) == Judged::Wrong {
+        if self.read_again(scratch, look, body, message) == Examined::Wrong {
             return Verdict::Wrong;
         }
         let flags = scratch.other.flags();
         if flags.has(MessageFlags::SILENT) {
             Verdict::Silent
         } else if flags.has(MessageFlags::UNTIL_CLOSE) {
-            Verdict::HeardToTheEnd
+            Verdict::DeliveredAndLast
         } else {
-            Verdict::Heard
+            Verdict::DeliveredTo
         }
     }
 
@@ -105,7 +105,7 @@ impl<D: Driver> Worker<D> {
         look: Look<'_>,
         body: SendBody,
         message: Option<&Slice>,
-    ) -> Judged {
+    ) -> Examined {
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
         let built = Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
         let engine = &*self.setup.engine;
@@ -119,23 +119,23 @@ impl<D: Driver> Worker<D> {
         if let (ParseStep::NeedMore(_), Some(rest)) = (step, &built.rest) {
             // What follows unchanged begins inside the head.
             joined.clear();
-            let room = JOINED_BYTES_MAX.saturating_sub(bytes.len()).min(rest.len() as usize);
+            let capacity = JOINED_BYTES_MAX.saturating_sub(bytes.len()).min(rest.len() as usize);
             joined.extend_from_slice(&bytes[..bytes.len().min(JOINED_BYTES_MAX)]);
-            joined.extend_from_slice(&rest.bytes()[..room]);
+            joined.extend_from_slice(&rest.bytes()[..capacity]);
             bytes = joined;
             begin(other);
             step = engine.parse(look.parser, other, bytes);
         }
         let stands_alone = matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         if step != ParseStep::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
-            return Judged::Wrong;
+            return Examined::Wrong;
         }
         if let Some((judge, echo)) = look.judge {
             restore_echo(other, &self.setup.protocol().echo, echo);
             let step = engine.parse(judge, other, bytes);
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
-        Judged::Known
+        Examined::Known
     }
 
     /// Whether bytes that nothing follows are one message, of which the first part has been read: what stands behind it

@@ -13,7 +13,7 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::limits::{
-    HELD_BYTES_MAX, HELD_SLICES, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
+    HELD_BYTES_MAX, HELD_SLICES, BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
@@ -56,8 +56,8 @@ impl<D: Driver> Worker<D> {
             self.run_tunnel_session(key);
             return;
         }
-        if self.setup.private {
-            self.run_private_session(key);
+        if self.setup.is_relay {
+            self.run_relay_session(key);
             return;
         }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
@@ -71,7 +71,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         self.release_replies(key);
-        self.session_rests(key);
+        self.session_is_idle(key);
     }
 
     /// A task with more to do gathers the replies of a few slices, as each send to a client costs as much as a part of a
@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// After a task has run out of work: what to receive, which deadline runs, whether the session is over.
-    fn session_rests(&mut self, key: Key) {
+    fn session_is_idle(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
             session.inbox.clear(&mut self.pieces, &mut self.frames);
@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.sessions.get_mut(key)
             && session.receiving != on
         {
-            if on && session.is_leaving {
+            if on && session.is_migrating {
                 return;
             }
             session.receiving = on;
@@ -182,9 +182,9 @@ impl<D: Driver> Worker<D> {
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let is_late = session.is_late && self.ledger.can_answer();
+        let is_late = session.is_late && self.inflight.can_answer();
         let (mut sheds, shed_before) = (false, self.counters.requests_shed.get());
-        if !session.inbox.is_empty() && !self.has_room_before(key) {
+        if !session.inbox.is_empty() && !self.has_capacity_before(key) {
             if !is_late {
                 return self.wait_in_line(key);
             }
@@ -258,12 +258,12 @@ impl<D: Driver> Worker<D> {
         self.host.take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.setup.needs.has_effects;
-        if !has_effects && let Err(wants) = self.has_room(scratch.sends.as_slice()) {
+        if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
             let is_late = self.sessions.get(key).is_some_and(|session| session.is_late);
-            if is_late && self.ledger.can_answer() || self.is_crowded(wants) {
+            if is_late && self.inflight.can_answer() || self.is_crowded(wants) {
                 return self.shed_request(key, scratch, message.len());
             }
-            return self.wait_for_link(key, wants);
+            return self.wait_for_conn(key, wants);
         }
         self.consume(key, message.len());
         self.note_last(key, flags);
@@ -285,7 +285,7 @@ impl<D: Driver> Worker<D> {
                     && let Some(request) =
                         self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
                 {
-                    self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+                    self.inflight.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
                     self.fail_unsent(request, unsent);
                 }
                 if has_effects {
@@ -319,39 +319,39 @@ impl<D: Driver> Worker<D> {
         let session = self.sessions.get(key)?;
         let (state, client) = (session.state, Some(self.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
-        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
         let around = BackendView {
             setup,
-            roster: &self.roster,
+            backend_set: &self.backend_set,
             backends,
-            links,
+            backend_conns,
             now_ns: self.driver.now_ns(),
             client,
         };
         let mut host = self.host.view(&around);
-        Self::run_rules((setup, self.roster.lens()), scratch, self.locals.words_mut(state), &mut host, start)
+        Self::run_rules((setup, self.backend_set.lens()), scratch, self.locals.words_mut(state), &mut host, start)
     }
 
     /// Whether there is room for what the next message may need, before its rules run: they run once if that can be
     /// seen, so that whether the connection they choose has room is known too late, and the next message waits
     /// for it.
-    fn has_room_before(&mut self, key: Key) -> bool {
+    fn has_capacity_before(&mut self, key: Key) -> bool {
         let needs = &self.setup.needs;
         if !needs.has_effects {
-            return self.ledger.room() > 0;
+            return self.inflight.capacity() > 0;
         }
-        if self.ledger.room() < needs.entries_per_message || (needs.asks && self.activations.is_full()) {
+        if self.inflight.capacity() < needs.entries_per_message || (needs.asks && self.suspended_rules.is_full()) {
             return false;
         }
-        if self.setup.lends_always && !self.all_lend() {
+        if self.setup.always_dedicates && !self.all_dedicate() {
             return false;
         }
         let Some(session) = self.sessions.get_mut(key) else { return true };
-        let conn = session.clogged.and_then(|link| self.links[link as usize].conn);
-        if conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX) {
+        let conn = session.full_conn.and_then(|backend_conn| self.backend_conns[backend_conn as usize].conn);
+        if conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
             return false;
         }
-        session.clogged = None;
+        session.full_conn = None;
         true
     }
 
@@ -364,20 +364,20 @@ impl<D: Driver> Worker<D> {
     /// Whether everything a message's sends may need is there: ledger entries, room on the connections.
     ///
     /// Errors: something is not; which backend has no connection to lend, if it is that.
-    fn has_room(&self, sends: &[Send]) -> Result<(), Option<u32>> {
-        if self.ledger.room() <= sends.len() {
+    fn has_capacity(&self, sends: &[Send]) -> Result<(), Option<u32>> {
+        if self.inflight.capacity() <= sends.len() {
             return Err(None);
         }
         for send in sends {
             let Some(backend) = self.backend_of(send) else { continue };
             if self.backends[backend as usize].exclusive {
-                let lends =
-                    !self.shared_link_is_usable(backend) || self.lends_now(backend) || !self.lends(backend);
-                lends.then_some(()).ok_or(Some(backend))?;
+                let dedicates =
+                    !self.shared_conn_is_usable(backend) || self.dedicates_now(backend) || !self.dedicates(backend);
+                dedicates.then_some(()).ok_or(Some(backend))?;
                 continue;
             }
-            let link = &self.links[self.backends[backend as usize].shared as usize];
-            if link.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX) {
+            let backend_conn = &self.backend_conns[self.backends[backend as usize].shared as usize];
+            if backend_conn.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
                 return Err(None);
             }
         }

@@ -27,7 +27,7 @@ struct Others<'a> {
 
 impl Backends for Others<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
-        self.all.roster.slot_of(channel, element) != Some(self.but) && self.all.is_alive(channel, element)
+        self.all.backend_set.slot_of(channel, element) != Some(self.but) && self.all.is_alive(channel, element)
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
@@ -50,8 +50,8 @@ impl<D: Driver> Worker<D> {
     //# A proxy MUST NOT automatically retry non-idempotent requests.
     //= RFC 9112 section 9.3.1
     //# Connections can be closed at any time, with or without intention.
-    pub(super) fn send_again(&mut self, link: u32, event: Option<Event>) -> bool {
-        let state = &self.links[link as usize];
+    pub(super) fn send_again(&mut self, backend_conn: u32, event: Option<Event>) -> bool {
+        let state = &self.backend_conns[backend_conn as usize];
         if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges == 0 {
             return false;
         }
@@ -59,26 +59,26 @@ impl<D: Driver> Worker<D> {
             return false;
         }
         let Some(request) = state.requests.front() else { return false };
-        if self.ledger.get(request).resend.is_empty() || !self.dial(link) {
+        if self.inflight.get(request).resend.is_empty() || !self.connect(backend_conn) {
             return false;
         }
-        self.send_kept(link, request);
+        self.send_kept(backend_conn, request);
         true
     }
 
     /// Sends the request of a lost connection to another backend, if it may be; the connection has no request then.
-    pub(super) fn send_elsewhere(&mut self, link: u32, event: Option<Event>) {
+    pub(super) fn send_elsewhere(&mut self, backend_conn: u32, event: Option<Event>) {
         if !matches!(event, Some(Event::Closed | Event::Broken | Event::Refused)) {
             return;
         }
-        let Some(request) = self.links[link as usize].requests.front() else { return };
-        let entry = self.ledger.get(request);
-        let is_waited_for = entry.session.is_some() && matches!(entry.tie, ReplyTarget::Nothing);
+        let Some(request) = self.backend_conns[backend_conn as usize].requests.front() else { return };
+        let entry = self.inflight.get(request);
+        let is_waited_for = entry.session.is_some() && matches!(entry.reply_target, ReplyTarget::Nothing);
         let Some((channel, policy)) = entry.picked.filter(|_| is_waited_for) else { return };
         if entry.resend.is_empty() || entry.retries >= RETRIES_MAX {
             return;
         }
-        let failed = self.links[link as usize].backend;
+        let failed = self.backend_conns[backend_conn as usize].backend;
         let Some(target) = self.another(channel, policy, failed) else { return };
         if self.sheds(target) {
             return;
@@ -90,19 +90,19 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let Some(fresh) = self.borrow_exclusive(target) else { return };
-        let entry = self.ledger.get_mut(request);
+        let entry = self.inflight.get_mut(request);
         entry.retries += 1;
         let kept = std::mem::replace(&mut entry.resend, PieceQueue::new());
-        let popped = self.ledger.pop_link(&mut self.links[link as usize].requests, &mut self.pieces);
+        let popped = self.inflight.pop_backend_conn(&mut self.backend_conns[backend_conn as usize].requests, &mut self.pieces);
         assert!(popped == Some(request), "the front of a queue is what is taken off it");
         let now_ns = self.driver.now_ns();
-        let entry = self.ledger.get_mut(request);
-        (entry.resend, entry.lent_link, entry.sent_ns) = (kept, Some(fresh), now_ns);
-        self.ledger.push_link(&mut self.links[fresh as usize].requests, request);
+        let entry = self.inflight.get_mut(request);
+        (entry.resend, entry.dedicated_conn, entry.sent_ns) = (kept, Some(fresh), now_ns);
+        self.inflight.push_backend_conn(&mut self.backend_conns[fresh as usize].requests, request);
         self.backend_counters[target as usize].requests.add(1);
         self.backend_counters[failed as usize].failures.add(1);
         self.note_failure(failed as usize);
-        self.log_sent(Waiter::Booked(request), Some(request), target);
+        self.log_sent(Waiter::InFlight(request), Some(request), target);
         self.send_kept(fresh, request);
     }
 
@@ -117,25 +117,25 @@ impl<D: Driver> Worker<D> {
 
     /// Which other backend the policy of a pick without a key gives.
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
-        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
         let now_ns = self.driver.now_ns();
-        let all = BackendView { setup, roster: &self.roster, backends, links, now_ns, client: None };
+        let all = BackendView { setup, backend_set: &self.backend_set, backends, backend_conns, now_ns, client: None };
         let others = Others { all, but };
         let element = self.host.pick_again(policy, channel, &others);
         let is_alive = others.is_alive(channel, element);
-        self.roster.slot_of(channel, element).filter(|_| is_alive)
+        self.backend_set.slot_of(channel, element).filter(|_| is_alive)
     }
 
     /// Writes what is kept of a request to a connection, and goes on keeping it.
-    fn send_kept(&mut self, link: u32, request: RequestId) {
-        let Some(conn) = self.links[link as usize].conn else { return };
-        let mut rest = std::mem::replace(&mut self.ledger.get_mut(request).resend, PieceQueue::new());
+    fn send_kept(&mut self, backend_conn: u32, request: RequestId) {
+        let Some(conn) = self.backend_conns[backend_conn as usize].conn else { return };
+        let mut rest = std::mem::replace(&mut self.inflight.get_mut(request).resend, PieceQueue::new());
         while let Some(piece) = self.pieces.pop(&mut rest) {
             // There is room: one has just been taken.
-            self.pieces.push(&mut self.ledger.get_mut(request).resend, piece.clone());
+            self.pieces.push(&mut self.inflight.get_mut(request).resend, piece.clone());
             self.driver.send(conn, piece);
         }
-        self.expect_reply(link, request);
+        self.expect_reply(backend_conn, request);
         self.counters.requests_retried.add(1);
     }
 }

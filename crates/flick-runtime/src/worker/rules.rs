@@ -136,7 +136,7 @@ impl<D: Driver> Worker<D> {
 
     /// Runs the rule of an activation that waits, from its start or from where it suspended itself.
     pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> RuleOutcome {
-        let few = self.activations.get(key).is_none_or(|activation| activation.replies() <= FEW_MESSAGES);
+        let few = self.suspended_rules.get(key).is_none_or(|suspended| suspended.replies() <= FEW_MESSAGES);
         if few {
             self.run_rule_with::<FEW_MESSAGES>(scratch, key, state)
         } else {
@@ -151,34 +151,34 @@ impl<D: Driver> Worker<D> {
         key: Key,
         state: StateId,
     ) -> RuleOutcome {
-        let Some(activation) = self.activations.get(key) else { return RuleOutcome::Finished };
-        let (rule, resume, element) = (activation.rule, activation.resume, activation.element);
+        let Some(suspended) = self.suspended_rules.get(key) else { return RuleOutcome::Finished };
+        let (rule, resume, element) = (suspended.rule, suspended.resume, suspended.element);
         let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
-        let count = self.activations.messages(key, &mut messages);
+        let count = self.suspended_rules.messages(key, &mut messages);
         scratch.sends.clear();
         scratch.asks.clear();
-        let session = activation.session.and_then(|session| self.sessions.get(session));
+        let session = suspended.session.and_then(|session| self.sessions.get(session));
         let client = session.map(|session| self.peers[session.conn.index as usize]);
-        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
         let around = BackendView {
             setup,
-            roster: &self.roster,
+            backend_set: &self.backend_set,
             backends,
-            links,
+            backend_conns,
             now_ns: self.driver.now_ns(),
             client,
         };
         let mut call = RuleCall {
-            frame: self.activations.frame(key),
-            message: activation.message.as_ref().map_or(&[], Slice::bytes),
+            frame: self.suspended_rules.frame(key),
+            message: suspended.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,
-            channel_lens: self.roster.lens(),
+            channel_lens: self.backend_set.lens(),
             out: &mut scratch.out,
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
             asks: &mut scratch.asks,
-            answers: self.activations.answers(key),
+            answers: self.suspended_rules.answers(key),
             spills: &mut scratch.spills,
             resume,
             state: self.locals.words_mut(state),
@@ -198,12 +198,12 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let Some(rule) = self.setup.program.init_state else { return };
-        let (setup, backends, links) = (&*self.setup, &self.backends[..], &self.links[..]);
+        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
         let around = BackendView {
             setup,
-            roster: &self.roster,
+            backend_set: &self.backend_set,
             backends,
-            links,
+            backend_conns,
             now_ns: self.driver.now_ns(),
             client: None,
         };
@@ -214,7 +214,7 @@ impl<D: Driver> Worker<D> {
             message: &[],
             others: &[],
             source_element: 0,
-            channel_lens: self.roster.lens(),
+            channel_lens: self.backend_set.lens(),
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,

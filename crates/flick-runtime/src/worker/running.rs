@@ -1,6 +1,6 @@
 //! The run queue of a worker: first in, first out; how long a task runs is the policy's.
 //! Promises: a task is in the queue at most once; no task is interrupted; how often and how long tasks run is counted
-//! by kind, at the cost of a look at the clock for each task in one turn of [`SAMPLE_EVERY_TURNS`].
+//! by kind, at the cost of a look at the clock for each task in one turn of [`SAMPLE_EVERY_ITERATIONS`].
 //! Refuses: the clock in the simulator: there a task yields after a number of messages only.
 //! Source: FLICK §5 and §6.4; `docs/internals/scheduling.md`.
 
@@ -12,8 +12,8 @@ use flick_net::{Driver, monotonic_ns};
 use super::Worker;
 use crate::config::TaskScheduling;
 use crate::limits::{
-    ACTIVATION_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX,
-    MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_NS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_TURNS,
+    TASK_MESSAGES_MAX, CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX,
+    MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_NS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS,
 };
 use crate::observe::task_counters::TaskKind;
 use crate::setup::Setup;
@@ -67,7 +67,7 @@ impl Pace {
     pub(super) fn new(setup: &Setup, has_clock: bool) -> Self {
         let limits = &setup.limits;
         let (messages_max, rounds_max) = match limits.task_scheduling {
-            TaskScheduling::Cooperative => (ACTIVATION_MESSAGES_MAX, RUN_ROUNDS_MAX),
+            TaskScheduling::Cooperative => (TASK_MESSAGES_MAX, RUN_ROUNDS_MAX),
             TaskScheduling::RunToCompletion => (COMPLETION_MESSAGES_MAX, RUN_ROUNDS_MAX),
             TaskScheduling::RoundRobin => (1, ROBIN_ROUNDS_MAX),
         };
@@ -80,7 +80,7 @@ impl Pace {
             clock_every: if is_dear { 1 } else { CLOCK_EVERY_MESSAGES },
             rounds_max,
             has_clock,
-            sample_in: SAMPLE_EVERY_TURNS,
+            sample_in: SAMPLE_EVERY_ITERATIONS,
         }
     }
 
@@ -108,7 +108,7 @@ impl Pace {
         if self.sample_in > 0 {
             return None;
         }
-        self.sample_in = SAMPLE_EVERY_TURNS;
+        self.sample_in = SAMPLE_EVERY_ITERATIONS;
         Some(Instant::now())
     }
 }
@@ -123,11 +123,11 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    pub(super) fn enqueue_link(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
+    pub(super) fn enqueue_backend_conn(&mut self, backend_conn: u32) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         if !state.queued {
             state.queued = true;
-            self.run_queue.push_back(Task::BackendConn(link));
+            self.run_queue.push_back(Task::BackendConn(backend_conn));
         }
     }
 
@@ -142,7 +142,7 @@ impl<D: Driver> Worker<D> {
                 self.run_task(task, &mut sampled);
                 self.note_taken();
                 ran += 1;
-                let is_over = self.turn_end.is_some_and(|end| Instant::now() >= end)
+                let is_over = self.iteration_end.is_some_and(|end| Instant::now() >= end)
                     || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
                 if is_over {
                     return;
@@ -167,8 +167,8 @@ impl<D: Driver> Worker<D> {
     fn run_task(&mut self, task: Task, sampled: &mut Option<Instant>) {
         match task {
             Task::Session(key) => self.run_session(key),
-            Task::BackendConn(link) => self.run_link(link),
-            Task::SuspendedRule(key) => self.run_activation(key),
+            Task::BackendConn(backend_conn) => self.run_backend_conn(backend_conn),
+            Task::SuspendedRule(key) => self.run_suspended_rule(key),
             Task::Merge(task) => self.run_merge(task),
         }
         let counters = self.counters.tasks.of(task.kind());
@@ -176,7 +176,7 @@ impl<D: Driver> Worker<D> {
         if let Some(before) = sampled {
             let now = Instant::now();
             let took_ns = now.duration_since(std::mem::replace(before, now)).as_nanos() as u64;
-            counters.busy_ns.add(took_ns * u64::from(SAMPLE_EVERY_TURNS));
+            counters.busy_ns.add(took_ns * u64::from(SAMPLE_EVERY_ITERATIONS));
             self.counters.slices.note(took_ns);
         }
     }
@@ -184,13 +184,13 @@ impl<D: Driver> Worker<D> {
     /// Whether a task that has run since about `begun` must let others run. On a thread that services share, a turn that
     /// is over is so whatever the policy.
     fn is_late(&self, begun: &mut Option<Instant>) -> bool {
-        if self.pace.slice.is_none() && self.turn_end.is_none() {
+        if self.pace.slice.is_none() && self.iteration_end.is_none() {
             return false;
         }
         let now = Instant::now();
         let begun = *begun.get_or_insert(now);
         self.pace.slice.is_some_and(|slice| now.duration_since(begun) > slice)
-            || self.turn_end.is_some_and(|end| now >= end)
+            || self.iteration_end.is_some_and(|end| now >= end)
     }
 
     /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.

@@ -156,15 +156,15 @@ fn get(opaque: u8) -> Vec<u8> {
     bytes
 }
 
-fn turn(worker: &mut Worker<Script>) {
+fn iteration(worker: &mut Worker<Script>) {
     assert!(worker.run_once(Some(Duration::ZERO)).expect("no poll fails"), "nobody ends it");
 }
 
 /// What a client was told, by opaque and status of each reply without a body.
-fn told(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
+fn context(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
     let sent = worker.driver().sent.iter().filter(|(conn, _)| *conn == client);
-    let said: Vec<u8> = sent.flat_map(|(_, bytes)| bytes.clone()).collect();
-    said.chunks(24).map(|reply| (reply[15], reply[7])).collect()
+    let log_throttle: Vec<u8> = sent.flat_map(|(_, bytes)| bytes.clone()).collect();
+    log_throttle.chunks(24).map(|reply| (reply[15], reply[7])).collect()
 }
 
 #[test]
@@ -178,15 +178,15 @@ fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
     }
     let shared = Arc::new(Shared::new(1, None));
     let mut worker = worker(script, &shared);
-    turn(&mut worker);
+    iteration(&mut worker);
     let (socket, _) = UnixStream::pair().expect("a pair of sockets");
     let client = HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true };
     shared.add_session();
     let intake = shared.intake(0).expect("the worker's");
     assert!(intake.leave(client).is_ok(), "the worker lives");
-    (0..20).for_each(|_| turn(&mut worker));
+    (0..20).for_each(|_| iteration(&mut worker));
     let expected: Vec<_> = (1..=8).map(|opaque| (opaque, UNAVAILABLE)).collect();
-    assert_eq!(told(&mut worker, CLIENT), expected, "each is told that the backend is away");
+    assert_eq!(context(&mut worker, CLIENT), expected, "each is told that the backend is away");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn first_reply() -> Happens {
 
 fn play(script: Script) -> Worker<Script> {
     let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
-    (0..12).for_each(|_| turn(&mut worker));
+    (0..12).for_each(|_| iteration(&mut worker));
     worker
 }
 
@@ -234,7 +234,7 @@ fn check_pause(polls_between: usize) {
     let asks = |opaque| Happens::Bytes(PATIENT, get(opaque));
     let mut worker = play(pausing(asks(7), polls_between, first_reply(), vec![asks(8)]));
     assert_eq!(
-        told(&mut worker, PATIENT),
+        context(&mut worker, PATIENT),
         [(7, 0), (8, UNAVAILABLE)],
         "the first had its reply, the second had none"
     );
@@ -252,7 +252,7 @@ fn check_pause_of_client(polls_between: usize) {
     let half = |opaque, part: std::ops::Range<usize>| Happens::Bytes(PATIENT, get(opaque)[part].to_vec());
     let rest = vec![first_reply(), half(8, 0..12)];
     let mut worker = play(pausing(half(7, 0..12), polls_between, half(7, 12..25), rest));
-    assert_eq!(told(&mut worker, PATIENT), [(7, 0)], "the first had its reply");
+    assert_eq!(context(&mut worker, PATIENT), [(7, 0)], "the first had its reply");
     assert_eq!(worker.driver().aborted, [PATIENT], "the second had no more time");
 }
 
@@ -260,11 +260,11 @@ fn check_pause_of_client(polls_between: usize) {
 fn a_tunable_takes_effect_in_the_next_iteration() {
     let mut worker = worker(Script::default(), &Arc::new(Shared::new(1, None)));
     worker.may_wait = true;
-    turn(&mut worker);
+    iteration(&mut worker);
     assert_eq!(worker.busy_poll.max_ns, 0, "the default is to sleep at once");
     let changes = TunableChanges { busy_poll: Some(Duration::from_micros(3)), ..Default::default() };
     worker.setup.tunables.set(&changes).expect("3 us are in range");
     assert_eq!(worker.busy_poll.max_ns, 0, "an iteration has one value");
-    turn(&mut worker);
+    iteration(&mut worker);
     assert_eq!(worker.busy_poll.max_ns, 3_000);
 }

@@ -8,7 +8,7 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
-use super::reply_flags::Judged;
+use super::reply_flags::Examined;
 use super::rules::Scratch;
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::COPY_BYTES_MAX;
@@ -35,11 +35,11 @@ pub(super) enum Waiter {
     /// A session, in whose queue it is put.
     Session(Key),
     /// A request that is in its session's queue already.
-    Booked(RequestId),
+    InFlight(RequestId),
     /// An ask of an activation.
     Ask {
         /// Of which.
-        activation: Key,
+        suspended: Key,
         /// Which of its last suspension.
         ask: u8,
         /// When it is late.
@@ -96,8 +96,8 @@ impl<D: Driver> Worker<D> {
         waiter: Waiter,
     ) -> Result<(), Unsent> {
         // Of a private service only sessions reach backends.
-        let backend = self.backend_of(send).filter(|_| !self.setup.private).ok_or(Unsent::Nowhere)?;
-        if !self.shared_link_is_usable(backend) {
+        let backend = self.backend_of(send).filter(|_| !self.setup.is_relay).ok_or(Unsent::Nowhere)?;
+        if !self.shared_conn_is_usable(backend) {
             self.backend_counters[backend as usize].failures.add(1);
             return Err(Unsent::Down(backend));
         }
@@ -106,67 +106,67 @@ impl<D: Driver> Worker<D> {
         }
         let channel = send.channel as usize;
         let exclusive = self.backends[backend as usize].exclusive;
-        let link = if exclusive {
+        let backend_conn = if exclusive {
             self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
         } else {
             self.backends[backend as usize].shared
         };
         let examined = match self.examine(scratch, send, message) {
-            Judged::Wrong => {
-                self.give_back_unused(link, exclusive);
+            Examined::Wrong => {
+                self.give_back_unused(backend_conn, exclusive);
                 return Err(Unsent::Wrong);
             }
-            judged => judged == Judged::Known,
+            examined_reply => examined_reply == Examined::Known,
         };
-        let number = self.links[link as usize].next_number;
+        let number = self.backend_conns[backend_conn as usize].next_number;
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
         let mut resend = None;
-        let mute = scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
-        if !mute && self.setup.program.channels[channel].view.is_some() {
-            let request = match self.book(scratch, channel, examined, waiter) {
+        let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
+        if !one_way && self.setup.program.channels[channel].view.is_some() {
+            let request = match self.open_entry(scratch, channel, examined, waiter) {
                 Ok(request) => request,
                 Err(unsent) => {
-                    self.give_back_unused(link, exclusive);
+                    self.give_back_unused(backend_conn, exclusive);
                     return Err(unsent);
                 }
             };
             let frame = if examined { &scratch.other } else { &scratch.frame };
             let picked = self.picked_freely(send, waiter);
-            let may_retry = self.links[link as usize].exchanges > 0 || picked.is_some();
+            let may_retry = self.backend_conns[backend_conn as usize].exchanges > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
             let sent_ns = self.driver.now_ns();
-            let entry = self.ledger.get_mut(request);
+            let entry = self.inflight.get_mut(request);
             entry.sent_ns = sent_ns;
             entry.picked = picked;
             entry.kept = kept;
-            entry.lent_link = exclusive.then_some(link);
+            entry.dedicated_conn = exclusive.then_some(backend_conn);
             entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
-            self.links[link as usize].next_number = number.wrapping_add(1);
-            self.expect_reply(link, request);
-            self.ledger.push_link(&mut self.links[link as usize].requests, request);
+            self.backend_conns[backend_conn as usize].next_number = number.wrapping_add(1);
+            self.expect_reply(backend_conn, request);
+            self.inflight.push_backend_conn(&mut self.backend_conns[backend_conn as usize].requests, request);
             self.log_sent(waiter, Some(request), backend);
         }
         self.backend_counters[backend as usize].requests.add(1);
-        if !self.write_to_link(link, &outgoing(scratch, send.body, message), patches, resend) {
+        if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend) {
             self.counters.exhausted.add(1);
-            self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
-        } else if self.links[link as usize].requests.is_empty() {
-            self.give_back_unused(link, exclusive);
+            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+        } else if self.backend_conns[backend_conn as usize].requests.is_empty() {
+            self.give_back_unused(backend_conn, exclusive);
         }
         Ok(())
     }
 
     /// Nobody waits for anything on a connection that was borrowed.
-    fn give_back_unused(&mut self, link: u32, exclusive: bool) {
+    fn give_back_unused(&mut self, backend_conn: u32, exclusive: bool) {
         if exclusive {
-            self.give_back(link);
+            self.give_back(backend_conn);
         }
     }
 
     /// Opens the entry of a request, or finds the one that it has.
-    fn book(
+    fn open_entry(
         &mut self,
         scratch: &Scratch,
         channel: usize,
@@ -174,7 +174,7 @@ impl<D: Driver> Worker<D> {
         waiter: Waiter,
     ) -> Result<RequestId, Unsent> {
         match waiter {
-            Waiter::Booked(request) => Ok(request),
+            Waiter::InFlight(request) => Ok(request),
             Waiter::Session(key) => {
                 let echo = self.echo_of(&scratch.frame);
                 self.open_request(Some(key), echo, u64::MAX).ok_or(Unsent::Full)
@@ -183,7 +183,7 @@ impl<D: Driver> Worker<D> {
                 let echo = self.echo_of(&scratch.frame);
                 self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)
             }
-            Waiter::Ask { activation, ask, deadline_ns } => {
+            Waiter::Ask { suspended, ask, deadline_ns } => {
                 let frame = if examined { &scratch.other } else { &scratch.frame };
                 let flags = frame.flags();
                 if flags.has(MessageFlags::ONE_WAY) || flags.has(MessageFlags::ENDS) {
@@ -191,8 +191,8 @@ impl<D: Driver> Worker<D> {
                 }
                 let echo = self.echo_for(channel, frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
-                self.ledger.get_mut(request).tie = ReplyTarget::Ask { activation, ask };
-                self.activations.wait_for(activation, ask, request, deadline_ns);
+                self.inflight.get_mut(request).reply_target = ReplyTarget::Ask { suspended, ask };
+                self.suspended_rules.wait_for(suspended, ask, request, deadline_ns);
                 Ok(request)
             }
         }
@@ -208,8 +208,8 @@ impl<D: Driver> Worker<D> {
     ) -> Patches {
         let protocol = self.setup.protocol_of(channel);
         let frame = if examined { &scratch.other } else { &scratch.frame };
-        let loud = frame.slots[SLOT_NON_QUIET];
-        [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, loud))]
+        let non_quiet = frame.slots[SLOT_NON_QUIET];
+        [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, non_quiet))]
     }
 
     /// The echo fields of a parsed request of a session.
@@ -227,11 +227,11 @@ impl<D: Driver> Worker<D> {
 
     /// The backend a send names; `None` for the session's own channel and for an element outside its array.
     pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
-        self.roster.slot_of(send.channel, send.element)
+        self.backend_set.slot_of(send.channel, send.element)
     }
 
-    pub(super) fn shared_link_is_usable(&self, backend: u32) -> bool {
-        self.backends[backend as usize].is_usable(&self.links)
+    pub(super) fn shared_conn_is_usable(&self, backend: u32) -> bool {
+        self.backends[backend as usize].is_usable(&self.backend_conns)
     }
 }
 

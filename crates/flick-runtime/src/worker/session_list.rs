@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
     /// Answers who wants to know which clients there are.
-    pub(super) fn answer_census(&mut self) {
+    pub(super) fn answer_session_list(&mut self) {
         let Some(question) = self.shared.question(self.index) else { return };
         question.answer(|list| {
             let keys = (0..self.sessions.slots_used()).filter_map(|slot| self.sessions.key_at(slot));

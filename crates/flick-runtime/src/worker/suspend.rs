@@ -11,13 +11,13 @@ use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::deliver::restore_echo;
-use super::replies::Heard;
+use super::replies::DeliveredTo;
 use super::reply_flags::Verdict;
 use super::rules::{Paused, Scratch};
 use super::sending::{BackendIncident, Outgoing, Patches, Unsent, Waiter, outgoing};
 use super::{Flow, Task, Worker};
 use crate::inflight::{ReplyTarget, RequestId};
-use crate::limits::{LINK_BACKLOG_BYTES_MAX, PLENTY_SHARE};
+use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE};
 use crate::observe::edge_counters::StartId;
 use crate::rules::locals::StateId;
 use crate::rules::suspended::SuspendedRule;
@@ -35,24 +35,24 @@ impl<D: Driver> Worker<D> {
     ) {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
-        self.ledger.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
-        let mute = scratch.frame.flags().has(MessageFlags::ONE_WAY);
+        self.inflight.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+        let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY);
         let start = StartId::channel(channel);
         self.edge_counters.started(start, 1);
-        let activation = SuspendedRule {
+        let suspended = SuspendedRule {
             session: Some(session),
             request: Some(request),
             forwards: true,
-            reason: Some(FailureReason::Unavailable).filter(|_| !mute),
+            reason: Some(FailureReason::Unavailable).filter(|_| !one_way),
             message: Some(self.to_keep(message)),
             ..SuspendedRule::new(paused.rule, start)
         };
-        let Some(key) = self.activations.insert(activation, &scratch.frame) else {
+        let Some(key) = self.suspended_rules.insert(suspended, &scratch.frame) else {
             self.fail_request(request, FailureReason::Overload);
             return;
         };
         self.counters.rules_suspended.add(1);
-        self.ledger.get_mut(request).tie = ReplyTarget::Answerer(key);
+        self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         scratch.has_frame = true;
         self.carry_out(key, scratch);
         self.suspend(key, scratch, paused);
@@ -73,7 +73,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The turn of an activation has come.
-    pub(super) fn run_activation(&mut self, key: Key) {
+    pub(super) fn run_suspended_rule(&mut self, key: Key) {
         let mut scratch = self.scratch.take().expect("activations never nest");
         if let Some(state) = self.state_of(key) {
             self.first_values(&mut scratch, state);
@@ -85,10 +85,10 @@ impl<D: Driver> Worker<D> {
 
     /// The state that an activation works on; `None` when it is over because its client has gone.
     fn state_of(&mut self, key: Key) -> Option<StateId> {
-        let activation = self.activations.get(key)?;
-        let state = match activation.session {
+        let suspended = self.suspended_rules.get(key)?;
+        let state = match suspended.session {
             Some(session) => self.sessions.get(session).map(|session| session.state),
-            None => activation.state,
+            None => suspended.state,
         };
         if state.is_none() {
             self.cancel(key);
@@ -98,42 +98,42 @@ impl<D: Driver> Worker<D> {
 
     /// Runs an activation until it suspends itself or is over, and the rules behind it.
     fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
-        scratch.out_len = self.activations.restore(key, &mut scratch.out, &mut scratch.spills);
+        scratch.out_len = self.suspended_rules.restore(key, &mut scratch.out, &mut scratch.spills);
         scratch.has_frame = false;
         for _ in 0..=self.setup.program.rules.len() {
             let outcome = self.run_rule_of(scratch, key, state);
             self.carry_out(key, scratch);
-            let Some(activation) = self.activations.get_mut(key) else { return };
+            let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
             if let RuleOutcome::Suspended(resume) = outcome {
-                let paused = Paused { rule: activation.rule, resume, next: activation.next };
+                let paused = Paused { rule: suspended.rule, resume, next: suspended.next };
                 self.suspend(key, scratch, paused);
                 return;
             }
             if let Some(reason) = scratch.failure {
-                activation.reason = activation.reason.map(|_| reason);
+                suspended.reason = suspended.reason.map(|_| reason);
                 self.note_too_long(reason);
             }
             if !self.next_rule(key, scratch) {
                 break;
             }
         }
-        self.finish_activation(key);
+        self.finish_rule(key);
     }
 
     /// Makes an activation ready for the next rule of its channel that runs, carrying out those before it that only
     /// pass the message on. Whether there is one.
     fn next_rule(&mut self, key: Key, scratch: &mut Scratch) -> bool {
-        self.activations.start_anew(key);
+        self.suspended_rules.start_anew(key);
         scratch.out_len = 0;
-        while let Some(activation) = self.activations.get_mut(key)
-            && let Some((channel, at)) = activation.next.take()
+        while let Some(suspended) = self.suspended_rules.get_mut(key)
+            && let Some((channel, at)) = suspended.next.take()
         {
             let actions = &self.setup.actions[channel];
-            activation.resume = 0;
-            activation.next = Some((channel, at + 1)).filter(|(_, at)| *at < actions.len());
+            suspended.resume = 0;
+            suspended.next = Some((channel, at + 1)).filter(|(_, at)| *at < actions.len());
             match actions[at] {
                 RuleAction::Run { rule } => {
-                    activation.rule = rule;
+                    suspended.rule = rule;
                     return true;
                 }
                 RuleAction::Pass { to } => {
@@ -149,9 +149,9 @@ impl<D: Driver> Worker<D> {
     /// Keeps a suspended activation and sends what it asks.
     fn suspend(&mut self, key: Key, scratch: &mut Scratch, paused: Paused) {
         let asks = scratch.asks.as_slice().len();
-        let Some(activation) = self.activations.get_mut(key) else { return };
-        (activation.rule, activation.resume, activation.next) = (paused.rule, paused.resume, paused.next);
-        self.activations.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
+        let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
+        (suspended.rule, suspended.resume, suspended.next) = (paused.rule, paused.resume, paused.next);
+        self.suspended_rules.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
         if asks == 0 {
             self.run_queue.push_back(Task::SuspendedRule(key));
         }
@@ -166,9 +166,9 @@ impl<D: Driver> Worker<D> {
 
     fn send_ask(&mut self, key: Key, scratch: &mut Scratch, at: u8) -> Result<(), Unsent> {
         let ask = scratch.asks.as_slice()[usize::from(at)];
-        let Some(activation) = self.activations.get(key) else { return Ok(()) };
-        let (message, session) = (activation.message.clone(), activation.session);
-        self.edge_counters.asked(activation.start, ask.send.channel);
+        let Some(suspended) = self.suspended_rules.get(key) else { return Ok(()) };
+        let (message, session) = (suspended.message.clone(), suspended.session);
+        self.edge_counters.asked(suspended.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
         let deadline_ns = match u64::try_from(ask.timeout_ns) {
             Ok(timeout_ns) if timeout_ns > 0 => self.driver.now_ns().saturating_add(timeout_ns),
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
         if self.setup.program.channels[ask.send.channel as usize].view.is_none() {
             return Err(Unsent::Unanswerable);
         }
-        let waiter = Waiter::Ask { activation: key, ask: at, deadline_ns };
+        let waiter = Waiter::Ask { suspended: key, ask: at, deadline_ns };
         self.send_request(scratch, &ask.send, message.as_ref(), waiter)?;
         if deadline_ns != u64::MAX {
             self.note_due(deadline_ns);
@@ -192,7 +192,7 @@ impl<D: Driver> Worker<D> {
     /// passes a reply on does without.
     fn load_frame(&self, key: Key, scratch: &mut Scratch) {
         if !std::mem::replace(&mut scratch.has_frame, true) {
-            scratch.frame.copy_from(self.activations.frame(key));
+            scratch.frame.copy_from(self.suspended_rules.frame(key));
         }
     }
 
@@ -206,20 +206,20 @@ impl<D: Driver> Worker<D> {
         };
         scratch.named = None;
         if number > 0 {
-            scratch.named = self.activations.reply(key, usize::from(number)).cloned();
-            scratch.named_frame.copy_cuts(self.activations.reply_frame(key, usize::from(number)));
+            scratch.named = self.suspended_rules.reply(key, usize::from(number)).cloned();
+            scratch.named_frame.copy_cuts(self.suspended_rules.reply_frame(key, usize::from(number)));
         }
     }
 
     /// A session that has sent to a backend connection which is full takes no further message until it drains.
     pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
         let Some(backend) = self.backend_of(send) else { return };
-        let link = self.backends[backend as usize].shared;
-        let is_full = self.links[link as usize]
+        let backend_conn = self.backends[backend as usize].shared;
+        let is_full = self.backend_conns[backend_conn as usize]
             .conn
-            .is_some_and(|conn| self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX);
+            .is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
         if is_full && let Some(session) = self.sessions.get_mut(session) {
-            session.clogged = Some(link);
+            session.full_conn = Some(backend_conn);
         }
     }
 
@@ -227,9 +227,9 @@ impl<D: Driver> Worker<D> {
     fn carry_out(&mut self, key: Key, scratch: &mut Scratch) {
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let Some(activation) = self.activations.get(key) else { return };
-            let (message, request) = (activation.message.clone(), activation.request);
-            self.edge_counters.carried(activation.start, &[send]);
+            let Some(suspended) = self.suspended_rules.get(key) else { return };
+            let (message, request) = (suspended.message.clone(), suspended.request);
+            self.edge_counters.carried(suspended.start, &[send]);
             self.name_message(key, scratch, send.body);
             let is_for_client = send.channel as usize == self.setup.listened;
             if !is_for_client || request.is_none() || scratch.named.is_none() {
@@ -248,10 +248,10 @@ impl<D: Driver> Worker<D> {
     /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
     /// behind the others when the request has been sent on.
     fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(activation) = self.activations.get(key) else { return };
-        let (request, session, forwards) = (activation.request, activation.session, activation.forwards);
+        let Some(suspended) = self.suspended_rules.get(key) else { return };
+        let (request, session, forwards) = (suspended.request, suspended.session, suspended.forwards);
         if let Some(request) = request {
-            let entry = self.ledger.get(request);
+            let entry = self.inflight.get(request);
             let (echo, kept) = (entry.echo, entry.kept);
             let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
             if self.is_silent(key, send.body) {
@@ -261,17 +261,17 @@ impl<D: Driver> Worker<D> {
                 self.counters.sends_dropped.add(1);
                 return;
             }
-            if let Some(activation) = self.activations.get_mut(key) {
-                activation.is_answered = true;
+            if let Some(suspended) = self.suspended_rules.get_mut(key) {
+                suspended.is_answered = true;
             }
             if verdict == Verdict::Silent {
                 self.counters.replies_suppressed.add(1);
                 return;
             }
-            self.ledger.get_mut(request).begun = true;
+            self.inflight.get_mut(request).begun = true;
             let patches = reply_patches(&self.setup, &echo);
             self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
-            if let Some(session) = session.filter(|_| verdict == Verdict::HeardToTheEnd) {
+            if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
             }
         } else if let Some(session) = session.filter(|_| forwards) {
@@ -286,21 +286,21 @@ impl<D: Driver> Worker<D> {
         let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
             return false;
         };
-        number > 0 && self.activations.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
+        number > 0 && self.suspended_rules.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
     }
 
     /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.
     fn send_to_backend(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(activation) = self.activations.get_mut(key) else { return };
-        let session = activation.session;
-        let may_forward = activation.forwards && !activation.is_answered && activation.reason.is_some();
-        let request = activation.request.filter(|_| may_forward);
-        let waiter = request.map_or(Waiter::Nobody, Waiter::Booked);
+        let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
+        let session = suspended.session;
+        let may_forward = suspended.forwards && !suspended.is_answered && suspended.reason.is_some();
+        let request = suspended.request.filter(|_| may_forward);
+        let waiter = request.map_or(Waiter::Nobody, Waiter::InFlight);
         if let Some(request) = request {
             // From here on its reply answers it, or the connection's end.
-            activation.request = None;
-            activation.is_answered = true;
-            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+            suspended.request = None;
+            suspended.is_answered = true;
+            self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
         }
         let sent = self.send_request(scratch, send, message, waiter);
         match (sent, request) {
@@ -315,24 +315,24 @@ impl<D: Driver> Worker<D> {
 
     /// A request that could not be sent: its handler may answer it, or we do.
     pub(super) fn fail_unsent(&mut self, request: RequestId, unsent: Unsent) {
-        let mishap = match unsent {
+        let incident = match unsent {
             Unsent::Down(backend) => Some(BackendIncident { event: Event::Refused, backend }),
             _ => None,
         };
-        self.fail_or_handle(request, unsent.reason(), mishap);
+        self.fail_or_handle(request, unsent.reason(), incident);
     }
 
     /// The reply to an ask: kept if it is whole; of a large one nothing is.
     pub(super) fn ask_reply(
         &mut self,
-        heard: Heard,
+        is_delivered: DeliveredTo,
         scratch: &mut Scratch,
-        (activation, ask): (Key, u8),
+        (suspended, ask): (Key, u8),
         seen: Slice,
         whole: bool,
     ) -> Flow {
-        let Heard { link, channel, request } = heard;
-        let echo = self.ledger.get(request).echo;
+        let DeliveredTo { backend_conn, channel, request } = is_delivered;
+        let echo = self.inflight.get(request).echo;
         restore_echo(&mut scratch.frame, &self.setup.protocol_of(channel).echo, &echo);
         if let Some(judge) = self.setup.view(channel).reply_flags {
             let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
@@ -341,93 +341,93 @@ impl<D: Driver> Worker<D> {
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
         let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
-        let state = &mut self.links[link as usize];
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.is_last |= ends.iter().any(|end| flags.has(*end));
         let exclusive = self.backends[state.backend as usize].exclusive;
         if whole && !last && exclusive {
             // News of the exchange; what answers it is yet to come.
-            self.consume_reply(link, seen.len());
+            self.consume_reply(backend_conn, seen.len());
             return Flow::Go;
         }
-        self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+        self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
         if whole {
-            self.consume_reply(link, seen.len());
-            self.ledger.get_mut(request).begun = true;
+            self.consume_reply(backend_conn, seen.len());
+            self.inflight.get_mut(request).begun = true;
             let reply = self.to_keep(&seen);
-            if self.activations.answer(activation, ask, &scratch.frame, reply) {
-                self.run_queue.push_back(Task::SuspendedRule(activation));
+            if self.suspended_rules.answer(suspended, ask, &scratch.frame, reply) {
+                self.run_queue.push_back(Task::SuspendedRule(suspended));
             }
             if last {
-                self.reply_was_last(link, request);
+                self.reply_was_last(backend_conn, request);
             }
             return Flow::Go;
         }
-        let gathered = self.links[link as usize].inbox.in_message();
-        let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let is_buffered = self.backend_conns[backend_conn as usize].inbox.in_message();
+        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
-        self.consume_reply(link, head);
+        self.consume_reply(backend_conn, head);
         self.counters.streamed.add(1);
-        self.ask_failed(activation, ask, FailureReason::Overload);
-        self.links[link as usize].download = Some(Download { request, body, last, heard: false });
-        self.leave_exchange(link);
+        self.ask_failed(suspended, ask, FailureReason::Overload);
+        self.backend_conns[backend_conn as usize].download = Some(Download { request, body, last, is_delivered: false });
+        self.leave_exchange(backend_conn);
         Flow::Go
     }
 
     /// An ask gets no reply.
-    pub(super) fn ask_failed(&mut self, activation: Key, ask: u8, reason: FailureReason) {
-        if self.activations.fail(activation, ask, reason) {
-            self.run_queue.push_back(Task::SuspendedRule(activation));
+    pub(super) fn ask_failed(&mut self, suspended: Key, ask: u8, reason: FailureReason) {
+        if self.suspended_rules.fail(suspended, ask, reason) {
+            self.run_queue.push_back(Task::SuspendedRule(suspended));
         }
     }
 
     /// Gives up the asks whose time is over. Their entries stay until their replies have been drained.
     pub(super) fn run_ask_timers(&mut self, now_ns: u64) {
-        while let Some(key) = self.activations.expired(now_ns) {
-            while let Some((ask, request)) = self.activations.open_ask(key, Some(now_ns)) {
+        while let Some(key) = self.suspended_rules.expired(now_ns) {
+            while let Some((ask, request)) = self.suspended_rules.open_ask(key, Some(now_ns)) {
                 self.counters.ask_timeouts.add(1);
-                self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+                self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
                 self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
             }
-            self.activations.set_alarm(key);
+            self.suspended_rules.set_alarm(key);
         }
     }
 
     /// An activation is over: its request is answered, by us if by nobody else.
-    fn finish_activation(&mut self, key: Key) {
-        let Some(activation) = self.end_activation(key) else { return };
-        let Some(request) = activation.request else { return };
-        self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
-        match activation.reason {
-            Some(reason) if !activation.is_answered => self.fail_request(request, reason),
+    fn finish_rule(&mut self, key: Key) {
+        let Some(suspended) = self.end_rule(key) else { return };
+        let Some(request) = suspended.request else { return };
+        self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+        match suspended.reason {
+            Some(reason) if !suspended.is_answered => self.fail_request(request, reason),
             _ => self.finish_request(request),
         }
     }
 
     /// The client of an activation has gone: it does not go on, and its asks are drained.
     pub(super) fn cancel(&mut self, key: Key) {
-        while let Some((ask, request)) = self.activations.open_ask(key, None) {
-            self.ledger.get_mut(request).tie = ReplyTarget::Nothing;
+        while let Some((ask, request)) = self.suspended_rules.open_ask(key, None) {
+            self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
             self.abandon_exchange(request);
-            self.activations.fail(key, ask, FailureReason::Unavailable);
+            self.suspended_rules.fail(key, ask, FailureReason::Unavailable);
         }
-        if self.end_activation(key).is_some() {
+        if self.end_rule(key).is_some() {
             self.counters.rules_cancelled.add(1);
         }
     }
 
-    fn end_activation(&mut self, key: Key) -> Option<SuspendedRule> {
-        let activation = self.activations.remove(key)?;
-        if let Some(state) = activation.state {
+    fn end_rule(&mut self, key: Key) -> Option<SuspendedRule> {
+        let suspended = self.suspended_rules.remove(key)?;
+        if let Some(state) = suspended.state {
             self.locals.give(state);
         }
-        if let Some(timer) = activation.timer {
+        if let Some(timer) = suspended.timer {
             self.every[timer].is_running = false;
         }
         if !self.blocked.is_empty() {
             self.unblock = true;
         }
-        Some(activation)
+        Some(suspended)
     }
 
     /// A reply that the program gives itself, in order behind those under way.
@@ -442,7 +442,7 @@ impl<D: Driver> Worker<D> {
         let verdict = self.judge(scratch, send.body, message, (&echo, kept));
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         match verdict {
-            Verdict::Heard | Verdict::HeardToTheEnd => {}
+            Verdict::DeliveredTo | Verdict::DeliveredAndLast => {}
             Verdict::Silent => {
                 self.counters.replies_suppressed.add(1);
                 self.finish_request(request);
@@ -459,7 +459,7 @@ impl<D: Driver> Worker<D> {
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
         self.deliver_message(request, &message, patches);
         self.finish_request(request);
-        if verdict == Verdict::HeardToTheEnd {
+        if verdict == Verdict::DeliveredAndLast {
             self.ends_with_reply(key);
         }
     }
@@ -479,5 +479,5 @@ pub(super) fn reply_patches(
 ) -> Patches {
     let protocol = setup.protocol();
     let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
-    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.loud_echo)]
+    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.non_quiet_echo)]
 }

@@ -32,8 +32,8 @@ impl Worker<AnyDriver> {
     }
 
     /// When it wants its next turn though nothing arrives, by the driver's clock: 0 is at once, `None` never.
-    pub(crate) fn turn_due_ns(&mut self) -> Option<u64> {
-        if !self.rests() {
+    pub(crate) fn quantum_due_ns(&mut self) -> Option<u64> {
+        if !self.is_idle() {
             return Some(0);
         }
         let wait = self.wait_time();
@@ -46,7 +46,7 @@ impl Worker<AnyDriver> {
 
     /// One turn without waiting, of about this length and with so many events at most. `flushes`: what was answered leaves behind
     /// it, and not at the beginning of the next one, before which others have theirs.
-    pub(crate) fn short_turn(
+    pub(crate) fn short_iteration(
         &mut self,
         length: Duration,
         events_max: usize,
@@ -54,7 +54,7 @@ impl Worker<AnyDriver> {
         flushes: bool,
     ) -> std::io::Result<bool> {
         self.driver.limit_poll(events_max, sent_bytes_max);
-        self.turn_end = Some(Instant::now() + length);
+        self.iteration_end = Some(Instant::now() + length);
         let goes_on = self.run_once(Some(Duration::ZERO))?;
         if flushes {
             self.driver.flush()?;
@@ -75,7 +75,7 @@ impl Worker<AnyDriver> {
     }
 
     /// Counts a turn and how long it took.
-    pub(crate) fn note_turn(&self, busy_ns: u64) {
+    pub(crate) fn note_iteration(&self, busy_ns: u64) {
         self.counters.loops.add(1);
         self.counters.busy_ns.add(busy_ns);
     }

@@ -47,7 +47,7 @@ impl<D: Driver> Worker<D> {
             let tick = Duration::from_millis(HUGE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        if self.leaving > 0 {
+        if self.draining > 0 {
             let tick = Duration::from_millis(LEAVE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
@@ -71,19 +71,19 @@ impl<D: Driver> Worker<D> {
     }
 
     /// When the patience with a connection is over.
-    fn link_due_ns(&self, link: &BackendConn) -> Option<u64> {
-        match link.state {
-            BackendConnState::Down => Some(link.deadline_ns).filter(|due| *due != u64::MAX),
-            BackendConnState::Connecting => Some(link.deadline_ns),
+    fn backend_conn_due_ns(&self, backend_conn: &BackendConn) -> Option<u64> {
+        match backend_conn.state {
+            BackendConnState::Down => Some(backend_conn.deadline_ns).filter(|due| *due != u64::MAX),
+            BackendConnState::Connecting => Some(backend_conn.deadline_ns),
             BackendConnState::Up => {
-                if let Some((_, until)) = link.stalled {
+                if let Some((_, until)) = backend_conn.stalled {
                     return Some(until);
                 }
-                if link.is_idle {
-                    return Some(Self::rests_until_ns(link.rests_since_ns));
+                if backend_conn.is_idle {
+                    return Some(Self::idle_until_ns(backend_conn.idle_since_ns));
                 }
-                let deadline = link.requests.front().map(|request| self.ledger.get(request).deadline_ns);
-                deadline.filter(|due| *due != u64::MAX).map(|due| due + link.clock_lag_ns)
+                let deadline = backend_conn.requests.front().map(|request| self.inflight.get(request).deadline_ns);
+                deadline.filter(|due| *due != u64::MAX).map(|due| due + backend_conn.clock_lag_ns)
             }
         }
     }
@@ -91,13 +91,13 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.driver.now_ns();
         let due_ns = self.clock.due_ns.filter(|due_ns| *due_ns <= now_ns);
-        if !due_ns.is_some_and(|due_ns| self.looks_again(due_ns, now_ns)) {
+        if !due_ns.is_some_and(|due_ns| self.has_second_look(due_ns, now_ns)) {
             if due_ns.is_some() {
                 self.run_due(now_ns);
             }
             self.clock.looked_ns = now_ns;
         }
-        if self.leaving > 0 {
+        if self.draining > 0 {
             self.see_off(now_ns);
         }
         self.run_drain(now_ns);
@@ -105,7 +105,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
     /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look, once.
-    fn looks_again(&mut self, due_ns: u64, now_ns: u64) -> bool {
+    fn has_second_look(&mut self, due_ns: u64, now_ns: u64) -> bool {
         let until_ns = match self.clock.second_look_ns {
             Some(until_ns) => until_ns,
             None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
@@ -122,9 +122,9 @@ impl<D: Driver> Worker<D> {
     /// Acts on everything whose time is over, and notes what is due next.
     fn run_due(&mut self, now_ns: u64) {
         for backend in 0..self.backends.len() {
-            for link in self.backends[backend].links() {
-                if self.link_due_ns(&self.links[link as usize]).is_some_and(|due| due <= now_ns) {
-                    self.link_due(link);
+            for backend_conn in self.backends[backend].backend_conns() {
+                if self.backend_conn_due_ns(&self.backend_conns[backend_conn as usize]).is_some_and(|due| due <= now_ns) {
+                    self.backend_conn_due(backend_conn);
                 }
             }
         }
@@ -141,30 +141,30 @@ impl<D: Driver> Worker<D> {
         if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
             self.merge_due();
         }
-        let links = self.backends.iter().flat_map(Backend::links);
-        let links = links.filter_map(|link| self.link_due_ns(&self.links[link as usize]));
-        let timers = self.every.iter().map(|every| every.due_ns).chain(self.activations.next_ns());
+        let backend_conns = self.backends.iter().flat_map(Backend::backend_conns);
+        let backend_conns = backend_conns.filter_map(|backend_conn| self.backend_conn_due_ns(&self.backend_conns[backend_conn as usize]));
+        let timers = self.every.iter().map(|every| every.due_ns).chain(self.suspended_rules.next_ns());
         let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
         let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
-        self.clock.due_ns = links.chain(sessions).chain(timers).chain(others).min();
+        self.clock.due_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
     }
 
-    fn link_due(&mut self, link: u32) {
-        let state = &self.links[link as usize];
+    fn backend_conn_due(&mut self, backend_conn: u32) {
+        let state = &self.backend_conns[backend_conn as usize];
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
-            BackendConnState::Down => self.dial_shared(backend),
+            BackendConnState::Down => self.connect_shared(backend),
             BackendConnState::Connecting => {
-                self.link_broken(link, FailureReason::Timeout, Some(Event::Refused))
+                self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::Refused))
             }
             BackendConnState::Up => match stalled {
-                Some((key, _)) => self.drop_slow_client(link, key),
-                None if self.links[link as usize].is_idle => self.retire_link(link),
-                None if self.has_just_spoken(link) => {}
-                None if !self.is_over_time(link) && self.upload_goes_on(link) => {}
+                Some((key, _)) => self.drop_slow_client(backend_conn, key),
+                None if self.backend_conns[backend_conn as usize].is_idle => self.retire_backend_conn(backend_conn),
+                None if self.has_just_received(backend_conn) => {}
+                None if !self.is_over_time(backend_conn) && self.upload_goes_on(backend_conn) => {}
                 None => {
-                    self.say(link, |told| warn_of!(told, "backend did not answer in time"));
-                    self.link_broken(link, FailureReason::Timeout, Some(Event::TimedOut));
+                    self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));
+                    self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },
         }
@@ -172,9 +172,9 @@ impl<D: Driver> Worker<D> {
 
     /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
     /// backend that was late but us, and what it says is looked at first.
-    fn has_just_spoken(&self, link: u32) -> bool {
-        let link = &self.links[link as usize];
-        link.queued && self.link_due_ns(link).is_some_and(|due_ns| due_ns > self.clock.looked_ns)
+    fn has_just_received(&self, backend_conn: u32) -> bool {
+        let backend_conn = &self.backend_conns[backend_conn as usize];
+        backend_conn.queued && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns)
     }
 
     /// Forgets a part of what has expired, now and then.
@@ -246,7 +246,7 @@ impl<D: Driver> Worker<D> {
                 && session.inbox.is_empty()
                 && !is_replaced
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
-            if session.tunnel.is_some() || (self.setup.private && session.phase == Phase::Open) {
+            if session.tunnel.is_some() || (self.setup.is_relay && session.phase == Phase::Open) {
                 if quiet || late {
                     self.end_tunnel(key);
                 }

@@ -18,19 +18,19 @@ const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
     /// Joins a session and the connection that its last exchange was on.
-    pub(super) fn begin_tunnel(&mut self, key: Key, link: u32) {
-        let epoch = self.links[link as usize].epoch;
+    pub(super) fn begin_tunnel(&mut self, key: Key, backend_conn: u32) {
+        let epoch = self.backend_conns[backend_conn as usize].epoch;
         let Some(session) = self.sessions.get_mut(key) else {
-            self.retire_link(link);
+            self.retire_backend_conn(backend_conn);
             return;
         };
-        session.tunnel = Some(Tunnel { link, epoch, client_is_over: false, backend_is_over: false });
+        session.tunnel = Some(Tunnel { backend_conn, epoch, client_is_over: false, backend_is_over: false });
         session.is_last = false;
-        self.links[link as usize].tunnel = Some(key);
+        self.backend_conns[backend_conn as usize].tunnel = Some(key);
         self.counters.tunnels.add(1);
         self.tunnel_moves(key);
         self.enqueue_session(key);
-        self.enqueue_link(link);
+        self.enqueue_backend_conn(backend_conn);
     }
 
     /// Something goes through: it is not idle.
@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
         let Some(tunnel) = session.tunnel.as_mut().filter(|_| session.phase == Phase::Open) else {
             return Flow::Stop;
         };
-        let state = &self.links[tunnel.link as usize];
+        let state = &self.backend_conns[tunnel.backend_conn as usize];
         let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch) else { return Flow::Stop };
         if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Shared);
@@ -93,15 +93,15 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Passes on what the backend has sent.
-    pub(super) fn tunnel_back(&mut self, link: u32, key: Key) -> Flow {
+    pub(super) fn tunnel_back(&mut self, backend_conn: u32, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
         let (Some(tunnel), Phase::Open) = (session.tunnel.as_mut(), session.phase) else { return Flow::Stop };
         if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
-            self.stall(link, key);
+            self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.links[link as usize];
-        state.grace = None;
+        let state = &mut self.backend_conns[backend_conn as usize];
+        state.stall_grace = None;
         if let Some(piece) = state.inbox.take_raw(&mut self.pieces, u64::MAX) {
             session.bytes_out += u64::from(piece.len());
             self.driver.send(session.conn, piece);
@@ -117,10 +117,10 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The backend's side of a tunnel has nothing more to pass on. Whether the connection is over.
-    pub(super) fn tunnel_rests(&mut self, link: u32, key: Key) {
-        let state = &self.links[link as usize];
+    pub(super) fn tunnel_is_idle(&mut self, backend_conn: u32, key: Key) {
+        let state = &self.backend_conns[backend_conn as usize];
         if state.eof && state.conn.is_none() && state.stalled.is_none() {
-            self.link_broken(link, flick_abi::FailureReason::Unavailable, None);
+            self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, None);
             return;
         }
         self.end_tunnel_if_over(key);
@@ -137,8 +137,8 @@ impl<D: Driver> Worker<D> {
         session.tunnel = None;
         session.phase = Phase::Lingering;
         session.unsent_bytes = usize::MAX;
-        self.links[tunnel.link as usize].tunnel = None;
-        self.retire_link(tunnel.link);
+        self.backend_conns[tunnel.backend_conn as usize].tunnel = None;
+        self.retire_backend_conn(tunnel.backend_conn);
         self.linger_on(key);
     }
 
@@ -153,11 +153,11 @@ impl<D: Driver> Worker<D> {
 
     /// The session of a tunnel has ended.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
-        let state = &mut self.links[tunnel.link as usize];
+        let state = &mut self.backend_conns[tunnel.backend_conn as usize];
         if state.epoch == tunnel.epoch && state.state != BackendConnState::Down {
             state.tunnel = None;
             state.is_abandoned = true;
-            self.enqueue_link(tunnel.link);
+            self.enqueue_backend_conn(tunnel.backend_conn);
         }
     }
 }

@@ -8,7 +8,7 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::bodies::{Piece, next_piece};
-use super::reply_flags::Judged;
+use super::reply_flags::Examined;
 use super::rules::{Scratch, Start};
 use super::sending::{Outgoing, Waiter, outgoing};
 use super::{Flow, Worker, tools};
@@ -16,7 +16,7 @@ use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::ParseContext;
 use crate::downstream::session::{Upload, Wait};
-use crate::limits::{DISCARD_BYTES_MAX, LINK_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{DISCARD_BYTES_MAX, BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::slab::Key;
 
@@ -50,17 +50,17 @@ impl<D: Driver> Worker<D> {
             // Requests before it are on other connections: they must be answered first to keep their order.
             return self.wait_for(key, Wait::Replies);
         }
-        let (channel, gathered) = (session.channel, session.inbox.in_message());
+        let (channel, is_buffered) = (session.channel, session.inbox.in_message());
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
-        let head = if gathered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let is_late = session.is_late && self.ledger.can_answer();
+        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let is_late = session.is_late && self.inflight.can_answer();
         if let Some(recorder) = &mut self.access {
             recorder.look(seen.bytes(), head);
         }
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
-        if self.setup.needs.has_effects && !self.all_lend() {
+        if self.setup.needs.has_effects && !self.all_dedicate() {
             if is_late {
                 return self.shed_large(key, scratch, &seen.sub(0..head));
             }
@@ -74,18 +74,18 @@ impl<D: Driver> Worker<D> {
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
         }
         match self.course(scratch, is_late) {
-            Course::Waits(backend) => self.wait_for_link(key, Some(backend)),
+            Course::Waits(backend) => self.wait_for_conn(key, Some(backend)),
             Course::Sheds => self.shed_large(key, scratch, &seen.sub(0..head)),
             Course::Answers(reason) => {
                 self.edge_counters.ran(start, scratch.sends.as_slice());
                 self.answer_large(key, scratch, &seen.sub(0..head), reason)
             }
-            Course::Sends(send, link) => {
+            Course::Sends(send, backend_conn) => {
                 self.edge_counters.ran(start, scratch.sends.as_slice());
                 // A body is streamed to one backend only.
                 let others = scratch.sends.as_slice().len() - 1;
                 self.counters.sends_dropped.add(others as u64);
-                self.begin_upload(key, scratch, &send, link, seen.sub(0..head));
+                self.begin_upload(key, scratch, &send, backend_conn, seen.sub(0..head));
                 Flow::Go
             }
         }
@@ -106,10 +106,10 @@ impl<D: Driver> Worker<D> {
         if self.sheds(backend) {
             return Course::Answers(Some(FailureReason::Overload));
         }
-        if let Some(link) = self.borrow_link(backend) {
-            return Course::Sends(send, link);
+        if let Some(backend_conn) = self.borrow_conn(backend) {
+            return Course::Sends(send, backend_conn);
         }
-        if self.shared_link_is_usable(backend) && self.lends(backend) {
+        if self.shared_conn_is_usable(backend) && self.dedicates(backend) {
             let sheds = is_late || self.is_crowded(Some(backend));
             return if sheds { Course::Sheds } else { Course::Waits(backend) };
         }
@@ -117,16 +117,16 @@ impl<D: Driver> Worker<D> {
         Course::Answers(Some(FailureReason::Unavailable))
     }
 
-    fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, link: u32, head: Slice) {
-        let number = self.links[link as usize].next_number;
+    fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, backend_conn: u32, head: Slice) {
+        let number = self.backend_conns[backend_conn as usize].next_number;
         let channel = send.channel as usize;
         let examined = self.examine(scratch, send, Some(&head));
-        if examined == Judged::Wrong {
-            self.give_back(link);
+        if examined == Examined::Wrong {
+            self.give_back(backend_conn);
             self.answer_large(key, scratch, &head, Some(FailureReason::Unavailable));
             return;
         }
-        let examined = examined == Judged::Known;
+        let examined = examined == Examined::Known;
         let patches = self.request_patches(scratch, channel, examined, number);
         let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
         let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
@@ -134,27 +134,27 @@ impl<D: Driver> Worker<D> {
         let body = self.body_behind(&scratch.frame, head.len());
         self.counters.requests.add(1);
         self.counters.streamed.add(1);
-        self.backend_counters[self.links[link as usize].backend as usize].requests.add(1);
-        let state = &mut self.links[link as usize];
-        let entry = self.ledger.get_mut(request);
+        self.backend_counters[self.backend_conns[backend_conn as usize].backend as usize].requests.add(1);
+        let state = &mut self.backend_conns[backend_conn as usize];
+        let entry = self.inflight.get_mut(request);
         entry.number = number & super::sending::number_mask(&self.setup.protocol_of(channel).correlate);
         entry.kept = kept;
-        entry.lent_link = self.backends[state.backend as usize].exclusive.then_some(link);
+        entry.dedicated_conn = self.backends[state.backend as usize].exclusive.then_some(backend_conn);
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
-        self.ledger.get_mut(request).sent_ns = self.driver.now_ns();
-        self.ledger.push_link(&mut state.requests, request);
-        self.expect_nothing_yet(link, request);
-        let backend = self.links[link as usize].backend;
+        self.inflight.get_mut(request).sent_ns = self.driver.now_ns();
+        self.inflight.push_backend_conn(&mut state.requests, request);
+        self.expect_nothing_yet(backend_conn, request);
+        let backend = self.backend_conns[backend_conn as usize].backend;
         self.log_sent(Waiter::Session(key), Some(request), backend);
-        let written = self.write_to_link(link, &outgoing_head(scratch, send.body, &head), patches, None);
+        let written = self.write_to_backend_conn(backend_conn, &outgoing_head(scratch, send.body, &head), patches, None);
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
         self.note_last(key, flags);
         let upload = match streams {
             _ if body.is_over() => Upload::None,
-            true => Upload::To { link, epoch, body },
+            true => Upload::To { backend_conn, epoch, body },
             false => self.discard(body),
         };
         if let Some(session) = self.sessions.get_mut(key) {
@@ -162,11 +162,11 @@ impl<D: Driver> Worker<D> {
             session.upload = upload;
         }
         if !streams || body.is_over() {
-            self.upload_sent(link);
+            self.upload_sent(backend_conn);
         }
         if !written {
             self.counters.exhausted.add(1);
-            self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
+            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
         }
     }
 
@@ -231,8 +231,8 @@ impl<D: Driver> Worker<D> {
     /// Passes on what has arrived of a body.
     pub(super) fn forward_body(&mut self, key: Key) -> Flow {
         let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
-        let Upload::To { link, epoch, mut body } = session.upload else { return Flow::Go };
-        let state = &self.links[link as usize];
+        let Upload::To { backend_conn, epoch, mut body } = session.upload else { return Flow::Go };
+        let state = &self.backend_conns[backend_conn as usize];
         let Some(conn) = state.conn.filter(|_| state.epoch == epoch) else {
             let upload = self.discard(body);
             if let Some(session) = self.sessions.get_mut(key) {
@@ -241,16 +241,16 @@ impl<D: Driver> Worker<D> {
             return Flow::Go;
         };
         // What is shared is worth more memory than what is one client's own.
-        let most = if self.setup.private { SESSION_BACKLOG_BYTES_MAX } else { LINK_BACKLOG_BYTES_MAX };
+        let most = if self.setup.is_relay { SESSION_BACKLOG_BYTES_MAX } else { BACKEND_CONN_BACKLOG_BYTES_MAX };
         if self.driver.backlog_bytes(conn) > most {
             session.wait = Wait::Shared;
             self.blocked.push_back(key);
-            self.upload_waits(link);
+            self.upload_waits(backend_conn);
             return Flow::Stop;
         }
         let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
-        let upload = if body.is_over() { Upload::None } else { Upload::To { link, epoch, body } };
+        let upload = if body.is_over() { Upload::None } else { Upload::To { backend_conn, epoch, body } };
         if let Some(session) = self.sessions.get_mut(key) {
             session.upload = upload;
         }
@@ -261,9 +261,9 @@ impl<D: Driver> Worker<D> {
             }
             Piece::Head(head) => {
                 let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
-                if !self.write_to_link(link, &message, [None, None], None) {
+                if !self.write_to_backend_conn(backend_conn, &message, [None, None], None) {
                     self.counters.exhausted.add(1);
-                    self.link_broken(link, FailureReason::Overload, Some(Event::Broken));
+                    self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
                 }
                 Flow::Go
             }
@@ -282,22 +282,22 @@ impl<D: Driver> Worker<D> {
         };
         self.scratch = Some(scratch);
         if flow == Flow::Go {
-            self.upload_progressed(key, link, epoch, before, body);
+            self.upload_progressed(key, backend_conn, epoch, before, body);
         }
         flow
     }
 
     /// A piece of a body has gone to the backend.
-    fn upload_progressed(&mut self, key: Key, link: u32, epoch: u32, before: u64, body: RemainingBody) {
+    fn upload_progressed(&mut self, key: Key, backend_conn: u32, epoch: u32, before: u64, body: RemainingBody) {
         self.note_progress(key, before, body.bytes_left);
-        if self.links[link as usize].epoch != epoch {
+        if self.backend_conns[backend_conn as usize].epoch != epoch {
             return;
         }
-        if let Some(request) = self.links[link as usize].requests.front() {
-            self.expect_nothing_yet(link, request);
+        if let Some(request) = self.backend_conns[backend_conn as usize].requests.front() {
+            self.expect_nothing_yet(backend_conn, request);
         }
         if body.is_over() {
-            self.upload_sent(link);
+            self.upload_sent(backend_conn);
         }
     }
 
@@ -309,10 +309,10 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
         session.is_last = true;
-        if let Upload::To { link, epoch, body } = upload {
+        if let Upload::To { backend_conn, epoch, body } = upload {
             self.drop_body(body);
-            if self.links[link as usize].epoch == epoch {
-                self.link_broken(link, cause.reason(), None);
+            if self.backend_conns[backend_conn as usize].epoch == epoch {
+                self.fail_backend_conn(backend_conn, cause.reason(), None);
             }
         } else if let Upload::Discard { body, .. } = upload {
             self.drop_body(body);
@@ -368,35 +368,35 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The backend does not take the body any more: it has the time of a reply to go on.
-    fn upload_waits(&mut self, link: u32) {
-        let Some(request) = self.links[link as usize].requests.front() else { return };
-        let since_ns = self.ledger.get(request).deadline_ns;
-        self.expect_reply(link, request);
+    fn upload_waits(&mut self, backend_conn: u32) {
+        let Some(request) = self.backend_conns[backend_conn as usize].requests.front() else { return };
+        let since_ns = self.inflight.get(request).deadline_ns;
+        self.expect_reply(backend_conn, request);
         // Looking again does not start the time anew.
-        let deadline_ns = self.ledger.get(request).deadline_ns.min(since_ns);
-        self.ledger.get_mut(request).deadline_ns = deadline_ns;
+        let deadline_ns = self.inflight.get(request).deadline_ns.min(since_ns);
+        self.inflight.get_mut(request).deadline_ns = deadline_ns;
     }
 
     /// Whether an upload that waited for its backend can go on, if that was not noticed before; then it does.
-    pub(super) fn upload_goes_on(&mut self, link: u32) -> bool {
-        let state = &self.links[link as usize];
+    pub(super) fn upload_goes_on(&mut self, backend_conn: u32) -> bool {
+        let state = &self.backend_conns[backend_conn as usize];
         let (true, Some(conn), Some(request)) = (state.uploading, state.conn, state.requests.front()) else {
             return false;
         };
-        if self.driver.backlog_bytes(conn) > LINK_BACKLOG_BYTES_MAX {
+        if self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
             return false;
         }
-        self.expect_nothing_yet(link, request);
+        self.expect_nothing_yet(backend_conn, request);
         self.unblock = true;
         true
     }
 
     /// The last byte of a large request has been handed over: now its reply is due.
-    fn upload_sent(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
+    fn upload_sent(&mut self, backend_conn: u32) {
+        let state = &mut self.backend_conns[backend_conn as usize];
         state.uploading = false;
         if let Some(request) = state.requests.front() {
-            self.expect_reply(link, request);
+            self.expect_reply(backend_conn, request);
         }
     }
 
@@ -405,18 +405,18 @@ impl<D: Driver> Worker<D> {
     pub(super) fn abandon_upload(&mut self, key: Key, reason: FailureReason) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
-        self.break_lent(upload, reason);
+        self.break_dedicated(upload, reason);
     }
 
     /// Ends the connection that an unfinished body was going to.
-    pub(super) fn break_lent(&mut self, upload: Upload, reason: FailureReason) {
+    pub(super) fn break_dedicated(&mut self, upload: Upload, reason: FailureReason) {
         if let Upload::To { body, .. } | Upload::Discard { body, .. } = upload {
             self.drop_body(body);
         }
-        if let Upload::To { link, epoch, .. } = upload
-            && self.links[link as usize].epoch == epoch
+        if let Upload::To { backend_conn, epoch, .. } = upload
+            && self.backend_conns[backend_conn as usize].epoch == epoch
         {
-            self.link_broken(link, reason, None);
+            self.fail_backend_conn(backend_conn, reason, None);
         }
     }
 }

@@ -43,16 +43,16 @@ const QUIET: [(u8, u8); 18] = [
     (0x24, 0x23),
 ];
 
-fn loud(opcode: u8) -> u8 {
-    QUIET.iter().find(|(quiet, _)| *quiet == opcode).map_or(opcode, |(_, loud)| *loud)
+fn non_quiet(opcode: u8) -> u8 {
+    QUIET.iter().find(|(quiet, _)| *quiet == opcode).map_or(opcode, |(_, non_quiet)| *non_quiet)
 }
 
 impl Engine for Hand {
     fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> ParseStep {
         if parser == REPLY_FLAGS {
             let (opcode, status) = (frame.slots[OPCODE] as u8, frame.slots[STATUS]);
-            let quiet = loud(opcode) != opcode;
-            let lookup = matches!(loud(opcode), 0x00 | 0x0c | 0x1d | 0x23);
+            let quiet = non_quiet(opcode) != opcode;
+            let lookup = matches!(non_quiet(opcode), 0x00 | 0x0c | 0x1d | 0x23);
             let silent = quiet && if lookup { status == 1 } else { status == 0 };
             let more = opcode == 0x10 && status == 0 && frame.slots[KEY_LEN] > 0;
             frame.slots[SLOT_FLAGS] =
@@ -89,7 +89,7 @@ impl Engine for Hand {
         frame.slots[SLOT_HEAD] = head;
         frame.slots[SLOT_TOTAL] = 24 + u64::from(total_len);
         let opcode = data[1];
-        frame.slots[SLOT_NON_QUIET] = u64::from(loud(opcode));
+        frame.slots[SLOT_NON_QUIET] = u64::from(non_quiet(opcode));
         frame.slots[SLOT_FLAGS] = match opcode {
             0x07 => MessageFlags::ENDS,
             0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,

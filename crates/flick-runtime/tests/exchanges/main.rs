@@ -2,9 +2,9 @@
 //! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
 mod bodies;
-mod patience;
+mod timeouts;
 mod peers;
-mod storm;
+mod fault_injection;
 mod tiny;
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use flick_net::sim::SimConfig;
 use flick_testkit::scenario::stage::{Simulated, Sockets};
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
-use storm::Faults;
+use fault_injection::Faults;
 use tiny::Kind;
 
 fn check_with(kind: Kind, text: &str) {
@@ -257,12 +257,12 @@ fn h16_what_may_not_be_sent_twice_is_not() {
 #[test]
 fn h14_a_connection_that_says_more_or_ends_is_not_used_again() {
     for reply in ["ok last\\n", "ok\\nok\\n", "ok len=2\\nhiXYZ"] {
-        let heard = reply.trim_end_matches("XYZ").strip_suffix("ok\\n").filter(|rest| !rest.is_empty());
-        let heard = heard.unwrap_or(reply.trim_end_matches("XYZ"));
+        let is_delivered = reply.trim_end_matches("XYZ").strip_suffix("ok\\n").filter(|rest| !rest.is_empty());
+        let is_delivered = is_delivered.unwrap_or(reply.trim_end_matches("XYZ"));
         check(&format!(
             r#"client a  sends "get k0\n"
             backend 0 expects "get k0\n", sends "{reply}", expects closed
-            client a  expects "{heard}", sends "get j0\n"
+            client a  expects "{is_delivered}", sends "get j0\n"
             backend 0 expects "get j0\n", sends "ok\n"
             client a  expects "ok\n", closes
             wait 20 ms
@@ -642,13 +642,13 @@ const KINDS: [Kind; 3] = [Kind::Exclusive, Kind::Private, Kind::Raw];
 fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
     let faults = Faults {
         sim: SimConfig::default(),
-        wicked_per_mille: 0,
-        breaks: false,
+        misbehaving_per_mille: 0,
+        resets_when_sent: false,
         drains: false,
         crowded: false,
     };
     for kind in KINDS {
-        storm::check(100, kind, &faults);
+        fault_injection::check(100, kind, &faults);
     }
 }
 
@@ -656,13 +656,13 @@ fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
 fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
     let faults = Faults {
         sim: SimConfig::hostile(),
-        wicked_per_mille: 0,
-        breaks: false,
+        misbehaving_per_mille: 0,
+        resets_when_sent: false,
         drains: false,
         crowded: false,
     };
     for kind in KINDS {
-        storm::check(100, kind, &faults);
+        fault_injection::check(100, kind, &faults);
     }
 }
 
@@ -670,25 +670,25 @@ fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
 fn nothing_is_left_behind_whatever_servers_do() {
     let faults = Faults {
         sim: SimConfig::hostile(),
-        wicked_per_mille: 200,
-        breaks: true,
+        misbehaving_per_mille: 200,
+        resets_when_sent: true,
         drains: false,
         crowded: false,
     };
     let resets = SimConfig { reset_per_mille: 150, ..SimConfig::hostile() };
     let resets = Faults { sim: resets, ..faults.clone() };
     for kind in KINDS {
-        storm::check(200, kind, &faults);
-        storm::check(100, kind, &resets);
+        fault_injection::check(200, kind, &faults);
+        fault_injection::check(100, kind, &resets);
     }
 }
 
 #[test]
 fn few_buffers_end_in_answers_or_closed_connections() {
     let sim = SimConfig { split_bytes_max: 5_000, ..SimConfig::hostile() };
-    let faults = Faults { sim, wicked_per_mille: 100, breaks: true, drains: false, crowded: true };
+    let faults = Faults { sim, misbehaving_per_mille: 100, resets_when_sent: true, drains: false, crowded: true };
     for kind in KINDS {
-        storm::check(150, kind, &faults);
+        fault_injection::check(150, kind, &faults);
     }
 }
 
@@ -696,13 +696,13 @@ fn few_buffers_end_in_answers_or_closed_connections() {
 fn draining_at_any_time_ends() {
     let faults = Faults {
         sim: SimConfig::hostile(),
-        wicked_per_mille: 100,
-        breaks: true,
+        misbehaving_per_mille: 100,
+        resets_when_sent: true,
         drains: true,
         crowded: false,
     };
     for kind in KINDS {
-        storm::check(100, kind, &faults);
+        fault_injection::check(100, kind, &faults);
     }
 }
 

@@ -30,16 +30,16 @@ pub fn message(line: &str, body: &[u8], parts: Option<usize>) -> Vec<u8> {
 
 /// A message as it was read.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct DeliveredTo {
     /// The words of its line.
     pub words: Vec<String>,
     /// Its body.
     pub body: Vec<u8>,
 }
 
-impl Heard {
+impl DeliveredTo {
     /// Takes a whole message off the front; `asked` is what a body of that length is. `ended`: nothing more comes.
-    pub fn take(input: &mut Vec<u8>, ended: bool) -> Result<Option<Heard>, String> {
+    pub fn take(input: &mut Vec<u8>, ended: bool) -> Result<Option<DeliveredTo>, String> {
         let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let line = String::from_utf8_lossy(&input[..end]).into_owned();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -72,7 +72,7 @@ impl Heard {
             }
         }
         input.drain(..at);
-        Ok(Some(Heard { words, body }))
+        Ok(Some(DeliveredTo { words, body }))
     }
 }
 
@@ -83,7 +83,7 @@ pub type Complaints = Rc<RefCell<Vec<String>>>;
 pub struct Server {
     rng: SimRng,
     /// How many, of 1000 requests, it treats badly.
-    wicked_per_mille: u32,
+    misbehaving_per_mille: u32,
     /// It stops being wicked then.
     calm_ns: u64,
     input: Vec<u8>,
@@ -94,10 +94,10 @@ pub struct Server {
 
 impl Server {
     /// A server that is wicked until then.
-    pub fn new(seed: u64, wicked_per_mille: u32, calm_ns: u64, complaints: &Complaints) -> Self {
+    pub fn new(seed: u64, misbehaving_per_mille: u32, calm_ns: u64, complaints: &Complaints) -> Self {
         Self {
             rng: SimRng::new(seed),
-            wicked_per_mille,
+            misbehaving_per_mille,
             calm_ns,
             input: Vec::new(),
             is_tunnel: false,
@@ -124,15 +124,15 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, io: &mut PeerIo<'_>, heard: &Heard) {
-        let Some(key) = heard.words.get(1) else { return };
-        if heard.words.iter().any(|word| word == "hop") {
+    fn answer(&mut self, io: &mut PeerIo<'_>, is_delivered: &DeliveredTo) {
+        let Some(key) = is_delivered.words.get(1) else { return };
+        if is_delivered.words.iter().any(|word| word == "hop") {
             self.complaints.borrow_mut().push(format!("{key}: what is cut came through"));
         }
-        if heard.body != body(key, heard.body.len()) {
+        if is_delivered.body != body(key, is_delivered.body.len()) {
             self.complaints.borrow_mut().push(format!("{key}: the body is another's"));
         }
-        if heard.words[0] == "up" {
+        if is_delivered.words[0] == "up" {
             self.is_tunnel = true;
             io.write(format!("ok {key} tunnel\n").as_bytes());
             let rest = std::mem::take(&mut self.input);
@@ -141,7 +141,7 @@ impl Server {
         }
         let kind = flick_abi::hash::hash(key.as_bytes()) >> 7;
         let (bytes, closes) = Self::reply(key, kind);
-        if io.now_ns() < self.calm_ns && self.rng.chance(self.wicked_per_mille) {
+        if io.now_ns() < self.calm_ns && self.rng.chance(self.misbehaving_per_mille) {
             match self.rng.between(0, 7) {
                 0 => io.reset(),
                 1 => io.close(),
@@ -179,8 +179,8 @@ impl Actor for Server {
         }
         self.input.extend(data);
         loop {
-            match Heard::take(&mut self.input, false) {
-                Ok(Some(heard)) => self.answer(io, &heard),
+            match DeliveredTo::take(&mut self.input, false) {
+                Ok(Some(is_delivered)) => self.answer(io, &is_delivered),
                 Ok(None) => return,
                 Err(what) => {
                     self.complaints.borrow_mut().push(what);
@@ -219,7 +219,7 @@ pub struct Client {
     /// What it asks: key and bytes.
     requests: Vec<(String, Vec<u8>)>,
     sent: usize,
-    heard: usize,
+    is_delivered: usize,
     input: Vec<u8>,
     /// Sends everything at once.
     pipelines: bool,
@@ -277,7 +277,7 @@ impl Client {
         Self {
             requests: all,
             sent: 0,
-            heard: 0,
+            is_delivered: 0,
             input: Vec::new(),
             pipelines: rng.chance(500),
             gives_up_after,
@@ -291,38 +291,38 @@ impl Client {
     }
 
     fn send(&mut self, io: &mut PeerIo<'_>) {
-        while self.sent < self.requests.len() && (self.pipelines || self.sent == self.heard) {
+        while self.sent < self.requests.len() && (self.pipelines || self.sent == self.is_delivered) {
             io.write(&self.requests[self.sent].1);
             self.sent += 1;
         }
     }
 
     fn hear(&mut self, io: &mut PeerIo<'_>, ended: bool) -> Result<(), String> {
-        while self.heard < self.requests.len() {
-            let Some(heard) = Heard::take(&mut self.input, ended)? else { return Ok(()) };
-            let key = &self.requests[self.heard].0;
-            match heard.words[0].as_str() {
-                "wait" if heard.words[1] == *key => continue,
+        while self.is_delivered < self.requests.len() {
+            let Some(is_delivered) = DeliveredTo::take(&mut self.input, ended)? else { return Ok(()) };
+            let key = &self.requests[self.is_delivered].0;
+            match is_delivered.words[0].as_str() {
+                "wait" if is_delivered.words[1] == *key => continue,
                 "fail" => self.verdict.borrow_mut().failed += 1,
                 "ok" => {
-                    let named = heard.words.iter().any(|word| word == key) || key == "local";
+                    let named = is_delivered.words.iter().any(|word| word == key) || key == "local";
                     let content =
-                        if key == "local" { b"local".to_vec() } else { body(key, heard.body.len()) };
-                    let is_cut = self.is_raw || heard.words.iter().all(|word| word != "hop");
-                    if !is_cut || !named || heard.body != content {
+                        if key == "local" { b"local".to_vec() } else { body(key, is_delivered.body.len()) };
+                    let is_cut = self.is_raw || is_delivered.words.iter().all(|word| word != "hop");
+                    if !is_cut || !named || is_delivered.body != content {
                         return Err(format!(
                             "{key} was answered {:?} and {} bytes",
-                            heard.words,
-                            heard.body.len()
+                            is_delivered.words,
+                            is_delivered.body.len()
                         ));
                     }
                     self.verdict.borrow_mut().answered += 1;
                 }
-                _ => return Err(format!("{key} was answered {:?}", heard.words)),
+                _ => return Err(format!("{key} was answered {:?}", is_delivered.words)),
             }
-            self.heard += 1;
-            self.is_last = heard.words.iter().any(|word| word == "close");
-            if heard.words.iter().any(|word| word == "tunnel")
+            self.is_delivered += 1;
+            self.is_last = is_delivered.words.iter().any(|word| word == "close");
+            if is_delivered.words.iter().any(|word| word == "tunnel")
                 && let Some((raw, _)) = &self.raw
             {
                 io.write(raw);
@@ -353,7 +353,7 @@ impl Client {
         if let Err(what) = seen {
             verdict.wrong = Some(what);
         }
-        let done = self.heard == self.requests.len();
+        let done = self.is_delivered == self.requests.len();
         if done && through && !verdict.finished {
             verdict.finished = true;
             drop(verdict);

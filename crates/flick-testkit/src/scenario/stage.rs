@@ -141,7 +141,7 @@ fn counters(state: &State, counters: &Counters) -> Vec<(String, i64)> {
 pub(crate) fn expect_quiet(audit: &WorkerAudit, open: u64, driver_bufs: u32) -> Result<(), String> {
     let WorkerAudit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } =
         *audit;
-    let WorkerAudit { activations, states, huge_bufs, .. } = *audit;
+    let WorkerAudit { suspended_rules, states, huge_bufs, .. } = *audit;
     let left: Vec<String> = [
         ("sessions", sessions),
         ("sessions counted as open", open as usize),
@@ -152,7 +152,7 @@ pub(crate) fn expect_quiet(audit: &WorkerAudit, open: u64, driver_bufs: u32) -> 
         ("large buffers", large_bufs.saturating_sub(driver_bufs) as usize),
         ("huge buffers", huge_bufs as usize),
         ("sessions that wait", blocked),
-        ("activations", activations),
+        ("suspended rules", suspended_rules),
         ("states", states),
         ("links that wait", stalled),
     ]

@@ -239,10 +239,10 @@ fn change_lists(rng: &mut SimRng, service: &mut Service) -> Result<(), String> {
         }
         list.truncate(rng.between(1, all.len() as u64) as usize);
         list.iter_mut().for_each(|member| member.weight = rng.between(1, 3) as u32);
-        service.setup.board.publish(1, &list)?;
+        service.setup.backend_sets.publish(1, &list)?;
     }
     service.run(CALM_NS, |_| false)?;
-    service.setup.board.publish(1, &all).map(|_| ())
+    service.setup.backend_sets.publish(1, &all).map(|_| ())
 }
 
 fn break_servers(rng: &mut SimRng, service: &Service) {

@@ -47,8 +47,8 @@ impl KetamaRing {
 
     /// The element that the key belongs to: the one of the first point at or behind the key's, around the ring.
     pub fn pick(&self, key: &[u8]) -> u64 {
-        let place = fnv1a(key);
-        let at = self.points.partition_point(|(point, _)| *point < place);
+        let key_point = fnv1a(key);
+        let at = self.points.partition_point(|(point, _)| *point < key_point);
         let point = self.points.get(at).or(self.points.first());
         point.map_or(0, |(_, element)| u64::from(*element))
     }

@@ -83,7 +83,7 @@ impl AccessEntry {
 /// A worker's recorder.
 #[derive(Debug)]
 pub(crate) struct AccessRecorder {
-    tap: AccessLogSink,
+    sink: AccessLogSink,
     /// Requests until one is chosen.
     countdown: u32,
     /// A message has been read for which no request has been opened.
@@ -98,9 +98,9 @@ pub(crate) struct AccessRecorder {
 
 impl AccessRecorder {
     /// AccessRecorder that end in this tap.
-    pub(crate) fn new(tap: AccessLogSink) -> Self {
+    pub(crate) fn new(sink: AccessLogSink) -> Self {
         Self {
-            tap,
+            sink,
             countdown: 1,
             is_fresh: false,
             front: Prefix::NOTHING,
@@ -132,7 +132,7 @@ impl AccessRecorder {
         self.countdown -= 1;
         let is_chosen = self.countdown == 0;
         if is_chosen {
-            self.countdown = self.tap.sample.get();
+            self.countdown = self.sink.sample.get();
         }
         is_chosen
     }
@@ -163,9 +163,9 @@ impl AccessRecorder {
         for key in self.ended.drain(..) {
             let entry = self.entries.remove(key).expect("an entry ends once");
             let len = encode(&entry, now_ns, entry.backend.map(&at), &mut bytes);
-            let is_written = self.tap.push(&bytes[..len]);
+            let is_written = self.sink.push(&bytes[..len]);
             if is_written { &counters.access_log_lines } else { &counters.access_log_dropped }.add(1);
         }
-        self.tap.publish();
+        self.sink.publish();
     }
 }

@@ -23,9 +23,9 @@ impl Random {
 const LONGEST_NS: u64 = 3_000_000;
 
 /// Turns of one that always has something to do, but for a moment now and then if it `rests`: when each ended, and what it used.
-fn flooded(max_percent: u32, is_lone: bool, rests: bool, seed: u64) -> Vec<(u64, u64)> {
+fn flooded(max_percent: u32, is_lone: bool, is_idle: bool, seed: u64) -> Vec<(u64, u64)> {
     let (mut budget, mut random) = (CpuShare::new(CPU_WEIGHT, max_percent), Random(seed));
-    let (mut now_ns, mut round, mut turns) = (1_000_000_000, 0, Vec::new());
+    let (mut now_ns, mut round, mut iterations) = (1_000_000_000, 0, Vec::new());
     let end_ns = now_ns + SPAN_NS;
     while now_ns < end_ns {
         if let Some(until_ns) = budget.held_until_ns(now_ns) {
@@ -34,7 +34,7 @@ fn flooded(max_percent: u32, is_lone: bool, rests: bool, seed: u64) -> Vec<(u64,
             continue;
         }
         round += 1;
-        if rests && round % 97 == 0 {
+        if is_idle && round % 97 == 0 {
             // It has nothing to do for a while, and saves up what it may.
             now_ns += 3 * CPU_WINDOW_NS;
             continue;
@@ -42,25 +42,25 @@ fn flooded(max_percent: u32, is_lone: bool, rests: bool, seed: u64) -> Vec<(u64,
         if budget.pay(round).is_none() {
             continue;
         }
-        let turn = budget.turn(is_lone);
-        let used_ns = random.used_ns(turn.length_ns);
-        budget.spend(&turn, used_ns);
+        let iteration = budget.iteration(is_lone);
+        let used_ns = random.used_ns(iteration.length_ns);
+        budget.spend(&iteration, used_ns);
         now_ns += used_ns;
-        turns.push((now_ns, used_ns));
+        iterations.push((now_ns, used_ns));
     }
-    turns
+    iterations
 }
 
 #[test]
 fn a_part_of_the_thread_is_not_exceeded_over_any_time() {
     for seed in 0..20 {
         for (percent, is_lone) in [(10, false), (10, true), (1, false), (50, true), (99, false)] {
-            let turns = flooded(percent, is_lone, seed % 2 == 0, seed);
-            let longest = turns.iter().map(|(_, used_ns)| *used_ns).max().unwrap_or(0);
+            let iterations = flooded(percent, is_lone, seed % 2 == 0, seed);
+            let longest = iterations.iter().map(|(_, used_ns)| *used_ns).max().unwrap_or(0);
             let saved = CPU_WINDOW_NS * u64::from(percent) / 100;
-            for begin in (0..turns.len()).step_by(turns.len() / 50 + 1) {
-                let (begun_ns, mut used) = (turns[begin].0 - turns[begin].1, 0);
-                for (ended_ns, used_ns) in &turns[begin..] {
+            for begin in (0..iterations.len()).step_by(iterations.len() / 50 + 1) {
+                let (begun_ns, mut used) = (iterations[begin].0 - iterations[begin].1, 0);
+                for (ended_ns, used_ns) in &iterations[begin..] {
                     used += used_ns;
                     let most = (ended_ns - begun_ns) * u64::from(percent) / 100 + saved + longest;
                     assert!(used <= most, "seed {seed}, {percent} %: {used} ns, and {most} were allowed");
@@ -89,9 +89,9 @@ fn two_who_always_have_something_to_do_share_by_weight() {
         for round in 1..20_000 {
             for (budget, used) in both.iter_mut().zip(&mut used) {
                 if budget.pay(round).is_some() {
-                    let turn = budget.turn(false);
-                    let spent_ns = random.used_ns(turn.length_ns);
-                    budget.spend(&turn, spent_ns);
+                    let iteration = budget.iteration(false);
+                    let spent_ns = random.used_ns(iteration.length_ns);
+                    budget.spend(&iteration, spent_ns);
                     *used += spent_ns;
                 }
             }
@@ -104,10 +104,10 @@ fn two_who_always_have_something_to_do_share_by_weight() {
 #[test]
 fn a_turn_that_was_too_long_is_made_up_for() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
-    assert_eq!(budget.pay(1), Some(TURN_NS as i64));
-    assert_eq!(budget.pay(1), Some(TURN_NS as i64), "once in a round");
-    let turn = budget.turn(false);
-    budget.spend(&turn, 4 * TURN_NS);
+    assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64));
+    assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64), "once in a round");
+    let iteration = budget.iteration(false);
+    budget.spend(&iteration, 4 * QUANTUM_NS);
     assert_eq!(budget.pay(1), None);
     let paid: Vec<bool> = (2..7).map(|round| budget.pay(round).is_some()).collect();
     assert_eq!(paid, [false, false, false, true, true], "three turns that it had ahead");
@@ -116,23 +116,23 @@ fn a_turn_that_was_too_long_is_made_up_for() {
 #[test]
 fn what_nobody_else_wanted_is_no_debt() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
-    let turn = budget.turn(true);
-    assert_eq!((turn.length_ns, turn.events_max), (LONE_TURN_NS, EVENTS_LONE_MAX));
-    budget.spend(&turn, LONE_TURN_NS);
-    assert_eq!(budget.pay(1), Some(TURN_NS as i64));
+    let iteration = budget.iteration(true);
+    assert_eq!((iteration.length_ns, iteration.events_max), (LONE_QUANTUM_NS, EVENTS_LONE_MAX));
+    budget.spend(&iteration, LONE_QUANTUM_NS);
+    assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64));
 }
 
 #[test]
 fn events_are_fewer_where_they_make_turns_too_long() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     let mut events = |used_ns| {
-        let turn = budget.turn(false);
-        budget.spend(&turn, used_ns);
-        budget.turn(false).events_max
+        let iteration = budget.iteration(false);
+        budget.spend(&iteration, used_ns);
+        budget.iteration(false).events_max
     };
-    let many = (0..1_000).map(|_| events(TURN_NS / 2)).last();
+    let many = (0..1_000).map(|_| events(QUANTUM_NS / 2)).last();
     assert_eq!(many, Some(EVENTS_SHARED_MAX));
-    assert_eq!(events(2 * TURN_NS), EVENTS_SHARED_MAX / 2);
-    let few = (0..20).map(|_| events(2 * TURN_NS)).last();
+    assert_eq!(events(2 * QUANTUM_NS), EVENTS_SHARED_MAX / 2);
+    let few = (0..20).map(|_| events(2 * QUANTUM_NS)).last();
     assert_eq!(few, Some(EVENTS_SHARED_MIN));
 }

@@ -115,7 +115,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn sink_step(&mut self, merging: &mut Merging) -> Flow {
-        let Some(sink) = merging.sink.as_mut() else { return self.dial_sink(merging) };
+        let Some(sink) = merging.sink.as_mut() else { return self.connect_sink(merging) };
         let (State::Up, Some(conn)) = (sink.state, sink.conn) else { return Flow::Stop };
         if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return Flow::Stop;
@@ -137,7 +137,7 @@ impl<D: Driver> Worker<D> {
                 }
                 Some(_) => {
                     let ring = &mut sink.ring;
-                    buf.append_with(LARGE_BYTES, |room| ring.pop(room).unwrap_or(0) as u32);
+                    buf.append_with(LARGE_BYTES, |capacity| ring.pop(capacity).unwrap_or(0) as u32);
                     continue;
                 }
             }
@@ -159,7 +159,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Dials the reducer, if the present job has all its streams.
-    fn dial_sink(&mut self, merging: &mut Merging) -> Flow {
+    fn connect_sink(&mut self, merging: &mut Merging) -> Flow {
         let Some(SinkAt::Dial(to)) = self.setup.merge.as_ref().map(|merge| &merge.sink) else {
             return Flow::Stop;
         };

@@ -18,9 +18,9 @@ pub struct Faults {
     /// The network.
     pub sim: SimConfig,
     /// Requests of 1000 that servers treat badly.
-    pub wicked_per_mille: u32,
+    pub misbehaving_per_mille: u32,
     /// Servers are killed and cut off; clients break off.
-    pub breaks: bool,
+    pub resets_when_sent: bool,
     /// The worker drains at a random time.
     pub drains: bool,
     /// There are few buffers.
@@ -48,13 +48,13 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };
     let complaints = Complaints::default();
     // Where nothing says which reply is whose, one that is left out is not found out.
-    let wicked = if kind == Kind::Exclusive { faults.wicked_per_mille } else { 0 };
-    let (told, mut count) = (Rc::clone(&complaints), 0);
+    let misbehaving = if kind == Kind::Exclusive { faults.misbehaving_per_mille } else { 0 };
+    let (context, mut count) = (Rc::clone(&complaints), 0);
     let mut service = Service::new(&config, &subject, move |_, _| {
         count += 1;
-        Some(Box::new(Server::new(seed ^ (count << 20), wicked, CALM_NS, &told)))
+        Some(Box::new(Server::new(seed ^ (count << 20), misbehaving, CALM_NS, &context)))
     });
-    if faults.breaks {
+    if faults.resets_when_sent {
         for _ in 0..rng.between(1, 4) {
             let server = service.backends[rng.between(0, servers - 1) as usize].clone();
             service.net.kill_at(rng.between(0, 40 * MS), &server);
@@ -69,7 +69,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
         .map(|name| {
             let verdict = Rc::new(RefCell::new(Verdict::default()));
             let requests = rng.between(1, 12);
-            let client = Client::new(&mut rng, name, requests, (kind, faults.breaks), Rc::clone(&verdict));
+            let client = Client::new(&mut rng, name, requests, (kind, faults.resets_when_sent), Rc::clone(&verdict));
             service.net.connect(&service.listen, rng.between(0, 20 * MS), Box::new(client));
             verdict
         })
@@ -101,7 +101,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
         // A backend that closes behind its last reply ends a session of its own connections.
         let may_be_cut = kind != Kind::Exclusive;
         let without_fault =
-            faults.wicked_per_mille == 0 && !faults.breaks && !faults.drains && !faults.crowded;
+            faults.misbehaving_per_mille == 0 && !faults.resets_when_sent && !faults.drains && !faults.crowded;
         if without_fault && (verdict.failed > 0 || (verdict.cut && !may_be_cut)) {
             return Err(format!(
                 "client {name} was failed without a fault: {verdict:?} {:?}",
